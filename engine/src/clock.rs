@@ -1,0 +1,58 @@
+//! The only room that reads a clock. Everything that is measured is `CLOCK_MONOTONIC` in nanoseconds; the wall clock is
+//! read once, for the anchor. Also what a thread has used: its CPU time, its time in the run queue, its switches.
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the call to fill.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    assert_eq!(result, 0, "clock_gettime failed");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+pub fn now_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+pub fn unix_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// What the calling thread has used since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub cpu_ns: u64,
+    /// Ready to run but not running. Zero where the kernel keeps no schedstat.
+    pub wait_ns: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    pub fn of_this_thread() -> Usage {
+        // SAFETY: an all-zero rusage is valid, and the kernel fills it.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` is valid for the call to fill.
+        let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+        assert_eq!(result, 0, "getrusage failed");
+        // Second field of schedstat: nanoseconds in the run queue (Documentation/scheduler/sched-stats.rst).
+        let wait_ns = std::fs::read_to_string("/proc/thread-self/schedstat")
+            .ok()
+            .and_then(|text| text.split_whitespace().nth(1)?.parse().ok())
+            .unwrap_or(0);
+        Usage {
+            cpu_ns: read(libc::CLOCK_THREAD_CPUTIME_ID),
+            wait_ns,
+            voluntary_switches: usage.ru_nvcsw as u64,
+            involuntary_switches: usage.ru_nivcsw as u64,
+        }
+    }
+
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns - earlier.cpu_ns,
+            wait_ns: self.wait_ns - earlier.wait_ns,
+            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+        }
+    }
+}

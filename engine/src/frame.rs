@@ -1,0 +1,154 @@
+//! WebSocket frames (RFC 6455 §5), without I/O: the header of a frame that comes in, and a whole masked frame to send.
+//! It knows nothing of messages, connections or time.
+
+use crate::record::{Failure, Kind};
+
+pub const CONTINUATION: u8 = 0;
+pub const TEXT: u8 = 1;
+pub const BINARY: u8 = 2;
+pub const CLOSE: u8 = 8;
+pub const PING: u8 = 9;
+pub const PONG: u8 = 10;
+
+/// A header is at most 2 + 8 bytes from a server, which never masks.
+pub const LONGEST_HEADER: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Header {
+    pub fin: bool,
+    pub opcode: u8,
+    pub length: u64,
+    /// Bytes the header itself takes.
+    pub size: usize,
+}
+
+impl Header {
+    pub fn is_control(&self) -> bool {
+        self.opcode >= CLOSE
+    }
+}
+
+/// The header at the front of `bytes`; `None` if more bytes are needed. What no server may send is an error.
+#[inline]
+pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
+    let [first, second, ..] = *bytes else { return Ok(None) };
+    let (fin, opcode) = (first & 0x80 != 0, first & 0x0f);
+    if first & 0x70 != 0 {
+        return Err((Kind::ReservedBits, format!("first byte {first:#04x}")));
+    }
+    if matches!(opcode, 3..=7 | 11..) {
+        return Err((Kind::BadOpcode, format!("opcode {opcode}")));
+    }
+    if second & 0x80 != 0 {
+        return Err((Kind::MaskedFrame, format!("opcode {opcode}")));
+    }
+    if opcode >= CLOSE && (!fin || second > 125) {
+        return Err((Kind::BadControl, format!("opcode {opcode}, fin {fin}, length byte {second}")));
+    }
+    let (length, size) = match second {
+        126 if bytes.len() >= 4 => (u64::from(u16::from_be_bytes([bytes[2], bytes[3]])), 4),
+        127 if bytes.len() >= 10 => (u64::from_be_bytes(bytes[2..10].try_into().expect("eight bytes")), 10),
+        126 | 127 => return Ok(None),
+        short => (u64::from(short), 2),
+    };
+    Ok(Some(Header { fin, opcode, length, size }))
+}
+
+/// Appends the header of a masked frame.
+#[inline]
+pub fn write_header(out: &mut Vec<u8>, opcode: u8, length: usize, key: [u8; 4]) {
+    out.push(0x80 | opcode);
+    match length {
+        0..=125 => out.push(0x80 | length as u8),
+        126..=65_535 => {
+            out.push(0x80 | 126);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(0x80 | 127);
+            out.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(&key);
+}
+
+/// Appends `payload`, masked, in one pass of copy and XOR; `offset` is its place in the frame's whole payload.
+#[inline]
+pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usize) {
+    let key = u32::from_ne_bytes(key).rotate_right(8 * (offset as u32 % 4));
+    let wide = u64::from(key) | u64::from(key) << 32;
+    let start = out.len();
+    out.resize(start + payload.len(), 0);
+    let (mut to, mut from) = (out[start..].chunks_exact_mut(8), payload.chunks_exact(8));
+    for (to, from) in (&mut to).zip(&mut from) {
+        let word = u64::from_ne_bytes(from.try_into().expect("eight bytes")) ^ wide;
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    for ((to, from), key) in to.into_remainder().iter_mut().zip(from.remainder()).zip(key.to_ne_bytes().iter().cycle()) {
+        *to = from ^ key;
+    }
+}
+
+/// Appends a whole masked frame.
+pub fn write(out: &mut Vec<u8>, opcode: u8, payload: &[u8], key: [u8; 4]) {
+    write_header(out, opcode, payload.len(), key);
+    write_masked(out, payload, key, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_class_is_read_and_a_cut_header_waits_for_more() {
+        for (length, size) in [(0u64, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10), (1 << 40, 10)] {
+            let mut bytes = vec![0x82];
+            match size {
+                2 => bytes.push(length as u8),
+                4 => bytes.extend([&[126], &(length as u16).to_be_bytes()[..]].concat()),
+                _ => bytes.extend([&[127], &length.to_be_bytes()[..]].concat()),
+            }
+            for cut in 0..size {
+                assert_eq!(parse(&bytes[..cut]).unwrap(), None, "{length} cut at {cut}");
+            }
+            let header = Header { fin: true, opcode: BINARY, length, size };
+            assert_eq!(parse(&bytes).unwrap(), Some(header));
+        }
+    }
+
+    #[test]
+    fn what_a_server_must_not_send_is_named() {
+        let kind = |bytes: &[u8]| parse(bytes).unwrap_err().0;
+        assert_eq!(kind(&[0xc1, 1]), Kind::ReservedBits);
+        assert_eq!(kind(&[0x83, 1]), Kind::BadOpcode);
+        assert_eq!(kind(&[0x8b, 1]), Kind::BadOpcode);
+        assert_eq!(kind(&[0x81, 0x81]), Kind::MaskedFrame);
+        assert_eq!(kind(&[0x09, 1]), Kind::BadControl);
+        assert_eq!(kind(&[0x89, 126]), Kind::BadControl);
+    }
+
+    #[test]
+    fn masking_in_pieces_equals_masking_byte_by_byte() {
+        let payload: Vec<u8> = (0..200u8).collect();
+        let key = [0x12, 0x34, 0x56, 0x78];
+        for length in 0..payload.len() {
+            for cut in [0, length / 3, length / 2, length] {
+                let mut out = Vec::new();
+                write_masked(&mut out, &payload[..cut], key, 0);
+                write_masked(&mut out, &payload[cut..length], key, cut);
+                let expected: Vec<u8> = (0..length).map(|i| payload[i] ^ key[i % 4]).collect();
+                assert_eq!(out, expected, "length {length}, cut {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_written_frame_has_the_header_it_should() {
+        for (length, expected) in [(125, vec![0x81, 0xfd]), (126, vec![0x81, 0xfe, 0, 126])] {
+            let mut out = Vec::new();
+            write(&mut out, TEXT, &vec![b'a'; length], [0; 4]);
+            assert_eq!(&out[..expected.len()], expected);
+            assert_eq!(out.len(), expected.len() + 4 + length);
+        }
+    }
+}

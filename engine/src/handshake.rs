@@ -1,0 +1,87 @@
+//! The WebSocket opening handshake (RFC 6455 §4), without I/O: the request, and whether the answer proves that the
+//! server understood it.
+
+use crate::plan::Plan;
+use crate::record::{Failure, Kind};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha1::{Digest, Sha1};
+
+/// RFC 6455 §1.3.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// A longer answer is no handshake.
+const LONGEST_HEAD: usize = 16_384;
+
+/// The key of a connection: 16 bytes drawn from the plan's seed and the connection's number.
+pub fn key(seed: u64, connection: u32) -> String {
+    let mut random = fastrand::Rng::with_seed(seed ^ u64::from(connection) << 32 ^ 0x5ec_eb0c);
+    STANDARD.encode(random.u128(..).to_ne_bytes())
+}
+
+pub fn accept(key: &str) -> String {
+    STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
+}
+
+pub fn request(plan: &Plan, key: &str) -> Vec<u8> {
+    let mut head = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n",
+        plan.target.path, plan.target.host
+    );
+    for (name, value) in &plan.headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "\r\n";
+    head.into_bytes()
+}
+
+/// The size of the answer's head once all of it is there and proves the handshake; `None` if more bytes are needed.
+pub fn verify(bytes: &[u8], key: &str) -> Result<Option<usize>, Failure> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut response = httparse::Response::new(&mut headers);
+    let size = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(size)) => size,
+        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) => return Err((Kind::HandshakeInvalid, "a head beyond 16 KiB".into())),
+        Err(error) => return Err((Kind::HandshakeInvalid, error.to_string())),
+    };
+    let code = response.code.expect("a complete head has a status");
+    if code != 101 {
+        return Err((Kind::HandshakeStatus, format!("status {code} {}", response.reason.unwrap_or_default())));
+    }
+    let value = |name: &str| {
+        let header = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(header.value).ok().map(str::trim)
+    };
+    if !value("upgrade").is_some_and(|found| found.eq_ignore_ascii_case("websocket")) {
+        return Err((Kind::HandshakeInvalid, "no `Upgrade: websocket`".into()));
+    }
+    let upgrades = |found: &str| found.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
+    if !value("connection").is_some_and(upgrades) {
+        return Err((Kind::HandshakeInvalid, "no `Connection: Upgrade`".into()));
+    }
+    if let Some(extensions) = value("sec-websocket-extensions").filter(|found| !found.is_empty()) {
+        return Err((Kind::HandshakeInvalid, format!("an extension nobody offered: {extensions}")));
+    }
+    let expected = accept(key);
+    match value("sec-websocket-accept") {
+        Some(found) if found == expected => Ok(Some(size)),
+        found => Err((Kind::HandshakeAccept, format!("{} instead of {expected}", found.unwrap_or("none")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_rfc_is_accepted_whole_and_waited_for_in_part() {
+        let key = "dGhlIHNhbXBsZSBub25jZQ==";
+        assert_eq!(accept(key), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+        for cut in 0..answer.len() {
+            assert!(verify(&answer[..cut], key).unwrap().is_none());
+        }
+        assert_eq!(verify(answer, key).unwrap(), Some(answer.len()));
+        assert_eq!(verify(answer, "other").unwrap_err().0, Kind::HandshakeAccept);
+    }
+}

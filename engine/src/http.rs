@@ -1,0 +1,191 @@
+//! HTTP/1.1 replies (RFC 9112), without I/O: a reader that is fed bytes and says when a reply is complete, how long its
+//! body was, and whether the server will close.
+
+use crate::plan::Plan;
+use crate::record::{Failure, Kind};
+
+const LONGEST_HEAD: usize = 65_536;
+
+#[derive(Debug, PartialEq)]
+pub struct Reply {
+    pub status: u16,
+    pub length: u64,
+    /// The server announced that it closes the connection.
+    pub closes: bool,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Head,
+    Length(u64),
+    ChunkSize,
+    Chunk(u64),
+    ChunkEnd,
+    Trailer,
+}
+
+#[derive(Debug, Default)]
+pub struct Reader {
+    stage: Stage,
+    /// A head or line that is not complete yet; empty, and without memory, in the usual case.
+    carry: Vec<u8>,
+    status: u16,
+    length: u64,
+    closes: bool,
+}
+
+pub fn request(plan: &Plan, persistent: bool) -> Vec<u8> {
+    let connection = if persistent { "keep-alive" } else { "close" };
+    let mut head =
+        format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: {connection}\r\n", plan.target.path, plan.target.host);
+    for (name, value) in &plan.headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "\r\n";
+    head.into_bytes()
+}
+
+impl Reader {
+    /// Whether a reply has begun and not ended.
+    pub fn in_reply(&self) -> bool {
+        !matches!(self.stage, Stage::Head) || !self.carry.is_empty()
+    }
+
+    /// Takes bytes off the front of `input` until a reply is complete or nothing is left.
+    pub fn feed(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, Failure> {
+        loop {
+            match self.stage {
+                Stage::Head => {
+                    if input.is_empty() || !self.head(input)? {
+                        return Ok(None);
+                    }
+                }
+                Stage::Length(0) => return Ok(Some(self.complete())),
+                Stage::Length(ref mut left) | Stage::Chunk(ref mut left) if *left > 0 => {
+                    let taken = (*left).min(input.len() as u64);
+                    *left -= taken;
+                    self.length += taken;
+                    *input = &input[taken as usize..];
+                    if *left > 0 {
+                        return Ok(None);
+                    }
+                }
+                Stage::Chunk(_) => self.stage = Stage::ChunkEnd,
+                Stage::Length(_) => unreachable!("zero and more are both handled"),
+                Stage::ChunkSize | Stage::ChunkEnd | Stage::Trailer => {
+                    let Some(line) = self.line(input)? else { return Ok(None) };
+                    match self.stage {
+                        Stage::ChunkSize => {
+                            let digits = line.split(';').next().unwrap_or_default().trim();
+                            let size = u64::from_str_radix(digits, 16)
+                                .map_err(|_| (Kind::HttpInvalid, format!("chunk size {line:?}")))?;
+                            self.stage = if size == 0 { Stage::Trailer } else { Stage::Chunk(size) };
+                        }
+                        Stage::ChunkEnd => self.stage = Stage::ChunkSize,
+                        _ if line.is_empty() => return Ok(Some(self.complete())),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self) -> Reply {
+        let reply = Reply { status: self.status, length: self.length, closes: self.closes };
+        *self = Reader::default();
+        reply
+    }
+
+    /// Whether the head is complete now.
+    fn head(&mut self, input: &mut &[u8]) -> Result<bool, Failure> {
+        let carried = self.carry.len();
+        self.carry.extend_from_slice(if carried == 0 { &[] } else { input });
+        let bytes: &[u8] = if carried == 0 { input } else { &self.carry };
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut response = httparse::Response::new(&mut headers);
+        let size = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(size)) => size,
+            Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => {
+                if carried == 0 {
+                    self.carry.extend_from_slice(input);
+                }
+                *input = &[];
+                return Ok(false);
+            }
+            Ok(httparse::Status::Partial) => return Err((Kind::HttpInvalid, "a head beyond 64 KiB".into())),
+            Err(error) => return Err((Kind::HttpInvalid, error.to_string())),
+        };
+        self.status = response.code.expect("a complete head has a status");
+        self.closes = response.version == Some(0);
+        let mut stage = None;
+        for header in response.headers.iter() {
+            let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
+            match header.name.to_ascii_lowercase().as_str() {
+                "content-length" => {
+                    let length =
+                        value.parse().map_err(|_| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
+                    stage.get_or_insert(Stage::Length(length));
+                }
+                "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => stage = Some(Stage::ChunkSize),
+                "connection" => self.closes = value.eq_ignore_ascii_case("close") || self.closes,
+                _ => {}
+            }
+        }
+        self.stage = stage.ok_or((Kind::HttpInvalid, "neither content-length nor chunked".to_string()))?;
+        *input = &input[size - carried..];
+        self.carry = Vec::new();
+        Ok(true)
+    }
+
+    /// The next line without its end, once it is complete.
+    fn line(&mut self, input: &mut &[u8]) -> Result<Option<String>, Failure> {
+        let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
+            self.carry.extend_from_slice(input);
+            *input = &[];
+            let fits = self.carry.len() < LONGEST_HEAD;
+            return if fits { Ok(None) } else { Err((Kind::HttpInvalid, "a line beyond 64 KiB".into())) };
+        };
+        let mut line = std::mem::take(&mut self.carry);
+        line.extend_from_slice(&input[..end]);
+        *input = &input[end + 1..];
+        Ok(Some(String::from_utf8_lossy(&line).trim_end_matches('\r').to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_cut_everywhere(bytes: &[u8], expected: Reply) {
+        for cut in 0..=bytes.len() {
+            let mut reader = Reader::default();
+            let mut replies = Vec::new();
+            for mut piece in [&bytes[..cut], &bytes[cut..]] {
+                while let Some(reply) = reader.feed(&mut piece).unwrap() {
+                    replies.push(reply);
+                }
+            }
+            assert_eq!(replies.len(), 1, "cut at {cut}");
+            assert_eq!(replies[0], expected, "cut at {cut}");
+            assert!(!reader.in_reply());
+        }
+    }
+
+    #[test]
+    fn a_reply_of_known_length_is_read_in_any_pieces() {
+        let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+        read_cut_everywhere(bytes, Reply { status: 200, length: 5, closes: true });
+    }
+
+    #[test]
+    fn a_chunked_reply_is_read_in_any_pieces() {
+        let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nT: v\r\n\r\n";
+        read_cut_everywhere(bytes, Reply { status: 200, length: 8, closes: false });
+    }
+
+    #[test]
+    fn a_head_that_is_none_is_invalid() {
+        assert_eq!(Reader::default().feed(&mut &b"\x00\x01garbage\r\n\r\n"[..]).unwrap_err().0, Kind::HttpInvalid);
+    }
+}

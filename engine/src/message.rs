@@ -1,0 +1,152 @@
+//! From bytes to messages: a reader that takes frames apart as they arrive, assembles fragments without keeping them, and
+//! compares every piece with what must come back. Sans I/O; its memory while idle is its own few words.
+
+use crate::frame::{self, Header};
+use crate::record::{Failure, Kind};
+use crate::scenario::{Message, Script};
+
+/// A length up to this much beyond the expected one is read and called wrong; more is refused at its header.
+const SLACK: u64 = 65_536;
+
+/// What a whole frame or message turned out to be.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A data message is complete; the failure says why it is not the right one.
+    Reply { wrong: Option<Failure>, fragmented: bool },
+    Ping(Vec<u8>),
+    Close(Vec<u8>),
+}
+
+#[derive(Debug, Default)]
+pub struct Reader {
+    header: [u8; frame::LONGEST_HEADER],
+    header_length: u8,
+    in_payload: bool,
+    fin: bool,
+    opcode: u8,
+    left: u64,
+    /// The opcode of the message whose fragments are arriving; 0 between messages.
+    message_opcode: u8,
+    fragmented: bool,
+    differs: bool,
+    position: u64,
+    control: Vec<u8>,
+}
+
+impl Reader {
+    /// Takes bytes off the front of `input` until something is complete or nothing is left.
+    #[inline]
+    pub fn feed(&mut self, input: &mut &[u8], script: &Script, message: Message) -> Result<Option<Incoming>, Failure> {
+        loop {
+            if !self.in_payload {
+                match self.next_header(input)? {
+                    Some(header) => self.begin(header, script)?,
+                    None => return Ok(None),
+                }
+            }
+            let taken = self.left.min(input.len() as u64) as usize;
+            let (piece, rest) = input.split_at(taken);
+            *input = rest;
+            self.left -= taken as u64;
+            if self.opcode >= frame::CLOSE {
+                self.control.extend_from_slice(piece);
+            } else if !piece.is_empty() {
+                self.compare(piece, script, message)?;
+            }
+            if self.left > 0 {
+                return Ok(None);
+            }
+            self.in_payload = false;
+            if let Some(incoming) = self.complete(script) {
+                return Ok(Some(incoming));
+            }
+        }
+    }
+
+    /// Whether the stream stands in the middle of a frame or a fragmented message.
+    pub fn in_message(&self) -> bool {
+        self.in_payload || self.message_opcode != 0 || self.header_length > 0
+    }
+
+    #[inline]
+    fn next_header(&mut self, input: &mut &[u8]) -> Result<Option<Header>, Failure> {
+        if self.header_length == 0
+            && let Some(header) = frame::parse(input)?
+        {
+            *input = &input[header.size..];
+            return Ok(Some(header));
+        }
+        while let Some((&byte, rest)) = input.split_first() {
+            *input = rest;
+            self.header[self.header_length as usize] = byte;
+            self.header_length += 1;
+            if let Some(header) = frame::parse(&self.header[..self.header_length as usize])? {
+                self.header_length = 0;
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn begin(&mut self, header: Header, script: &Script) -> Result<(), Failure> {
+        (self.fin, self.opcode, self.left, self.in_payload) = (header.fin, header.opcode, header.length, true);
+        if header.is_control() {
+            return Ok(());
+        }
+        match (header.opcode, self.message_opcode) {
+            (frame::CONTINUATION, 0) => return Err((Kind::BadFragment, "a continuation of nothing".into())),
+            (frame::CONTINUATION, _) => {}
+            (opcode, 0) => {
+                self.message_opcode = opcode;
+                (self.position, self.differs, self.fragmented) = (0, false, !header.fin);
+            }
+            (opcode, _) => return Err((Kind::BadFragment, format!("opcode {opcode} inside a fragmented message"))),
+        }
+        let length = self.position.saturating_add(header.length);
+        if length > 2 * script.length as u64 + SLACK {
+            return Err((Kind::Oversized, format!("{length} bytes instead of {}", script.length)));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn compare(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
+        if !self.differs && !script.matches(message, self.position as usize, piece) {
+            self.differs = true;
+            // Everything before was as it should be, and ASCII: what is no UTF-8 in this piece is none at all.
+            let broken = std::str::from_utf8(piece).err().filter(|error| error.error_len().is_some());
+            if let (frame::TEXT, Some(error)) = (self.message_opcode, broken) {
+                let at = self.position as usize + error.valid_up_to();
+                return Err((Kind::BadUtf8, format!("a text message, at byte {at}")));
+            }
+        }
+        self.position += piece.len() as u64;
+        Ok(())
+    }
+
+    #[inline]
+    fn complete(&mut self, script: &Script) -> Option<Incoming> {
+        match self.opcode {
+            frame::PING => return Some(Incoming::Ping(std::mem::take(&mut self.control))),
+            frame::CLOSE => return Some(Incoming::Close(std::mem::take(&mut self.control))),
+            frame::PONG => {
+                self.control = Vec::new();
+                return None;
+            }
+            _ if !self.fin => return None,
+            _ => {}
+        }
+        let opcode = std::mem::take(&mut self.message_opcode);
+        let wrong = if opcode != script.opcode {
+            Some((Kind::ReplyOpcode, format!("opcode {opcode} instead of {}", script.opcode)))
+        } else if self.position != script.length as u64 {
+            Some((Kind::ReplyLength, format!("{} bytes instead of {}", self.position, script.length)))
+        } else if self.differs {
+            Some((Kind::ReplyContent, format!("{} bytes, not those that were sent", self.position)))
+        } else {
+            None
+        };
+        Some(Incoming::Reply { wrong, fragmented: self.fragmented })
+    }
+}

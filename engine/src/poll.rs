@@ -1,0 +1,133 @@
+//! The system calls of a worker: epoll, recv, send and a way to be woken. Thin, safe, and the only `unsafe` of the hot path.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+pub const READ: u32 = libc::EPOLLIN as u32;
+pub const READ_WRITE: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
+/// The token of the waker; connections are numbered from 0.
+const WAKER: u64 = u64::MAX;
+const BATCH: usize = 1024;
+
+fn checked(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Wakes a worker from another thread.
+#[derive(Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    pub fn wake(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight valid bytes. A full counter means that the worker is awake already.
+        unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), 8) };
+    }
+}
+
+pub struct Poll {
+    epoll: OwnedFd,
+    events: Vec<libc::epoll_event>,
+    waker: Waker,
+}
+
+impl Poll {
+    pub fn new() -> io::Result<Poll> {
+        // SAFETY: plain system calls; the descriptors they return are owned here alone.
+        let (epoll, event) = unsafe {
+            let epoll = OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))?);
+            let event = OwnedFd::from_raw_fd(checked(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?);
+            (epoll, event)
+        };
+        let poll = Poll { epoll, events: Vec::with_capacity(BATCH), waker: Waker(Arc::new(event)) };
+        poll.control(libc::EPOLL_CTL_ADD, poll.waker.0.as_raw_fd(), WAKER, READ)?;
+        Ok(poll)
+    }
+
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    pub fn add(&self, descriptor: RawFd, index: usize, interest: u32) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, descriptor, index as u64, interest)
+    }
+
+    pub fn change(&self, descriptor: RawFd, index: usize, interest: u32) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, descriptor, index as u64, interest)
+    }
+
+    fn control(&self, operation: i32, descriptor: RawFd, token: u64, interest: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest, u64: token };
+        // SAFETY: valid descriptors and a valid event.
+        checked(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) }).map(drop)
+    }
+
+    /// Waits at most `timeout_ns` (epoll_pwait2: nanoseconds, not milliseconds). How many events there are.
+    pub fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
+        let timeout = libc::timespec {
+            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+        };
+        self.events.clear();
+        // SAFETY: the vector has room for BATCH events, and exactly as many as the kernel wrote are taken as valid.
+        unsafe {
+            let count = libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                BATCH as libc::c_int,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            );
+            match checked(count as i32) {
+                Ok(count) => self.events.set_len(count as usize),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.events.len())
+    }
+
+    /// Event `at` of the last wait: the connection's index and whether it can be written; `None` for the waker.
+    #[inline]
+    pub fn event(&self, at: usize) -> Option<(usize, bool)> {
+        let event = self.events[at];
+        if event.u64 == WAKER {
+            let mut count = [0u8; 8];
+            // SAFETY: eight valid bytes to read into.
+            unsafe { libc::read(self.waker.0.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
+            return None;
+        }
+        Some((event.u64 as usize, event.events & libc::EPOLLOUT as u32 != 0))
+    }
+}
+
+/// `Ok(None)`: nothing there. `Ok(Some(0))`: the peer closed.
+#[inline]
+pub fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the buffer is valid for its length.
+    let count = unsafe { libc::recv(descriptor, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    nonblocking(count)
+}
+
+/// `Ok(None)`: no room. A peer that is gone is an error, not a signal.
+#[inline]
+pub fn send(descriptor: RawFd, bytes: &[u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the bytes are valid for their length.
+    let count = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    nonblocking(count)
+}
+
+#[inline]
+fn nonblocking(count: isize) -> io::Result<Option<usize>> {
+    if count >= 0 {
+        return Ok(Some(count as usize));
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+        _ => Err(error),
+    }
+}
