@@ -1,0 +1,240 @@
+"""Latency histograms: reads `latency.hlog` (HdrHistogram V2 interval log), merges it by tag, answers questions about it.
+
+The only place in wsbench where a quantile is computed: rank ⌈q·n⌉, highest equivalent value of its bucket. Own code,
+because the HdrHistogram libraries disagree about that rule (one file gives different percentiles in different languages)
+and iterate bucket by bucket in Python. It knows buckets and ranks, not trials or metrics. Values are nanoseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+import zlib
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from wsbench.errors import UserError
+
+# The payload's own description: https://github.com/HdrHistogram/HdrHistogram, AbstractHistogram.java, V2 encoding.
+COOKIE_V2 = 0x1C849303
+COOKIE_V2_COMPRESSED = 0x1C849304
+COOKIE_MASK = 0xFFFFFF0F  # the bits in between tell a word size that V2 does not use
+HEADER = struct.Struct(">Iiiiqqd")  # cookie, length, index offset, digits, lowest, highest, ratio
+LONGEST_VARINT = 8  # bytes; a ninth would mean a count above 2^55
+
+CURVE_POINTS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts by bucket: `counts[i]` values lie from `lower_bounds[i]` to `upper_bounds[i]`, both included."""
+
+    lowest: int
+    highest: int
+    digits: int
+    counts: np.ndarray
+
+    @cached_property
+    def count(self) -> int:
+        return int(self.counts.sum())
+
+    @cached_property
+    def lower_bounds(self) -> np.ndarray:
+        return self._bounds[0]
+
+    @cached_property
+    def upper_bounds(self) -> np.ndarray:
+        return self._bounds[0] + self._bounds[1] - 1
+
+    @cached_property
+    def min(self) -> int | None:
+        """Lowest value that the first bucket in use can stand for; None when empty."""
+        return int(self.lower_bounds[self._used[0]]) if self.count else None
+
+    @cached_property
+    def max(self) -> int | None:
+        """Highest value that the last bucket in use can stand for; None when empty."""
+        return int(self.upper_bounds[self._used[-1]]) if self.count else None
+
+    @cached_property
+    def mean(self) -> float | None:
+        """Mean of the buckets' midpoints, as HdrHistogram computes it; None when empty."""
+        if not self.count:
+            return None
+        midpoints = self._bounds[0][self._used] + (self._bounds[1][self._used] >> 1)
+        return float((midpoints * self.counts[self._used].astype(np.float64)).sum() / self.count)
+
+    @cached_property
+    def saturated(self) -> bool:
+        """Whether a value stands in the last bucket of the range: it may have been larger, and was cut."""
+        return bool(self.count) and self.max >= self.highest
+
+    def quantile(self, q: float | str | Fraction) -> int | None:
+        """Value at rank ⌈q·n⌉ (rank 1 for q = 0), as its bucket's highest equivalent value; None when empty.
+
+        `q` is taken by its decimal notation: 0.07 means 7/100, lest a rounding error make rank 8 of q·n = 7.
+        """
+        if not self.count:
+            return None
+        rank = self.rank(q)
+        return int(self.upper_bounds[self._used[np.searchsorted(self._cumulative, rank)]])
+
+    def rank(self, q: float | str | Fraction) -> int:
+        """⌈q·n⌉, at least 1."""
+        exact = q if isinstance(q, Fraction) else Fraction(str(q))
+        assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
+        return max(1, math.ceil(exact * self.count))
+
+    def curve(self, points: int = CURVE_POINTS) -> list[tuple[float, int]]:
+        """At most `points` pairs (quantile, value) for a percentile chart, dense towards 1 as HdrHistogram prints them.
+
+        The number of points per halving of the distance to 1 follows from `points`. It ends where one value is
+        left to tell apart, with the largest value at quantile 1.
+        """
+        if not self.count:
+            return []
+        halvings = max(1, math.ceil(math.log2(self.count)))
+        per_halving = max(1, (points - 1) // halvings)
+        last = min(points - 1, halvings * per_halving)
+        quantiles = [1 - Fraction(2.0 ** (-step / per_halving)) for step in range(last)]
+        return [(float(q), self.quantile(q)) for q in quantiles] + [(1.0, self.max)]
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """Both together; the finer parts must agree, the range may differ."""
+        assert (self.lowest, self.digits) == (other.lowest, other.digits), "histograms of different resolution"
+        longer, shorter = sorted((self.counts, other.counts), key=len, reverse=True)
+        counts = longer.copy()
+        counts[: len(shorter)] += shorter
+        return _histogram(self.lowest, max(self.highest, other.highest), self.digits, counts)
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest value and size of every bucket (AbstractHistogram.valueFromIndex)."""
+        half_bits = _half_bits(self.digits)
+        half, unit = 1 << half_bits, self.lowest.bit_length() - 1
+        index = np.arange(len(self.counts), dtype=np.int64)
+        exponent = np.maximum((index >> half_bits) - 1, 0)
+        within = np.where(index < half, index, (index & (half - 1)) + half)
+        return within << (exponent + unit), np.int64(1) << (exponent + unit)
+
+    @cached_property
+    def _used(self) -> np.ndarray:
+        return np.flatnonzero(self.counts)
+
+    @cached_property
+    def _cumulative(self) -> np.ndarray:
+        return np.cumsum(self.counts[self._used])
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One line of the log: what was recorded under a tag from `start_s` on (as the log counts time) for `length_s`."""
+
+    tag: str
+    start_s: float
+    length_s: float
+    histogram: Histogram
+
+
+def read_log(file: Path) -> list[Interval]:
+    """Every interval of a log, in order. A last line cut off by a crash is left out, any other broken line an error."""
+    intervals = []
+    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            text = line.decode("ascii").strip()
+            if text and not text.startswith(("#", '"')):
+                intervals.append(_interval(text))
+        except (ValueError, struct.error, zlib.error) as error:
+            raise UserError(f"{file}:{number}: not a line of an HdrHistogram log: {error}") from error
+    return intervals
+
+
+def merge(intervals: list[Interval]) -> dict[str, Histogram]:
+    """One histogram for each tag."""
+    merged: dict[str, Histogram] = {}
+    for interval in intervals:
+        known = merged.get(interval.tag)
+        merged[interval.tag] = interval.histogram if known is None else known + interval.histogram
+    return merged
+
+
+def decode(payload: str | bytes) -> Histogram:
+    """A histogram from its base64 V2 payload, compressed or not. ValueError where it is none."""
+    raw = base64.b64decode(payload, validate=True)
+    (cookie,) = struct.unpack_from(">I", raw)
+    if cookie & COOKIE_MASK == COOKIE_V2_COMPRESSED:
+        (length,) = struct.unpack_from(">I", raw, 4)
+        raw = zlib.decompress(raw[8 : 8 + length])
+    cookie, length, offset, digits, lowest, highest, ratio = HEADER.unpack_from(raw)
+    if cookie & COOKIE_MASK != COOKIE_V2:
+        raise ValueError(f"not a V2 histogram: its cookie is {cookie:#x}")
+    if offset != 0 or ratio != 1.0:
+        raise ValueError(f"a shifted or scaled histogram (offset {offset}, ratio {ratio}); only plain ones are read")
+    if not (0 <= digits <= 5 and lowest >= 1 and 2 * lowest <= highest):
+        raise ValueError(f"an impossible range: {lowest} to {highest} at {digits} digits")
+    body = np.frombuffer(raw, dtype=np.uint8, offset=HEADER.size)
+    if len(body) < length:
+        raise ValueError(f"{length} bytes of counts announced, {len(body)} present")
+    return _histogram(lowest, highest, digits, _counts(body[:length], _buckets(lowest, highest, digits)))
+
+
+def _interval(text: str) -> Interval:
+    found = re.fullmatch(r"(?:Tag=([^,\s]+),)?([\d.]+),([\d.]+),([\d.]+),(\S+)", text)
+    if not found:
+        raise ValueError(f"found {text[:60]!r}")
+    tag, start, length, _, payload = found.groups()
+    return Interval(tag or "", float(start), float(length), decode(payload))
+
+
+def _counts(body: np.ndarray, buckets: int) -> np.ndarray:
+    """Counts by bucket from ZigZag LEB128 numbers, in which a negative number is a run of that many empty buckets."""
+    counts = np.zeros(buckets, dtype=np.int64)
+    if not len(body):
+        return counts
+    ends = np.flatnonzero(body < 0x80)
+    if not len(ends) or ends[-1] != len(body) - 1:
+        raise ValueError("the last number is cut off")
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - starts + 1
+    if lengths.max() > LONGEST_VARINT:
+        raise ValueError("a count above 2^55, which no run can have recorded")
+    place = np.arange(len(body)) - np.repeat(starts, lengths)
+    zigzag = np.add.reduceat((body & 0x7F).astype(np.int64) << (7 * place), starts)
+    numbers = (zigzag >> 1) ^ -(zigzag & 1)
+    steps = np.where(numbers < 0, -numbers, 1)
+    if steps.max() > buckets:
+        raise ValueError(f"a run of {steps.max()} empty buckets, the range has {buckets}")
+    index = np.cumsum(steps) - steps
+    if index[-1] + steps[-1] > buckets:
+        raise ValueError(f"counts for {index[-1] + steps[-1]} buckets, the range has {buckets}")
+    counted = numbers > 0
+    counts[index[counted]] = numbers[counted]
+    return counts
+
+
+def _histogram(lowest: int, highest: int, digits: int, counts: np.ndarray) -> Histogram:
+    counts.flags.writeable = False
+    return Histogram(lowest, highest, digits, counts)
+
+
+def _half_bits(digits: int) -> int:
+    """log2 of half the sub-buckets, which are the smallest power of two of at least 2·10^digits."""
+    return max(math.ceil(math.log2(2 * 10**digits)), 1) - 1
+
+
+def _buckets(lowest: int, highest: int, digits: int) -> int:
+    """How many buckets reach from 0 to `highest` (AbstractHistogram.determineArrayLengthNeeded)."""
+    half_bits, unit = _half_bits(digits), lowest.bit_length() - 1
+    reach, buckets = 1 << (half_bits + 1 + unit), 1
+    while reach <= highest:
+        reach <<= 1
+        buckets += 1
+    return (buckets + 1) << half_bits
