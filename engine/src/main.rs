@@ -1,0 +1,44 @@
+//! `wsbench-engine PLAN.json OUT_DIR`: everything it does is in the plan, everything it learned is in the folder.
+//! Exit 0: the plan was carried out, whatever the server did; 2: the plan is invalid; 3: this host could not.
+
+mod clock;
+mod connection;
+mod control;
+mod emit;
+mod frame;
+mod handshake;
+mod http;
+mod leash;
+mod message;
+mod plan;
+mod poll;
+mod record;
+mod run;
+mod scenario;
+mod worker;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let parent = std::os::unix::process::parent_id();
+    leash::tie();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [plan, folder] = arguments.as_slice() else {
+        return fail(2, "usage: wsbench-engine PLAN.json OUT_DIR");
+    };
+    let plan = match plan::Plan::read(Path::new(plan)) {
+        Ok(plan) => plan,
+        Err(line) => return fail(2, &line),
+    };
+    match run::run(plan, Path::new(folder), parent) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(run::Stop::Host(line)) => fail(3, &line),
+        Err(run::Stop::Io(error)) => fail(3, &error.to_string()),
+    }
+}
+
+fn fail(code: u8, line: &str) -> ExitCode {
+    eprintln!("wsbench-engine: {line}");
+    ExitCode::from(code)
+}

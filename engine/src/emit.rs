@@ -1,0 +1,163 @@
+//! What the engine writes: `events.jsonl` and `latency.hlog`, merged over the workers and flushed at every tick, so that a
+//! reader can follow a live run and a crash loses at most a second.
+
+use crate::clock;
+use crate::control::{Final, Phase, Tick, Window};
+use crate::plan::Plan;
+use crate::record::{Counters, Errors, Tag, new_histogram};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+pub struct Emit {
+    events: BufWriter<File>,
+    latency: BufWriter<File>,
+    serializer: V2DeflateSerializer,
+    origin_ns: u64,
+    last_ns: u64,
+}
+
+impl Emit {
+    /// Opens both files and writes the anchor.
+    pub fn begin(folder: &Path, origin_ns: u64) -> io::Result<Emit> {
+        std::fs::create_dir_all(folder)?;
+        let mut emit = Emit {
+            events: BufWriter::new(File::create(folder.join("events.jsonl"))?),
+            latency: BufWriter::new(File::create(folder.join("latency.hlog"))?),
+            serializer: V2DeflateSerializer::new(),
+            origin_ns,
+            last_ns: origin_ns,
+        };
+        let (t_ns, unix_ns) = (clock::now_ns(), clock::unix_ns());
+        emit.event(json!({
+            "event": "anchor", "t_ns": t_ns, "unix_ns": unix_ns,
+            "engine": env!("CARGO_PKG_VERSION"), "pid": std::process::id(),
+        }))?;
+        // Interval times in the log are seconds since the engine began.
+        let start = (unix_ns - (t_ns - origin_ns)) as f64 / 1e9;
+        writeln!(emit.latency, "#[wsbench-engine {}; nanoseconds]", env!("CARGO_PKG_VERSION"))?;
+        writeln!(emit.latency, "#[Histogram log format version 1.3]")?;
+        writeln!(emit.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
+        writeln!(emit.latency, "#[BaseTime: {start:.3} (seconds since epoch)]")?;
+        writeln!(emit.latency, "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"")?;
+        emit.flush()?;
+        Ok(emit)
+    }
+
+    pub fn phase(&mut self, phase: Phase, t_ns: u64) -> io::Result<()> {
+        self.event(json!({"event": "phase", "t_ns": t_ns, "phase": phase.name()}))
+    }
+
+    /// One tick of all workers: the sums, the errors since the last, and the interval's histograms.
+    pub fn tick(&mut self, ticks: Vec<Tick>, t_ns: u64) -> io::Result<Counters> {
+        let phase = ticks.iter().map(|tick| tick.phase).max_by_key(|phase| *phase as u8).expect("at least one worker");
+        let counters = sum(ticks.iter().map(|tick| tick.counters));
+        self.event(json!({
+            "event": "tick", "t_ns": t_ns, "phase": phase.name(), "open": counters.open,
+            "sent": counters.sent, "answered": counters.answered, "failed": counters.failed,
+            "bytes_sent": counters.bytes_sent, "bytes_received": counters.bytes_received,
+            "cpu_ns": ticks.iter().map(|tick| tick.usage.cpu_ns).sum::<u64>(),
+            "wait_ns": ticks.iter().map(|tick| tick.usage.wait_ns).sum::<u64>(),
+        }))?;
+        let mut errors = Errors::new();
+        let mut histograms: BTreeMap<Tag, Histogram<u64>> = BTreeMap::new();
+        for tick in ticks {
+            for (kind, (count, example)) in tick.interval.errors {
+                errors.entry(kind).or_insert((0, example)).0 += count;
+            }
+            for (tag, histogram) in tick.interval.histograms {
+                let merged = histograms.entry(tag).or_insert_with(new_histogram);
+                merged.add(&histogram).expect("all histograms have the same bounds");
+            }
+        }
+        for (kind, (count, example)) in errors {
+            self.event(json!({
+                "event": "error", "t_ns": t_ns, "phase": phase.name(),
+                "kind": kind.name(), "count": count, "example": example,
+            }))?;
+        }
+        for (tag, histogram) in histograms {
+            self.interval(tag, &histogram, t_ns)?;
+        }
+        self.last_ns = t_ns;
+        self.flush()?;
+        Ok(counters)
+    }
+
+    fn interval(&mut self, tag: Tag, histogram: &Histogram<u64>, t_ns: u64) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.serializer.serialize(histogram, &mut bytes).map_err(|error| io::Error::other(format!("{error:?}")))?;
+        let start = (self.last_ns - self.origin_ns) as f64 / 1e9;
+        let length = (t_ns - self.last_ns) as f64 / 1e9;
+        let (tag, max, payload) = (tag.name(), histogram.max(), STANDARD.encode(bytes));
+        writeln!(self.latency, "Tag={tag},{start:.3},{length:.3},{max},{payload}")
+    }
+
+    pub fn end(&mut self, plan: &Plan, outcome: &str, finals: &[Final]) -> io::Result<()> {
+        let counters = sum(finals.iter().map(|end| end.counters));
+        let total = |part: fn(&Final) -> u64| finals.iter().map(part).sum::<u64>();
+        let windows: Vec<Window> = finals.iter().filter_map(|end| end.window).collect();
+        let begin = windows.iter().map(|window| window.begin_ns).min().unwrap_or(0);
+        let window_ns = windows.iter().map(|window| window.end_ns).max().unwrap_or(0).saturating_sub(begin);
+        let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
+        for (kind, count) in finals.iter().flat_map(|end| &end.errors) {
+            *errors.entry(kind.name()).or_default() += count;
+        }
+        let threads: Vec<Value> = windows.iter().map(thread).collect();
+        self.event(json!({
+            "event": "end", "t_ns": clock::now_ns(), "outcome": outcome,
+            "connections": {"asked": plan.connections, "established": counters.established, "open": counters.open},
+            "measured": {
+                "sent": total(|end| end.ledger.sent), "answered": total(|end| end.ledger.answered),
+                "failed": total(|end| end.ledger.failed), "unanswered": total(|end| end.unanswered),
+                "window_ns": window_ns, "replies_in_window": total(|end| end.ledger.replies_in_window),
+                "bytes_sent": windows.iter().map(|window| window.bytes_sent).sum::<u64>(),
+                "bytes_received": windows.iter().map(|window| window.bytes_received).sum::<u64>(),
+            },
+            "control": {
+                "pings_answered": counters.pings_answered, "fragmented_replies": counters.fragmented_replies,
+                "reconnects": counters.reconnects,
+            },
+            "errors": errors,
+            "threads": threads,
+        }))?;
+        self.flush()
+    }
+
+    fn event(&mut self, event: Value) -> io::Result<()> {
+        writeln!(self.events, "{event}")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.events.flush()?;
+        self.latency.flush()
+    }
+}
+
+fn thread(window: &Window) -> Value {
+    json!({
+        "cpu_ns": window.usage.cpu_ns, "wait_ns": window.usage.wait_ns, "wall_ns": window.end_ns - window.begin_ns,
+        "voluntary_switches": window.usage.voluntary_switches, "involuntary_switches": window.usage.involuntary_switches,
+    })
+}
+
+fn sum(parts: impl Iterator<Item = Counters>) -> Counters {
+    parts.fold(Counters::default(), |a, b| Counters {
+        open: a.open + b.open,
+        established: a.established + b.established,
+        sent: a.sent + b.sent,
+        answered: a.answered + b.answered,
+        failed: a.failed + b.failed,
+        bytes_sent: a.bytes_sent + b.bytes_sent,
+        bytes_received: a.bytes_received + b.bytes_received,
+        pings_answered: a.pings_answered + b.pings_answered,
+        fragmented_replies: a.fragmented_replies + b.fragmented_replies,
+        reconnects: a.reconnects + b.reconnects,
+    })
+}
