@@ -1,8 +1,10 @@
-"""Latency histograms: reads `latency.hlog` (HdrHistogram V2 interval log), merges it by tag, answers questions about it.
+"""Latency histograms: reads `latency.hlog` (HdrHistogram V2 interval log), merges it by tag, answers questions about
+it.
 
 The only place in wsbench where a quantile is computed: rank ⌈q·n⌉, highest equivalent value of its bucket. Own code,
-because the HdrHistogram libraries disagree about that rule (one file gives different percentiles in different languages)
-and iterate bucket by bucket in Python. It knows buckets and ranks, not trials or metrics. Values are nanoseconds.
+because the HdrHistogram libraries disagree about that rule (one file gives different percentiles in different
+languages) and iterate bucket by bucket in Python. It knows buckets and ranks, not trials or metrics. Values are
+nanoseconds.
 """
 
 from __future__ import annotations

@@ -1,0 +1,389 @@
+"""Writes synthetic run directories that keep the contract: through the types of rundir, with histograms of the
+hdrhistogram library. Every quantity a verdict looks at can be set; left alone they agree with each other (Little's
+law included).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import NormalDist
+
+from hdrh.histogram import HdrHistogram
+
+from wsbench import rundir
+
+HOUR_NS = 3_600_000_000_000
+SECOND = 1_000_000_000
+START_NS = 1_000 * SECOND
+UNIX_NS = 1_795_000_000 * SECOND
+CONNECT_S, WARMUP_S, DRAIN_S = 0.2, 1.0, 0.1
+HOSTILE = "<script>document.title='owned'</script>"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial. `rate` is per second; `recorded` is how many latencies the log has (None: the answered)."""
+
+    rate: float = 20_000.0
+    connections: int = 64
+    window_s: float = 4.0
+    scenario: rundir.Scenario = field(default_factory=lambda: rundir.Echo(opcode="text", bytes=128))
+    by_count: bool = False
+    outcome: str = "ok"
+    reason: str | None = None
+    log_tail: tuple[str, ...] = ()
+    engine_outcome: str = "completed"
+    established: int | None = None
+    failed: int = 0
+    unanswered: int = 0
+    lost: int = 0  # messages that the ledger forgets
+    recorded: int | None = None
+    little: float = 1.0  # messages under way / connections
+    sigma: float = 0.35  # width of the latencies, on the log scale
+    longest_ns: int | None = None
+    engine_busy: float = 0.6
+    engine_wait: float = 0.002
+    server_busy: float = 0.95  # of its CPUs
+    server_cpus: tuple[int, ...] = (0,)
+    rss_mib: float = 80.0
+    steal: float = 0.0
+    throttled_s: float | None = None
+    sample_s: float = 0.5
+    samples_end_early: bool = False
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server in a synthetic campaign."""
+
+    name: str
+    language: str = "C"
+    rate: float = 20_000.0
+    rss_mib: float = 80.0
+    variant: str = "1.0"
+    departures: tuple[str, ...] = ()
+    advisory_failed: bool = False
+    skipped: str | None = None
+
+
+SERVERS = (
+    Server("reference", "Rust", 30_000, 6),
+    Server("netty", "Java", 26_000, 210, "4.2", ("the largest message is raised from 64 KiB to 16 MiB",)),
+    Server("ws", "JavaScript", 14_000, 70, "8.18", (), True),
+    Server("o\"quote's & <b>", "Python", 6_000, 40),
+)
+
+
+def make_run(
+    path: Path,
+    servers=SERVERS,
+    cells=({"connections": 16}, {"connections": 64}, {"connections": 256}),
+    rounds: int = 3,
+    seed: int = 7,
+    change=lambda trial, order: trial,
+    experiment: str | None = None,
+    unfinished: int = 0,
+) -> rundir.RunFolder:
+    """A campaign. `change(trial, order)` may alter a trial before it is written; the last `unfinished` ones are not."""
+    draw = random.Random(seed)
+    path.mkdir(parents=True)
+    running = [server for server in servers if server.skipped is None]
+    order, number = [], 0
+    for round_ in range(1, rounds + 1):
+        block = [(server, cell) for cell in cells for server in running]
+        draw.shuffle(block)
+        for server, cell in block:
+            number += 1
+            row = {"number": number, "round": round_, "server": server.name, "variant": server.variant, "cell": cell}
+            order.append(rundir.TrialOrder(**row))
+    by_name = {server.name: server for server in servers}
+    _write_campaign(path, servers, order, rounds, seed, experiment)
+    for planned in order[: len(order) - unfinished]:
+        server = by_name[planned.server]
+        connections = int(planned.cell.get("connections", 64))
+        rate = server.rate * (1 - math.exp(-connections / 24)) * math.exp(draw.gauss(0, 0.02))
+        trial = Trial(rate=rate, connections=connections, rss_mib=server.rss_mib + connections * 0.03)
+        write_trial(path / f"{planned.number:04}", change(trial, planned), planned)
+    return rundir.RunFolder.open(path)
+
+
+def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = None) -> rundir.TrialFolder:
+    """One trial's folder."""
+    order = order or rundir.TrialOrder(number=1, round=1, server="netty", variant="4.2", cell={})
+    folder.mkdir(parents=True)
+    rundir.write_json(folder / "plan.json", _plan(trial))
+    if trial.outcome == "ok":
+        events, answered = _events(trial)
+        _write_lines(folder / "events.jsonl", events)
+        _write_lines(folder / "resources.jsonl", _samples(trial))
+        _write_latencies(folder / "latency.hlog", trial, answered)
+    (folder / "server.log").write_text("\n".join(trial.log_tail), encoding="utf-8")
+    record = rundir.TrialRecord(
+        **order.model_dump(),
+        outcome=trial.outcome,
+        reason=trial.reason,
+        started_unix_s=UNIX_NS / SECOND,
+        duration_s=trial.window_s + 2,
+        ready_s=0.25,
+        server_cpus=list(trial.server_cpus),
+        engine_cpus=[1],
+        server_exit="SIGTERM",
+        log_tail=list(trial.log_tail),
+    )
+    rundir.write_json(folder / "trial.json", record)
+    return rundir.TrialFolder(folder)
+
+
+def failed(reason: str = "the server ended before it was ready") -> Trial:
+    return Trial(outcome="failed", reason=reason, log_tail=("listening on 127.0.0.1", f"Error: {HOSTILE}"))
+
+
+def spoiled(trial: Trial) -> Trial:
+    """A trial that is INVALID: too many messages were lost."""
+    return replace(trial, failed=int(trial.rate * trial.window_s / 100))
+
+
+def _plan(trial: Trial) -> rundir.Plan:
+    messages = max(1, round(trial.rate * trial.window_s))
+    doc = trial.scenario.kind == "doc"
+    return rundir.Plan(
+        scenario=trial.scenario,
+        transport="http" if doc else "websocket",
+        target=rundir.Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/doc" if doc else "/echo"),
+        loop=rundir.Closed(),
+        connections=trial.connections,
+        mask="random",
+        warmup=rundir.Seconds(seconds=WARMUP_S),
+        measure=rundir.Messages(messages=messages) if trial.by_count else rundir.Seconds(seconds=trial.window_s),
+        drain_s=DRAIN_S,
+        limits=rundir.Limits(connect_s=10, reply_s=10, deadline_s=60),
+        threads=1,
+        cpus=[1],
+        source_addresses=["127.0.0.1"],
+        headers=[],
+        seed=1,
+        shard=(0, 1),
+    )
+
+
+def _times(trial: Trial) -> dict[str, int]:
+    warmup = START_NS + round(CONNECT_S * SECOND)
+    measure = warmup + round(WARMUP_S * SECOND)
+    drain = measure + round(trial.window_s * SECOND)
+    end = drain + round(DRAIN_S * SECOND)
+    return {"connect": START_NS, "warmup": warmup, "measure": measure, "drain": drain, "end": end}
+
+
+def _events(trial: Trial) -> tuple[list, int]:
+    at = _times(trial)
+    phases = ["connect", "warmup", "measure", "drain"]
+    answered = round(trial.rate * trial.window_s)
+    events = [rundir.Anchor(event="anchor", t_ns=START_NS, unix_ns=UNIX_NS, engine="0.1.0", pid=4242)]
+    for phase, following in zip(phases, [*phases[1:], "end"], strict=True):
+        events.append(rundir.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
+        stops = [*range(at[phase] + SECOND, at[following], SECOND), at[following]]
+        events.extend(_tick(trial, at, phase, t_ns) for t_ns in stops)
+    window_ns = at["drain"] - at["measure"]
+    worker = rundir.Worker(
+        cpu_ns=round(trial.engine_busy * window_ns),
+        wait_ns=round(trial.engine_busy * window_ns * trial.engine_wait / (1 - trial.engine_wait)),
+        wall_ns=window_ns,
+        voluntary_switches=1000,
+        involuntary_switches=3,
+    )
+    established = trial.connections if trial.established is None else trial.established
+    measured = rundir.Measured(
+        sent=answered + trial.failed + trial.unanswered + trial.lost,
+        answered=answered,
+        failed=trial.failed,
+        unanswered=trial.unanswered,
+        window_ns=window_ns,
+        replies_in_window=answered,
+        bytes_sent=answered * 136,
+        bytes_received=answered * 130,
+    )
+    end = rundir.End(
+        event="end",
+        t_ns=at["end"],
+        outcome=trial.engine_outcome,
+        connections=rundir.ConnectionCounts(asked=trial.connections, established=established, open=established),
+        measured=measured,
+        control=rundir.Control(pings_answered=0, fragmented_replies=0, reconnects=0),
+        errors={"timeout": trial.failed} if trial.failed else {},
+        threads=[worker],
+    )
+    return [*events, end], answered
+
+
+def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> rundir.Tick:
+    done = round(trial.rate * max(0, min(t_ns, at["drain"]) - at["warmup"]) / SECOND)
+    running_ns = t_ns - START_NS
+    return rundir.Tick(
+        event="tick",
+        t_ns=t_ns,
+        phase=phase,
+        open=trial.connections,
+        sent=done,
+        answered=done,
+        failed=0,
+        bytes_sent=done * 136,
+        bytes_received=done * 130,
+        cpu_ns=round(trial.engine_busy * running_ns),
+        wait_ns=0,
+    )
+
+
+def _samples(trial: Trial) -> list:
+    at = _times(trial)
+    last = at["drain"] - SECOND // 10 if trial.samples_end_early else at["end"]
+    step = round(trial.sample_s * SECOND)
+    samples = []
+    for t_ns in [*range(START_NS, last, step), last]:
+        elapsed = (t_ns - START_NS) / SECOND
+        used = elapsed * trial.server_busy * len(trial.server_cpus)
+        server = {"of": "server", "processes": 1, "threads": 9, "fds": trial.connections + 12}
+        engine = {"of": "engine", "processes": 1, "threads": 2, "fds": None}
+        rss = round((trial.rss_mib + elapsed) * 2**20)
+        cpu = {"cpu_user_s": used * 0.7, "cpu_system_s": used * 0.3}
+        samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
+        samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine))
+        samples.append(_machine(trial, t_ns, elapsed))
+    return samples
+
+
+def _machine(trial: Trial, t_ns: int, elapsed: float) -> rundir.MachineSample:
+    total = 2 * elapsed
+    kept = total * (1 - trial.steal)
+    cpu = {"user": kept * 0.5, "system": kept * 0.3, "idle": kept * 0.2, "steal": total * trial.steal}
+    throttled = None if trial.throttled_s is None else trial.throttled_s * elapsed
+    spent = rundir.MachineCpu(iowait=0, irq=0, softirq=0, **cpu)
+    return rundir.MachineSample(t_ns=t_ns, of="machine", cpu_s=spent, throttled_s=throttled)
+
+
+def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
+    """Log-normal latencies whose mean keeps Little's law, spread evenly over the intervals."""
+    mean_ns = trial.little * trial.connections / trial.rate * SECOND
+    recorded = answered if trial.recorded is None else trial.recorded
+    shape = _lognormal(mean_ns, trial.sigma)
+    whole = max(1, math.ceil(trial.window_s))
+    per_request = trial.scenario.kind == "doc" and not trial.scenario.persistent
+    lines = ["#[Histogram log format version 1.3]"]
+    for place in range(whole):
+        part = recorded * (place + 1) // whole - recorded * place // whole
+        service = _histogram(shape, part, trial.longest_ns if place == 0 else None)
+        lines.append(f"Tag=service,{place}.000,1.000,0.000,{service}")
+        if per_request:
+            lines.append(f"Tag=request,{place}.000,1.000,0.000,{service}")
+    lines.append(f"Tag=connect,0.000,1.000,0.000,{_histogram(_lognormal(200_000, 0.2), trial.connections, None)}")
+    lines.append(f"Tag=warmup-service,0.000,1.000,0.000,{_histogram([HOUR_NS], 1, None)}")
+    file.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def _lognormal(mean_ns: float, sigma: float) -> list[int]:
+    places = 200
+    shape = [math.exp(sigma * NormalDist().inv_cdf((place + 0.5) / places)) for place in range(places)]
+    return [max(1, round(value * mean_ns * places / sum(shape))) for value in shape]
+
+
+def _histogram(shape: list[int], count: int, longest_ns: int | None) -> str:
+    encoder = HdrHistogram(1, HOUR_NS, 3)
+    if longest_ns is not None and count:
+        encoder.record_value(longest_ns)
+        count -= 1
+    for place, value in enumerate(shape):
+        part = count * (place + 1) // len(shape) - count * place // len(shape)
+        if part:
+            encoder.record_value(value, part)
+    return encoder.encode().decode()
+
+
+def _write_lines(file: Path, values: list) -> None:
+    file.write_text("".join(json.dumps(value.model_dump()) + "\n" for value in values), encoding="utf-8")
+
+
+EXPERIMENT = """
+question = "How many small messages per second does each server echo, and how does it grow with connections?"
+reading = "Compare servers inside one connection count. The reference is the least work a server can do."
+scenario = "echo"
+loop = "closed"
+headline = "service_us_p99"
+servers = ["*"]
+[load]
+payload_bytes = 128
+[sweep]
+connections = [16, 64, 256]
+[timing]
+warmup_s = 1
+measure_s = 4
+repeats = 3
+"""
+
+
+def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experiment: str | None) -> None:
+    skipped = [f"{server.name}@{server.variant}" for server in servers if server.skipped]
+    names = [f"{server.name}@{server.variant}" for server in servers if not server.skipped]
+    campaign = rundir.CampaignRecord(
+        wsbench="0.1.0",
+        experiment="echo-connections",
+        command="wsbench run echo-connections --seed 7",
+        created_unix_s=UNIX_NS / SECOND,
+        seed=seed,
+        rounds=rounds,
+        servers=names,
+        skipped=skipped,
+    )
+    machine = rundir.MachineRecord(
+        hostname="bench",
+        kernel="Linux 6.1.0",
+        distribution="Debian GNU/Linux 12",
+        cpu_model="Fictional CPU at 3 GHz",
+        cpus=2,
+        memory_bytes=8 << 30,
+        virtualisation="kvm",
+        governor=None,
+        clocksource="tsc",
+        file_limit=(1024, 1_048_576),
+        port_range=(32768, 60999),
+        sysctls={"net.core.somaxconn": "4096"},
+        tools=[rundir.Tool(name="rustc", version="1.90.0"), rundir.Tool(name="java", version=None)],
+        git_revision="0123456789abcdef",
+    )
+    rundir.write_json(path / "campaign.json", campaign)
+    rundir.write_json(path / "machine.json", machine)
+    rundir.write_json(path / "servers.json", [_server_row(server) for server in servers])
+    rundir.write_json(path / "order.json", order)
+    (path / "experiment.toml").write_text(EXPERIMENT if experiment is None else experiment, encoding="utf-8")
+
+
+def _server_row(server: Server) -> rundir.ServerRow:
+    checks = [
+        rundir.CheckResult(name="echo-text", section="5.6", required=True, passed=True, detail=""),
+        rundir.CheckResult(
+            name="bad-utf8",
+            section="8.1",
+            required=False,
+            passed=not server.advisory_failed,
+            detail="the connection stayed open after invalid UTF-8" if server.advisory_failed else "",
+        ),
+    ]
+    return rundir.ServerRow(
+        server=server.name,
+        variant=server.variant,
+        language=server.language,
+        library=server.name.title(),
+        homepage="https://example.org/",
+        tags=[],
+        transport="websocket",
+        library_version=f"{server.variant}.3",
+        receipt=None if server.skipped else f"{server.name} {server.variant}.3, runtime 17",
+        build=[],
+        run=["./server", "--port", "$PORT"],
+        env={"THREADS": "1"},
+        departures=list(server.departures),
+        conformance=[] if server.skipped else checks,
+        skipped=server.skipped,
+    )

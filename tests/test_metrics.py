@@ -1,0 +1,132 @@
+"""Metrics on synthetic trials whose numbers are known by construction."""
+
+import pytest
+from run_maker import Trial, failed, write_trial
+
+from wsbench import metrics, rundir
+from wsbench.metrics import TrialView
+
+
+def view(path, **quantities) -> TrialView:
+    folder = write_trial(path / "0001", Trial(**quantities))
+    return TrialView(folder, folder.record)
+
+
+def doc(persistent: bool) -> rundir.Doc:
+    return rundir.Doc(persistent=persistent, bytes=1000)
+
+
+def test_every_metric_has_a_unit_a_direction_and_a_sentence():
+    assert len(metrics.METRICS) >= 30
+    for name, metric in metrics.METRICS.items():
+        assert metric.name == name
+        assert metric.unit
+        assert metric.direction in ("higher", "lower", "neither")
+        assert metric.summary.endswith((".", '".')), name
+
+
+def test_the_rate_counts_replies_inside_a_window_that_time_ends(tmp_path):
+    trial = view(tmp_path, rate=20_000, window_s=4)
+    late = trial.measured.model_copy(update={"replies_in_window": 79_000})
+    trial.__dict__["measured"] = late
+    assert metrics.messages_per_s(trial) == 79_000 / 4
+
+
+def test_the_rate_counts_answered_messages_where_a_count_ends_the_run(tmp_path):
+    trial = view(tmp_path, rate=20_000, window_s=4, by_count=True)
+    trial.__dict__["measured"] = trial.measured.model_copy(update={"replies_in_window": 79_000})
+    assert metrics.messages_per_s(trial) == 80_000 / 4
+
+
+def test_latencies_are_microseconds_of_the_measured_messages_only(tmp_path):
+    found = metrics.values(view(tmp_path, rate=20_000, connections=64, sigma=0.001))
+    assert found["service_us_mean"] == pytest.approx(3200, rel=2e-3)
+    assert found["service_us_p50"] == pytest.approx(3200, rel=2e-3)
+    assert found["service_us_max"] < 3300  # the warm-up of the maker holds an hour
+    assert found["service_us_p50"] <= found["service_us_p99"] <= found["service_us_p999"] <= found["service_us_max"]
+    assert found["connect_us_p50"] == pytest.approx(200, rel=0.05)
+    assert found["request_us_p50"] is None
+
+
+def test_apachebench_names_follow_its_definitions(tmp_path):
+    found = metrics.values(view(tmp_path, rate=5_000, connections=100, scenario=doc(False), by_count=True))
+    assert found["requests_per_s"] == 5_000
+    assert found["time_per_request_ms"] == 20
+    assert found["time_per_request_across_ms"] == 0.2
+    assert found["served_90_ms"] == pytest.approx(found["request_us_p90"] / 1000)
+
+
+def test_a_kept_connection_has_no_request_time_and_ninety_per_cent_are_of_the_service(tmp_path):
+    found = metrics.values(view(tmp_path, scenario=doc(True)))
+    assert found["request_us_p90"] is None
+    assert found["served_90_ms"] == pytest.approx(found["service_us_p90"] / 1000)
+
+
+def test_apachebench_names_do_not_apply_to_websocket_scenarios(tmp_path):
+    found = metrics.values(view(tmp_path))
+    assert found["requests_per_s"] is found["time_per_request_ms"] is found["served_90_ms"] is None
+
+
+def test_server_cpu_is_that_of_the_window(tmp_path):
+    found = metrics.values(view(tmp_path, server_busy=0.8, rate=10_000))
+    assert found["server_cpu_percent_mean"] == pytest.approx(80)
+    assert found["server_cpu_percent_max"] == pytest.approx(80)
+    assert found["server_cpu_us_per_message"] == pytest.approx(80)
+
+
+def test_cpu_is_not_extrapolated_beyond_the_last_sample(tmp_path):
+    found = metrics.values(view(tmp_path, samples_end_early=True))
+    assert found["server_cpu_percent_mean"] is found["server_cpu_us_per_message"] is None
+    assert found["server_rss_bytes_max"] is not None
+
+
+def test_cpu_is_not_interpolated_across_a_window_without_samples(tmp_path):
+    found = metrics.values(view(tmp_path, window_s=1.0, sample_s=2.0))
+    assert found["server_cpu_percent_mean"] is found["server_cpu_percent_max"] is None
+
+
+def test_memory_is_that_of_the_window_and_not_of_the_start_up(tmp_path):
+    found = metrics.values(view(tmp_path, rss_mib=100, sample_s=0.4))
+    assert found["server_rss_bytes_start"] == round((100 + 1.2) * 2**20)
+    assert found["server_rss_bytes_max"] == pytest.approx((100 + 5.2) * 2**20)
+    assert found["server_fds_max"] == 76
+
+
+def test_the_engines_share_is_of_its_workers_wall_time(tmp_path):
+    found = metrics.values(view(tmp_path, engine_busy=0.5, engine_wait=0.02))
+    assert found["engine_cpu_percent_mean"] == pytest.approx(50)
+    assert found["engine_wait_percent"] == pytest.approx(2, rel=1e-6)
+
+
+def test_errors_are_lost_messages_and_missing_connections(tmp_path):
+    found = metrics.values(view(tmp_path, failed=3, unanswered=2, established=60, connections=64))
+    assert found["errors"] == 3 + 2 + 4
+    assert found["error_fraction"] == pytest.approx(5 / 80_005)
+
+
+def test_connections_per_request_are_not_missing_connections(tmp_path):
+    assert metrics.values(view(tmp_path, scenario=doc(False), established=3))["errors"] == 0
+
+
+def test_a_failed_trial_has_no_number_but_the_time_to_ready(tmp_path):
+    folder = write_trial(tmp_path / "0001", failed())
+    found = metrics.values(TrialView(folder, folder.record))
+    assert found.pop("ready_s") == 0.25
+    assert set(found.values()) == {None}
+
+
+def test_a_trial_without_files_is_not_measured_rather_than_zero(tmp_path):
+    trial = view(tmp_path)
+    for name in ("events.jsonl", "resources.jsonl", "latency.hlog", "plan.json"):
+        (trial.folder.path / name).unlink()
+    found = metrics.values(TrialView(trial.folder, trial.record))
+    found.pop("ready_s")
+    assert set(found.values()) == {None}
+
+
+def test_no_answer_at_all_is_a_rate_of_zero_and_no_time_per_request(tmp_path):
+    trial = view(tmp_path, scenario=doc(True))
+    trial.__dict__["counted"] = 0
+    assert metrics.messages_per_s(trial) == 0
+    assert metrics.time_per_request_ms(trial) is None
+    assert metrics.server_cpu_us_per_message(trial) is None

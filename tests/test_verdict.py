@@ -1,0 +1,112 @@
+"""Each check of the verdict, on a trial in which only that one thing is wrong."""
+
+import pytest
+from run_maker import HOUR_NS, Trial, failed, write_trial
+
+from wsbench import rundir, verdict
+from wsbench.metrics import TrialView
+
+
+def judge(path, **quantities) -> verdict.Verdict:
+    folder = write_trial(path / "0001", Trial(**quantities))
+    return verdict.verdict(TrialView(folder, folder.record))
+
+
+def test_a_trial_in_which_nothing_is_wrong_is_valid_and_has_no_reasons(tmp_path):
+    assert judge(tmp_path) == verdict.Verdict("VALID", (), "server")
+
+
+@pytest.mark.parametrize(
+    ("quantities", "kind", "words"),
+    [
+        ({"established": 63}, "INVALID", "63 of 64 connections were established"),
+        ({"lost": 1}, "INVALID", "messages are not conserved"),
+        ({"recorded": 79_000}, "INVALID", "79,000 have a latency"),
+        ({"failed": 1}, "SUSPECT", "1 of 80,001 messages were lost (timeout 1)"),
+        ({"unanswered": 70}, "SUSPECT", "70 of 80,070 messages were lost"),
+        ({"unanswered": 90}, "INVALID", "90 of 80,090 messages were lost"),
+        ({"engine_outcome": "interrupted"}, "INVALID", "the engine's outcome is interrupted"),
+        ({"engine_outcome": "deadline"}, "INVALID", "the engine's outcome is deadline"),
+        ({"little": 0.95}, "SUSPECT", "Little's law"),
+        ({"little": 0.85}, "INVALID", "Little's law"),
+        ({"little": 1.2}, "INVALID", "Little's law"),
+        ({"engine_wait": 0.03}, "SUSPECT", "3.0 % of their busy time waiting"),
+        ({"engine_wait": 0.11}, "INVALID", "11.0 % of their busy time waiting"),
+        ({"steal": 0.02}, "SUSPECT", "stolen by the hypervisor"),
+        ({"steal": 0.06}, "INVALID", "stolen by the hypervisor"),
+        ({"throttled_s": 0.1}, "INVALID", "a CPU quota throttled the run"),
+        ({"longest_ns": HOUR_NS}, "INVALID", "the end of the histogram's range"),
+        ({"window_s": 0.4, "sample_s": 0.1}, "SUSPECT", "only 0.4 s long"),
+        ({"samples_end_early": True}, "SUSPECT", "not sampled across the window"),
+    ],
+)
+def test_one_thing_wrong_is_found_and_named(tmp_path, quantities, kind, words):
+    found = judge(tmp_path, **quantities)
+    assert found.kind == kind
+    assert any(words in reason for reason in found.reasons), found.reasons
+
+
+@pytest.mark.parametrize(
+    "quantities", [{"little": 0.99}, {"engine_wait": 0.01}, {"steal": 0.005}, {"throttled_s": 0.0}]
+)
+def test_small_deviations_are_allowed(tmp_path, quantities):
+    assert judge(tmp_path, **quantities).kind == "VALID"
+
+
+def test_a_failed_trial_is_invalid_with_its_reason(tmp_path):
+    folder = write_trial(tmp_path / "0001", failed("no free port"))
+    assert verdict.verdict(TrialView(folder, folder.record)).reasons == ("failed: no free port",)
+
+
+def test_an_engine_that_was_the_limit_makes_a_lower_bound(tmp_path):
+    found = judge(tmp_path, engine_busy=0.97, server_busy=0.6)
+    assert (found.kind, found.bottleneck) == ("SUSPECT", "engine")
+    assert "lower bound" in found.reasons[0]
+
+
+def test_a_busy_engine_beside_a_fuller_server_is_not_the_limit(tmp_path):
+    assert judge(tmp_path, engine_busy=0.96, server_busy=0.99) == verdict.Verdict("VALID", (), "server")
+
+
+def test_a_busy_engine_beside_a_server_without_known_cpu_is_not_trusted(tmp_path):
+    found = judge(tmp_path, engine_busy=0.97, server_cpus=())
+    assert (found.kind, found.bottleneck) == ("SUSPECT", "unknown")
+    assert "perhaps a lower bound" in found.reasons[0]
+
+
+def test_two_idle_sides_are_neither(tmp_path):
+    assert judge(tmp_path, engine_busy=0.3, server_busy=0.4) == verdict.Verdict("VALID", (), "neither")
+
+
+def test_a_server_on_half_of_its_cpus_is_not_called_full(tmp_path):
+    assert judge(tmp_path, server_busy=0.5, server_cpus=(0, 2)).bottleneck == "neither"
+
+
+def test_a_short_run_by_count_gets_the_allowance_for_its_edges(tmp_path):
+    edges = {"rate": 640, "connections": 64, "window_s": 1.0, "by_count": True, "little": 0.9}
+    assert judge(tmp_path, **edges).kind == "VALID"
+    assert judge(tmp_path / "long", **(edges | {"window_s": 20.0})).kind == "SUSPECT"
+
+
+def test_a_connection_per_request_is_judged_by_the_whole_request(tmp_path):
+    scenario = rundir.Doc(persistent=False, bytes=100)
+    assert judge(tmp_path, scenario=scenario).kind == "VALID"
+    assert judge(tmp_path / "b", scenario=scenario, little=0.8).kind == "INVALID"
+
+
+def test_a_trial_cut_short_is_invalid_and_not_a_crash(tmp_path):
+    folder = write_trial(tmp_path / "0001", Trial())
+    lines = (folder.path / "events.jsonl").read_text().splitlines(keepends=True)
+    (folder.path / "events.jsonl").write_text("".join(lines[:-1]))
+    found = verdict.verdict(TrialView(folder, folder.record))
+    assert found.reasons == ("the engine's record is incomplete",)
+
+
+def test_the_worst_reason_comes_first(tmp_path):
+    found = judge(tmp_path, engine_wait=0.05, engine_outcome="deadline")
+    assert found.kind == "INVALID"
+    assert "deadline" in found.reasons[0]
+
+
+def test_every_limit_has_its_argument():
+    assert all(len(limit.why) > 40 for limit in verdict.LIMITS.values())

@@ -1,0 +1,209 @@
+"""The verdict on a trial: may its numbers be published, and who set the limit? One trial in, a `Verdict` out.
+
+VALID: nothing speaks against it. SUSPECT: shown, with the reasons beside it. INVALID: kept and shown, never part of a
+mean. It judges how a trial was carried out, never whether a server is fast. A check that could not be made is itself
+a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from wsbench import metrics
+from wsbench.metrics import TrialView
+
+Kind = Literal["VALID", "SUSPECT", "INVALID"]
+Bottleneck = Literal["server", "engine", "neither", "unknown"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """From where on a quantity makes a trial SUSPECT and INVALID, and why there."""
+
+    suspect: float
+    invalid: float
+    why: str
+
+
+NEVER = float("inf")
+LIMITS = {
+    "errors": Limit(
+        0.0,
+        0.001,
+        "A lost message has no latency. At one in a thousand the lost ones weigh as much as everything beyond p99.9: "
+        "the tail that is shown is no longer the tail.",
+    ),
+    "little": Limit(
+        0.02,
+        0.10,
+        "In a closed loop, connections = rate × mean time (Little). A gap is time in which a connection had nothing "
+        "under way, so the load was lighter than asked. 2 % is well above the histogram's 0.1 %; at 10 % the latencies "
+        "belong to another load than the one named.",
+    ),
+    "engine_busy": Limit(0.95, NEVER, "A worker with no idle time left adds its own queue to every latency it takes."),
+    "engine_wait": Limit(0.02, 0.10, "Time in the run queue is added to latencies and taken from the load."),
+    "steal": Limit(0.01, 0.05, "CPU time that the hypervisor gave to somebody else is missing from both sides."),
+    "window_s": Limit(0.5, 0.0, "A shorter window is decided by its edges, and by whatever the machine did just then."),
+}
+SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let a saturated process tree show more
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reasons` is empty for VALID. `bottleneck` is who had no CPU left, where that is known."""
+
+    kind: Kind
+    reasons: tuple[str, ...]
+    bottleneck: Bottleneck
+
+
+def verdict(view: TrialView) -> Verdict:
+    """Every check on one trial; the worst of them decides."""
+    if view.record.outcome == "failed":
+        return Verdict("INVALID", (f"failed: {view.record.reason}",), "unknown")
+    if view.end is None or view.plan is None or view.window is None:
+        return Verdict("INVALID", ("the engine's record is incomplete",), "unknown")
+    found: list[tuple[Kind, str]] = []
+    for check in (_outcome, _connections, _ledger, _histograms, _errors, _little, _engine, _machine, _window):
+        found.extend(check(view))
+    kinds = {kind for kind, _ in found}
+    worst: Kind = "INVALID" if "INVALID" in kinds else "SUSPECT" if kinds else "VALID"
+    ordered = sorted(found, key=lambda item: item[0] != "INVALID")
+    return Verdict(worst, tuple(reason for _, reason in ordered), bottleneck(view))
+
+
+def bottleneck(view: TrialView) -> Bottleneck:
+    """Who had no CPU left: the busier of the two, once past its limit.
+
+    "neither" also covers a server that keeps fewer threads busy than it has CPUs: samples are of whole process trees.
+    """
+    engine, server = engine_busy(view), server_busy(view)
+    engine_full = engine is not None and engine >= LIMITS["engine_busy"].suspect
+    server_full = server is not None and server >= SERVER_BUSY
+    if engine_full and server is not None and engine > server:
+        return "engine"
+    if server_full:
+        return "server"
+    return "neither" if engine is not None and server is not None else "unknown"
+
+
+def engine_busy(view: TrialView) -> float | None:
+    """CPU share of the engine's busiest worker: its connections are limited, even where another worker is idle."""
+    threads = view.end.threads if view.end else []
+    return max((worker.cpu_ns / worker.wall_ns for worker in threads if worker.wall_ns), default=None)
+
+
+def server_busy(view: TrialView) -> float | None:
+    """The server's CPU use as a share of the CPUs it was given."""
+    percent, cpus = metrics.server_cpu_percent_mean(view), len(view.record.server_cpus)
+    return percent / 100 / cpus if percent is not None and cpus else None
+
+
+# ---- the checks ----------------------------------------------------------------------------------------------------
+
+Found = Iterator[tuple[Kind, str]]
+
+
+def _outcome(view: TrialView) -> Found:
+    if view.end.outcome != "completed":
+        yield "INVALID", f"the engine's outcome is {view.end.outcome}"
+    if not view.counted:
+        yield "INVALID", "no message was answered"
+
+
+def _connections(view: TrialView) -> Found:
+    if metrics.missing_connections(view):
+        counts = view.end.connections
+        yield "INVALID", f"{counts.established:,} of {counts.asked:,} connections were established"
+
+
+def _ledger(view: TrialView) -> Found:
+    """Messages are conserved, and each answered one has its latency."""
+    ledger = view.measured
+    if ledger.sent != ledger.answered + ledger.failed + ledger.unanswered:
+        yield (
+            "INVALID",
+            f"messages are not conserved: {ledger.sent:,} sent; {ledger.answered:,} answered, "
+            f"{ledger.failed:,} failed, {ledger.unanswered:,} unanswered",
+        )
+    service = view.histograms.get("service")
+    recorded = service.count if service is not None else 0
+    if recorded != ledger.answered:
+        yield "INVALID", f"{ledger.answered:,} messages were answered, {recorded:,} have a latency"
+
+
+def _histograms(view: TrialView) -> Found:
+    for tag, found in view.histograms.items():
+        if not tag.startswith("warmup-") and found.saturated:
+            yield "INVALID", f"a {tag} time reached the end of the histogram's range: the largest ones are cut"
+
+
+def _errors(view: TrialView) -> Found:
+    fraction = metrics.error_fraction(view)
+    if fraction:
+        ledger = view.measured
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(view.end.errors.items())) or "no kind given"
+        text = f"{ledger.failed + ledger.unanswered:,} of {ledger.sent:,} messages were lost ({kinds})"
+        yield _beyond("errors", fraction), text
+
+
+def _little(view: TrialView) -> Found:
+    """Little's law for a closed loop; every connection may have one message cut by an edge of the window.
+
+    Short runs that end by a count ramp up and run out within the window, so connections / messages is added to both
+    limits: with fewer than some fifty messages a connection this check says little.
+    """
+    times = view.histograms.get("request" if view.connection_per_request else "service")
+    if times is None or not times.count or not view.counted or view.window_s is None:
+        return
+    connections = view.plan.connections
+    ratio = view.counted / view.window_s * times.mean / metrics.NS_PER_S / connections
+    kind = _beyond("little", abs(ratio - 1) - connections / view.counted)
+    if kind:
+        under_way = ratio * connections
+        yield kind, f"rate × mean time gives {under_way:,.1f} messages under way, not {connections:,} (Little's law)"
+
+
+def _engine(view: TrialView) -> Found:
+    busy = engine_busy(view)
+    if busy is None:
+        yield "SUSPECT", "the engine's CPU use is not known"
+        return
+    full = busy >= LIMITS["engine_busy"].suspect
+    if full and bottleneck(view) == "engine":
+        yield "SUSPECT", f"the engine was the limit ({busy:.0%} busy): this is a lower bound on the server"
+    elif full and server_busy(view) is None:
+        yield "SUSPECT", f"the engine was {busy:.0%} busy and the server's CPU use is not known: perhaps a lower bound"
+    wait = metrics.engine_wait_percent(view)
+    kind = _beyond("engine_wait", (wait or 0) / 100)
+    if kind:
+        yield kind, f"the engine's workers spent {wait:.1f} % of their busy time waiting for a CPU"
+
+
+def _machine(view: TrialView) -> Found:
+    """CPU steal and throttling, from the samples that enclose the window."""
+    start, end = view.window
+    before = [sample for sample in view.machine if sample.t_ns <= start]
+    after = [sample for sample in view.machine if sample.t_ns >= end]
+    if not before or not after:
+        yield "SUSPECT", "the machine was not sampled across the window: steal and throttling are not known"
+        return
+    first, last = before[-1], after[0]
+    used = {key: value - getattr(first.cpu_s, key) for key, value in last.cpu_s.model_dump().items()}
+    total = sum(used.values())
+    if total > 0 and (kind := _beyond("steal", used["steal"] / total)):
+        yield kind, f"{used['steal'] / total:.1%} of the machine's CPU time was stolen by the hypervisor"
+    if first.throttled_s is not None and last.throttled_s is not None and last.throttled_s > first.throttled_s:
+        yield "INVALID", f"a CPU quota throttled the run for {last.throttled_s - first.throttled_s:.3g} s"
+
+
+def _window(view: TrialView) -> Found:
+    if view.window_s is not None and view.window_s < LIMITS["window_s"].suspect:
+        yield "SUSPECT", f"the measured window is only {view.window_s:.3g} s long"
+
+
+def _beyond(name: str, value: float) -> Kind | None:
+    limit = LIMITS[name]
+    return "INVALID" if value > limit.invalid else "SUSPECT" if value > limit.suspect else None
