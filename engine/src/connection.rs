@@ -85,7 +85,8 @@ impl Connection {
     /// Begins to connect, without waiting.
     pub fn open(&mut self, plan: &Plan) -> io::Result<()> {
         let target = plan.target.address;
-        let socket = Socket::new(Domain::for_address(target), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        let kind = Type::from(libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        let socket = Socket::new_raw(Domain::for_address(target), kind, Some(Protocol::TCP))?;
         if !plan.connection_per_request() {
             socket.set_tcp_nodelay(true)?;
         }

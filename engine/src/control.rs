@@ -72,6 +72,7 @@ pub struct Tick {
 /// What a worker knows when it has finished.
 pub struct Final {
     pub counters: Counters,
+    pub usage: Usage,
     pub ledger: Ledger,
     pub unanswered: u64,
     pub errors: BTreeMap<Kind, u64>,

@@ -1,7 +1,7 @@
 //! What the engine writes: `events.jsonl` and `latency.hlog`, merged over the workers and flushed at every tick, so that a
 //! reader can follow a live run and a crash loses at most a second.
 
-use crate::clock;
+use crate::clock::{self, Usage};
 use crate::control::{Final, Phase, Tick, Window};
 use crate::plan::Plan;
 use crate::record::{Counters, Errors, Tag, new_histogram};
@@ -45,7 +45,10 @@ impl Emit {
         writeln!(emit.latency, "#[Histogram log format version 1.3]")?;
         writeln!(emit.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
         writeln!(emit.latency, "#[BaseTime: {start:.3} (seconds since epoch)]")?;
-        writeln!(emit.latency, "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"")?;
+        writeln!(
+            emit.latency,
+            "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
+        )?;
         emit.flush()?;
         Ok(emit)
     }
@@ -55,15 +58,17 @@ impl Emit {
     }
 
     /// One tick of all workers: the sums, the errors since the last, and the interval's histograms.
-    pub fn tick(&mut self, ticks: Vec<Tick>, t_ns: u64) -> io::Result<Counters> {
+    /// `ended` is what workers that have finished already had counted.
+    pub fn tick(&mut self, ticks: Vec<Tick>, ended: &[(Counters, Usage)], t_ns: u64) -> io::Result<Counters> {
         let phase = ticks.iter().map(|tick| tick.phase).max_by_key(|phase| *phase as u8).expect("at least one worker");
-        let counters = sum(ticks.iter().map(|tick| tick.counters));
+        let states = || ticks.iter().map(|tick| (tick.counters, tick.usage)).chain(ended.iter().copied());
+        let counters = sum(states().map(|(counters, _)| counters));
         self.event(json!({
             "event": "tick", "t_ns": t_ns, "phase": phase.name(), "open": counters.open,
             "sent": counters.sent, "answered": counters.answered, "failed": counters.failed,
             "bytes_sent": counters.bytes_sent, "bytes_received": counters.bytes_received,
-            "cpu_ns": ticks.iter().map(|tick| tick.usage.cpu_ns).sum::<u64>(),
-            "wait_ns": ticks.iter().map(|tick| tick.usage.wait_ns).sum::<u64>(),
+            "cpu_ns": states().map(|(_, usage)| usage.cpu_ns).sum::<u64>(),
+            "wait_ns": states().map(|(_, usage)| usage.wait_ns).sum::<u64>(),
         }))?;
         let mut errors = Errors::new();
         let mut histograms: BTreeMap<Tag, Histogram<u64>> = BTreeMap::new();

@@ -84,7 +84,8 @@ pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usi
         let word = u64::from_ne_bytes(from.try_into().expect("eight bytes")) ^ wide;
         to.copy_from_slice(&word.to_ne_bytes());
     }
-    for ((to, from), key) in to.into_remainder().iter_mut().zip(from.remainder()).zip(key.to_ne_bytes().iter().cycle()) {
+    for ((to, from), key) in to.into_remainder().iter_mut().zip(from.remainder()).zip(key.to_ne_bytes().iter().cycle())
+    {
         *to = from ^ key;
     }
 }

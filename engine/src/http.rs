@@ -123,8 +123,7 @@ impl Reader {
             let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
             match header.name.to_ascii_lowercase().as_str() {
                 "content-length" => {
-                    let length =
-                        value.parse().map_err(|_| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
+                    let length = value.parse().map_err(|_| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
                     stage.get_or_insert(Stage::Length(length));
                 }
                 "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => stage = Some(Stage::ChunkSize),
@@ -180,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_chunked_reply_is_read_in_any_pieces() {
-        let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nT: v\r\n\r\n";
+        let bytes =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nT: v\r\n\r\n";
         read_cut_everywhere(bytes, Reply { status: 200, length: 8, closes: false });
     }
 

@@ -6,8 +6,8 @@ use crate::control::Control;
 use crate::poll::Waker;
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::Duration;
 
 /// 0: nothing yet; 1: interrupted; 2: the deadline passed.

@@ -12,7 +12,10 @@ const SLACK: u64 = 65_536;
 #[derive(Debug)]
 pub enum Incoming {
     /// A data message is complete; the failure says why it is not the right one.
-    Reply { wrong: Option<Failure>, fragmented: bool },
+    Reply {
+        wrong: Option<Failure>,
+        fragmented: bool,
+    },
     Ping(Vec<u8>),
     Close(Vec<u8>),
 }

@@ -131,10 +131,8 @@ impl Record {
     }
 
     pub fn hand_over(&mut self) -> Interval {
-        let histograms = Tag::ALL
-            .into_iter()
-            .filter_map(|tag| Some((tag, *self.histograms[tag as usize].take()?)))
-            .collect();
+        let histograms =
+            Tag::ALL.into_iter().filter_map(|tag| Some((tag, *self.histograms[tag as usize].take()?))).collect();
         Interval { histograms, errors: std::mem::take(&mut self.errors) }
     }
 }

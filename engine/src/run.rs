@@ -161,13 +161,23 @@ impl Run {
                 return Ok(());
             }
             let number = *entry.key();
-            let ticks: Vec<Tick> = entry.remove().into_iter().map(|(_, tick)| tick).collect();
+            let here = entry.remove();
+            let absent = |index: &usize| !here.iter().any(|(from, _)| from == index);
+            let ended: Vec<_> = (0..self.plan.threads)
+                .filter(absent)
+                .filter_map(|index| self.finals[index].as_ref())
+                .map(|end| (end.counters, end.usage))
+                .collect();
+            let ticks: Vec<Tick> = here.into_iter().map(|(_, tick)| tick).collect();
             let t_ns = (self.origin_ns + number * SECOND_NS).min(clock::now_ns());
             let phase = ticks[0].phase;
-            let counters = self.emit.tick(ticks, t_ns)?;
+            let counters = self.emit.tick(ticks, &ended, t_ns)?;
             println!(
                 "{number:4} s  {:8}  {} open, {} answered, {} failed",
-                phase.name(), counters.open, counters.answered, counters.failed
+                phase.name(),
+                counters.open,
+                counters.answered,
+                counters.failed
             );
         }
         Ok(())

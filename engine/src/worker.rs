@@ -126,7 +126,10 @@ impl Worker {
         let mut next = 0;
         let mut swept_ns = 0;
         while !self.control.stopped() && !self.finished {
-            let pending = self.connections[..next].iter().filter(|c| matches!(c.stage, Stage::Connecting | Stage::Handshaking(_))).count();
+            let pending = self.connections[..next]
+                .iter()
+                .filter(|c| matches!(c.stage, Stage::Connecting | Stage::Handshaking(_)))
+                .count();
             let now = clock::now_ns();
             for _ in pending..CONNECTS_AT_ONCE {
                 if next < self.connections.len() {
@@ -219,14 +222,13 @@ impl Worker {
         if self.in_flight > 0 && !(self.phase == Phase::Measure && self.measured_in_flight == 0) {
             return;
         }
-        let nothing_left = self.quota == 0 || self.connections.iter().all(|c| matches!(c.stage, Stage::Closed)) && self.ready.is_empty();
+        let nothing_left = self.quota == 0
+            || self.connections.iter().all(|c| matches!(c.stage, Stage::Closed)) && self.ready.is_empty();
         match self.phase {
             Phase::Warmup if nothing_left && self.phase_ends_ns == u64::MAX => self.report(Report::WarmedUp),
-            Phase::Measure if nothing_left => {
-                if self.phase_ends_ns == u64::MAX {
-                    self.end_window(self.last_reply_ns);
-                    self.finished = true;
-                }
+            Phase::Measure if nothing_left && self.phase_ends_ns == u64::MAX => {
+                self.end_window(self.last_reply_ns);
+                self.finished = true;
             }
             Phase::Drain if self.in_flight == 0 => self.finished = true,
             _ => {}
@@ -258,21 +260,22 @@ impl Worker {
         let measured = |connection: &&Connection| connection.in_flight && connection.measured;
         let unanswered = self.connections.iter().filter(measured).count() as u64;
         let ledger = self.record.ledger;
-        assert_eq!(ledger.sent, ledger.answered + ledger.failed + unanswered, "a message was lost count of: {ledger:?}");
+        assert_eq!(
+            ledger.sent,
+            ledger.answered + ledger.failed + unanswered,
+            "a message was lost count of: {ledger:?}"
+        );
         let counters = self.record.counters;
         self.goodbye();
         self.ticks += 1;
         let mut last = self.state();
         last.counters = counters;
         self.report(Report::Tick(last));
-        self.report(Report::Finished(Box::new(Final {
-            counters,
-            ledger,
-            unanswered,
-            errors: std::mem::take(&mut self.record.measured_errors),
-            window: self.ended,
-            gave_up,
-        })));
+        let errors = std::mem::take(&mut self.record.measured_errors);
+        let window = self.ended;
+        let usage = Usage::of_this_thread();
+        let last = Final { counters, usage, ledger, unanswered, errors, window, gave_up };
+        self.report(Report::Finished(Box::new(last)));
     }
 
     /// Closes politely: a Close frame, then our side of the connection, so that no server is left with a reset.
@@ -726,7 +729,9 @@ impl Worker {
                 self.ready.push(index);
             }
             Stage::Handshaking(_) => self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into())),
-            _ if connection.reader.in_reply() => self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into())),
+            _ if connection.reader.in_reply() => {
+                self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
+            }
             _ => self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into())),
         }
     }
@@ -736,7 +741,7 @@ impl Worker {
     /// A message or a connection failed: counted once, under one name.
     fn fail(&mut self, index: usize, failure: Failure) {
         let connection = &mut self.connections[index];
-        let spoils = failure.0.spoils_connection() && !(failure.0 == Kind::UnexpectedReply);
+        let spoils = failure.0.spoils_connection();
         let measured = if connection.in_flight { connection.measured } else { self.phase != Phase::Warmup };
         self.record.error(failure, measured);
         if connection.in_flight {

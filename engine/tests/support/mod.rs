@@ -1,0 +1,284 @@
+//! What the tests stand on: a way to run the engine through its front door, a reader of what it wrote, and (in `server`)
+//! a server that can be told to misbehave. It judges nothing but the contract, which `Run::lawful` checks in every test.
+
+#![allow(dead_code)]
+
+pub mod server;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// An engine that has not ended by then hangs.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+pub fn engine() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wsbench-engine"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A fresh folder that no other test uses.
+pub fn folder() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("wsbench-engine-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).expect("a folder for the test");
+    path
+}
+
+/// A small valid plan; tests change what they are about.
+pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -> Value {
+    json!({
+        "format": 1,
+        "scenario": scenario,
+        "transport": transport,
+        "target": {"address": address.to_string(), "host": address.to_string(), "path": path},
+        "loop": {"kind": "closed"},
+        "connections": 1,
+        "mask": "random",
+        "warmup": null,
+        "measure": {"messages": 5},
+        "drain_s": 0.5,
+        "limits": {"connect_s": 1.0, "reply_s": 1.0, "deadline_s": 30.0},
+        "threads": 1,
+        "cpus": [],
+        "source_addresses": ["127.0.0.1"],
+        "headers": [],
+        "seed": 7,
+        "shard": [0, 1],
+    })
+}
+
+pub fn echo(address: SocketAddr, opcode: &str, bytes: usize) -> Value {
+    plan(json!({"kind": "echo", "opcode": opcode, "bytes": bytes}), "websocket", address, "/echo")
+}
+
+pub fn doc(address: SocketAddr, persistent: bool, bytes: usize) -> Value {
+    plan(json!({"kind": "doc", "persistent": persistent, "bytes": bytes}), "http", address, "/doc")
+}
+
+pub fn with(mut plan: Value, changes: Value) -> Value {
+    for (key, value) in changes.as_object().expect("changes are keys and values") {
+        plan[key] = value.clone();
+    }
+    plan
+}
+
+/// The engine at work; it is killed if the test ends before it does.
+pub struct Running {
+    pub child: Child,
+    pub folder: PathBuf,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+pub fn start(plan: &Value) -> Running {
+    start_as(engine(), plan)
+}
+
+pub fn start_as(mut command: Command, plan: &Value) -> Running {
+    let folder = folder();
+    let path = folder.join("plan.json");
+    std::fs::write(&path, plan.to_string()).expect("the plan is written");
+    let child = command.arg(&path).arg(folder.join("out")).spawn().expect("the engine starts");
+    Running { child, folder }
+}
+
+impl Running {
+    /// Waits for the end; a hanging engine fails the test.
+    pub fn status(&mut self) -> ExitStatus {
+        let steps = PATIENCE.as_millis() / 10;
+        for _ in 0..steps {
+            if let Some(status) = self.child.try_wait().expect("the engine can be waited for") {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the engine hangs: {}", self.folder.display());
+    }
+
+    pub fn stderr(&mut self) -> String {
+        std::io::read_to_string(self.child.stderr.take().expect("stderr is piped")).expect("stderr is text")
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
+    }
+
+    /// The file's lines so far, as a reader that follows a live run sees them.
+    pub fn events_so_far(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.folder.join("out/events.jsonl")).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+
+    pub fn wait_for_phase(&self, phase: &str) {
+        for _ in 0..1000 {
+            if self.events_so_far().iter().any(|event| event["event"] == "tick" && event["phase"] == phase) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("no tick of {phase} came: {:?}", self.events_so_far());
+    }
+
+    pub fn finish(mut self) -> Run {
+        let status = self.status();
+        assert_eq!(status.code(), Some(0), "{}", self.stderr());
+        Run::read(&self.folder.join("out"))
+    }
+}
+
+/// Carries the plan out, and checks that what was written is lawful.
+pub fn run(plan: &Value) -> Run {
+    let run = start(plan).finish();
+    run.lawful();
+    run
+}
+
+/// What a finished engine left behind.
+pub struct Run {
+    pub events: Vec<Value>,
+    pub histograms: BTreeMap<String, Histogram<u64>>,
+}
+
+impl Run {
+    pub fn read(folder: &Path) -> Run {
+        let text = std::fs::read_to_string(folder.join("events.jsonl")).expect("events.jsonl is there");
+        let events = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+        Run { events, histograms: histograms(&folder.join("latency.hlog")) }
+    }
+
+    pub fn end(&self) -> &Value {
+        let last = self.events.last().expect("there are events");
+        assert_eq!(last["event"], "end", "the last line is the end");
+        last
+    }
+
+    pub fn all(&self, event: &str) -> Vec<&Value> {
+        self.events.iter().filter(|found| found["event"] == event).collect()
+    }
+
+    pub fn phases(&self) -> Vec<&str> {
+        self.all("phase").iter().map(|event| event["phase"].as_str().expect("a name")).collect()
+    }
+
+    pub fn measured(&self, key: &str) -> u64 {
+        self.end()["measured"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {}", self.end()))
+    }
+
+    /// Asserts that exactly these errors are in the end and, summed, in the error events.
+    pub fn errors_are(&self, expected: Value) {
+        assert_eq!(self.end()["errors"], expected, "{:?}", self.all("error"));
+        let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+        for error in self.all("error") {
+            assert!(!error["example"].as_str().expect("an example").is_empty(), "an example in words: {error}");
+            *seen.entry(error["kind"].as_str().expect("a kind")).or_default() += error["count"].as_u64().expect("a count");
+        }
+        assert_eq!(json!(seen), expected, "the error events say the same as the end");
+    }
+
+    pub fn ledger_is(&self, answered: u64, failed: u64, unanswered: u64) {
+        let found = ["answered", "failed", "unanswered"].map(|key| self.measured(key));
+        assert_eq!(found, [answered, failed, unanswered], "answered, failed, unanswered; errors {}", self.end()["errors"]);
+    }
+
+    pub fn count(&self, tag: &str) -> u64 {
+        self.histograms.get(tag).map_or(0, Histogram::len)
+    }
+
+    /// What the contract says of every run, whatever it met.
+    pub fn lawful(&self) {
+        assert_eq!(self.events[0]["event"], "anchor", "the first line is the anchor");
+        for event in &self.events {
+            keys_are_lawful(event);
+        }
+        assert_eq!(self.all("anchor").len() + self.all("end").len(), 2);
+        let sent = self.measured("answered") + self.measured("failed") + self.measured("unanswered");
+        assert_eq!(self.measured("sent"), sent, "the ledger: {}", self.end());
+        let answered = self.measured("answered");
+        assert_eq!(self.count("service"), answered, "one `service` value for each answered message");
+        if self.histograms.contains_key("request") {
+            assert_eq!(self.count("request"), answered, "one `request` value for each answered request");
+        }
+        let times: Vec<u64> = self.all("phase").iter().map(|event| event["t_ns"].as_u64().expect("a time")).collect();
+        assert!(times.is_sorted(), "phases come in order: {times:?}");
+        for key in ["t_ns", "sent", "answered", "failed", "bytes_sent", "bytes_received", "cpu_ns"] {
+            let values: Vec<u64> = self.all("tick").iter().map(|tick| tick[key].as_u64().expect("a count")).collect();
+            assert!(values.is_sorted(), "cumulative {key} never falls: {values:?}");
+        }
+    }
+}
+
+const EVENTS: [(&str, &[&str]); 5] = [
+    ("anchor", &["engine", "event", "pid", "t_ns", "unix_ns"]),
+    ("phase", &["event", "phase", "t_ns"]),
+    (
+        "tick",
+        &["answered", "bytes_received", "bytes_sent", "cpu_ns", "event", "failed", "open", "phase", "sent", "t_ns", "wait_ns"],
+    ),
+    ("error", &["count", "event", "example", "kind", "phase", "t_ns"]),
+    ("end", &["connections", "control", "errors", "event", "measured", "outcome", "t_ns", "threads"]),
+];
+
+const END: [(&str, &[&str]); 3] = [
+    ("connections", &["asked", "established", "open"]),
+    (
+        "measured",
+        &["answered", "bytes_received", "bytes_sent", "failed", "replies_in_window", "sent", "unanswered", "window_ns"],
+    ),
+    ("control", &["fragmented_replies", "pings_answered", "reconnects"]),
+];
+
+fn keys_are_lawful(event: &Value) {
+    let keys = |value: &Value| -> Vec<String> {
+        let mut keys: Vec<String> = value.as_object().expect("an object").keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    let (_, expected) = EVENTS.iter().find(|(name, _)| event["event"] == *name).unwrap_or_else(|| panic!("unknown {event}"));
+    assert_eq!(keys(event), *expected, "{event}");
+    if event["event"] == "end" {
+        for (part, expected) in END {
+            assert_eq!(keys(&event[part]), expected, "{part}");
+        }
+        for thread in event["threads"].as_array().expect("a list") {
+            let expected = ["cpu_ns", "involuntary_switches", "voluntary_switches", "wait_ns", "wall_ns"];
+            assert_eq!(keys(thread), expected);
+        }
+    }
+}
+
+/// Every tag's intervals, added up, by the library's own reader.
+fn histograms(path: &Path) -> BTreeMap<String, Histogram<u64>> {
+    let log = std::fs::read(path).expect("latency.hlog is there");
+    let mut sums: BTreeMap<String, Histogram<u64>> = BTreeMap::new();
+    for entry in IntervalLogIterator::new(&log) {
+        let LogEntry::Interval(interval) = entry.expect("a lawful interval log") else { continue };
+        let tag = interval.tag().expect("every interval has a tag").as_str().to_string();
+        let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, interval.encoded_histogram());
+        let histogram: Histogram<u64> =
+            Deserializer::new().deserialize(&mut bytes.expect("base64").as_slice()).expect("a V2 histogram");
+        let empty = || Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds");
+        sums.entry(tag).or_insert_with(empty).add(&histogram).expect("the same bounds");
+    }
+    sums
+}
