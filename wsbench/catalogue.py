@@ -1,0 +1,136 @@
+"""The catalogue: every folder in `servers/` that has a manifest, as frozen values. Discovery by folder, selection by name,
+glob or tag. There is no central list, and nothing is started or built here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from wsbench.errors import UserError
+from wsbench.rundir import Frozen, one_line
+
+ROOT = Path(__file__).resolve().parent.parent
+SERVERS = ROOT / "servers"
+
+ScenarioName = Literal["doc", "echo", "ping", "push"]
+TransportName = Literal["websocket", "tcp"]
+
+
+class Need(Frozen):
+    """A tool that must be there, how its version is asked for, and how it is installed."""
+
+    run: list[str]
+    at_least: str
+    install: str
+
+
+class VariantTable(Frozen):
+    library_version: str
+    build: list[list[str]]
+    run: list[str]
+    version: list[str]
+    artefacts: list[str] = []
+    env: dict[str, str] = {}
+    scenarios: list[ScenarioName] | None = None
+    transport: TransportName | None = None
+    needs: list[Need] | None = None
+    tags: list[str] = []
+    departures: list[str] = []
+
+
+class Manifest(Frozen):
+    language: str
+    library: str
+    homepage: str
+    scenarios: list[ScenarioName]
+    transport: TransportName = "websocket"
+    tags: list[str] = []
+    default: str
+    needs: list[Need] = []
+    departures: list[str] = []
+    variants: dict[str, VariantTable]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A server in one version, started one way: what the server's table and the variant's table say together."""
+
+    server: str
+    variant: str
+    is_default: bool
+    folder: Path
+    manifest: Manifest
+    table: VariantTable
+
+    @property
+    def name(self) -> str:
+        return f"{self.server}@{self.variant}"
+
+    @property
+    def scenarios(self) -> list[ScenarioName]:
+        return self.manifest.scenarios if self.table.scenarios is None else self.table.scenarios
+
+    @property
+    def transport(self) -> TransportName:
+        return self.table.transport or self.manifest.transport
+
+    @property
+    def needs(self) -> list[Need]:
+        return self.manifest.needs if self.table.needs is None else self.table.needs
+
+    @property
+    def tags(self) -> list[str]:
+        return self.manifest.tags + self.table.tags
+
+    @property
+    def departures(self) -> list[str]:
+        return self.manifest.departures + self.table.departures
+
+
+def read(folder: Path = SERVERS) -> list[Variant]:
+    """Every variant of every server, by name. UserError if a manifest is wrong: path, key, what was found."""
+    variants = []
+    for file in sorted(folder.glob("*/server.toml")):
+        try:
+            manifest = Manifest.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        except (tomllib.TOMLDecodeError, ValidationError) as error:
+            raise UserError(f"{file}: {one_line(error)}") from error
+        if manifest.default not in manifest.variants:
+            allowed = ", ".join(manifest.variants)
+            raise UserError(f"{file}: 'default': found {manifest.default!r}, allowed: {allowed}")
+        for name, table in manifest.variants.items():
+            is_default = name == manifest.default
+            variants.append(Variant(file.parent.name, name, is_default, file.parent, manifest, table))
+    return variants
+
+
+def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:
+    """The variants that the patterns name, in the catalogue's order.
+
+    `netty` is its default variant, `netty@4.1.19` that variant, `*` every default, `*@*` every variant, `tag:jvm` every variant
+    so tagged; `!` in front leaves out instead. UserError for a pattern that names nothing.
+    """
+    chosen: set[str] = set()
+    for pattern in patterns:
+        leave_out, bare = pattern.startswith("!"), pattern.removeprefix("!")
+        found = {variant.name for variant in variants if _matches(bare, variant, leave_out)}
+        if not found and not leave_out:
+            known = ", ".join(sorted({variant.server for variant in variants}))
+            raise UserError(f"no server matches {bare!r}; there are: {known} (see `wsbench list servers`)")
+        chosen = chosen - found if leave_out else chosen | found
+    return [variant for variant in variants if variant.name in chosen]
+
+
+def _matches(pattern: str, variant: Variant, leave_out: bool) -> bool:
+    if pattern.startswith("tag:"):
+        return pattern.removeprefix("tag:") in variant.tags
+    if "@" in pattern:
+        return fnmatchcase(variant.name, pattern)
+    # What is left out is left out whole; what is chosen by a bare name is the default variant.
+    return fnmatchcase(variant.server, pattern) and (leave_out or variant.is_default)

@@ -1,0 +1,97 @@
+"""An experiment: a TOML file that opens with the question it answers, as a frozen value, and the cells its sweep makes.
+
+No loops, no conditions, no templates. Unknown keys are errors. It knows no server and starts nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from wsbench.catalogue import ROOT
+from wsbench.errors import UserError
+from wsbench.rundir import CellValue, Doc, Echo, Frozen, Messages, Ping, Scenario, Seconds, one_line
+
+EXPERIMENTS = ROOT / "experiments"
+#: Keys of [load] that a sweep may vary.
+SWEPT = ("connections", "payload_bytes", "messages", "persistent", "opcode")
+
+
+class Load(Frozen):
+    """What the engine puts on the server; `connections` are requests under way at once where each has its own connection."""
+
+    connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
+    payload_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 128
+    opcode: Literal["text", "binary"] = "text"
+    persistent: bool = True
+    messages: Annotated[int, Field(ge=1)] | None = None
+
+    def scenario(self, kind: str) -> Scenario:
+        if kind == "doc":
+            return Doc(persistent=self.persistent, bytes=self.payload_bytes)
+        return Echo(opcode=self.opcode, bytes=self.payload_bytes) if kind == "echo" else Ping()
+
+
+class Timing(Frozen):
+    """Seconds before and during the measurement (left out where `load.messages` ends it), and how often all of it is repeated."""
+
+    warmup_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    rounds: Annotated[int, Field(ge=1, le=1000)] = 5
+
+
+class Experiment(Frozen):
+    question: str
+    reading: str
+    servers: list[str]
+    scenario: Literal["doc", "echo", "ping"]
+    loop: Literal["closed"]
+    headline: str
+    load: Load = Load()
+    sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
+    timing: Timing = Timing()
+
+    def cells(self) -> list[dict[str, CellValue]]:
+        """Every combination of swept values, in the order of the file."""
+        return [dict(zip(self.sweep, values, strict=True)) for values in itertools.product(*self.sweep.values())]
+
+    def load_of(self, cell: dict[str, CellValue]) -> Load:
+        return Load.model_validate({**self.load.model_dump(), **cell})
+
+    def measure_of(self, load: Load) -> Seconds | Messages:
+        if load.messages is not None:
+            return Messages(messages=load.messages)
+        return Seconds(seconds=self.timing.measure_s)
+
+
+def path_of(name: str) -> Path:
+    """The file of an experiment given by name, or by a path that ends in .toml."""
+    if name.endswith(".toml"):
+        return Path(name)
+    path = EXPERIMENTS / f"{name}.toml"
+    if not path.exists():
+        known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
+        raise UserError(f"no experiment {name!r}; there are: {known} (or give a path to a .toml file)")
+    return path
+
+
+def read(path: Path) -> Experiment:
+    """The checked experiment. UserError: path, key, what was found, what is allowed."""
+    try:
+        experiment = Experiment.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        for key in experiment.sweep:
+            if key not in SWEPT:
+                raise UserError(f"{path}: 'sweep.{key}' cannot be swept; allowed: {', '.join(SWEPT)}")
+        for cell in experiment.cells():
+            load = experiment.load_of(cell)
+            if (load.messages is None) == (experiment.timing.measure_s is None):
+                raise UserError(f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise UserError(f"{path}: {one_line(error)}") from error
+    return experiment

@@ -1,0 +1,117 @@
+"""The leash: a tiny process between wsbench and a server, so that no server outlives wsbench, however wsbench ends.
+
+Run as `python -I -S leash.py CPUS STATUS_FD -- ARGV…`. It starts ARGV as its child, adopts every process that the child leaves
+behind, and kills them all when its standard input closes (wsbench ended, also by kill -9), on SIGTERM after a grace, or when it
+is itself killed (the child then gets SIGKILL from the kernel). It exits as the server did. It imports nothing but the library.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+GRACE_S = 5.0
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def main() -> int:
+    cpus, status_fd, argv = sys.argv[1], int(sys.argv[2]), sys.argv[4:]
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    told = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal group; wsbench decides
+    server = os.fork()
+    if server == 0:
+        _become_server(libc, cpus, status_fd, argv)
+    os.write(status_fd, f"{server}\n".encode())
+    os.close(status_fd)
+    os.set_blocking(0, False)
+    while True:
+        status = _reap(server)
+        if status is not None:
+            _kill_descendants()
+            return status
+        if told or _stdin_closed():
+            return _stop(server, GRACE_S if told else 0.0)
+
+
+def _become_server(libc, cpus: str, status_fd: int, argv: list[str]) -> None:
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.set_inheritable(status_fd, False)
+    try:
+        if cpus:
+            os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        os.write(2, f"wsbench: {argv[0]}: {error.strerror}\n".encode())
+        os._exit(127)
+
+
+def _stdin_closed() -> bool:
+    readable, _, _ = select.select([0], [], [], 0.05)
+    if not readable:
+        return False
+    with contextlib.suppress(BlockingIOError):
+        return os.read(0, 1) == b""
+    return False
+
+
+def _reap(server: int) -> int | None:
+    """Waits for whoever has ended; the server's exit status once it is among them."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        if pid == 0:
+            return None
+        if pid == server:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _stop(server: int, grace_s: float) -> int:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(server, signal.SIGTERM)
+    until = time.monotonic() + grace_s
+    status = None
+    while status is None and time.monotonic() < until and not _stdin_closed():
+        status = _reap(server)
+    _kill_descendants()
+    return 128 + signal.SIGKILL if status is None else status
+
+
+def _kill_descendants() -> None:
+    """SIGKILL to everything below this process until nothing is left; orphans have come to us, so nothing escapes."""
+    while children := _children():
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.005)
+
+
+def _children() -> list[int]:
+    own = str(os.getpid())
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                if (entry / "stat").read_text().rpartition(")")[2].split()[1] == own:
+                    found.append(int(entry.name))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""The only room that starts processes: servers on a leash, engines, and short commands whose output is wanted.
+
+A server is started with an environment of its own, its output goes to a file and is never parsed; it ends when it is stopped,
+when this process ends, or when its `Server` is left as a context.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsbench.errors import TrialFailed
+
+STOP_S = 8.0
+LEASH = Path(__file__).with_name("leash.py")
+#: What a server inherits of our environment; everything else would be a hidden setting.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "TMPDIR", "USER")
+
+
+@dataclass(frozen=True)
+class Output:
+    code: int
+    text: str
+
+
+def output_of(argv: list[str], folder: Path | None = None, timeout_s: float = 60.0) -> Output:
+    """A short command's exit code and its standard output and error together; code 127 where there is no such program."""
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError:
+        return Output(127, f"{argv[0]}: not found")
+    except subprocess.TimeoutExpired:
+        return Output(124, f"{argv[0]}: no end within {timeout_s:g} s")
+    return Output(done.returncode, done.stdout.decode(errors="replace").strip())
+
+
+def run_logged(argv: list[str], folder: Path, log: Path, timeout_s: float = 1800.0) -> int:
+    """Runs a build command, its output appended to `log`; its exit code."""
+    with log.open("ab") as out:
+        out.write(f"$ {' '.join(argv)}\n".encode())
+        out.flush()
+        try:
+            return subprocess.run(
+                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+            ).returncode
+        except FileNotFoundError:
+            out.write(f"{argv[0]}: not found\n".encode())
+            return 127
+        except subprocess.TimeoutExpired:
+            out.write(f"no end within {timeout_s:g} s\n".encode())
+            return 124
+
+
+class Server:
+    """A running server: its first process's id, whether it lives, and how it is stopped."""
+
+    def __init__(self, argv: list[str], folder: Path, env: dict[str, str], cpus: list[int], log: Path):
+        status_read, status_write = os.pipe()
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        cpu_list = ",".join(str(cpu) for cpu in cpus)
+        with log.open("ab") as out:
+            self._leash = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(LEASH), cpu_list, str(status_write), "--", *argv],
+                cwd=folder,
+                env={**inherited, **env},
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                pass_fds=(status_write,),
+                start_new_session=True,
+            )
+        os.close(status_write)
+        with os.fdopen(status_read) as status:
+            line = status.readline()
+        if not line:
+            raise TrialFailed(f"the server could not be started: {argv[0]}")
+        self.pid = int(line)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._leash.poll()
+
+    def stop(self) -> str:
+        """Stops it and everything it started; how it ended, in words."""
+        ended = self._leash.poll()
+        if ended is not None:
+            return f"had ended by itself with {_exit_words(ended)}"
+        self._leash.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        try:
+            code = self._leash.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._leash.stdin.close()
+            code = self._leash.wait(STOP_S)
+        with contextlib.suppress(OSError):
+            self._leash.stdin.close()
+        return f"ended with {_exit_words(code)} {time.monotonic() - began:.1f} s after SIGTERM"
+
+
+def _exit_words(code: int) -> str:
+    if code > 128 and code - 128 in iter(signal.Signals):
+        return signal.Signals(code - 128).name
+    return f"exit code {code}"
+
+
+class Engine:
+    """A running engine; it ends by itself when this process does, since its standard input is our pipe."""
+
+    def __init__(self, binary: Path, plan: Path, folder: Path, log: Path):
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [str(binary), str(plan), str(folder)], stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT
+            )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def interrupt(self, timeout_s: float = 6.0) -> None:
+        """Asks it to write what was measured, and waits for that."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Its exit code, or None if it has not ended within the time."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
