@@ -134,7 +134,7 @@ def test_intervals_of_a_tag_are_merged_and_tags_are_kept_apart(tmp_path):
         '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'
         f"Tag=service,0.000,1.000,0.000,{one}\nTag=connect,0.000,1.000,0.000,{other}\nTag=service,1.000,1.000,0.000,{two}\n"
     )
-    intervals = histogram.read_log(log)
+    intervals = list(histogram.read_log(log))
     assert [(i.tag, i.start_s) for i in intervals] == [("service", 0.0), ("connect", 0.0), ("service", 1.0)]
     merged = histogram.merge(intervals)
     assert {tag: h.count for tag, h in merged.items()} == {"service": 5, "connect": 1}
@@ -152,7 +152,7 @@ def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path):
     log = tmp_path / "latency.hlog"
     payload = encoded([1])[1]
     log.write_text(f"Tag=service,0.0,1.0,0.0,{payload}\nTag=service,1.0,1.0,0.0,{payload[:20]}")
-    assert len(histogram.read_log(log)) == 1
+    assert len(list(histogram.read_log(log))) == 1
 
 
 @pytest.mark.parametrize("line", ["nonsense", "Tag=service,0.0,1.0,0.0,AAAA", "Tag=service,0.0,1.0,0.0,####", "Täg=1"])
@@ -160,7 +160,7 @@ def test_a_broken_line_is_named_with_its_file_and_number(tmp_path, line):
     log = tmp_path / "latency.hlog"
     log.write_text(f"#comment\n{line}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"latency\.hlog:2: not a line of an HdrHistogram log"):
-        histogram.read_log(log)
+        list(histogram.read_log(log))
 
 
 def test_a_corrupted_payload_never_ends_in_another_kind_of_error():

@@ -14,6 +14,7 @@ import math
 import re
 import struct
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -144,22 +145,23 @@ class Interval:
     histogram: Histogram
 
 
-def read_log(file: Path) -> list[Interval]:
-    """Every interval of a log, in order. A last line cut off by a crash is left out, any other broken line an error."""
-    intervals = []
+def read_log(file: Path) -> Iterator[Interval]:
+    """Every interval of a log, in order, one at a time: an hour of them would not fit into memory.
+
+    A last line cut off by a crash is left out; any other broken line is a UserError.
+    """
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True), 1):
         if not line.endswith(b"\n"):
-            break
+            return
         try:
             text = line.decode("ascii").strip()
             if text and not text.startswith(("#", '"')):
-                intervals.append(_interval(text))
+                yield _interval(text)
         except (ValueError, struct.error, zlib.error) as error:
             raise UserError(f"{file}:{number}: not a line of an HdrHistogram log: {error}") from error
-    return intervals
 
 
-def merge(intervals: list[Interval]) -> dict[str, Histogram]:
+def merge(intervals: Iterable[Interval]) -> dict[str, Histogram]:
     """One histogram for each tag."""
     merged: dict[str, Histogram] = {}
     for interval in intervals:

@@ -57,13 +57,10 @@ class TrialView:
         return self.folder.samples()
 
     @cached_property
-    def intervals(self) -> list[histogram.Interval]:
-        log = self.folder.latency_log
-        return histogram.read_log(log) if log.exists() else []
-
-    @cached_property
     def histograms(self) -> dict[str, Histogram]:
-        return histogram.merge(self.intervals)
+        """The whole trial's latencies by tag; nothing where no log was written."""
+        log = self.folder.latency_log
+        return histogram.merge(histogram.read_log(log)) if log.exists() else {}
 
     @cached_property
     def end(self) -> End | None:

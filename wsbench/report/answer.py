@@ -1,0 +1,137 @@
+"""The answer in words: who had the highest throughput in each cell, by how much, and what cannot be said.
+
+Sentences from estimates; it draws no conclusion that `stats` does not allow. The reference server is a ceiling and never
+the answer, unless it ran alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsbench import metrics, stats
+from wsbench.report import words
+from wsbench.report.results import Results
+from wsbench.report.summary import SummaryRow
+
+
+@dataclass(frozen=True)
+class CellAnswer:
+    """One cell's answer: the leader and what stands behind it."""
+
+    cell_text: str
+    leader: str | None
+    throughput: str
+    interval: str
+    unit: str
+    comparison: str
+    ceiling: str
+    latency: str
+    lower_bound: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    lead: str
+    cells: list[CellAnswer]
+    cannot: list[str]
+
+
+def answer(results: Results, rows: list[SummaryRow]) -> Answer:
+    """What the campaign says, from its summary rows."""
+    cells = [_cell(results, [row for row in rows if row.cell == cell]) for cell in results.cells]
+    return Answer(_lead(results, cells), cells, _cannot(results, rows))
+
+
+def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
+    contenders = [row for row in rows if row.name != results.reference] or rows
+    measured = [row for row in contenders if row.figure(results.throughput).estimate.mean is not None]
+    if not measured:
+        return CellAnswer(rows[0].cell_text, None, words.NONE, "", "", "nothing was measured", "", "", False)
+    first = measured[0]
+    figure = first.figure(results.throughput)
+    return CellAnswer(
+        cell_text=first.cell_text,
+        leader=first.server,
+        throughput=figure.text,
+        interval=figure.interval,
+        unit=figure.unit,
+        comparison=_comparison(results, measured),
+        ceiling=first.against_reference_text,
+        latency=_lowest_latency(results, measured),
+        lower_bound=bool(first.note),
+    )
+
+
+def _comparison(results: Results, measured: list[SummaryRow]) -> str:
+    """The leader against the next; from enough rounds on, which others cannot be told from it."""
+    first, rest = measured[0], measured[1:]
+    if not rest:
+        return "no other server to compare with"
+    if obstacle := stats.rank_obstacle(min(first.repeats, rest[0].repeats)):
+        next_ = results.ratio(first.name, rest[0].name, first.cell, results.throughput)
+        return f"{words.times(next_)} that of {rest[0].server}; {obstacle}"
+    against = [results.ratio(first.name, row.name, first.cell, results.throughput, len(rest)) for row in rest]
+    open_ = [row.server for row, found in zip(rest, against, strict=True) if found.low is None or found.low <= 1]
+    if open_:
+        return f"cannot be told from {words.listed(open_)}"
+    return f"{words.times(against[0])} that of {rest[0].server}"
+
+
+def _lowest_latency(results: Results, measured: list[SummaryRow]) -> str:
+    metric = f"{results.latency}_p99"
+    known = [row for row in measured if row.figure(metric).estimate.mean is not None]
+    if not known:
+        return ""
+    lowest = min(known, key=lambda row: row.figure(metric).estimate.mean)
+    figure = lowest.figure(metric)
+    return f"{lowest.server}, {figure.text} {figure.unit}" + (f" ({figure.interval})" if figure.interval else "")
+
+
+def _lead(results: Results, cells: list[CellAnswer]) -> str:
+    unit = metrics.METRICS[results.throughput].unit
+    leaders = [cell.leader for cell in cells if cell.leader]
+    if not leaders:
+        return "Nothing was measured: no trial has a number that may be shown."
+    if len(cells) == 1:
+        cell = cells[0]
+        between = f" (95 % interval {cell.interval})" if cell.interval else ""
+        return f"{cell.leader} had the highest throughput: {cell.throughput} {unit}{between}."
+    by_leader = {name: leaders.count(name) for name in dict.fromkeys(leaders)}
+    if len(by_leader) == 1:
+        return f"{leaders[0]} had the highest throughput in {_all(len(leaders), len(cells))}."
+    parts = [f"{name} in {number}" for name, number in sorted(by_leader.items(), key=lambda item: -item[1])]
+    return f"The highest throughput: {words.listed(parts)} of {len(cells)} cells."
+
+
+def _all(found: int, total: int) -> str:
+    return f"all {total} cells" if found == total else f"all {found} cells that have a number, of {total}"
+
+
+def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
+    """What limits the answer, the gravest first."""
+    said = []
+    trials, ok = results.trials, [trial for trial in results.trials if trial.record.outcome == "ok"]
+    if results.missing:
+        planned = len(results.order)
+        said.append(f"The campaign is unfinished: {words.count(len(results.missing), 'trial')} of {planned:,} not run.")
+    rounds = min((row.repeats for row in rows if row.repeats), default=0)
+    if obstacle := stats.rank_obstacle(rounds):
+        said.append(f"No order can be claimed ({obstacle}): a difference may be chance, even where intervals part.")
+    if 0 < rounds < stats.INTERVAL_REPEATS:
+        said.append(f"Some numbers have no interval: it needs {stats.INTERVAL_REPEATS} repeats.")
+    if bounded := [row for row in rows if row.note]:
+        where = dict.fromkeys(f"{row.server} ({row.cell_text})" if row.cell_text else row.server for row in bounded)
+        said.append(f"The engine, not the server, was the limit for {words.listed(where)}: these are lower bounds.")
+    if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
+        said.append(f"INVALID: {words.count(invalid, 'trial')}, shown and left out of every mean.")
+    if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):
+        said.append(f"SUSPECT: {words.count(suspect, 'trial')}, part of the means; the reasons are in the table of trials.")
+    if failed := len(trials) - len(ok):
+        said.append(f"Failed: {words.count(failed, 'trial')}, without a number.")
+    if skipped := [row.name for row in results.servers if row.skipped]:
+        said.append(f"Skipped, and so not compared: {words.listed(skipped)}.")
+    silent = dict.fromkeys(row.server for row in rows if not row.repeats and not row.missing)
+    if silent:
+        said.append(f"No usable number in some cell: {words.listed(silent)}.")
+    return said
+

@@ -1,0 +1,228 @@
+"""A campaign as the report sees it: every trial reduced to its metrics, its verdict and what is drawn of it.
+
+A run directory in, a frozen `Results` out. Histograms are let go as soon as they are reduced, so that a thousand trials fit
+into memory. It computes no number of its own: metrics, verdict and stats do.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from wsbench import metrics, stats
+from wsbench.errors import UserError
+from wsbench.histogram import Histogram
+from wsbench.metrics import TrialView
+from wsbench.rundir import CampaignRecord, CellValue, MachineRecord, RunFolder, ServerRow, TrialOrder, TrialRecord
+from wsbench.verdict import Verdict, verdict
+
+REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
+THIN_POINTS = 30
+SHORTEST_TICK_S = 0.2  # a shorter interval at a phase's end shows the clock, not the server
+
+Cell = tuple[tuple[str, CellValue], ...]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A finished trial, reduced. `curve` is (1/(1-q), ns) pairs; `series` is (s, replies/s) pairs of the window."""
+
+    record: TrialRecord
+    values: dict[str, float | int | None]
+    verdict: Verdict
+    curve: list[tuple[float, float]]
+    series: list[tuple[float, float]]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it takes part in means: it is ok, and VALID or SUSPECT."""
+        return self.record.outcome == "ok" and self.verdict.kind != "INVALID"
+
+    @property
+    def cell(self) -> Cell:
+        return tuple(self.record.cell.items())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The texts and choices of experiment.toml that a reader needs; an absent one is None."""
+
+    question: str | None
+    reading: str | None
+    headline: str | None
+    keys: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that the report shows."""
+
+    folder: RunFolder
+    campaign: CampaignRecord
+    machine: MachineRecord | None
+    servers: list[ServerRow]
+    order: list[TrialOrder]
+    experiment: Experiment
+    trials: list[TrialResult]
+    pooled: dict[tuple[str, Cell], Histogram]
+    per_request: bool
+    doc: bool
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Every cell, numbers in their order."""
+        seen = dict.fromkeys(tuple(planned.cell.items()) for planned in self.order)
+        return sorted(seen, key=lambda cell: [_sortable(value) for _, value in cell])
+
+    @cached_property
+    def swept(self) -> list[str]:
+        """The keys whose value differs between cells."""
+        keys = dict.fromkeys(key for cell in self.cells for key, _ in cell)
+        return [key for key in keys if len({dict(cell).get(key) for cell in self.cells}) > 1]
+
+    @cached_property
+    def numeric_key(self) -> str | None:
+        """The swept key that charts use as their x axis: the one with the most values, all of them numbers."""
+        of = {key: {dict(cell).get(key) for cell in self.cells} for key in self.swept}
+        numeric = [key for key, found in of.items() if all(type(value) in (int, float) for value in found)]
+        return max(numeric, key=lambda key: len(of[key]), default=None)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The servers that were to run, `server@variant`, in the campaign's order."""
+        return list(dict.fromkeys(planned.name for planned in sorted(self.order, key=lambda row: (row.round, row.name))))
+
+    def label(self, name: str) -> str:
+        """A server as charts call it: bare where the campaign has one variant of it."""
+        server = name.rpartition("@")[0]
+        return server if sum(other.rpartition("@")[0] == server for other in self.names) == 1 else name
+
+    @cached_property
+    def throughput(self) -> str:
+        return "requests_per_s" if self.doc else "messages_per_s"
+
+    @cached_property
+    def latency(self) -> str:
+        """The prefix of the latency metrics that describe this experiment."""
+        return "request_us" if self.per_request else "service_us"
+
+    @cached_property
+    def headline(self) -> str:
+        """The experiment's headline metric where it is one of ours, otherwise p99."""
+        chosen = self.experiment.headline
+        return chosen if chosen in metrics.METRICS else f"{self.latency}_p99"
+
+    @cached_property
+    def missing(self) -> list[TrialOrder]:
+        """Trials that were planned and have no outcome."""
+        done = {trial.record.number for trial in self.trials}
+        return [planned for planned in self.order if planned.number not in done]
+
+    def group(self, name: str, cell: Cell) -> list[TrialResult]:
+        return [trial for trial in self.trials if trial.record.name == name and trial.cell == cell]
+
+    def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
+        """Over the repeats that count."""
+        return stats.estimate([trial.values[metric] for trial in self.group(name, cell) if trial.counts])
+
+    def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
+        return {trial.record.round: trial.values[metric] for trial in self.group(name, cell) if trial.counts}
+
+    def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
+        return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
+
+    @cached_property
+    def reference(self) -> str | None:
+        return next((name for name in self.names if name.rpartition("@")[0] == REFERENCE), None)
+
+    def cell_text(self, cell: Cell, without: Iterable[str] = ()) -> str:
+        """The swept values of a cell in words; empty where nothing is swept."""
+        shown = [key for key in self.swept if key not in without]
+        return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
+
+
+def load(run: RunFolder) -> Results:
+    """Reads a whole campaign, finished or not."""
+    pooled: dict[tuple[str, Cell], Histogram] = {}
+    trials, kinds = [], set()
+    for folder, record in run.finished():
+        view = TrialView(folder, record)
+        if view.plan is not None:
+            kinds.add((view.plan.scenario.kind, view.connection_per_request))
+        trials.append(_reduce(view, pooled))
+    machine = run.machine if (run.path / "machine.json").exists() else None
+    servers = run.servers if (run.path / "servers.json").exists() else []
+    return Results(
+        folder=run,
+        campaign=run.campaign,
+        machine=machine,
+        servers=servers,
+        order=run.order,
+        experiment=_experiment(run),
+        trials=trials,
+        pooled=pooled,
+        per_request=bool(kinds) and all(per_request for _, per_request in kinds),
+        doc=bool(kinds) and all(kind == "doc" for kind, _ in kinds),
+    )
+
+
+def _reduce(view: TrialView, pooled: dict[tuple[str, Cell], Histogram]) -> TrialResult:
+    result = TrialResult(view.record, metrics.values(view), verdict(view), _curve(view), _series(view))
+    found = _latencies(view)
+    if result.counts and found is not None:
+        key = view.record.name, result.cell
+        pooled[key] = pooled[key] + found if key in pooled else found
+    return result
+
+
+def _latencies(view: TrialView) -> Histogram | None:
+    return view.histograms.get("request" if view.connection_per_request else "service")
+
+
+def _curve(view: TrialView) -> list[tuple[float, float]]:
+    found = _latencies(view)
+    return curve_points(found, THIN_POINTS) if found is not None else []
+
+
+def curve_points(found: Histogram, points: int) -> list[tuple[float, float]]:
+    """(1/(1-q), ns): the x of an HdrHistogram chart. The largest value stands at x = n, from where on it is the quantile."""
+    curve = found.curve(points)
+    return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
+
+
+def _series(view: TrialView) -> list[tuple[float, float]]:
+    """Replies per second of each tick of the measured phase, at the middle of the tick."""
+    if view.window is None:
+        return []
+    series = []
+    for before, after in pairwise(view.ticks):
+        seconds = (after.t_ns - before.t_ns) / metrics.NS_PER_S
+        if after.phase == "measure" and seconds >= SHORTEST_TICK_S:
+            middle = ((before.t_ns + after.t_ns) / 2 - view.window[0]) / metrics.NS_PER_S
+            series.append((middle, (after.answered - before.answered) / seconds))
+    return series
+
+
+def _experiment(run: RunFolder) -> Experiment:
+    if not run.experiment_toml.exists():
+        return Experiment(None, None, None)
+    try:
+        keys = tomllib.loads(run.experiment_toml.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{run.experiment_toml}: {error}") from error
+    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), keys)
+
+
+def _text(value) -> str | None:
+    return value.strip() if isinstance(value, str) and value.strip() else None
+
+
+def _value(value: CellValue) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def _sortable(value: CellValue) -> tuple:
+    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)

@@ -1,0 +1,136 @@
+"""The summary of a campaign: one row for each server and cell, numbers and their texts, for the terminal and the page.
+
+Rows are sorted by throughput inside each cell. It decides nothing about how they are drawn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from wsbench import metrics, stats
+from wsbench.report import words
+from wsbench.report.results import Cell, Results, TrialResult, load
+from wsbench.rundir import RunFolder
+
+KINDS = ("VALID", "SUSPECT", "INVALID")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric of one row: its estimate over the repeats, and how it is written without its unit."""
+
+    metric: str
+    unit: str
+    estimate: stats.Estimate
+    text: str
+    interval: str
+
+    @property
+    def with_interval(self) -> str:
+        """`17,200 (16,900–17,500)`; the mean alone where there is no interval."""
+        return f"{self.text} ({self.interval})" if self.interval else self.text
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """A server in a cell. `figures` holds the metrics of `columns(results)`, by name."""
+
+    name: str
+    server: str
+    cell: Cell
+    cell_text: str
+    repeats: int
+    figures: dict[str, Figure]
+    against_reference: stats.Estimate | None
+    against_reference_text: str
+    verdicts: dict[str, int]
+    failed: int
+    missing: int
+    bottleneck: str
+    verdict_text: str
+    note: str
+
+    def figure(self, metric: str) -> Figure:
+        return self.figures[metric]
+
+
+def columns(results: Results) -> list[str]:
+    """The metrics of the summary, the throughput first."""
+    latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
+    resources = ["server_cpu_percent_mean", "server_cpu_us_per_message", "server_rss_bytes_max"]
+    chosen = [results.throughput, *latencies, *resources]
+    if results.headline not in chosen:
+        chosen.insert(1, results.headline)
+    return chosen
+
+
+def summary(run: RunFolder | Results) -> list[SummaryRow]:
+    """Every server and cell of a campaign, by cell and then by throughput, the highest first."""
+    results = load(run) if isinstance(run, RunFolder) else run
+    scales = {name: column_scale(results, name) for name in columns(results)}
+    rows = [_row(results, name, cell, scales) for cell in results.cells for name in results.names]
+    place = {cell: index for index, cell in enumerate(results.cells)}
+    return sorted(rows, key=lambda row: (place[row.cell], -(_mean(row, results.throughput) or 0.0), row.name))
+
+
+def column_scale(results: Results, metric: str) -> words.Scale:
+    """One unit for a metric throughout the report."""
+    return words.scale(metrics.METRICS[metric].unit, (trial.values[metric] for trial in results.trials if trial.counts))
+
+
+def _row(results: Results, name: str, cell: Cell, scales: dict[str, words.Scale]) -> SummaryRow:
+    group = results.group(name, cell)
+    ok = [trial for trial in group if trial.record.outcome == "ok"]
+    verdicts = Counter(trial.verdict.kind for trial in ok)
+    failed = len(group) - len(ok)
+    missing = sum(planned.name == name and tuple(planned.cell.items()) == cell for planned in results.missing)
+    against = None
+    if results.reference and name != results.reference:
+        against = results.ratio(name, results.reference, cell, results.throughput)
+    return SummaryRow(
+        name=name,
+        server=results.label(name),
+        cell=cell,
+        cell_text=results.cell_text(cell),
+        repeats=sum(trial.counts for trial in ok),
+        figures={metric: _figure(results, name, cell, metric, scale) for metric, scale in scales.items()},
+        against_reference=against,
+        against_reference_text="" if against is None else words.times(against),
+        verdicts={kind: verdicts[kind] for kind in KINDS},
+        failed=failed,
+        missing=missing,
+        bottleneck=_bottleneck(ok),
+        verdict_text=_verdict_text(verdicts, failed, missing),
+        note=_note([trial for trial in ok if trial.counts]),
+    )
+
+
+def _figure(results: Results, name: str, cell: Cell, metric: str, scale: words.Scale) -> Figure:
+    found = results.estimate(name, cell, metric)
+    return Figure(metric, scale.unit, found, scale.text(found.mean), scale.interval(found))
+
+
+def _bottleneck(trials: list[TrialResult]) -> str:
+    """The common one, or all that were seen with their number."""
+    seen = Counter(trial.verdict.bottleneck for trial in trials if trial.counts)
+    if len(seen) <= 1:
+        return next(iter(seen), "")
+    return ", ".join(f"{name} {number}" for name, number in seen.most_common())
+
+
+def _verdict_text(verdicts: Counter, failed: int, missing: int) -> str:
+    parts = [f"{verdicts[kind]} {kind}" for kind in KINDS if verdicts[kind]]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{missing} not run"] if missing else []
+    return ", ".join(parts)
+
+
+def _note(counted: list[TrialResult]) -> str:
+    """What a reader must know before comparing this row."""
+    engine = sum(trial.verdict.bottleneck == "engine" for trial in counted)
+    return f"lower bound: the engine was the limit in {engine} of {len(counted)}" if engine else ""
+
+
+def _mean(row: SummaryRow, metric: str) -> float | None:
+    return row.figures[metric].estimate.mean

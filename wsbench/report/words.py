@@ -1,0 +1,108 @@
+"""Numbers in words: how many digits, which unit, how an interval and a missing value are written.
+
+Three significant digits: repeats of one trial differ in the third. A column keeps one unit, so that it can be compared by eye.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from wsbench.stats import Estimate
+
+DIGITS = 3
+NONE = "–"
+
+# unit of a metric → (unit shown, its size in the metric's unit, smallest typical value it is chosen for)
+LADDERS = {
+    "µs": (("s", 1e6, 1e6), ("ms", 1e3, 1e3), ("µs", 1.0, 0.0)),
+    "ms": (("s", 1e3, 1e3), ("ms", 1.0, 1.0), ("µs", 1e-3, 0.0)),
+    "bytes": (("GiB", 2.0**30, 2.0**30), ("MiB", 2.0**20, 2.0**19), ("KiB", 2.0**10, 0.0)),
+    "bytes/s": (("MB/s", 1e6, 1e6), ("kB/s", 1e3, 0.0)),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The unit of a column or an axis."""
+
+    unit: str
+    size: float
+
+    def of(self, value: float | None) -> float | None:
+        return None if value is None else value / self.size
+
+    def text(self, value: float | None) -> str:
+        return number(self.of(value))
+
+    def with_unit(self, value: float | None) -> str:
+        return NONE if value is None else f"{self.text(value)} {self.unit}"
+
+    def interval(self, found: Estimate) -> str:
+        """`low–high`, or nothing where there is none."""
+        return "" if found.low is None else f"{self.text(found.low)}–{self.text(found.high)}"
+
+
+def scale(unit: str, values: Iterable[float | None]) -> Scale:
+    """The unit in which the typical one of these values is easily read."""
+    known = [value for value in values if value is not None and value > 0]
+    if unit not in LADDERS or not known:
+        return Scale(unit, 1.0)
+    typical = math.exp(sum(map(math.log, known)) / len(known))
+    shown, size, _ = next(step for step in LADDERS[unit] if typical >= step[2])
+    return Scale(shown, size)
+
+
+def number(value: float | None, digits: int = DIGITS) -> str:
+    """Rounded to so many significant digits, in groups of three; whole numbers below 10,000 keep all of theirs."""
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0"
+    if isinstance(value, int) and abs(value) < 10_000:
+        return f"{value:,}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    return f"{rounded:,.{max(0, places)}f}" if places > 0 else f"{rounded:,.0f}"
+
+
+def times(found: Estimate) -> str:
+    """A ratio with its interval: `1.23× (1.19–1.27)`."""
+    if found.mean is None:
+        return NONE
+    between = "" if found.low is None else f" ({number(found.low)}–{number(found.high)})"
+    return f"{number(found.mean)}×{between}"
+
+
+def count(number_: int, noun: str) -> str:
+    return f"{number_:,} {noun}{'' if number_ == 1 else 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *rest, last = list(names)
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+TITLES = {
+    "messages_per_s": "Throughput",
+    "requests_per_s": "Throughput",
+    "time_per_request_ms": "Time per request",
+    "time_per_request_across_ms": "Time per request, across all",
+    "served_90_ms": "Time in which 90 % were served",
+    "server_cpu_percent_mean": "Server CPU",
+    "server_cpu_us_per_message": "Server CPU per message",
+    "server_rss_bytes_max": "Server memory",
+}
+STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "longest", "mean": "mean"}
+TIMES = {"service": "service time", "request": "request time", "connect": "connect time"}
+
+
+def title(metric: str) -> str:
+    """A metric as a heading: `p99 service time`."""
+    prefix, _, statistic = metric.partition("_us_")
+    if prefix in TIMES and statistic in STATISTICS:
+        heading = f"{STATISTICS[statistic]} {TIMES[prefix]}"
+        return heading[0].upper() + heading[1:] if not heading.startswith("p9") else heading
+    return TITLES.get(metric, metric.replace("_", " "))
