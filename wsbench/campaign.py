@@ -1,0 +1,219 @@
+"""A campaign: an experiment carried out, all its trials in one run directory, in rounds of fresh random order.
+
+Nothing measured is ever lost: a finished trial is on disk, an unfinished one is run again by `resume`. A server that fails is a
+row, and the campaign goes on. It knows no metric.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from wsbench import __version__, build, catalogue, conformance, engine, experiment, machine, trial
+from wsbench.catalogue import Variant
+from wsbench.errors import TrialFailed, UserError
+from wsbench.experiment import Experiment
+from wsbench.rundir import (
+    CampaignRecord,
+    CheckResult,
+    RunFolder,
+    ServerRow,
+    TrialFolder,
+    TrialOrder,
+    TrialRecord,
+    write_json,
+)
+
+#: Start, stop and connecting, per trial, for the estimate only.
+OVERHEAD_S = 3.0
+#: A trial that ends by count, for the estimate only.
+COUNTED_S = 3.0
+
+
+class Watcher(Protocol):
+    """Who is told how a campaign goes."""
+
+    def say(self, line: str) -> None: ...
+    def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None: ...
+    def trial_runs(self, folder: TrialFolder) -> None: ...
+    def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None: ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    name: str
+    file: Path
+    experiment: Experiment
+    variants: list[Variant]
+    seed: int
+    command: str
+
+
+def request(name: str, servers: list[str] | None, rounds: int | None, seed: int | None, command: str) -> Request:
+    """Checks everything before anything is started."""
+    file = experiment.path_of(name)
+    asked = experiment.read(file)
+    if rounds is not None:
+        asked = asked.model_copy(update={"timing": asked.timing.model_copy(update={"rounds": rounds})})
+    variants = catalogue.select(servers or asked.servers, catalogue.read())
+    if not any(asked.scenario in variant.scenarios for variant in variants):
+        names = ", ".join(variant.name for variant in variants)
+        raise UserError(f"none of the chosen servers serves {asked.scenario!r}: {names}")
+    return Request(file.stem, file, asked, variants, secrets.randbits(32) if seed is None else seed, command)
+
+
+def order_of(asked: Experiment, variants: list[Variant], seed: int) -> list[TrialOrder]:
+    """Every round runs every cell of every variant once, in a random order of its own, all drawn from the seed."""
+    draw = random.Random(seed)
+    order = []
+    for number in range(1, asked.timing.rounds + 1):
+        block = [(variant, cell) for variant in variants for cell in asked.cells()]
+        draw.shuffle(block)
+        order += [(number, variant, cell) for variant, cell in block]
+    return [
+        TrialOrder(number=index, round=round_, server=variant.server, variant=variant.variant, cell=cell)
+        for index, (round_, variant, cell) in enumerate(order, 1)
+    ]
+
+
+def estimate_s(asked: Experiment, trials: int) -> float:
+    """What that many trials take, roughly."""
+    return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.timing.measure_s or COUNTED_S))
+
+
+def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> RunFolder:
+    """Builds, checks and starts a new campaign, and runs it to its end."""
+    engine.require_binary()
+    rows = _prepare(asked, port, watcher)
+    variants = [variant for variant, row in rows if row.skipped is None]
+    if not variants:
+        raise UserError("no server can be run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+    stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
+    run = RunFolder(runs / f"{stamp}-{asked.name}")
+    run.path.mkdir(parents=True)
+    run.experiment_toml.write_bytes(asked.file.read_bytes())
+    write_json(run.path / "machine.json", machine.read())
+    write_json(run.path / "servers.json", [row for _, row in rows])
+    write_json(run.path / "order.json", order_of(asked.experiment, variants, asked.seed))
+    record = CampaignRecord(
+        wsbench=__version__,
+        experiment=asked.name,
+        command=asked.command,
+        created_unix_s=time.time(),
+        seed=asked.seed,
+        rounds=asked.experiment.timing.rounds,
+        servers=[variant.name for variant in variants],
+        skipped=[row.name for _, row in rows if row.skipped is not None],
+    )
+    # Written last: from here on the campaign exists and can be resumed.
+    write_json(run.path / "campaign.json", record)
+    return resume(run, port, watcher)
+
+
+def resume(run: RunFolder, port: int | None, watcher: Watcher) -> RunFolder:
+    """Runs every trial that has no outcome yet. UserError if another process is at it."""
+    with (run.path / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(f"{run.path} is being run by another wsbench; wait for it, or stop it") from error
+        _run_missing(run, port, watcher)
+    return run
+
+
+def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
+    record, order = run.campaign, run.order
+    setting = trial.Setting(
+        experiment=experiment.read(run.experiment_toml),
+        seed=record.seed,
+        placement=machine.placement(),
+        port=port,
+        engine=engine.require_binary(),
+    )
+    variants = {variant.name: variant for variant in catalogue.read()}
+    missing = [planned for planned in order if run.trial(planned.number).record is None]
+    gone = sorted({planned.name for planned in missing} - set(variants))
+    if gone:
+        raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign still needs")
+    for done, planned in enumerate(missing):
+        watcher.trial_begins(
+            planned, len(order) - len(missing) + done, len(order), estimate_s(setting.experiment, len(missing) - done)
+        )
+        folder = run.trial(planned.number)
+        # What an interrupted trial left behind was never a result.
+        shutil.rmtree(folder.path, ignore_errors=True)
+        folder.path.mkdir()
+        ended = trial.carry_out(planned, variants[planned.name], setting, folder, watcher.trial_runs)
+        watcher.trial_ends(folder, ended)
+
+
+def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
+    """Builds and checks every chosen variant; one that cannot be run is a row that says why."""
+    rows = []
+    for variant in asked.variants:
+        if asked.experiment.scenario not in variant.scenarios:
+            row = row_of(variant, None, [], f"does not serve {asked.experiment.scenario!r}")
+        else:
+            row = _built_and_checked(variant, asked.experiment.scenario, port, watcher.say)
+        if row.skipped is not None:
+            watcher.say(f"skipped {row.name}: {row.skipped}")
+        rows.append((variant, row))
+    return rows
+
+
+def _built_and_checked(variant: Variant, scenario: str, port: int | None, say: Callable[[str], None]) -> ServerRow:
+    built = build.build(variant, say)
+    if built.problem is not None:
+        return row_of(variant, None, [], built.problem)
+    say(f"checking {variant.name}")
+    try:
+        checks = check(variant, [scenario], port)
+    except TrialFailed as failure:
+        return row_of(variant, built.receipt, [], f"could not be checked: {failure}")
+    wrong = [found for found in checks if found.required and not found.passed]
+    reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
+    return row_of(variant, built.receipt, checks, reason)
+
+
+def check(variant: Variant, scenarios: list[str], port: int | None) -> list[CheckResult]:
+    """Starts the server once and holds it against its contract. TrialFailed if it does not start."""
+    asked = trial.Setting(experiment=None, seed=0, placement=machine.placement(), port=port, engine=Path())
+    log = build.log_of(variant).with_suffix(".check.log")
+    log.unlink(missing_ok=True)
+    with trial.started(variant, asked, os.getpid(), log) as (_, at_port, _):
+        found = conformance.check(trial.HOST, at_port, scenarios, variant.transport)
+    return [
+        CheckResult(name=one.name, section=one.section, required=one.required, passed=one.passed, detail=one.detail)
+        for one in found
+    ]
+
+
+def row_of(variant: Variant, receipt: str | None, checks: list[CheckResult], skipped: str | None) -> ServerRow:
+    manifest, table = variant.manifest, variant.table
+    return ServerRow(
+        server=variant.server,
+        variant=variant.variant,
+        language=manifest.language,
+        library=manifest.library,
+        homepage=manifest.homepage,
+        tags=variant.tags,
+        transport=variant.transport,
+        library_version=table.library_version,
+        receipt=receipt,
+        build=table.build,
+        run=table.run,
+        env=table.env,
+        departures=variant.departures,
+        conformance=checks,
+        skipped=skipped,
+    )

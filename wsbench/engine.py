@@ -1,0 +1,86 @@
+"""The engine from outside: where the binary is, what plan a load becomes, and what its exit says.
+
+It builds plans and reads nothing of the results. The plan's contract is protocol/README.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from wsbench.errors import TrialFailed, UserError
+from wsbench.rundir import Closed, Limits, Messages, Plan, Scenario, Seconds, Target
+
+DRAIN_S = 2.0
+CONNECT_S = 10.0
+REPLY_S = 10.0
+#: What a trial that ends by count may take at the most.
+LONGEST_COUNTED_S = 600.0
+
+
+def binary() -> Path:
+    """The engine beside the running wsbench, or where WSBENCH_ENGINE says."""
+    return Path(os.environ.get("WSBENCH_ENGINE") or Path(sys.executable).parent / "wsbench-engine")
+
+
+def require_binary() -> Path:
+    path = binary()
+    if not path.exists():
+        raise UserError(f"the engine is not built: {path} is missing; run `make setup`")
+    return path
+
+
+def path_for(scenario: Scenario, transport: str) -> str:
+    """The request target that the server contract gives this scenario."""
+    if transport == "tcp":
+        return "/"
+    return f"/doc?size={scenario.bytes}" if scenario.kind == "doc" else f"/{scenario.kind}"
+
+
+def plan(
+    scenario: Scenario,
+    transport: str,
+    target: Target,
+    connections: int,
+    warmup: Seconds | Messages | None,
+    measure: Seconds | Messages,
+    seed: int,
+    cpus: list[int],
+) -> Plan:
+    """One local engine process: a worker per CPU it was given, as far as there are connections for them."""
+    longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
+    before = warmup.seconds if isinstance(warmup, Seconds) else 0.0
+    return Plan(
+        scenario=scenario,
+        transport=transport,
+        target=target,
+        loop=Closed(),
+        connections=connections,
+        mask="random",
+        warmup=warmup,
+        measure=measure,
+        drain_s=DRAIN_S,
+        limits=Limits(
+            connect_s=CONNECT_S,
+            reply_s=REPLY_S,
+            deadline_s=before + longest + DRAIN_S + CONNECT_S + connections / 500 + 15,
+        ),
+        threads=max(1, min(len(cpus), connections)),
+        cpus=cpus,
+        source_addresses=["0.0.0.0"],
+        headers=[],
+        seed=seed,
+        shard=(0, 1),
+    )
+
+
+def check_exit(code: int | None, log: Path) -> None:
+    """TrialFailed, with the engine's own line, unless the plan was carried out."""
+    if code == 0:
+        return
+    if code is None:
+        raise TrialFailed("the engine did not end by its deadline")
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("wsbench-engine:")]
+    said = lines[-1] if lines else f"exit code {code}"
+    raise TrialFailed({3: f"this host could not carry out the plan: {said}"}.get(code, f"the engine failed: {said}"))
