@@ -1,0 +1,30 @@
+"""Reports: a run directory in; `report.html`, `trials.parquet` and summary rows out, all derived and rebuilt at any
+time.
+
+It reads a campaign through rundir and never runs one: last year's campaign is reported with today's code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wsbench.report.page import page
+from wsbench.report.results import load
+from wsbench.report.summary import Figure, SummaryRow, columns, summary
+from wsbench.report.table import trials_table, write_table
+from wsbench.rundir import RunFolder
+
+__all__ = ["Figure", "SummaryRow", "build", "columns", "summary", "trials_table", "write_table"]
+
+FILE = "report.html"
+
+
+def build(run: RunFolder) -> Path:
+    """Writes `trials.parquet` and `report.html` into the run directory, each whole or not at all; returns the page."""
+    results = load(run)
+    write_table(run, results)
+    file = run.path / FILE
+    part = file.with_name(FILE + ".part")
+    part.write_text(page(results), encoding="utf-8")
+    part.replace(file)
+    return file

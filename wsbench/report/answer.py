@@ -1,7 +1,7 @@
 """The answer in words: who had the highest throughput in each cell, by how much, and what cannot be said.
 
-Sentences from estimates; it draws no conclusion that `stats` does not allow. The reference server is a ceiling and never
-the answer, unless it ran alone.
+Sentences from estimates; it draws no conclusion that `stats` does not allow. The reference server is a ceiling and
+never the answer, unless it ran alone.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _comparison(results: Results, measured: list[SummaryRow]) -> str:
     first, rest = measured[0], measured[1:]
     if not rest:
         return "no other server to compare with"
-    if obstacle := stats.rank_obstacle(min(first.repeats, rest[0].repeats)):
+    if stats.rank_obstacle(min(row.repeats for row in measured)):
         next_ = results.ratio(first.name, rest[0].name, first.cell, results.throughput)
-        return f"{words.times(next_)} that of {rest[0].server}; {obstacle}"
+        return f"{words.times(next_)} that of {rest[0].server}; not ranked"
     against = [results.ratio(first.name, row.name, first.cell, results.throughput, len(rest)) for row in rest]
     open_ = [row.server for row, found in zip(rest, against, strict=True) if found.low is None or found.low <= 1]
     if open_:
@@ -114,10 +114,14 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
     if results.missing:
         planned = len(results.order)
         said.append(f"The campaign is unfinished: {words.count(len(results.missing), 'trial')} of {planned:,} not run.")
-    rounds = min((row.repeats for row in rows if row.repeats), default=0)
-    if obstacle := stats.rank_obstacle(rounds):
+    repeats = [row.repeats for row in rows if row.repeats] or [0]
+    if obstacle := stats.rank_obstacle(max(repeats)):
         said.append(f"No order can be claimed ({obstacle}): a difference may be chance, even where intervals part.")
-    if 0 < rounds < stats.INTERVAL_REPEATS:
+    elif stats.rank_obstacle(min(repeats)):
+        said.append(
+            f"No order where a server has fewer than {stats.RANK_ROUNDS} usable rounds: {min(repeats)} in one cell."
+        )
+    if 0 < min(repeats) < stats.INTERVAL_REPEATS:
         said.append(f"Some numbers have no interval: it needs {stats.INTERVAL_REPEATS} repeats.")
     if bounded := [row for row in rows if row.note]:
         where = dict.fromkeys(f"{row.server} ({row.cell_text})" if row.cell_text else row.server for row in bounded)
@@ -125,7 +129,9 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
         said.append(f"INVALID: {words.count(invalid, 'trial')}, shown and left out of every mean.")
     if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):
-        said.append(f"SUSPECT: {words.count(suspect, 'trial')}, part of the means; the reasons are in the table of trials.")
+        said.append(
+            f"SUSPECT: {words.count(suspect, 'trial')}, part of the means; the reasons are in the table of trials."
+        )
     if failed := len(trials) - len(ok):
         said.append(f"Failed: {words.count(failed, 'trial')}, without a number.")
     if skipped := [row.name for row in results.servers if row.skipped]:
@@ -134,4 +140,3 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
     if silent:
         said.append(f"No usable number in some cell: {words.listed(silent)}.")
     return said
-

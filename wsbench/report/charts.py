@@ -1,11 +1,14 @@
-"""Charts as Vega-Lite specifications: a metric over servers or over a swept number, percentile curves, rate over time.
+"""Charts as Vega-Lite specifications: a metric over servers or over a swept number, percentile curves, rate over
+time.
 
 Results in, `Chart` values out: a specification, a caption and the table with the same numbers. Text and lines take
-`currentColor`, so that one drawing serves a light and a dark page; a server keeps its colour, dash and shape in every chart.
+`currentColor`, so that one drawing serves a light and a dark page; a server keeps its colour, dash and shape in every
+chart.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from wsbench import metrics
@@ -20,8 +23,8 @@ LOG_SPAN = 10  # a swept number that spans this factor gets a logarithmic axis
 LOG_VALUES = 30  # measured values get one only where a linear axis would hide the small ones
 MOST_THIN_LINES = 150  # beyond it the lines of single trials cover each other and fill the file
 
-# Chosen for a contrast of about 3:1 on white and on near-black alike, and apart for the usual kinds of colour blindness
-# (after Okabe and Ito). The ninth server takes the first colour again, with another dash and shape.
+# Chosen for a contrast of about 3:1 on white and on near-black alike, and apart for the usual kinds of colour
+# blindness (after Okabe and Ito). The ninth server takes the first colour again, with another dash and shape.
 COLOURS = ("#2a78c2", "#d55e00", "#009e73", "#b65fa0", "#a07800", "#5f66c8", "#7a7a7a", "#c2405a")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
@@ -59,7 +62,7 @@ class Chart:
 
 
 def metric_charts(results: Results, metric: str) -> list[Chart]:
-    """One metric: lines over the swept number where there is one, bars by server otherwise; a panel for each other cell."""
+    """One metric: lines over the swept number where there is one, else bars by server; a panel for each other cell."""
     key = results.numeric_key
     if key is None:
         charts = [_bars(results, metric, cell) for cell in results.cells]
@@ -134,13 +137,17 @@ def _lines(results: Results, metric: str, key: str, cells: list[Cell]) -> Chart 
         return None
     swept = sorted({dict(cell)[key] for cell in cells})
     axis = f"{words.title(metric)} ({scale.unit})"
-    x_scale = {"type": "log"} if swept[0] > 0 and swept[-1] >= LOG_SPAN * swept[0] else {"zero": False}
-    x_axis = {"values": swept, "grid": False, "labelOverlap": True, "format": ",~r" if len(swept) else ""}
-    x = {"field": key, "type": "quantitative", "title": key.replace("_", " "), "scale": x_scale, "axis": x_axis}
+    x_axis = {"values": swept, "grid": False, "labelOverlap": True, "format": ",~r"}
+    x = {
+        "field": key,
+        "type": "quantitative",
+        "title": key.replace("_", " "),
+        "scale": _swept_scale(swept),
+        "axis": x_axis,
+    }
     seen = [row["value"] for row in points]
     log = min(seen) > 0 and max(seen) >= LOG_VALUES * min(seen)
-    y_axis = {"tickCount": 5, "format": ",~r" if log else ",~f"}
-    y = {"type": "quantitative", "title": axis, "scale": {"type": "log"} if log else {"zero": True}, "axis": y_axis}
+    y = {"type": "quantitative", "title": axis} | (_log(seen) if log else _linear())
     colour = _colour(results, legend=True)
     tooltip = [_tip("server"), _tip(key), _tip("mean", axis), _tip("low", "from"), _tip("high", "to"), _tip("repeats")]
     layers = [
@@ -196,9 +203,10 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
         thin = []
     axis = f"{words.TIMES[prefix.partition('_')[0]].capitalize()} ({scale.unit})"
     x = {"field": "x", "type": "quantitative", "title": "share of messages served within", "scale": {"type": "log"}}
+    x["scale"] |= {"nice": False, "domain": [1, max(row["x"] for row in pooled)]}
     x["axis"] = {"values": [1, 2, *(10**n for n in range(1, 10))], "labelExpr": _percentile_labels(), "grid": True}
-    y = {"field": "value", "type": "quantitative", "title": axis, "scale": {"type": "log"}}
-    y["axis"] = {"tickCount": 5, "format": ",~r"}
+    x["axis"] |= {"labelOverlap": True, "labelFlush": False}
+    y = {"field": "value", "type": "quantitative", "title": axis} | _log([row["value"] for row in pooled + thin])
     colour = _colour(results, legend=True)
     layers = [
         {
@@ -210,7 +218,7 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
         },
         {
             "data": {"values": thin},
-            "mark": {"type": "line", "strokeWidth": 0.8, "interpolate": "step-before", "aria": False},
+            "mark": {"type": "line", "strokeWidth": 0.8, "aria": False},
             "encoding": {"x": x, "y": y, "color": colour, "detail": {"field": "trial"}, "opacity": _faded(0.45)},
         },
     ]
@@ -238,8 +246,7 @@ def _series(results: Results, cell: Cell) -> Chart | None:
         for second, rate in t.series
     ]
     x = {"field": "second", "type": "quantitative", "title": "second of the measured window", "axis": {"grid": False}}
-    y = {"field": "rate", "type": "quantitative", "title": f"Throughput ({unit})", "scale": {"zero": True}}
-    y["axis"] = {"tickCount": 5, "format": ",~f"}
+    y = {"field": "rate", "type": "quantitative", "title": f"Throughput ({unit})"} | _linear()
     layer = {
         "data": {"values": rows},
         "params": [{"name": "chosen", "select": {"type": "point", "fields": ["server"]}, "bind": "legend"}],
@@ -300,14 +307,34 @@ def _point_layer(points: list[dict], encoding: dict, axis: str) -> dict:
 def _colour(results: Results, legend: bool) -> dict:
     names = [results.label(name) for name in results.names]
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(names))]
-    shown = {"orient": "bottom", "columns": 3, "symbolType": "stroke"} if legend else None
+    shown = {"orient": "bottom", "columns": 4, "symbolType": "stroke"} if legend else None
     return {"field": "server", "type": "nominal", "scale": {"domain": names, "range": colours}, "legend": shown}
 
 
 def _dash(results: Results) -> dict:
     names = [results.label(name) for name in results.names]
     dashes = [DASHES[place // len(COLOURS) % len(DASHES)] for place in range(len(names))]
-    return {"field": "server", "type": "nominal", "scale": {"domain": names, "range": dashes}, "legend": None}
+    return {"field": "server", "type": "nominal", "scale": {"domain": names, "range": dashes}}
+
+
+def _linear() -> dict:
+    return {"scale": {"zero": True}, "axis": {"tickCount": 5, "format": ",~f"}}
+
+
+def _log(values: list[float]) -> dict:
+    """A logarithmic scale that ends at the data, with labels at 1, 2 and 5 or, over a wide span, at powers of ten."""
+    low, high = min(values) / 1.15, max(values) * 1.15
+    steps = (1, 2, 5) if high < 200 * low else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    at = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+    return {"scale": {"type": "log", "nice": False, "domain": [low, high]}, "axis": {"values": at, "format": ",~r"}}
+
+
+def _swept_scale(swept: list[float]) -> dict:
+    if swept[0] > 0 and swept[-1] >= LOG_SPAN * swept[0]:
+        return {"type": "log", "nice": False, "domain": [swept[0] / 1.2, swept[-1] * 1.2]}
+    margin = (swept[-1] - swept[0]) * 0.05
+    return {"nice": False, "zero": False, "domain": [swept[0] - margin, swept[-1] + margin]}
 
 
 def _faded(opacity: float) -> dict:

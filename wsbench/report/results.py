@@ -1,14 +1,14 @@
 """A campaign as the report sees it: every trial reduced to its metrics, its verdict and what is drawn of it.
 
-A run directory in, a frozen `Results` out. Histograms are let go as soon as they are reduced, so that a thousand trials fit
-into memory. It computes no number of its own: metrics, verdict and stats do.
+A run directory in, a frozen `Results` out. Histograms are let go as soon as they are reduced, so that a thousand
+trials fit into memory. It computes no number of its own: metrics, verdict and stats do.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -53,7 +53,7 @@ class Experiment:
     question: str | None
     reading: str | None
     headline: str | None
-    keys: dict = field(default_factory=dict)
+    source: str
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ class Results:
     @cached_property
     def names(self) -> list[str]:
         """The servers that were to run, `server@variant`, in the campaign's order."""
-        return list(dict.fromkeys(planned.name for planned in sorted(self.order, key=lambda row: (row.round, row.name))))
+        return list(
+            dict.fromkeys(planned.name for planned in sorted(self.order, key=lambda row: (row.round, row.name)))
+        )
 
     def label(self, name: str) -> str:
         """A server as charts call it: bare where the campaign has one variant of it."""
@@ -188,7 +190,7 @@ def _curve(view: TrialView) -> list[tuple[float, float]]:
 
 
 def curve_points(found: Histogram, points: int) -> list[tuple[float, float]]:
-    """(1/(1-q), ns): the x of an HdrHistogram chart. The largest value stands at x = n, from where on it is the quantile."""
+    """(1/(1-q), ns): the x of an HdrHistogram chart. The largest value stands at x = n, where it becomes the quantile."""
     curve = found.curve(points)
     return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
 
@@ -208,12 +210,13 @@ def _series(view: TrialView) -> list[tuple[float, float]]:
 
 def _experiment(run: RunFolder) -> Experiment:
     if not run.experiment_toml.exists():
-        return Experiment(None, None, None)
+        return Experiment(None, None, None, "")
     try:
-        keys = tomllib.loads(run.experiment_toml.read_text(encoding="utf-8"))
+        source = run.experiment_toml.read_text(encoding="utf-8")
+        keys = tomllib.loads(source)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{run.experiment_toml}: {error}") from error
-    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), keys)
+    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source)
 
 
 def _text(value) -> str | None:

@@ -1,4 +1,5 @@
-"""The summary of a campaign: one row for each server and cell, numbers and their texts, for the terminal and the page.
+"""The summary of a campaign: one row for each server and cell, numbers and their texts, for the terminal and the
+page.
 
 Rows are sorted by throughput inside each cell. It decides nothing about how they are drawn.
 """

@@ -1,6 +1,7 @@
 """The long-format table of a campaign, a row a trial and metric, and `trials.parquet` made from it.
 
-Derived: it may be deleted and is rebuilt from the raw files with today's metrics. A number that was not measured is null.
+Derived: it may be deleted and is rebuilt from the raw files with today's metrics. A number that was not measured is
+null.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Numbers in words: how many digits, which unit, how an interval and a missing value are written.
 
-Three significant digits: repeats of one trial differ in the third. A column keeps one unit, so that it can be compared by eye.
+Three significant digits: repeats of one trial differ in the third. A column keeps one unit, so that it can be
+compared by eye.
 """
 
 from __future__ import annotations

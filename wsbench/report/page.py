@@ -1,0 +1,198 @@
+"""The page: everything of the report put into one HTML file that works offline, without scripts too, and prints.
+
+Results in, HTML text out. Every text goes through an escaping template; only drawings, style and scripts made here
+are put in as they are. The page may run exactly the scripts whose hashes it names, and may load nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from wsbench import metrics, stats, verdict
+from wsbench.report import charts, words
+from wsbench.report.answer import answer
+from wsbench.report.charts import Chart
+from wsbench.report.results import Results, TrialResult
+from wsbench.report.summary import SummaryRow, column_scale, columns, summary
+from wsbench.report.table import FILE as TABLE_FILE
+
+HERE = Path(__file__).parent
+LOG_LINES = 30
+LARGEST_BYTES = 3_000_000
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart on the page: its drawing, and the specification that the script makes live."""
+
+    id: str
+    chart: Chart
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Section:
+    """A group of charts under one heading; a closed one opens on demand."""
+
+    id: str
+    title: str
+    text: str
+    figures: list[Figure]
+    closed: bool = False
+
+
+def page(results: Results) -> str:
+    """The whole report as HTML."""
+    rows = summary(results)
+    shown = columns(results)
+    library, own = _library(), (HERE / "page.js").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"number": words.number, "listed": words.listed, "moment": _moment, "bytes": _bytes}
+    return environment.get_template("page.html").render(
+        results=results,
+        policy=_policy(library, own),
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        library=Markup(library),
+        script=Markup(own),
+        answer=answer(results, rows),
+        facts=_facts(results),
+        cells=[(results.cell_text(cell), [row for row in rows if row.cell == cell]) for cell in results.cells],
+        columns=[(name, words.title(name), column_scale(results, name).unit) for name in shown],
+        bar=lambda row: _bar(results, rows, row),
+        sections=_sections(results),
+        trial_columns=[(name, words.title(name), column_scale(results, name)) for name in _trial_columns(results)],
+        log_tail=_log_tail,
+        failed=[trial for trial in results.trials if trial.record.outcome == "failed"],
+        table_file=TABLE_FILE,
+        metric_texts=list(metrics.METRICS.values()),
+        limits=verdict.LIMITS,
+        never=verdict.NEVER,
+        level=stats.LEVEL,
+        rank_rounds=stats.RANK_ROUNDS,
+        throughput=results.throughput,
+    )
+
+
+# ---- charts --------------------------------------------------------------------------------------------------------
+
+
+def _sections(results: Results) -> list[Section]:
+    points = "Dots are single trials, hollow ones SUSPECT; lines and bars are means with their 95 % interval."
+    second = results.headline if results.headline != results.throughput else f"{results.latency}_p99"
+    resources = ["server_cpu_percent_mean", "server_cpu_us_per_message", "server_rss_bytes_max"]
+    pooled = (
+        "Thick lines pool the repeats of a server for the drawing only, thin ones are single trials; the table has means of "
+        "the trials' own percentiles. The right end of a line is the longest time of all."
+    )
+    steady = "One line a trial. A line that falls or swings says that its mean hides something."
+    found = [
+        (
+            "throughput",
+            "Throughput",
+            f"More is better. {points}",
+            charts.metric_charts(results, results.throughput),
+            False,
+        ),
+        ("headline", words.title(second), f"{_better(second)} {points}", charts.metric_charts(results, second), False),
+        ("percentiles", "Percentiles", pooled, charts.curve_charts(results), False),
+        (
+            "resources",
+            "CPU and memory",
+            f"Of the server's whole process tree; 100 % CPU is one core. {points}",
+            [chart for name in resources for chart in charts.metric_charts(results, name)],
+            False,
+        ),
+        ("time", "Throughput over time", steady, charts.series_charts(results), True),
+    ]
+    return [
+        Section(id_, title, text, [_figure(f"{id_}-{i}", chart) for i, chart in enumerate(drawn)], closed)
+        for id_, title, text, drawn, closed in found
+        if drawn
+    ]
+
+
+def _better(metric: str) -> str:
+    return {"higher": "More is better.", "lower": "Less is better."}.get(metrics.METRICS[metric].direction, "")
+
+
+def _figure(id_: str, chart: Chart) -> Figure:
+    """Draws a chart. Its clip paths get names of their own: every drawing counts them from 0, the page has many."""
+    svg = vl_convert.vegalite_to_svg(chart.spec)
+    svg = re.sub(r'(id="|url\(#)(clip|gradient)_?(\d+)', rf"\g<1>{id_}-\g<2>\g<3>", svg)
+    label = Markup.escape(chart.description)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return Figure(id_, chart, Markup(svg))
+
+
+# ---- texts of the template -----------------------------------------------------------------------------------------
+
+
+def _facts(results: Results) -> list[str]:
+    """One line of context: when, where, how much."""
+    campaign, machine = results.campaign, results.machine
+    ok = sum(trial.record.outcome == "ok" for trial in results.trials)
+    facts = [_moment(campaign.created_unix_s)]
+    if machine is not None:
+        facts.append(f"{machine.cpu_model or 'unknown CPU'}, {words.count(machine.cpus, 'CPU')}")
+    facts += [words.count(len(results.names), "server"), words.count(len(results.cells), "cell")]
+    facts += [words.count(campaign.rounds, "round"), f"{ok:,} of {len(results.order):,} trials ok"]
+    return facts
+
+
+def _bar(results: Results, rows: list[SummaryRow], row: SummaryRow) -> float:
+    """A row's throughput in per cent of the highest of its cell, for the bar behind the number."""
+    means = [other.figure(results.throughput).estimate.mean or 0.0 for other in rows if other.cell == row.cell]
+    mean = row.figure(results.throughput).estimate.mean
+    return round(100 * mean / max(means), 1) if mean else 0.0
+
+
+def _trial_columns(results: Results) -> list[str]:
+    latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
+    chosen = [results.throughput, *latencies, "errors", "server_cpu_percent_mean", "server_rss_bytes_max"]
+    return list(dict.fromkeys([*chosen, results.headline]))
+
+
+def _log_tail(trial: TrialResult) -> str:
+    return "\n".join(trial.record.log_tail[-LOG_LINES:])
+
+
+def _moment(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _bytes(value: int) -> str:
+    return words.scale("bytes", [value]).with_unit(value)
+
+
+# ---- scripts and the policy ----------------------------------------------------------------------------------------
+
+
+@cache
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    library = vl_convert.javascript_bundle()
+    assert "</script" not in library.lower(), "the bundle would end its own element"
+    assert "<!--" not in library, "the bundle would open a comment, inside which the element's end is not seen"
+    return library
+
+
+def _policy(*scripts: str) -> str:
+    """Only these scripts, no evaluation of text, no request of any kind. Vega sets styles on elements, hence inline style."""
+    allowed = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
