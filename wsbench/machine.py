@@ -162,7 +162,9 @@ def examine(variants: list[Variant], engine: Path) -> list[Finding]:
     ]
     for variant in variants:
         problem = missing_tool(variant)
-        findings.append(Finding(problem is None, variant.name, "its tools are here" if problem is None else problem, ""))
+        findings.append(
+            Finding(problem is None, variant.name, "its tools are here" if problem is None else problem, "")
+        )
     return findings
 
 

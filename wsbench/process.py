@@ -55,7 +55,13 @@ def run_logged(argv: list[str], folder: Path, log: Path, timeout_s: float = 1800
         out.flush()
         try:
             return subprocess.run(
-                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+                argv,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=timeout_s,
+                check=False,
             ).returncode
         except FileNotFoundError:
             out.write(f"{argv[0]}: not found\n".encode())

@@ -108,9 +108,7 @@ def _add(total: int | None, part: int | None) -> int | None:
 def _machine() -> MachineSample:
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, idle, iowait, irq, softirq, steal = (int(field) / TICKS_PER_S for field in fields[:8])
-    cpu = MachineCpu(
-        user=user + nice, system=system, idle=idle, iowait=iowait, steal=steal, irq=irq, softirq=softirq
-    )
+    cpu = MachineCpu(user=user + nice, system=system, idle=idle, iowait=iowait, steal=steal, irq=irq, softirq=softirq)
     return MachineSample(t_ns=time.monotonic_ns(), of="machine", cpu_s=cpu, throttled_s=_throttled_s())
 
 

@@ -38,7 +38,9 @@ class Setting:
     engine: Path
 
 
-def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable) -> TrialRecord:
+def carry_out(
+    order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable
+) -> TrialRecord:
     """Runs the trial and returns its record, which is on disk by then. Ctrl-C leaves no record: the trial did not happen.
 
     `watch(folder)` is called a few times a second while the engine runs.

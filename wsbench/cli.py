@@ -1,0 +1,272 @@
+"""The command line: reads what is asked, calls the room that does it, prints what it returns.
+
+Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build); 2 bad input, one plain line; 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from wsbench import __version__, build, campaign, catalogue, engine, experiment, load, machine, metrics, terminal
+from wsbench.errors import TrialFailed, UserError
+from wsbench.rundir import Messages, RunFolder, Seconds
+
+RUNS = Path("runs")
+
+
+class Parser(argparse.ArgumentParser):
+    """One plain line instead of a page."""
+
+    def error(self, message: str):
+        raise UserError(f"{message} (see `{self.prog} --help`)")
+
+
+def main() -> None:
+    try:
+        arguments = parser().parse_args()
+        sys.exit(arguments.command(arguments))
+    except UserError as error:
+        print(f"wsbench: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("wsbench: stopped; every finished trial is kept", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = Parser(prog="wsbench", description="A benchmark system for WebSocket servers whose numbers can be proven.")
+    top.add_argument("--version", action="version", version=f"wsbench {__version__}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, function, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(command=function)
+        return made
+
+    listing = command("list", list_things, "what there is: servers, experiments, metrics, runs")
+    listing.add_argument("what", choices=["servers", "experiments", "metrics", "runs"])
+    for name, function, text in (
+        ("build", build_servers, "build servers (only what changed)"),
+        ("check", check_servers, "hold servers against the server contract"),
+    ):
+        made = command(name, function, text)
+        made.add_argument(
+            "servers", nargs="*", default=["*@*"], help="names, globs, tag:TAG, !… to leave out (default: all)"
+        )
+    planning = command("plan", plan_campaign, "print every trial and the estimated time; run nothing")
+    running = command("run", run_campaign, "run an experiment")
+    for made in (planning, running):
+        made.add_argument(
+            "experiment", nargs=None if made is planning else "?", help="a name, or a path to a .toml file"
+        )
+        made.add_argument("--servers", help="comma-separated names, globs, tags instead of the experiment's own")
+        made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
+        made.add_argument("--seed", type=int, help="for the order of trials and all else drawn at random")
+    running.add_argument("--resume", type=Path, metavar="RUN", help="finish a campaign that was stopped")
+    running.add_argument(
+        "--port", type=port, help="the port the servers listen on (default: a free one for each trial)"
+    )
+    running.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
+    reporting = command("report", report_campaign, "write report.html and trials.parquet of a run")
+    reporting.add_argument("run", type=Path)
+    loading = command("load", load_url, "load a server of your own: ws://, http:// or tcp://")
+    loading.add_argument("url")
+    loading.add_argument("-c", "--connections", type=positive, default=50)
+    until = loading.add_mutually_exclusive_group()
+    until.add_argument("-n", "--messages", type=positive, help="end after so many")
+    until.add_argument("-t", "--seconds", type=seconds, default=10.0, help="end after so long (default 10)")
+    loading.add_argument(
+        "--warmup", type=float, default=1.0, metavar="SECONDS", help="before the measurement (default 1)"
+    )
+    loading.add_argument("--bytes", type=int, help="payload of a message (default 128), or length of the document")
+    loading.add_argument("--binary", action="store_true", help="binary messages instead of text")
+    loading.add_argument("--ping", action="store_true", help="`Ping`, answered by `Pong`, instead of an echo")
+    loading.add_argument("--close", action="store_true", help="http: a connection for every request")
+    loading.add_argument("--threads", type=positive, help="workers of the engine")
+    loading.add_argument("--mine", action="append", default=[], metavar="HOST", help="this other host is mine to load")
+    command("doctor", doctor, "what this machine has and lacks, and what to do about it")
+    return top
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: more than 0, at most 86400")
+    return value
+
+
+def port(text: str) -> int:
+    if not text.isdigit() or not 1024 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 1024 to 65535")
+    return int(text)
+
+
+def list_things(arguments) -> int:
+    if arguments.what == "servers":
+        rows = []
+        for variant in catalogue.read():
+            state = build.missing_tool(variant) or build.state(variant)
+            star = " (default)" if variant.is_default else ""
+            rows.append(
+                [
+                    variant.name + star,
+                    variant.manifest.language,
+                    variant.manifest.library,
+                    " ".join(variant.scenarios),
+                    state,
+                ]
+            )
+        terminal.table(None, ["server", "language", "library", "scenarios", "state"], rows)
+    elif arguments.what == "experiments":
+        rows = []
+        for file in sorted(experiment.EXPERIMENTS.glob("*.toml")):
+            read = experiment.read(file)
+            rows.append([file.stem, read.scenario, str(len(read.cells())), str(read.timing.rounds), read.question])
+        terminal.table(None, ["experiment", "scenario", "cells", "rounds", "question"], rows, right={2, 3})
+    elif arguments.what == "metrics":
+        rows = [[one.name, one.unit, one.direction, one.text.splitlines()[0]] for one in metrics.METRICS.values()]
+        terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
+    else:
+        rows = []
+        for folder in sorted(RUNS.glob("*/campaign.json")):
+            run = RunFolder(folder.parent)
+            rows.append([str(run.path), f"{len(list(run.finished()))}/{len(run.order)}", run.campaign.command])
+        terminal.table(None, ["run", "trials", "command"], rows)
+    return 0
+
+
+def build_servers(arguments) -> int:
+    failed = False
+    for variant in catalogue.select(arguments.servers, catalogue.read()):
+        built = build.build(variant, terminal.Progress().say)
+        failed |= built.did == "failed"
+        terminal.Progress().say(f"{variant.name}: {built.receipt or built.did + ': ' + str(built.problem)}")
+    return int(failed)
+
+
+def check_servers(arguments) -> int:
+    rows, failed = [], False
+    for variant in catalogue.select(arguments.servers, catalogue.read()):
+        built = build.build(variant, terminal.Progress().say)
+        if built.problem is not None:
+            failed |= built.did == "failed"
+            rows.append([variant.name, "skipped", built.problem])
+            continue
+        try:
+            checks = campaign.check(variant, list(variant.scenarios), None)
+        except TrialFailed as failure:
+            checks, failed = [], True
+            rows.append([variant.name, "failed", str(failure)])
+        wrong = [one for one in checks if not one.passed]
+        failed |= any(one.required for one in wrong)
+        for one in wrong:
+            rows.append(
+                [variant.name, "FAILED" if one.required else "advisory", f"{one.name} ({one.section}): {one.detail}"]
+            )
+        if checks:
+            rows.append(
+                [variant.name, "passed", f"{len(checks) - len(wrong)} of {len(checks)} checks; {built.receipt}"]
+            )
+    terminal.table(None, ["server", "result", "detail"], rows)
+    return int(failed)
+
+
+def request_of(arguments) -> campaign.Request:
+    servers = arguments.servers.split(",") if arguments.servers else None
+    typed = "wsbench " + shlex.join(sys.argv[1:])
+    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed)
+
+
+def plan_campaign(arguments) -> int:
+    asked = request_of(arguments)
+    serving = [variant for variant in asked.variants if asked.experiment.scenario in variant.scenarios]
+    order = campaign.order_of(asked.experiment, serving, asked.seed)
+    rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
+    terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
+    placed = machine.placement()
+    estimate = terminal.duration(campaign.estimate_s(asked.experiment, len(order)))
+    print(
+        f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}"
+    )
+    for variant in asked.variants:
+        if variant not in serving:
+            print(f"left out {variant.name}: does not serve {asked.experiment.scenario!r}")
+    return 0
+
+
+def run_campaign(arguments) -> int:
+    watcher = terminal.Progress()
+    if (arguments.experiment is None) == (arguments.resume is None):
+        raise UserError("give either an experiment or --resume RUN (see `wsbench run --help`)")
+    if arguments.port is not None:
+        machine.free_port("127.0.0.1", arguments.port, 0)
+    if arguments.resume is not None:
+        run = campaign.resume(RunFolder.open(arguments.resume), arguments.port, watcher)
+    else:
+        run = campaign.begin(request_of(arguments), RUNS, arguments.port, watcher)
+    terminal.campaign_summary(run)
+    if not arguments.no_report:
+        write_report(run)
+    return 0
+
+
+def report_campaign(arguments) -> int:
+    write_report(RunFolder.open(arguments.run))
+    return 0
+
+
+def write_report(run: RunFolder) -> None:
+    from wsbench import report
+
+    print(f"report: {report.build(run).resolve()}")
+
+
+def load_url(arguments) -> int:
+    if arguments.bytes is not None and not 0 <= arguments.bytes <= 16 << 20:
+        raise UserError(f"--bytes: found {arguments.bytes}, allowed: 0 to {16 << 20}")
+    if not 0 <= arguments.warmup <= 3600:
+        raise UserError(f"--warmup: found {arguments.warmup}, allowed: 0 to 3600")
+    by_count = arguments.messages is not None
+    asked = load.Request(
+        url=arguments.url,
+        connections=arguments.connections,
+        measure=Messages(messages=arguments.messages) if by_count else Seconds(seconds=arguments.seconds),
+        warmup_s=arguments.warmup,
+        payload_bytes=arguments.bytes,
+        opcode="binary" if arguments.binary else "text",
+        ping=arguments.ping,
+        persistent=not arguments.close,
+        mine=arguments.mine,
+        threads=arguments.threads,
+    )
+    folder = load.new_folder(RUNS)
+    watcher = terminal.LoadProgress()
+    record = load.carry_out(asked, folder, watcher.look)
+    terminal.load_summary(folder, record)
+    print(f"kept in {folder.path}")
+    return int(record.outcome == "failed")
+
+
+def doctor(_) -> int:
+    findings = machine.examine(catalogue.read(), engine.binary())
+    rows = [["ok" if one.fine else "!!", one.what, one.found, "" if one.fine else one.advice] for one in findings]
+    terminal.table(None, ["", "what", "found", "what to do"], rows)
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""What a person sees in the terminal: progress while a campaign runs, and the tables at its end.
+
+Plain lines where the output is piped; colours only where there is a terminal that wants them (rich respects NO_COLOR).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wsbench import metrics
+from wsbench.rundir import Error, RunFolder, Tick, TrialFolder, TrialOrder, TrialRecord
+from wsbench.verdict import verdict
+
+console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
+
+
+def table(title: str | None, headers: list[str], rows: list[list[str]], right: set[int] = frozenset()) -> None:
+    """A table of plain texts; columns in `right` are numbers."""
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for index, header in enumerate(headers):
+        drawn.add_column(header, justify="right" if index in right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*[escape(text) for text in row])
+    if sys.stdout.isatty():
+        console.print(drawn)
+    else:
+        # Nothing is cut or folded where the output is read by a program.
+        Console(highlight=False, width=400, force_terminal=False).print(drawn)
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def cell_text(cell: dict) -> str:
+    return " ".join(f"{key}={value}" for key, value in cell.items())
+
+
+class Progress:
+    """A campaign's watcher: a line a trial, and where there is a terminal a live line in between."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, line: str) -> None:
+        console.print(escape(line))
+
+    def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None:
+        self._head = f"[{done + 1}/{total}] {order.name} {cell_text(order.cell)}".rstrip()
+        self._left = f"about {duration(left_s)} left"
+        if sys.stdout.isatty():
+            console.print(escape(f"{self._head} … {self._left}"), end="\r")
+
+    def trial_runs(self, folder: TrialFolder) -> None:
+        if not sys.stdout.isatty():
+            return
+        ticks = [event for event in folder.events() if isinstance(event, Tick)]
+        if ticks:
+            last = ticks[-1]
+            line = f"{self._head}  {last.phase}: {last.open} open, {last.answered} answered, {last.failed} failed … {self._left}"
+            console.print(escape(line[: console.width - 1].ljust(console.width - 1)), end="\r")
+
+    def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
+        view = metrics.TrialView(folder, record)
+        found = verdict(view)
+        if record.outcome == "failed":
+            result = f"[red]failed: {escape(record.reason or '')}[/]"
+        else:
+            rate = metrics.messages_per_s(view)
+            shown = "no rate" if rate is None else f"{rate:,.0f} messages/s"
+            why = f" ({escape(found.reasons[0])})" if found.reasons else ""
+            result = f"{shown}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"
+        line = f"{escape(self._head)}  {result}  {self._left}"
+        console.print(line + (" " * 20 if sys.stdout.isatty() else ""))
+
+
+def campaign_summary(run: RunFolder) -> None:
+    """The summary table of a campaign."""
+    from wsbench.report.summary import columns, summary
+    from wsbench.report.results import load
+
+    results = load(run)
+    shown = columns(results)
+    rows = summary(results)
+    units = {name: next((row.figure(name).unit for row in rows), "") for name in shown}
+    headers = ["server", "cell", *[f"{name} [{units[name]}]" if units[name] else name for name in shown]]
+    headers += ["of reference", "verdict", "limit"]
+    body = [
+        [
+            row.name,
+            row.cell_text,
+            *[
+                row.figure(name).with_interval if index == 0 else row.figure(name).text
+                for index, name in enumerate(shown)
+            ],
+            row.against_reference_text,
+            row.verdict_text,
+            row.bottleneck,
+        ]
+        for row in rows
+    ]
+    table(None, headers, body, right=set(range(2, 2 + len(shown))))
+
+
+def load_summary(folder: TrialFolder, record: TrialRecord) -> None:
+    """What `load` measured, with percentiles, errors and verdict."""
+    view = metrics.TrialView(folder, record)
+    found = verdict(view)
+    if record.outcome == "failed" or view.end is None:
+        console.print(f"[red]failed[/]: {escape(record.reason or 'the engine wrote no result')}")
+        return
+    end, measured = view.end, view.end.measured
+    rate = metrics.messages_per_s(view)
+    console.print(f"{escape(record.server)}  {end.connections.established} of {end.connections.asked} connections")
+    console.print(
+        f"{'no rate' if rate is None else f'{rate:,.0f} messages/s'} over {measured.window_ns / 1e9:.2f} s: "
+        f"{measured.sent:,} sent = {measured.answered:,} answered + {measured.failed:,} failed + {measured.unanswered:,} unanswered"
+    )
+    rows = []
+    for tag in ("service", "request", "connect"):
+        if (histogram := view.histograms.get(tag)) is not None and histogram.count:
+            quantiles = [histogram.quantile(q) for q in ("0.5", "0.9", "0.99", "0.999")]
+            values = [histogram.min, *quantiles, histogram.max]
+            rows.append([tag, f"{histogram.count:,}", *[f"{value / 1000:,.1f}" for value in values]])
+    table(None, ["µs", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
+    for kind, count in sorted(end.errors.items()):
+        examples = [event.example for event in view.events if isinstance(event, Error) and event.kind == kind]
+        console.print(f"[red]{kind}[/]: {count} ({escape(examples[0] if examples else '')})")
+    console.print("closed loop: service time at saturation, not response time at a fixed rate")
+    console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]  limit: {found.bottleneck}")
+    for reason in found.reasons:
+        console.print(f"  {escape(reason)}")
+
+
+class LoadProgress:
+    """A line a second while `load` runs."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def look(self, folder: TrialFolder) -> None:
+        ticks = [event for event in folder.events() if isinstance(event, Tick)]
+        for before, tick in zip([None, *ticks], ticks, strict=False):
+            if ticks.index(tick) < self._seen or before is None:
+                continue
+            rate = (tick.answered - before.answered) / max((tick.t_ns - before.t_ns) / 1e9, 1e-9)
+            console.print(f"{tick.phase:8} {tick.open} open, {rate:,.0f} messages/s, {tick.failed} failed")
+        self._seen = len(ticks)
