@@ -7,6 +7,7 @@ changed, nothing run. Output goes to a log that is kept.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from pathlib import Path
 from wsbench.catalogue import Need, Variant
 from wsbench.process import output_of, run_logged
 
-State = str  # "built", "not built", "changed"
 #: Never part of a server's sources, whatever its manifest says.
 MADE = {"build", "target", "node_modules", "bin", "__pycache__"}
 
@@ -104,10 +104,11 @@ def _stamp(variant: Variant) -> Path:
 
 def _fingerprint(variant: Variant) -> str:
     digest = hashlib.sha256()
-    for file in sorted(variant.folder.rglob("*")):
-        parts = file.relative_to(variant.folder).parts
-        if file.is_file() and not MADE.intersection(parts):
-            digest.update("/".join(parts).encode() + b"\0" + file.read_bytes() + b"\0")
+    for folder, folders, files in os.walk(variant.folder):
+        folders[:] = sorted(set(folders) - MADE)
+        for name in sorted(files):
+            file = Path(folder, name)
+            digest.update(str(file.relative_to(variant.folder)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

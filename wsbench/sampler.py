@@ -95,7 +95,7 @@ def _tree(of: str, pid: int) -> ProcessSample | None:
 def _open_files(pid: int) -> int | None:
     """Since Linux 6.2 the folder's size is the count (measured: 0.035 ms, against 30 ms for listing 15,000)."""
     try:
-        size = os.stat(f"/proc/{pid}/fd").st_size
+        size = Path(f"/proc/{pid}/fd").stat().st_size
     except OSError:
         return None
     return size or None

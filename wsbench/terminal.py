@@ -83,8 +83,8 @@ class Progress:
 
 def campaign_summary(run: RunFolder) -> None:
     """The summary table of a campaign."""
-    from wsbench.report.summary import columns, summary
     from wsbench.report.results import load
+    from wsbench.report.summary import columns, summary
 
     results = load(run)
     shown = columns(results)

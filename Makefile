@@ -1,0 +1,46 @@
+# Two commands: `make quick` measures, `make test` proves. Both set up what they need, once.
+
+VENV    := .venv
+WSBENCH := $(VENV)/bin/wsbench
+ENGINE  := $(VENV)/bin/wsbench-engine
+CARGO   := cargo --quiet
+
+.PHONY: quick test setup setup-test check-python check-engine check-servers clean
+
+quick: setup
+	$(WSBENCH) run quick
+
+test: setup-test check-python check-engine check-servers
+	@echo "every check passed"
+
+setup: $(VENV)/.done $(ENGINE)
+
+$(VENV)/.done: pyproject.toml constraints.txt scripts/setup.sh
+	scripts/setup.sh tools
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(ENGINE): $(VENV)/.done engine/Cargo.toml engine/Cargo.lock $(wildcard engine/src/*.rs)
+	$(CARGO) build --release --locked --manifest-path engine/Cargo.toml
+	install engine/target/release/wsbench-engine $@
+
+setup-test: setup
+	scripts/setup.sh test
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[test]'
+
+check-python: setup-test
+	$(VENV)/bin/ruff check wsbench tests
+	$(VENV)/bin/ruff format --check --quiet wsbench tests
+	$(VENV)/bin/pytest
+
+check-engine: setup
+	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
+	$(CARGO) clippy --release --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
+	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml
+
+check-servers: setup
+	$(WSBENCH) check
+
+clean:
+	rm -rf $(VENV) engine/target servers/*/build servers/*/target
