@@ -84,14 +84,14 @@ class _Spec:
     required: bool
     scenarios: tuple[str, ...]
     transport: str | None
-    patience: int
+    patience: float
 
 
 _SPECS: list[_Spec] = []
 
 
 def _checks(
-    section: str, *scenarios: str, required: bool = True, transport: str | None = "websocket", patience: int = 1
+    section: str, *scenarios: str, required: bool = True, transport: str | None = "websocket", patience: float = 1
 ) -> Callable[[Callable[["_Server"], None]], Callable[["_Server"], None]]:
     """Put a function on the list. `transport` None: it concerns servers of either kind."""
 
@@ -409,7 +409,7 @@ def close_frame_is_answered(server: _Server) -> None:
     _expect(payload[:2] in (b"", struct.pack("!H", 1000)), f"Close came back with code {payload[:2].hex()}")
 
 
-@_checks("RFC 6455 §7.1.1", "echo", "ping", "push", required=False)
+@_checks("RFC 6455 §7.1.1", "echo", "ping", "push", required=False, patience=0.4)
 def close_frame_ends_the_connection(server: _Server) -> None:
     """After the Close frames it is the server that closes the TCP connection. Advisory, as above."""
     websocket = server.websocket(_any_path(server))

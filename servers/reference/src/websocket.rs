@@ -188,3 +188,47 @@ fn close(frame: &Frame, replies: &mut Vec<u8>) -> Result<(), Violation> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's frame whose mask is 0, so that the payload can be read here.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).expect("a short frame");
+        [&[first, 0x80 | length, 0, 0, 0, 0], payload].concat()
+    }
+
+    fn replies(input: &[u8]) -> Vec<u8> {
+        let (mut replies, mut tokens) = (Vec::new(), Vec::new());
+        WebSocket::new(Endpoint::Echo).consume(input, &mut replies, &mut tokens);
+        replies
+    }
+
+    #[test]
+    fn a_character_may_be_cut_by_fragments_and_pings() {
+        let input = [frame(0x01, b"\xe4"), frame(0x89, b"p"), frame(0x00, b"\xb8"), frame(0x80, b"\x96")].concat();
+        assert_eq!(replies(&input), b"\x01\x01\xe4\x8a\x01p\x00\x01\xb8\x80\x01\x96");
+    }
+
+    #[test]
+    fn a_violation_is_refused_with_its_code() {
+        let cases: [(u16, Vec<u8>); 10] = [
+            (1002, b"\x81\x01x".to_vec()),                                        // not masked
+            (1002, frame(0xc1, b"x")),                                            // a reserved bit
+            (1002, frame(0x83, b"x")),                                            // a reserved opcode
+            (1002, frame(0x80, b"x")),                                            // nothing to continue
+            (1002, [frame(0x01, b"x"), frame(0x81, b"x")].concat()),              // the last message is unfinished
+            (1002, frame(0x09, b"x")),                                            // a fragmented ping
+            (1002, frame(0x88, &1005u16.to_be_bytes())),                          // a code that never travels
+            (1007, frame(0x81, b"\xff")),                                         // no UTF-8
+            (1007, [frame(0x01, b"\xe4"), frame(0x80, b"\xb8")].concat()),        // half a character at the end
+            (1009, b"\x82\xff\x00\x00\x00\x00\x01\x00\x00\x01\0\0\0\0".to_vec()), // 16 MiB and a byte
+        ];
+        for (code, input) in cases {
+            let replies = replies(&input);
+            let close = &replies[replies.len().saturating_sub(4)..];
+            assert_eq!(close, [&[0x88, 2], &code.to_be_bytes()[..]].concat(), "{input:x?}");
+        }
+    }
+}

@@ -18,6 +18,7 @@ import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.QueryStringDecoder;
 import io.netty.handler.codec.http.websocketx.WebSocketServerProtocolHandler;
+import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
 
@@ -75,6 +76,9 @@ final class Router extends SimpleChannelInboundHandler<FullHttpRequest> {
 
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+        if (!(cause instanceof IOException)) { // which says no more than that the client is gone
+            cause.printStackTrace();
+        }
         context.close();
     }
 }
