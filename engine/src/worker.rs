@@ -123,21 +123,19 @@ impl Worker {
 
     /// Opens every connection, a limited number at once, until each is open or has failed.
     fn settle(&mut self) {
+        let under_way =
+            |connection: &&Connection| matches!(connection.stage, Stage::Connecting | Stage::Handshaking(_));
         let mut next = 0;
         let mut swept_ns = 0;
         while !self.control.stopped() && !self.finished {
-            let pending = self.connections[..next]
-                .iter()
-                .filter(|c| matches!(c.stage, Stage::Connecting | Stage::Handshaking(_)))
-                .count();
             let now = clock::now_ns();
-            for _ in pending..CONNECTS_AT_ONCE {
-                if next < self.connections.len() {
-                    self.open(next, now);
-                    next += 1;
-                }
+            let mut pending = self.connections[..next].iter().filter(under_way).count();
+            while pending < CONNECTS_AT_ONCE && next < self.connections.len() {
+                self.open(next, now);
+                next += 1;
+                pending += 1;
             }
-            if next == self.connections.len() && pending == 0 {
+            if pending == 0 {
                 return;
             }
             if now - swept_ns > SECOND_NS / 10 {
