@@ -92,15 +92,16 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     leaders = [cell.leader for cell in cells if cell.leader]
     if not leaders:
         return "Nothing was measured: no trial has a number that may be shown."
+    aside = ", the reference aside" if results.reference and len(results.names) > 1 else ""
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""
-        return f"{cell.leader} had the highest throughput: {cell.throughput} {unit}{between}."
+        return f"{cell.leader} had the highest throughput{aside}: {cell.throughput} {unit}{between}."
     by_leader = {name: leaders.count(name) for name in dict.fromkeys(leaders)}
     if len(by_leader) == 1:
-        return f"{leaders[0]} had the highest throughput in {_all(len(leaders), len(cells))}."
+        return f"{leaders[0]} had the highest throughput in {_all(len(leaders), len(cells))}{aside}."
     parts = [f"{name} in {number}" for name, number in sorted(by_leader.items(), key=lambda item: -item[1])]
-    return f"The highest throughput: {words.listed(parts)} of {len(cells)} cells."
+    return f"The highest throughput{aside}: {words.listed(parts)} of {len(cells)} cells."
 
 
 def _all(found: int, total: int) -> str:

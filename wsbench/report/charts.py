@@ -19,6 +19,7 @@ from wsbench.report.summary import column_scale
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH, HEIGHT, ROW = 470, 270, 34
+LETTER, LEGEND_MARK = 7, 34  # pixels of a letter and of a legend entry beside its text
 LOG_SPAN = 10  # a swept number that spans this factor gets a logarithmic axis
 LOG_VALUES = 30  # measured values get one only where a linear axis would hide the small ones
 MOST_THIN_LINES = 150  # beyond it the lines of single trials cover each other and fill the file
@@ -187,7 +188,7 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
     in_unit = metrics.NS_PER_US * scale.size
     trials = [trial for trial in results.trials if trial.cell == cell and trial.counts]
     pooled = [
-        {"server": results.label(name), "x": x, "value": ns / in_unit}
+        {"server": results.label(name), "x": _short(x), "value": _short(ns / in_unit)}
         for name in results.names
         if (name, cell) in results.pooled
         for x, ns in curve_points(results.pooled[name, cell], CURVE_POINTS)
@@ -195,7 +196,12 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
     if not pooled:
         return None
     thin = [
-        {"server": results.label(trial.record.name), "trial": trial.record.number, "x": x, "value": ns / in_unit}
+        {
+            "server": results.label(trial.record.name),
+            "trial": trial.record.number,
+            "x": _short(x),
+            "value": _short(ns / in_unit),
+        }
         for trial in trials
         for x, ns in trial.curve
     ]
@@ -212,7 +218,7 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
         {
             "data": {"values": pooled},
             "params": [{"name": "chosen", "select": {"type": "point", "fields": ["server"]}, "bind": "legend"}],
-            "mark": {"type": "line", "strokeWidth": 2.2, "interpolate": "step-before", "aria": False},
+            "mark": {"type": "line", "strokeWidth": 2.2, "aria": False},
             "encoding": {"x": x, "y": y, "color": colour, "strokeDash": _dash(results), "opacity": _faded(1.0)}
             | {"tooltip": [_tip("server"), _tip("value", axis)]},
         },
@@ -241,7 +247,12 @@ def _series(results: Results, cell: Cell) -> Chart | None:
         return None
     unit = metrics.METRICS[results.throughput].unit
     rows = [
-        {"server": results.label(t.record.name), "trial": t.record.number, "second": second, "rate": rate}
+        {
+            "server": results.label(t.record.name),
+            "trial": t.record.number,
+            "second": round(second, 3),
+            "rate": _short(rate),
+        }
         for t in trials
         for second, rate in t.series
     ]
@@ -272,7 +283,7 @@ def _extremes(series: list[tuple[float, float]]) -> list[str]:
 def _points(results: Results, metric: str, cells: list[Cell], scale: words.Scale) -> list[dict]:
     return [
         {"server": results.label(trial.record.name), **dict(trial.cell)}
-        | {"value": scale.of(trial.values[metric]), "verdict": trial.verdict.kind}
+        | {"value": _short(scale.of(trial.values[metric])), "verdict": trial.verdict.kind}
         | {"trial": trial.record.number, "round": trial.record.round}
         for trial in results.trials
         if trial.counts and trial.cell in cells and trial.values[metric] is not None
@@ -285,7 +296,7 @@ def _means(results: Results, metric: str, cells: list[Cell], scale: words.Scale,
         for name in names:
             found = results.estimate(name, cell, metric)
             if found.mean is not None:
-                bounds = {"mean": scale.of(found.mean), "low": scale.of(found.low), "high": scale.of(found.high)}
+                bounds = {key: _short(scale.of(getattr(found, key))) for key in ("mean", "low", "high")}
                 rows.append({"server": results.label(name), **dict(cell), **bounds, "repeats": found.repeats})
     return rows
 
@@ -299,7 +310,7 @@ def _point_layer(points: list[dict], encoding: dict, axis: str) -> dict:
     """Single trials; a hollow point is SUSPECT."""
     filled = {"condition": {"test": "datum.verdict == 'VALID'", "value": 0.75}, "value": 0}
     tooltip = [_tip("server"), _tip("trial"), _tip("round"), _tip("value", axis), _tip("verdict")]
-    mark = {"type": "point", "filled": False, "size": 34, "strokeWidth": 1.4}
+    mark = {"type": "point", "filled": False, "size": 34, "strokeWidth": 1.4, "aria": False}
     own = {"fill": encoding["color"], "fillOpacity": filled, "tooltip": tooltip}
     return {"data": {"values": points}, "mark": mark, "encoding": encoding | own}
 
@@ -307,7 +318,8 @@ def _point_layer(points: list[dict], encoding: dict, axis: str) -> dict:
 def _colour(results: Results, legend: bool) -> dict:
     names = [results.label(name) for name in results.names]
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(names))]
-    shown = {"orient": "bottom", "columns": 4, "symbolType": "stroke"} if legend else None
+    widest = LEGEND_MARK + LETTER * max(map(len, names))
+    shown = {"orient": "bottom", "columns": max(1, WIDTH // widest), "symbolType": "stroke"} if legend else None
     return {"field": "server", "type": "nominal", "scale": {"domain": names, "range": colours}, "legend": shown}
 
 
@@ -315,6 +327,11 @@ def _dash(results: Results) -> dict:
     names = [results.label(name) for name in results.names]
     dashes = [DASHES[place // len(COLOURS) % len(DASHES)] for place in range(len(names))]
     return {"field": "server", "type": "nominal", "scale": {"domain": names, "range": dashes}}
+
+
+def _short(value: float | None) -> float | None:
+    """Six digits are more than a drawing shows; the file has each of them twice."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _linear() -> dict:

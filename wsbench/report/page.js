@@ -13,6 +13,7 @@ function live(figure) {
   stage.className = "live";
   drawing.after(stage);
   spec.width = "container";
+  fitLegend(spec, figure.clientWidth);
   vegaEmbed(stage, spec, options).then(
     () => {
       drawing.hidden = true;
@@ -24,6 +25,15 @@ function live(figure) {
       console.error(error);
     },
   );
+}
+
+// A legend wider than its figure would be cut off.
+function fitLegend(spec, width) {
+  for (const { encoding } of spec.layer) {
+    for (const { legend } of [encoding.color ?? {}, encoding.fill ?? {}]) {
+      if (legend) legend.columns = Math.max(1, Math.min(legend.columns, Math.floor((legend.columns * width) / 470)));
+    }
+  }
 }
 
 function openEverything() {

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 import jinja2
@@ -81,7 +82,7 @@ def page(results: Results) -> str:
         never=verdict.NEVER,
         level=stats.LEVEL,
         rank_rounds=stats.RANK_ROUNDS,
-        throughput=results.throughput,
+        between=words.between,
     )
 
 
@@ -91,46 +92,44 @@ def page(results: Results) -> str:
 def _sections(results: Results) -> list[Section]:
     points = "Dots are single trials, hollow ones SUSPECT; lines and bars are means with their 95 % interval."
     second = results.headline if results.headline != results.throughput else f"{results.latency}_p99"
-    resources = ["server_cpu_percent_mean", "server_cpu_us_per_message", "server_rss_bytes_max"]
-    pooled = (
-        "Thick lines pool the repeats of a server for the drawing only, thin ones are single trials; the table has means of "
-        "the trials' own percentiles. The right end of a line is the longest time of all."
-    )
-    steady = "One line a trial. A line that falls or swings says that its mean hides something."
-    found = [
-        (
-            "throughput",
-            "Throughput",
-            f"More is better. {points}",
-            charts.metric_charts(results, results.throughput),
-            False,
-        ),
-        ("headline", words.title(second), f"{_better(second)} {points}", charts.metric_charts(results, second), False),
-        ("percentiles", "Percentiles", pooled, charts.curve_charts(results), False),
-        (
-            "resources",
-            "CPU and memory",
-            f"Of the server's whole process tree; 100 % CPU is one core. {points}",
-            [chart for name in resources for chart in charts.metric_charts(results, name)],
-            False,
-        ),
-        ("time", "Throughput over time", steady, charts.series_charts(results), True),
+    resources = ["server_cpu_us_per_message", "server_rss_bytes_max"]
+    used = [chart for name in resources for chart in charts.metric_charts(results, name)]
+    texts = {
+        "throughput": f"More throughput is better. {_better(second)} {points}",
+        "percentiles": "Thick lines pool the repeats of a server for the drawing only, thin ones are single trials; the "
+        "table has means of the trials' own percentiles. The right end of a line is the longest time of all.",
+        "resources": f"Of the server's whole process tree. {points}",
+        "time": "One line a trial. Where a line falls or swings, its mean hides something.",
+    }
+    drawn = [
+        ("throughput", f"Throughput and {words.title(second, inside=True)}", _side_by_side(results, second)),
+        ("percentiles", "Percentiles", charts.curve_charts(results)),
+        ("resources", "CPU and memory", used),
+        ("time", "Throughput over time", charts.series_charts(results)),
     ]
     return [
-        Section(id_, title, text, [_figure(f"{id_}-{i}", chart) for i, chart in enumerate(drawn)], closed)
-        for id_, title, text, drawn, closed in found
-        if drawn
+        Section(id_, title, texts[id_], [_figure(f"{id_}-{i}", chart) for i, chart in enumerate(found)], id_ == "time")
+        for id_, title, found in drawn
+        if found
     ]
+
+
+def _side_by_side(results: Results, second: str) -> list[Chart]:
+    """Throughput and the second metric, panel by panel: neither means much without the other."""
+    pairs = zip_longest(charts.metric_charts(results, results.throughput), charts.metric_charts(results, second))
+    return [chart for pair in pairs for chart in pair if chart is not None]
 
 
 def _better(metric: str) -> str:
-    return {"higher": "More is better.", "lower": "Less is better."}.get(metrics.METRICS[metric].direction, "")
+    wanted = {"higher": "More", "lower": "Less"}.get(metrics.METRICS[metric].direction)
+    return f"{wanted} {words.title(metric, inside=True)} is better." if wanted else ""
 
 
 def _figure(id_: str, chart: Chart) -> Figure:
     """Draws a chart. Its clip paths get names of their own: every drawing counts them from 0, the page has many."""
     svg = vl_convert.vegalite_to_svg(chart.spec)
     svg = re.sub(r'(id="|url\(#)(clip|gradient)_?(\d+)', rf"\g<1>{id_}-\g<2>\g<3>", svg)
+    svg = re.sub(r' d="[^"]+"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
     label = Markup.escape(chart.description)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     return Figure(id_, chart, Markup(svg))
@@ -189,7 +188,7 @@ def _library() -> str:
 
 
 def _policy(*scripts: str) -> str:
-    """Only these scripts, no evaluation of text, no request of any kind. Vega sets styles on elements, hence inline style."""
+    """Only these scripts, no evaluation of text, no request of any kind. Vega sets styles on elements."""
     allowed = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 

@@ -190,7 +190,7 @@ def _curve(view: TrialView) -> list[tuple[float, float]]:
 
 
 def curve_points(found: Histogram, points: int) -> list[tuple[float, float]]:
-    """(1/(1-q), ns): the x of an HdrHistogram chart. The largest value stands at x = n, where it becomes the quantile."""
+    """(1/(1-q), ns), the x of an HdrHistogram chart. The largest value stands at x = n: there it becomes one."""
     curve = found.curve(points)
     return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
 

@@ -42,7 +42,7 @@ class Scale:
 
     def interval(self, found: Estimate) -> str:
         """`low–high`, or nothing where there is none."""
-        return "" if found.low is None else f"{self.text(found.low)}–{self.text(found.high)}"
+        return "" if found.low is None else between(self.of(found.low), self.of(found.high))
 
 
 def scale(unit: str, values: Iterable[float | None]) -> Scale:
@@ -68,12 +68,18 @@ def number(value: float | None, digits: int = DIGITS) -> str:
     return f"{rounded:,.{max(0, places)}f}" if places > 0 else f"{rounded:,.0f}"
 
 
+def between(low: float, high: float) -> str:
+    """An interval, with a digit more where its ends would read alike."""
+    digits = DIGITS if number(low) != number(high) else DIGITS + 1
+    return f"{number(low, digits)}–{number(high, digits)}"
+
+
 def times(found: Estimate) -> str:
     """A ratio with its interval: `1.23× (1.19–1.27)`."""
     if found.mean is None:
         return NONE
-    between = "" if found.low is None else f" ({number(found.low)}–{number(found.high)})"
-    return f"{number(found.mean)}×{between}"
+    interval = "" if found.low is None else f" ({between(found.low, found.high)})"
+    return f"{number(found.mean)}×{interval}"
 
 
 def count(number_: int, noun: str) -> str:
@@ -100,10 +106,13 @@ STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max
 TIMES = {"service": "service time", "request": "request time", "connect": "connect time"}
 
 
-def title(metric: str) -> str:
-    """A metric as a heading: `p99 service time`."""
+def title(metric: str, inside: bool = False) -> str:
+    """A metric as a heading: `Median service time`; `inside` a sentence without its capital."""
     prefix, _, statistic = metric.partition("_us_")
     if prefix in TIMES and statistic in STATISTICS:
-        heading = f"{STATISTICS[statistic]} {TIMES[prefix]}"
-        return heading[0].upper() + heading[1:] if not heading.startswith("p9") else heading
-    return TITLES.get(metric, metric.replace("_", " "))
+        found = f"{STATISTICS[statistic]} {TIMES[prefix]}"
+    else:
+        found = TITLES.get(metric, metric.replace("_", " "))
+    if found.startswith("p9"):
+        return found
+    return (found[0].lower() if inside else found[0].upper()) + found[1:]
