@@ -4,6 +4,7 @@ glob or tag. There is no central list, and nothing is started or built here.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,7 +17,8 @@ from wsbench.errors import UserError
 from wsbench.rundir import Frozen, one_line
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVERS = ROOT / "servers"
+#: Where servers are looked for; a folder of one's own is named by WSBENCH_SERVERS.
+SERVERS = Path(os.environ.get("WSBENCH_SERVERS") or ROOT / "servers")
 
 ScenarioName = Literal["doc", "echo", "ping", "push"]
 TransportName = Literal["websocket", "tcp"]

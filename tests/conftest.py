@@ -1,0 +1,57 @@
+"""What the harness's tests share: wsbench as a command, a folder of test servers, and an experiment that is quick."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SERVERS = Path(__file__).parent / "servers"
+WSBENCH = [sys.executable, "-m", "wsbench.cli"]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    return {**os.environ, "WSBENCH_SERVERS": str(SERVERS), "NO_COLOR": "1"}
+
+
+@pytest.fixture
+def wsbench(tmp_path, environment):
+    """Runs `wsbench …` in an empty folder, with the test servers as its catalogue."""
+
+    def run(*arguments: str, **options) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [*WSBENCH, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            **options,
+        )
+
+    return run
+
+
+@pytest.fixture
+def experiment(tmp_path) -> Path:
+    file = tmp_path / "tiny.toml"
+    file.write_text(
+        """
+question = "Does the harness work?"
+reading  = "Nothing here is a result."
+servers  = ["fragile"]
+scenario = "ping"
+loop     = "closed"
+headline = "messages_per_s"
+[load]
+connections = 4
+[sweep]
+connections = [2, 4]
+[timing]
+measure_s = 0.6
+rounds = 2
+"""
+    )
+    return file

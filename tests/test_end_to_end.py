@@ -1,0 +1,218 @@
+"""wsbench as a user runs it: real servers, the real engine, real files, and what happens when things go wrong."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import WSBENCH
+
+from wsbench.rundir import RunFolder
+
+
+def only_run(folder: Path) -> RunFolder:
+    (path,) = (folder / "runs").iterdir()
+    return RunFolder(path)
+
+
+def outcomes(run: RunFolder) -> dict[int, str]:
+    return {record.number: record.outcome for _, record in run.finished()}
+
+
+def processes_with(text: str) -> list[psutil.Process]:
+    """Live processes whose command line or environment names this test's own folder or server."""
+    return [p for p in psutil.process_iter(["cmdline"]) if text in " ".join(p.info["cmdline"] or [])]
+
+
+def wait_for(condition, seconds: float, what: str):
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, f"never saw {what}"
+        time.sleep(0.05)
+    return found
+
+
+def test_a_campaign_runs_every_trial_and_writes_its_report(wsbench, experiment, tmp_path):
+    done = wsbench("run", str(experiment))
+    assert done.returncode == 0, done.stderr
+    run = only_run(tmp_path)
+    assert outcomes(run) == {number: "ok" for number in range(1, 5)}
+    assert (run.path / "report.html").exists()
+    assert (run.path / "trials.parquet").exists()
+    for folder, record in run.finished():
+        end = folder.events()[-1]
+        assert end.event == "end"
+        assert end.measured.answered == end.measured.sent > 0
+        assert folder.plan.connections == record.cell["connections"]
+        assert {sample.of for sample in folder.samples()} == {"server", "engine", "machine"}
+        assert "SIGTERM" in record.server_exit
+
+
+def test_a_server_that_crashes_is_a_failed_row_and_the_campaign_goes_on(wsbench, experiment, tmp_path):
+    done = wsbench("run", str(experiment), "--servers", "fragile@crashing,fragile")
+    assert done.returncode == 0, done.stderr
+    run = only_run(tmp_path)
+    rows = {record.name: set() for _, record in run.finished()}
+    for _, record in run.finished():
+        rows[record.name].add(record.outcome)
+        if record.variant == "crashing":
+            assert record.reason == "the server ended before it was stopped"
+            assert "fatal: <script>" in record.log_tail[-1]
+    assert rows == {"fragile@crashing": {"failed"}, "fragile@steady": {"ok"}}
+    page = (run.path / "report.html").read_text()
+    assert "<script>alert('heap')" not in page
+    assert "is exhausted" in page
+
+
+def test_a_server_without_its_tool_is_skipped_with_a_line(wsbench, experiment, tmp_path):
+    done = wsbench("run", str(experiment), "--servers", "fragile@*,!fragile@crashing", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "skipped fragile@toolless: needs no-such-tool ≥ 1, found none; apt-get install no-such-tool" in done.stdout
+    skipped = [row.name for row in only_run(tmp_path).servers if row.skipped]
+    assert skipped == ["fragile@toolless"]
+
+
+def test_killed_at_any_moment_it_leaves_nothing_running_and_resume_finishes(experiment, environment, tmp_path, wsbench):
+    command = [*WSBENCH, "run", str(experiment), "--servers", "fragile@forking"]
+    harness = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), 60, "the second trial")
+    children = psutil.Process(harness.pid).children(recursive=True)
+    assert len(children) >= 3, "leash, server, its child and engine should run"
+    os.kill(harness.pid, signal.SIGKILL)
+    harness.wait()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive, alive
+    run = only_run(tmp_path)
+    before = {folder.path.name: (folder.path / "trial.json").read_bytes() for folder, _ in run.finished()}
+    assert "0001" in before
+    assert len(before) < 4
+    done = wsbench("run", "--resume", str(run.path))
+    assert done.returncode == 0, done.stderr
+    assert outcomes(run) == {number: "ok" for number in range(1, 5)}
+    for name, record in before.items():
+        assert (run.path / name / "trial.json").read_bytes() == record, "a finished trial was touched"
+
+
+def test_ctrl_c_keeps_finished_trials_and_stops_everything(experiment, environment, tmp_path):
+    harness = subprocess.Popen(
+        [*WSBENCH, "run", str(experiment)],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), 60, "the second trial")
+    children = psutil.Process(harness.pid).children(recursive=True)
+    harness.send_signal(signal.SIGINT)
+    _, said = harness.communicate(timeout=20)
+    assert harness.returncode == 130
+    assert b"every finished trial is kept" in said
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert outcomes(only_run(tmp_path))[1] == "ok"
+
+
+def test_two_cannot_run_one_campaign(wsbench, experiment, environment, tmp_path):
+    harness = subprocess.Popen(
+        [*WSBENCH, "run", str(experiment)], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_for(lambda: list(tmp_path.glob("runs/*/0001")), 60, "the first trial")
+        done = wsbench("run", "--resume", str(only_run(tmp_path).path))
+        assert done.returncode == 2
+        assert "is being run by another wsbench" in done.stderr
+    finally:
+        harness.send_signal(signal.SIGINT)
+        harness.wait(20)
+
+
+def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        ["python3", str(Path(environment["WSBENCH_SERVERS"]) / "fragile" / "server.py")],
+        env={**environment, "HOST": "127.0.0.1", "PORT": str(port)},
+    )
+    try:
+        wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 10, "the server")
+        done = wsbench("load", f"tcp://127.0.0.1:{port}", "-c", "3", "-n", "2000")
+        assert done.returncode == 0, done.stderr
+        assert "2,000 sent = 2,000 answered + 0 failed + 0 unanswered" in done.stdout
+        assert "p99.9" in done.stdout
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; there are: fragile"),
+        (["run", "no-such"], "no experiment 'no-such'; there are: "),
+        (["run", "quick"], "none of the chosen servers serves 'echo'"),
+        (["run"], "give either an experiment or --resume RUN"),
+        (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
+        (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),
+        (["load", "ftp://127.0.0.1"], "is no target; allowed: ws://"),
+        (
+            ["load", "ws://192.0.2.1/echo"],
+            "192.0.2.1 is not this machine; wsbench loads other hosts only if they are yours",
+        ),
+        (["load", "tcp://127.0.0.1:9", "-c", "0"], "found '0', allowed: a whole number from 1"),
+        (["list", "moons"], "invalid choice: 'moons'"),
+        (["report", "."], "is not a run directory"),
+    ],
+)
+def test_bad_input_is_one_plain_line_and_exit_2(wsbench, arguments, line):
+    done = wsbench(*arguments)
+    assert done.returncode == 2, done.stdout
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert line in done.stderr
+
+
+def test_a_port_in_use_is_said_before_anything_starts(wsbench, experiment):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = wsbench("run", str(experiment), "--port", str(port))
+    assert done.returncode == 2
+    assert (
+        done.stderr == f"wsbench: port {port} on 127.0.0.1 is in use; stop what listens there, or give another --port\n"
+    )
+
+
+def test_plan_prints_every_trial_and_runs_nothing(wsbench, experiment, tmp_path):
+    done = wsbench("plan", str(experiment), "--seed", "5")
+    assert done.returncode == 0, done.stderr
+    assert "4 trials, about" in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("what", ["servers", "experiments", "metrics", "runs"])
+def test_everything_can_be_listed(wsbench, what):
+    done = wsbench("list", what)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_doctor_says_what_to_do(wsbench):
+    done = wsbench("doctor")
+    assert done.returncode == 0, done.stderr
+    assert "needs no-such-tool ≥ 1" in done.stdout
+    assert "open files" in done.stdout
+
+
+def test_the_harness_reads_the_examples_of_the_contract():
+    from wsbench.catalogue import ROOT
+    from wsbench.rundir import Plan
+
+    plans = sorted((ROOT / "protocol" / "examples").glob("plan-*.json"))
+    assert len(plans) >= 3
+    for file in plans:
+        assert json.loads(Plan.model_validate_json(file.read_bytes()).model_dump_json()) == json.loads(file.read_text())

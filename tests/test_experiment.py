@@ -1,0 +1,67 @@
+"""Experiment files: every one in the repository is sound, and a wrong one is refused in one line."""
+
+import pytest
+
+from wsbench import experiment, metrics
+from wsbench.campaign import order_of
+
+
+def changed(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    return file
+
+
+@pytest.mark.parametrize("file", sorted(experiment.EXPERIMENTS.glob("*.toml")), ids=lambda file: file.stem)
+def test_every_experiment_in_the_repository_is_sound(file):
+    read = experiment.read(file)
+    assert read.question.endswith("?")
+    assert read.headline in metrics.METRICS
+
+
+def test_the_concurrency_test_of_2018_is_as_published():
+    read = experiment.read(experiment.path_of("hoticn-2018-concurrency"))
+    assert read.sweep == {"connections": [10, 100, 200, 500, 1000]}
+    assert read.load.messages == 10_000
+    assert not read.load.persistent
+    assert read.load.payload_bytes < 1024
+    assert read.timing.rounds == 3
+    assert read.timing.warmup_s == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("rounds = 2", "rounds = 2\ncolour = 1", r"unknown key 'timing.colour'"),
+        ("rounds = 2", "rounds = 0", r"'timing.rounds': .* found 0"),
+        ('"ping"', '"sing"', r"'scenario': .*'doc', 'echo' or 'ping'.* found 'sing'"),
+        ("connections = [2, 4]", "moons = [2, 4]", r"'sweep.moons' cannot be swept; allowed: connections"),
+        ("connections = [2, 4]", "connections = [0]", r"'connections': .* found 0"),
+        ("measure_s = 0.6", "", r"either 'load.messages' or 'timing.measure_s'"),
+        ("[load]", "[load", r"tiny.toml: "),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(experiment, wsbench, old, new, line):
+    import re
+
+    done = wsbench("plan", str(changed(experiment, old, new)))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert re.search(line, done.stderr), done.stderr
+
+
+def test_every_round_runs_every_cell_once_in_an_order_drawn_from_the_seed(experiment):
+    class Fake:
+        def __init__(self, name):
+            self.server, self.variant = name, "v"
+
+    read = __import__("wsbench.experiment", fromlist=["read"]).read(experiment)
+    servers = [Fake(name) for name in "abcdef"]
+    order = order_of(read, servers, seed=7)
+    rounds = [[(o.server, o.cell["connections"]) for o in order if o.round == n] for n in (1, 2)]
+    assert [sorted(one) for one in rounds] == [sorted((s.server, c) for s in servers for c in (2, 4))] * 2
+    assert rounds[0] != rounds[1]
+    assert order == order_of(read, servers, seed=7)
+    assert order != order_of(read, servers, seed=8)
+    assert [one.number for one in order] == list(range(1, 25))

@@ -1,0 +1,90 @@
+"""The rules of the house, executed: arrows one way, one room for processes, sizes, documents that know what exists."""
+
+import ast
+import re
+
+import pytest
+
+from wsbench import catalogue, experiment
+from wsbench.catalogue import ROOT
+
+PACKAGE = ROOT / "wsbench"
+#: What a room may import of wsbench. A room that is missing here may import nothing.
+MAY_IMPORT = {
+    "rundir": {"errors"},
+    "process": {"errors"},
+    "catalogue": {"errors", "rundir"},
+    "build": {"catalogue", "process"},
+    "experiment": {"catalogue", "errors", "rundir"},
+    "machine": {"build", "catalogue", "errors", "process", "rundir"},
+    "sampler": {"rundir"},
+    "engine": {"errors", "rundir"},
+    "trial": {"catalogue", "engine", "errors", "experiment", "machine", "process", "rundir", "sampler"},
+    "load": {"engine", "errors", "machine", "process", "rundir"},
+    "campaign": {
+        *("build", "catalogue", "conformance", "engine", "errors", "experiment", "machine", "rundir", "trial"),
+        "__init__",
+    },
+    "metrics": {"histogram", "rundir"},
+    "verdict": {"metrics", "rundir", "histogram"},
+    "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "__init__", "report"},
+    "terminal": {"metrics", "report", "rundir", "verdict"},
+}
+MODULES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.parent != PACKAGE)
+
+
+def room(file) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(file) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "wsbench":
+            parts = node.module.split(".")[1:]
+            names = [parts[0]] if parts else [alias.name for alias in node.names]
+            found |= {"__init__" if name.startswith("__") else name for name in names}
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("wsbench.")}
+    return found
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_arrows_point_one_way(file):
+    if room(file) != "cli":
+        assert imports(file) <= MAY_IMPORT.get(room(file), set()) | {room(file)}
+
+
+def test_the_arrows_have_no_circle():
+    def reaches(start, goal, seen):
+        return any(n == goal or (n not in seen and reaches(n, goal, seen | {n})) for n in MAY_IMPORT.get(start, set()))
+
+    for name in MAY_IMPORT:
+        assert name == "report" or not reaches(name, name, set()), name
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_only_one_room_starts_processes(file):
+    if file.name != "process.py":
+        assert not re.search(r"^\s*(import|from) subprocess", file.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_every_room_says_what_it_is_for_and_is_not_too_large(file):
+    text = file.read_text()
+    assert ast.get_docstring(ast.parse(text)), "open with what this room is for"
+    assert len(text.splitlines()) <= (560 if file.name == "conformance.py" else 420)
+
+
+def test_every_server_has_a_readme_and_every_experiment_opens_with_its_question():
+    for variant in catalogue.read(ROOT / "servers"):
+        assert (variant.folder / "README.md").exists(), variant.server
+    for file in experiment.EXPERIMENTS.glob("*.toml"):
+        assert file.read_text().startswith("question"), file
+
+
+def test_the_readme_names_only_commands_that_exist():
+    text = (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`?make ([a-z-]+)`?", text):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
