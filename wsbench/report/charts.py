@@ -22,6 +22,7 @@ WIDTH, HEIGHT, ROW = 470, 270, 34
 LETTER, LEGEND_MARK = 7, 34  # pixels of a letter and of a legend entry beside its text
 LOG_SPAN = 10  # a swept number that spans this factor gets a logarithmic axis
 LOG_VALUES = 30  # measured values get one only where a linear axis would hide the small ones
+FIRST_THIN = 2  # 1/(1-q): below the median the few points of a thin line would be a false slope
 MOST_THIN_LINES = 150  # beyond it the lines of single trials cover each other and fill the file
 
 # Chosen for a contrast of about 3:1 on white and on near-black alike, and apart for the usual kinds of colour
@@ -118,7 +119,7 @@ def _bars(results: Results, metric: str, cell: Cell) -> Chart | None:
         ["server", f"mean ({scale.unit})", "95 % interval", "single trials"],
         [_bar_row(results, metric, name, cell, scale) for name in by_throughput],
     )
-    height = {"step": ROW}
+    height = ROW * len(order)
     return _chart(results, words.title(metric), results.cell_text(cell), axis, layers, table, height)
 
 
@@ -204,6 +205,7 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
         }
         for trial in trials
         for x, ns in trial.curve
+        if x >= FIRST_THIN
     ]
     if sum(1 for trial in results.trials if trial.counts) > MOST_THIN_LINES:
         thin = []
@@ -372,7 +374,7 @@ def _chart(results, title: str, cell_text: str, what: str, layers: list[dict], t
         "description": description,
         "width": WIDTH,
         "height": height,
-        "autosize": {"type": "fit-x", "contains": "padding"} if height == HEIGHT else {"type": "pad"},
+        "autosize": {"type": "fit-x", "contains": "padding"},
         "layer": layers,
         "config": CONFIG,
     }

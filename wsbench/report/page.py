@@ -52,7 +52,7 @@ class Section:
     closed: bool = False
 
 
-def page(results: Results) -> str:
+def render(results: Results) -> str:
     """The whole report as HTML."""
     rows = summary(results)
     shown = columns(results)

@@ -113,9 +113,8 @@ class Results:
 
     @cached_property
     def headline(self) -> str:
-        """The experiment's headline metric where it is one of ours, otherwise p99."""
-        chosen = self.experiment.headline
-        return chosen if chosen in metrics.METRICS else f"{self.latency}_p99"
+        """The experiment's headline metric; p99 where it names none."""
+        return self.experiment.headline or f"{self.latency}_p99"
 
     @cached_property
     def missing(self) -> list[TrialOrder]:
@@ -216,6 +215,11 @@ def _experiment(run: RunFolder) -> Experiment:
         keys = tomllib.loads(source)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{run.experiment_toml}: {error}") from error
+    headline = keys.get("headline")
+    if headline is not None and headline not in metrics.METRICS:
+        raise UserError(
+            f"{run.experiment_toml}: headline is no metric: {headline!r}; `wsbench list metrics` has them all"
+        )
     return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source)
 
 

@@ -63,14 +63,15 @@ def number(value: float | None, digits: int = DIGITS) -> str:
         return "0"
     if isinstance(value, int) and abs(value) < 10_000:
         return f"{value:,}"
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, places)
-    return f"{rounded:,.{max(0, places)}f}" if places > 0 else f"{rounded:,.0f}"
+    rounded = float(f"{value:.{digits}g}")
+    places = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(0, places)}f}"
 
 
 def between(low: float, high: float) -> str:
-    """An interval, with a digit more where its ends would read alike."""
-    digits = DIGITS if number(low) != number(high) else DIGITS + 1
+    """An interval, with a digit more where that keeps its ends from reading alike."""
+    alike, told_apart = number(low) == number(high), number(low, DIGITS + 1) != number(high, DIGITS + 1)
+    digits = DIGITS + 1 if alike and told_apart else DIGITS
     return f"{number(low, digits)}–{number(high, digits)}"
 
 
