@@ -12,6 +12,7 @@ PACKAGE = ROOT / "wsbench"
 #: What a room may import of wsbench. A room that is missing here may import nothing.
 MAY_IMPORT = {
     "rundir": {"errors"},
+    "histogram": {"errors"},
     "process": {"errors"},
     "catalogue": {"errors", "rundir"},
     "build": {"catalogue", "process"},
@@ -30,6 +31,8 @@ MAY_IMPORT = {
     "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "__init__", "report"},
     "terminal": {"metrics", "report", "rundir", "verdict"},
 }
+#: Lists that would only be scattered by a split: every type on disk; every conformance check.
+LARGER = {"rundir.py": 500, "conformance.py": 560}
 MODULES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.parent != PACKAGE)
 
 
@@ -73,7 +76,7 @@ def test_only_one_room_starts_processes(file):
 def test_every_room_says_what_it_is_for_and_is_not_too_large(file):
     text = file.read_text()
     assert ast.get_docstring(ast.parse(text)), "open with what this room is for"
-    assert len(text.splitlines()) <= (560 if file.name == "conformance.py" else 420)
+    assert len(text.splitlines()) <= LARGER.get(file.name, 400)
 
 
 def test_every_server_has_a_readme_and_every_experiment_opens_with_its_question():
