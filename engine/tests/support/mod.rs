@@ -191,14 +191,20 @@ impl Run {
         let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
         for error in self.all("error") {
             assert!(!error["example"].as_str().expect("an example").is_empty(), "an example in words: {error}");
-            *seen.entry(error["kind"].as_str().expect("a kind")).or_default() += error["count"].as_u64().expect("a count");
+            *seen.entry(error["kind"].as_str().expect("a kind")).or_default() +=
+                error["count"].as_u64().expect("a count");
         }
         assert_eq!(json!(seen), expected, "the error events say the same as the end");
     }
 
     pub fn ledger_is(&self, answered: u64, failed: u64, unanswered: u64) {
         let found = ["answered", "failed", "unanswered"].map(|key| self.measured(key));
-        assert_eq!(found, [answered, failed, unanswered], "answered, failed, unanswered; errors {}", self.end()["errors"]);
+        assert_eq!(
+            found,
+            [answered, failed, unanswered],
+            "answered, failed, unanswered; errors {}",
+            self.end()["errors"]
+        );
     }
 
     pub fn count(&self, tag: &str) -> u64 {
@@ -233,7 +239,19 @@ const EVENTS: [(&str, &[&str]); 5] = [
     ("phase", &["event", "phase", "t_ns"]),
     (
         "tick",
-        &["answered", "bytes_received", "bytes_sent", "cpu_ns", "event", "failed", "open", "phase", "sent", "t_ns", "wait_ns"],
+        &[
+            "answered",
+            "bytes_received",
+            "bytes_sent",
+            "cpu_ns",
+            "event",
+            "failed",
+            "open",
+            "phase",
+            "sent",
+            "t_ns",
+            "wait_ns",
+        ],
     ),
     ("error", &["count", "event", "example", "kind", "phase", "t_ns"]),
     ("end", &["connections", "control", "errors", "event", "measured", "outcome", "t_ns", "threads"]),
@@ -254,7 +272,8 @@ fn keys_are_lawful(event: &Value) {
         keys.sort();
         keys
     };
-    let (_, expected) = EVENTS.iter().find(|(name, _)| event["event"] == *name).unwrap_or_else(|| panic!("unknown {event}"));
+    let (_, expected) =
+        EVENTS.iter().find(|(name, _)| event["event"] == *name).unwrap_or_else(|| panic!("unknown {event}"));
     assert_eq!(keys(event), *expected, "{event}");
     if event["event"] == "end" {
         for (part, expected) in END {

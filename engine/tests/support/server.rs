@@ -87,7 +87,8 @@ pub fn http(answer: impl Fn(&mut Peer, usize, &str) -> io::Result<()> + Send + S
 }
 
 pub fn ok(body: usize, more: &str) -> Vec<u8> {
-    let mut reply = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {body}\r\n{more}\r\n").into_bytes();
+    let mut reply =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {body}\r\n{more}\r\n").into_bytes();
     reply.resize(reply.len() + body, b'x');
     reply
 }
@@ -173,17 +174,16 @@ impl Peer {
 }
 
 pub fn accept_for(head: &str) -> String {
-    let key = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "))
-        .expect("the engine sends a key")
-        .trim();
+    let key =
+        head.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("the engine sends a key").trim();
     assert_eq!(STANDARD.decode(key).expect("the key is base64").len(), 16, "RFC 6455 §4.1: a 16-byte nonce");
     STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")))
 }
 
 pub fn switching(accept: &str) -> String {
-    format!("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n")
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+    )
 }
 
 /// An unmasked frame with any first byte.
