@@ -194,9 +194,22 @@ def test_one_cell_is_bars_sorted_by_throughput(browser, tmp_path):
     with Visit(browser, run) as visit:
         visit.draw_everything()
         assert visit.complaints == []
-        labels = visit.page.locator("#throughput-0 .live svg .role-axis-label text").all_inner_texts()
+        labels = visit.page.locator("#throughput-0 .live svg .role-axis-label text").all_text_contents()
         servers = [label for label in labels if not re.fullmatch(r"[\d,]+", label)]
         assert servers == ["reference", "netty", "ws", SERVERS[3].name]
         assert visit.page.locator("#throughput-0 .live svg .mark-rect.role-mark path").count() >= len(SERVERS)
         spec = json.loads(visit.page.locator("#throughput-0 script").text_content())
-        assert len(spec["layer"][3]["data"]["values"]) == 12
+        assert len(spec["layer"][3]["data"]["rows"]) == 12
+
+
+@pytest.mark.parametrize("connections", [(16, 64), (1, 7, 1500), (100, 110, 125)])
+def test_an_axis_is_labelled_with_the_values_that_were_swept(browser, tmp_path, connections):
+    cells = [{"connections": number} for number in connections]
+    run = make_run(tmp_path / "r", SERVERS[:1], cells, rounds=1)
+    report.build(run)
+    axis = '.role-axis[aria-label*="connections"] .role-axis-label text'
+    with Visit(browser, run) as visit:
+        expected = [f"{number:,}" for number in connections]
+        assert visit.page.locator(f"#throughput-0 .drawing {axis}").all_text_contents() == expected
+        visit.draw_everything()
+        assert visit.page.locator(f"#throughput-0 .live {axis}").all_text_contents() == expected

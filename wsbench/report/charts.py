@@ -21,6 +21,7 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH, HEIGHT, ROW = 470, 270, 34
 LETTER, LEGEND_MARK = 7, 34  # pixels of a letter and of a legend entry beside its text
 LOG_SPAN = 10  # a swept number that spans this factor gets a logarithmic axis
+EXACT = ",.6~r"  # with its precision: without one, Vega rounds to the step of the axis and labels 16 as 20
 LOG_VALUES = 30  # measured values get one only where a linear axis would hide the small ones
 FIRST_THIN = 2  # 1/(1-q): below the median the few points of a thin line would be a false slope
 MOST_THIN_LINES = 150  # beyond it the lines of single trials cover each other and fill the file
@@ -98,7 +99,7 @@ def _bars(results: Results, metric: str, cell: Cell) -> Chart | None:
     order = [results.label(name) for name in by_throughput]
     axis = f"{words.title(metric)} ({scale.unit})"
     y = {"field": "server", "type": "nominal", "sort": order, "axis": {"title": None, "ticks": False, "domain": False}}
-    x = {"type": "quantitative", "title": axis, "scale": {"zero": True}}
+    x = {"type": "quantitative", "title": axis} | _linear()
     colour = _colour(results, legend=False)
     tooltip = [_tip("server"), _tip("mean", axis), _tip("low", "from"), _tip("high", "to"), _tip("repeats")]
     layers = [
@@ -139,7 +140,7 @@ def _lines(results: Results, metric: str, key: str, cells: list[Cell]) -> Chart 
         return None
     swept = sorted({dict(cell)[key] for cell in cells})
     axis = f"{words.title(metric)} ({scale.unit})"
-    x_axis = {"values": swept, "grid": False, "labelOverlap": True, "format": ",~r"}
+    x_axis = {"values": swept, "grid": False, "labelOverlap": True, "format": EXACT}
     x = {
         "field": key,
         "type": "quantitative",
@@ -346,7 +347,7 @@ def _log(values: list[float]) -> dict:
     steps = (1, 2, 5) if high < 200 * low else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     at = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
-    return {"scale": {"type": "log", "nice": False, "domain": [low, high]}, "axis": {"values": at, "format": ",~r"}}
+    return {"scale": {"type": "log", "nice": False, "domain": [low, high]}, "axis": {"values": at, "format": EXACT}}
 
 
 def _swept_scale(swept: list[float]) -> dict:

@@ -13,6 +13,7 @@ function live(figure) {
   stage.className = "live";
   drawing.after(stage);
   spec.width = "container";
+  for (const layer of spec.layer) layer.data = { values: layer.data.rows.map((row) => named(layer.data.fields, row)) };
   fitLegend(spec, figure.clientWidth);
   vegaEmbed(stage, spec, options).then(
     () => {
@@ -25,6 +26,10 @@ function live(figure) {
       console.error(error);
     },
   );
+}
+
+function named(fields, row) {
+  return Object.fromEntries(fields.map((field, place) => [field, row[place]]));
 }
 
 // A legend wider than its figure would be cut off.

@@ -29,7 +29,7 @@ from wsbench.report.table import FILE as TABLE_FILE
 
 HERE = Path(__file__).parent
 LOG_LINES = 30
-LARGEST_BYTES = 3_000_000
+LARGEST_BYTES = 3_000_000  # for a usual campaign, some hundred trials; beyond it a page is slow to open
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Figure:
     id: str
     chart: Chart
     svg: Markup
+    spec: dict
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,20 @@ def _figure(id_: str, chart: Chart) -> Figure:
     """Draws a chart. Its clip paths get names of their own: every drawing counts them from 0, the page has many."""
     svg = vl_convert.vegalite_to_svg(chart.spec)
     svg = re.sub(r'(id="|url\(#)(clip|gradient)_?(\d+)', rf"\g<1>{id_}-\g<2>\g<3>", svg)
-    svg = re.sub(r' d="[^"]+"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
+    svg = re.sub(r' (?:d|transform)="[^"]+"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
     label = Markup.escape(chart.description)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-    return Figure(id_, chart, Markup(svg))
+    return Figure(id_, chart, Markup(svg), _compact(chart.spec))
+
+
+def _compact(spec: dict) -> dict:
+    """The specification with each layer's rows as lists: naming every field in every row would double the file."""
+    layers = []
+    for layer in spec["layer"]:
+        rows = layer["data"]["values"]
+        fields = list(rows[0]) if rows else []
+        layers.append(layer | {"data": {"fields": fields, "rows": [[row[field] for field in fields] for row in rows]}})
+    return spec | {"layer": layers}
 
 
 # ---- texts of the template -----------------------------------------------------------------------------------------
