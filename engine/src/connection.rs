@@ -56,6 +56,8 @@ pub struct Connection {
     pub message: Message,
     pub opened_ns: u64,
     pub sent_ns: u64,
+    /// A connection per request: the reply was complete; it counts once the server has closed.
+    pub replied_ns: u64,
     /// A message waits for its reply; `measured` says whether it was sent in the measured window.
     pub in_flight: bool,
     pub measured: bool,
@@ -72,6 +74,7 @@ impl Connection {
             message: Message { connection: number, sequence: 0 },
             opened_ns: 0,
             sent_ns: 0,
+            replied_ns: 0,
             in_flight: false,
             measured: false,
             unsent: Vec::new(),

@@ -127,7 +127,8 @@ impl Reader {
                     stage.get_or_insert(Stage::Length(length));
                 }
                 "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => stage = Some(Stage::ChunkSize),
-                "connection" => self.closes = value.eq_ignore_ascii_case("close") || self.closes,
+                "connection" if value.eq_ignore_ascii_case("close") => self.closes = true,
+                "connection" if value.eq_ignore_ascii_case("keep-alive") => self.closes = false,
                 _ => {}
             }
         }

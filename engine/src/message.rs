@@ -33,6 +33,8 @@ pub struct Reader {
     fragmented: bool,
     differs: bool,
     position: u64,
+    /// Up to three bytes of a character whose rest has not come; only ever filled by a wrong reply.
+    cut_character: Vec<u8>,
     control: Vec<u8>,
 }
 
@@ -60,7 +62,7 @@ impl Reader {
                 return Ok(None);
             }
             self.in_payload = false;
-            if let Some(incoming) = self.complete(script) {
+            if let Some(incoming) = self.complete(script)? {
                 return Ok(Some(incoming));
             }
         }
@@ -115,29 +117,44 @@ impl Reader {
 
     #[inline]
     fn compare(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
-        if !self.differs && !script.matches(message, self.position as usize, piece) {
-            self.differs = true;
-            // Everything before was as it should be, and ASCII: what is no UTF-8 in this piece is none at all.
-            let broken = std::str::from_utf8(piece).err().filter(|error| error.error_len().is_some());
-            if let (frame::TEXT, Some(error)) = (self.message_opcode, broken) {
-                let at = self.position as usize + error.valid_up_to();
-                return Err((Kind::BadUtf8, format!("a text message, at byte {at}")));
-            }
+        self.differs = self.differs || !script.matches(message, self.position as usize, piece);
+        // As long as nothing differs the text is the one that was sent, and that is ASCII.
+        if self.differs && self.message_opcode == frame::TEXT {
+            self.check_utf8(piece)?;
         }
         self.position += piece.len() as u64;
         Ok(())
     }
 
+    /// RFC 6455 §8.1, piece by piece: a character that a piece cuts is kept for the next.
+    #[cold]
+    fn check_utf8(&mut self, piece: &[u8]) -> Result<(), Failure> {
+        let mut bytes = std::mem::take(&mut self.cut_character);
+        let before = bytes.len();
+        bytes.extend_from_slice(piece);
+        if let Err(error) = std::str::from_utf8(&bytes) {
+            if error.error_len().is_some() {
+                let at = self.position as usize - before + error.valid_up_to();
+                return Err((Kind::BadUtf8, format!("a text message, at byte {at}")));
+            }
+            self.cut_character = bytes[error.valid_up_to()..].to_vec();
+        }
+        Ok(())
+    }
+
     #[inline]
-    fn complete(&mut self, script: &Script) -> Option<Incoming> {
+    fn complete(&mut self, script: &Script) -> Result<Option<Incoming>, Failure> {
         match self.opcode {
-            frame::PING => return Some(Incoming::Ping(std::mem::take(&mut self.control))),
-            frame::CLOSE => return Some(Incoming::Close(std::mem::take(&mut self.control))),
+            frame::PING => return Ok(Some(Incoming::Ping(std::mem::take(&mut self.control)))),
+            frame::CLOSE => return Ok(Some(Incoming::Close(std::mem::take(&mut self.control)))),
             frame::PONG => {
                 self.control = Vec::new();
-                return None;
+                return Ok(None);
             }
-            _ if !self.fin => return None,
+            _ if !self.fin => return Ok(None),
+            _ if !self.cut_character.is_empty() => {
+                return Err((Kind::BadUtf8, "a text message that ends inside a character".into()));
+            }
             _ => {}
         }
         let opcode = std::mem::take(&mut self.message_opcode);
@@ -150,6 +167,6 @@ impl Reader {
         } else {
             None
         };
-        Some(Incoming::Reply { wrong, fragmented: self.fragmented })
+        Ok(Some(Incoming::Reply { wrong, fragmented: self.fragmented }))
     }
 }

@@ -141,9 +141,7 @@ impl Plan {
                     seconds,
                     "more than 0 and at most 86400 seconds",
                 )?,
-                Some(Until::Messages(messages)) => {
-                    require(messages >= self.threads as u64, key, messages, "at least one message for each thread")?
-                }
+                Some(Until::Messages(messages)) => require(messages >= 1, key, messages, "at least 1 message")?,
                 None => {}
             }
         }

@@ -39,7 +39,9 @@ struct Run {
     origin_ns: u64,
     settled: usize,
     warmed_up: Vec<bool>,
+    /// When the measured window begins, until that is written.
     measure_ns: Option<u64>,
+    measuring: bool,
     /// Ticks by number that not every worker has reported yet.
     ticks: BTreeMap<u64, Vec<(usize, Tick)>>,
     /// A worker's last tick comes just before it finishes; all of them are written together.
@@ -65,6 +67,7 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         settled: 0,
         warmed_up: vec![false; plan.threads],
         measure_ns: None,
+        measuring: false,
         ticks: BTreeMap::new(),
         finals: (0..plan.threads).map(|_| None).collect(),
         plan,
@@ -144,7 +147,18 @@ impl Run {
 
     fn measure(&mut self, t_ns: u64) -> io::Result<()> {
         self.measure_ns = Some(t_ns);
-        self.emit.phase(Phase::Measure, t_ns)
+        Ok(())
+    }
+
+    /// Written when a worker has been seen in it: a run that is stopped earlier has measured nothing.
+    fn measure_began(&mut self) -> io::Result<()> {
+        match self.measure_ns.take() {
+            Some(t_ns) => {
+                self.measuring = true;
+                self.emit.phase(Phase::Measure, t_ns)
+            }
+            None => Ok(()),
+        }
     }
 
     fn tick(&mut self, index: usize, tick: Tick) -> Result<(), Stop> {
@@ -171,6 +185,9 @@ impl Run {
             let ticks: Vec<Tick> = here.into_iter().map(|(_, tick)| tick).collect();
             let t_ns = (self.origin_ns + number * SECOND_NS).min(clock::now_ns());
             let phase = ticks[0].phase;
+            if ticks.iter().any(|tick| matches!(tick.phase, Phase::Measure | Phase::Drain)) {
+                self.measure_began()?;
+            }
             let counters = self.emit.tick(ticks, &ended, t_ns)?;
             println!(
                 "{number:4} s  {:8}  {} open, {} answered, {} failed",
@@ -186,7 +203,12 @@ impl Run {
     fn conclude(mut self) -> Result<(), Stop> {
         let finals: Vec<Final> = self.finals.into_iter().flatten().collect();
         let ended = finals.iter().filter_map(|end| end.window).map(|window| window.end_ns).max();
-        if let Some(end_ns) = ended.filter(|_| self.measure_ns.is_some()) {
+        if let Some(end_ns) = ended {
+            if !self.measuring
+                && let Some(t_ns) = self.measure_ns
+            {
+                self.emit.phase(Phase::Measure, t_ns)?;
+            }
             self.emit.phase(Phase::Drain, end_ns)?;
         }
         let nobody = finals.iter().all(|end| end.counters.established == 0);

@@ -125,12 +125,13 @@ impl Worker {
     fn settle(&mut self) {
         let under_way =
             |connection: &&Connection| matches!(connection.stage, Stage::Connecting | Stage::Handshaking(_));
+        let at_once = (CONNECTS_AT_ONCE / self.plan.threads).max(1);
         let mut next = 0;
         let mut swept_ns = 0;
         while !self.control.stopped() && !self.finished {
             let now = clock::now_ns();
             let mut pending = self.connections[..next].iter().filter(under_way).count();
-            while pending < CONNECTS_AT_ONCE && next < self.connections.len() {
+            while pending < at_once && next < self.connections.len() {
                 self.open(next, now);
                 next += 1;
                 pending += 1;
@@ -225,7 +226,8 @@ impl Worker {
         match self.phase {
             Phase::Warmup if nothing_left && self.phase_ends_ns == u64::MAX => self.report(Report::WarmedUp),
             Phase::Measure if nothing_left && self.phase_ends_ns == u64::MAX => {
-                self.end_window(self.last_reply_ns);
+                let begin_ns = self.begun.map_or(0, |begun| begun.begin_ns);
+                self.end_window(self.last_reply_ns.max(begin_ns));
                 self.finished = true;
             }
             Phase::Drain if self.in_flight == 0 => self.finished = true,
@@ -614,11 +616,7 @@ impl Worker {
                         self.record.counters.pings_answered += 1;
                         self.control_frame(index, frame::PONG, &payload);
                     }
-                    Some(Incoming::Close(payload)) => {
-                        self.control_frame(index, frame::CLOSE, &payload[..payload.len().min(2)]);
-                        let code = payload.first_chunk().map_or(1005, |code| u16::from_be_bytes(*code));
-                        return Err((Kind::CloseFrame, format!("code {code}")));
-                    }
+                    Some(Incoming::Close(payload)) => return Err(self.close_reply(index, &payload)),
                 },
                 Reader::Http(reader) => {
                     if let Some(reply) = reader.feed(&mut input)? {
@@ -638,10 +636,29 @@ impl Worker {
                 }
             }
             if self.connections[index].socket.is_none() {
-                break;
+                return Ok(());
             }
         }
+        // Only now: what else came with a reply was sent before our next message and cannot be its answer.
+        self.next_message(index, now);
         Ok(())
+    }
+
+    /// Answers a Close frame, as far as the socket still takes it; the failure that the frame is.
+    fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
+        let code = match payload {
+            [] => "no code".to_string(),
+            [_] => return (Kind::BadControl, "a Close frame of one byte".into()),
+            [high, low, ..] => format!("code {}", u16::from_be_bytes([*high, *low])),
+        };
+        self.out.clear();
+        let key = self.random.u32(..).to_ne_bytes();
+        frame::write(&mut self.out, frame::CLOSE, &payload[..payload.len().min(2)], key);
+        if let Some(descriptor) = self.connections[index].descriptor() {
+            // The connection ends here either way: a peer that is gone already is no second failure.
+            let _ = poll::send(descriptor, &self.out);
+        }
+        (Kind::CloseFrame, code)
     }
 
     #[inline]
@@ -653,7 +670,6 @@ impl Worker {
             Some(failure) => self.fail(index, failure),
             None => self.answered(index, Tag::Service, now),
         }
-        self.next_message(index, now);
     }
 
     fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
@@ -673,15 +689,13 @@ impl Worker {
             None if !persistent => {
                 let connection = &mut self.connections[index];
                 connection.stage = Stage::AwaitingClose;
-                let tag = if connection.measured { Tag::Service } else { Tag::WarmupService };
-                self.record.duration(tag, connection.sent_ns, now);
+                connection.replied_ns = now;
             }
             None => {
                 self.answered(index, Tag::Service, now);
                 if reply.closes {
-                    return self.reconnect(index, now);
+                    self.reconnect(index, now);
                 }
-                self.next_message(index, now);
             }
         }
     }
@@ -703,6 +717,10 @@ impl Worker {
         self.in_flight -= 1;
         self.record.counters.answered += 1;
         let from = if tag == Tag::Request { connection.opened_ns } else { connection.sent_ns };
+        if tag == Tag::Request {
+            let service = if connection.measured { Tag::Service } else { Tag::WarmupService };
+            self.record.duration(service, connection.sent_ns, connection.replied_ns);
+        }
         if self.phase == Phase::Measure {
             self.record.ledger.replies_in_window += 1;
         }

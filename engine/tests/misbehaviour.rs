@@ -140,7 +140,6 @@ fn a_close_frame_just_after_a_reply_is_close_frame() {
 }
 
 #[test]
-#[ignore = "open: the failing answer is counted as a reset on top"]
 fn a_close_frame_with_the_socket_gone_is_counted_once() {
     // The answer to the Close frame meets a reset: that is no second error.
     let run = run(&with(
@@ -223,7 +222,6 @@ fn a_ping_that_is_cut_in_pieces_or_too_long_is_bad_control() {
 }
 
 #[test]
-#[ignore = "open: the payload of a Close frame is not checked"]
 fn a_close_frame_of_one_byte_is_bad_control() {
     let run = text(|peer, _, _| {
         peer.send(CLOSE, &[3])?;
@@ -242,7 +240,6 @@ fn text_that_is_no_utf8_is_bad_utf8() {
 }
 
 #[test]
-#[ignore = "open: an incomplete character at the end is not noticed"]
 fn text_that_ends_in_half_a_character_is_bad_utf8() {
     let run = text(|peer, opcode, mut payload| {
         payload[31] = 0xc3;
@@ -252,7 +249,6 @@ fn text_that_ends_in_half_a_character_is_bad_utf8() {
 }
 
 #[test]
-#[ignore = "open: only the first piece that differs is looked at"]
 fn text_that_first_differs_and_is_broken_in_a_later_fragment_is_bad_utf8() {
     let run = text(|peer, opcode, mut payload| {
         payload[1] = b'!';
@@ -365,7 +361,6 @@ fn a_greeting_that_nothing_waited_for_is_unexpected_reply() {
 }
 
 #[test]
-#[ignore = "open: the next message is sent before the rest of the read is looked at"]
 fn a_second_reply_to_one_message_is_unexpected_reply() {
     let run = text(|peer, opcode, payload| {
         let twice = [frame(0x80 | opcode, &payload), frame(0x80 | opcode, &payload)].concat();
@@ -496,7 +491,6 @@ fn every_connection_has_a_key_of_its_own() {
 }
 
 #[test]
-#[ignore = "open: a measurement by count without any message ends at instant 0"]
 fn nobody_there_is_connect_refused() {
     for measure in [json!({"messages": 5}), json!({"seconds": 0.3})] {
         let run = run(&with(echo(nobody(), "text", 32), json!({"connections": 3, "measure": measure})));

@@ -173,7 +173,6 @@ fn garbage_is_http_invalid() {
 }
 
 #[test]
-#[ignore = "open: a failed request stands in `service`"]
 fn left_open_after_connection_close_is_http_not_closed() {
     let run = closed(|peer| {
         peer.raw(&ok(BYTES, "Connection: close\r\n"))?;
@@ -209,7 +208,6 @@ fn an_announced_close_loses_nothing() {
 }
 
 #[test]
-#[ignore = "open: keep-alive of HTTP/1.0 is ignored"]
 fn http_1_0_that_keeps_alive_is_not_opened_again() {
     let address = http(|peer, _, _| {
         let reply = String::from_utf8(ok(BYTES, "Connection: keep-alive\r\n")).unwrap();
