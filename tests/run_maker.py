@@ -361,10 +361,10 @@ def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experime
 
 def _server_row(server: Server) -> rundir.ServerRow:
     checks = [
-        rundir.CheckResult(name="echo-text", section="5.6", required=True, passed=True, detail=""),
+        rundir.CheckResult(name="echo-text", section="RFC 6455 §5.6", required=True, passed=True, detail=""),
         rundir.CheckResult(
             name="bad-utf8",
-            section="8.1",
+            section="RFC 6455 §8.1",
             required=False,
             passed=not server.advisory_failed,
             detail="the connection stayed open after invalid UTF-8" if server.advisory_failed else "",

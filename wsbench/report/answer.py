@@ -105,7 +105,8 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
 
 
 def _all(found: int, total: int) -> str:
-    return f"all {total} cells" if found == total else f"all {found} cells that have a number, of {total}"
+    every = "both" if total == 2 else f"all {total}"
+    return f"{every} cells" if found == total else f"all {found} cells that have a number, of {total}"
 
 
 def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
