@@ -24,7 +24,7 @@ def table(title: str | None, headers: list[str], rows: list[list[str]], right: s
     """A table of plain texts; columns in `right` are numbers."""
     drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, header in enumerate(headers):
-        drawn.add_column(header, justify="right" if index in right else "left", overflow="fold")
+        drawn.add_column(escape(header), justify="right" if index in right else "left", overflow="fold")
     for row in rows:
         drawn.add_row(*[escape(text) for text in row])
     if sys.stdout.isatty():
