@@ -742,7 +742,7 @@ impl Worker {
                 self.answered(index, Tag::Request, now);
                 self.record.counters.open -= 1;
                 self.connections[index].close();
-                self.ready.push(index);
+                self.next_message(index, now);
             }
             Stage::Handshaking(_) => self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into())),
             _ if connection.reader.in_reply() => {
