@@ -21,8 +21,8 @@ pub fn unix_ns() -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu_ns: u64,
-    /// Ready to run but not running. Zero where the kernel keeps no schedstat.
-    pub wait_ns: u64,
+    /// Ready to run but not running; `None` where the kernel keeps no schedstat.
+    pub wait_ns: Option<u64>,
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
 }
@@ -37,8 +37,7 @@ impl Usage {
         // Second field of schedstat: nanoseconds in the run queue (Documentation/scheduler/sched-stats.rst).
         let wait_ns = std::fs::read_to_string("/proc/thread-self/schedstat")
             .ok()
-            .and_then(|text| text.split_whitespace().nth(1)?.parse().ok())
-            .unwrap_or(0);
+            .and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
         Usage {
             cpu_ns: read(libc::CLOCK_THREAD_CPUTIME_ID),
             wait_ns,
@@ -50,7 +49,7 @@ impl Usage {
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
-            wait_ns: self.wait_ns - earlier.wait_ns,
+            wait_ns: self.wait_ns.zip(earlier.wait_ns).map(|(now, before)| now - before),
             voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
             involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
         }

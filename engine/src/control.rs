@@ -1,11 +1,12 @@
 //! What passes between the worker threads and the thread that runs them: the instants of the phases one way, reports the other.
 
 use crate::clock::Usage;
+use crate::push::Delivery;
 use crate::record::{Counters, Interval, Kind, Ledger};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Connect,
     Warmup,
@@ -24,46 +25,48 @@ impl Phase {
     }
 }
 
-/// Common instants, in clock nanoseconds; 0 is "not yet".
+/// The instants at which phases begin, in clock nanoseconds, once they are known; 0 is "not yet".
 #[derive(Default)]
 pub struct Control {
-    start_ns: AtomicU64,
-    measure_ns: AtomicU64,
-    stop: AtomicU64,
+    begins_ns: [AtomicU64; 4],
+    stop: AtomicBool,
 }
 
 impl Control {
-    pub fn start_at(&self, t_ns: u64) {
-        self.start_ns.store(t_ns, SeqCst);
+    pub fn begin_at(&self, phase: Phase, t_ns: u64) {
+        self.begins_ns[phase as usize].store(t_ns, SeqCst);
     }
 
-    pub fn start_ns(&self) -> Option<u64> {
-        Some(self.start_ns.load(SeqCst)).filter(|&t| t > 0)
-    }
-
-    /// Begins the measurement after a warm-up that ended by count.
-    pub fn measure_at(&self, t_ns: u64) {
-        self.measure_ns.store(t_ns, SeqCst);
-    }
-
-    pub fn measure_ns(&self) -> Option<u64> {
-        Some(self.measure_ns.load(SeqCst)).filter(|&t| t > 0)
+    pub fn begins_ns(&self, phase: Phase) -> Option<u64> {
+        Some(self.begins_ns[phase as usize].load(SeqCst)).filter(|&t| t > 0)
     }
 
     /// Everything ends now; what was measured is kept.
     pub fn stop(&self) {
-        self.stop.store(1, SeqCst);
+        self.stop.store(true, SeqCst);
     }
 
     pub fn stopped(&self) -> bool {
-        self.stop.load(SeqCst) > 0
+        self.stop.load(SeqCst)
     }
 }
 
-/// A worker's state at tick `number`.
+/// When a tick is taken, in the order of time. The two last differ from worker to worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    At(u64),
+    /// The measured window was cut short.
+    Cut,
+    Last,
+}
+
+/// A worker's state at a moment.
 pub struct Tick {
-    pub number: u64,
+    pub moment: Moment,
+    pub t_ns: u64,
     pub phase: Phase,
+    /// The phase that begins here, if one does.
+    pub begins: Option<Phase>,
     pub counters: Counters,
     pub usage: Usage,
     pub interval: Interval,
@@ -74,10 +77,11 @@ pub struct Final {
     pub counters: Counters,
     pub usage: Usage,
     pub ledger: Ledger,
-    pub unanswered: u64,
     pub errors: BTreeMap<Kind, u64>,
     pub window: Option<Window>,
-    pub gave_up: bool,
+    pub broadcasts: Vec<Delivery>,
+    /// No connection was left to carry the plan on.
+    pub lost: bool,
 }
 
 /// A worker's measured window.
@@ -93,7 +97,11 @@ pub struct Window {
 pub enum Report {
     /// Connections asked for are open or have failed.
     Settled,
-    WarmedUp,
+    /// The worker's part of a phase that ends by count is done; the last reply came at `t_ns`.
+    Counted {
+        phase: Phase,
+        t_ns: u64,
+    },
     Tick(Tick),
     Finished(Box<Final>),
     /// This host cannot carry out the plan; the text says what to do.

@@ -4,13 +4,15 @@
 use crate::clock::{self, Usage};
 use crate::control::{Final, Phase, Tick, Window};
 use crate::plan::Plan;
-use crate::record::{Counters, Errors, Tag, new_histogram};
+use crate::push::{Board, Delivery};
+use crate::record::{Counters, Errors, Part, Tag};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -34,13 +36,13 @@ impl Emit {
             origin_ns,
             last_ns: origin_ns,
         };
-        let (t_ns, unix_ns) = (clock::now_ns(), clock::unix_ns());
+        let (now_ns, unix_now_ns) = (clock::now_ns(), clock::unix_ns());
         emit.event(json!({
-            "event": "anchor", "t_ns": t_ns, "unix_ns": unix_ns,
+            "event": "anchor", "t_ns": origin_ns, "unix_ns": unix_now_ns - (now_ns - origin_ns),
             "engine": env!("CARGO_PKG_VERSION"), "pid": std::process::id(),
         }))?;
         // Interval times in the log are seconds since the engine began.
-        let start = (unix_ns - (t_ns - origin_ns)) as f64 / 1e9;
+        let start = (unix_now_ns - (now_ns - origin_ns)) as f64 / 1e9;
         writeln!(emit.latency, "#[wsbench-engine {}; nanoseconds]", env!("CARGO_PKG_VERSION"))?;
         writeln!(emit.latency, "#[Histogram log format version 1.3]")?;
         writeln!(emit.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
@@ -57,28 +59,42 @@ impl Emit {
         self.event(json!({"event": "phase", "t_ns": t_ns, "phase": phase.name()}))
     }
 
-    /// One tick of all workers: the sums, the errors since the last, and the interval's histograms.
-    /// `ended` is what workers that have finished already had counted.
+    /// When the last tick was.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// Since the engine began.
+    pub fn seconds(&self, t_ns: u64) -> f64 {
+        t_ns.saturating_sub(self.origin_ns) as f64 / 1e9
+    }
+
+    /// One tick of all workers: the sums, the errors since the last, and the interval's histograms. `ended` is what the
+    /// workers said last that have finished already.
     pub fn tick(&mut self, ticks: Vec<Tick>, ended: &[(Counters, Usage)], t_ns: u64) -> io::Result<Counters> {
-        let phase = ticks.iter().map(|tick| tick.phase).max_by_key(|phase| *phase as u8).expect("at least one worker");
+        let phase = ticks[0].phase;
         let states = || ticks.iter().map(|tick| (tick.counters, tick.usage)).chain(ended.iter().copied());
         let counters = sum(states().map(|(counters, _)| counters));
+        let wait_ns: Option<u64> = states().map(|(_, usage)| usage.wait_ns).sum();
         self.event(json!({
             "event": "tick", "t_ns": t_ns, "phase": phase.name(), "open": counters.open,
             "sent": counters.sent, "answered": counters.answered, "failed": counters.failed,
             "bytes_sent": counters.bytes_sent, "bytes_received": counters.bytes_received,
-            "cpu_ns": states().map(|(_, usage)| usage.cpu_ns).sum::<u64>(),
-            "wait_ns": states().map(|(_, usage)| usage.wait_ns).sum::<u64>(),
+            "cpu_ns": states().map(|(_, usage)| usage.cpu_ns).sum::<u64>(), "wait_ns": wait_ns,
         }))?;
         let mut errors = Errors::new();
-        let mut histograms: BTreeMap<Tag, Histogram<u64>> = BTreeMap::new();
+        let mut histograms: BTreeMap<(Tag, Part), Histogram<u64>> = BTreeMap::new();
         for tick in ticks {
             for (kind, (count, example)) in tick.interval.errors {
                 errors.entry(kind).or_insert((0, example)).0 += count;
             }
-            for (tag, histogram) in tick.interval.histograms {
-                let merged = histograms.entry(tag).or_insert_with(new_histogram);
-                merged.add(&histogram).expect("all histograms have the same bounds");
+            for (key, histogram) in tick.interval.histograms {
+                match histograms.entry(key) {
+                    Entry::Vacant(place) => drop(place.insert(histogram)),
+                    Entry::Occupied(mut merged) => {
+                        merged.get_mut().add(&histogram).expect("all histograms have the same bounds")
+                    }
+                }
             }
         }
         for (kind, (count, example)) in errors {
@@ -87,29 +103,48 @@ impl Emit {
                 "kind": kind.name(), "count": count, "example": example,
             }))?;
         }
-        for (tag, histogram) in histograms {
-            self.interval(tag, &histogram, t_ns)?;
+        for (key, histogram) in histograms {
+            self.interval(key, &histogram, t_ns)?;
         }
         self.last_ns = t_ns;
         self.flush()?;
         Ok(counters)
     }
 
-    fn interval(&mut self, tag: Tag, histogram: &Histogram<u64>, t_ns: u64) -> io::Result<()> {
+    fn interval(&mut self, (tag, part): (Tag, Part), histogram: &Histogram<u64>, t_ns: u64) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.serializer.serialize(histogram, &mut bytes).map_err(|error| io::Error::other(format!("{error:?}")))?;
-        let start = (self.last_ns - self.origin_ns) as f64 / 1e9;
+        let start = self.seconds(self.last_ns);
         let length = (t_ns - self.last_ns) as f64 / 1e9;
+        let warmup = if part == Part::Warmup { "warmup-" } else { "" };
         let (tag, max, payload) = (tag.name(), histogram.max(), STANDARD.encode(bytes));
-        writeln!(self.latency, "Tag={tag},{start:.3},{length:.3},{max},{payload}")
+        writeln!(self.latency, "Tag={warmup}{tag},{start:.3},{length:.3},{max},{payload}")
+    }
+
+    /// Every broadcast of this process, with what all its workers have received of it.
+    pub fn broadcasts(&mut self, board: &Board, finals: &[Final]) -> io::Result<()> {
+        for (number, (sent_ns, expected)) in board.all().enumerate() {
+            let mut all = Delivery::default();
+            for delivery in finals.iter().filter_map(|end| end.broadcasts.get(number)) {
+                all.merge(delivery);
+            }
+            let came = |t_ns: u64| (all.received > 0).then_some(t_ns);
+            self.event(json!({
+                "event": "broadcast", "t_ns": sent_ns, "number": number, "expected": expected,
+                "received": all.received, "first_ns": came(all.first_ns), "last_ns": came(all.last_ns),
+            }))?;
+        }
+        Ok(())
     }
 
     pub fn end(&mut self, plan: &Plan, outcome: &str, finals: &[Final]) -> io::Result<()> {
         let counters = sum(finals.iter().map(|end| end.counters));
         let total = |part: fn(&Final) -> u64| finals.iter().map(part).sum::<u64>();
         let windows: Vec<Window> = finals.iter().filter_map(|end| end.window).collect();
-        let begin = windows.iter().map(|window| window.begin_ns).min().unwrap_or(0);
-        let window_ns = windows.iter().map(|window| window.end_ns).max().unwrap_or(0).saturating_sub(begin);
+        let begin_ns = windows.iter().map(|window| window.begin_ns).min();
+        let end_ns = windows.iter().map(|window| window.end_ns).max();
+        let (sent, answered, failed) =
+            (total(|end| end.ledger.sent), total(|end| end.ledger.answered), total(|end| end.ledger.failed));
         let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
         for (kind, count) in finals.iter().flat_map(|end| &end.errors) {
             *errors.entry(kind.name()).or_default() += count;
@@ -119,15 +154,16 @@ impl Emit {
             "event": "end", "t_ns": clock::now_ns(), "outcome": outcome,
             "connections": {"asked": plan.connections, "established": counters.established, "open": counters.open},
             "measured": {
-                "sent": total(|end| end.ledger.sent), "answered": total(|end| end.ledger.answered),
-                "failed": total(|end| end.ledger.failed), "unanswered": total(|end| end.unanswered),
-                "window_ns": window_ns, "replies_in_window": total(|end| end.ledger.replies_in_window),
+                "sent": sent, "answered": answered, "failed": failed, "unanswered": sent - answered - failed,
+                "unsent": total(|end| end.ledger.unsent),
+                "window_ns": end_ns.zip(begin_ns).map(|(end, begin)| end - begin),
+                "replies_in_window": total(|end| end.ledger.replies_in_window),
                 "bytes_sent": windows.iter().map(|window| window.bytes_sent).sum::<u64>(),
                 "bytes_received": windows.iter().map(|window| window.bytes_received).sum::<u64>(),
             },
             "control": {
                 "pings_answered": counters.pings_answered, "fragmented_replies": counters.fragmented_replies,
-                "reconnects": counters.reconnects,
+                "reconnects": counters.reconnects, "out_of_order": counters.out_of_order, "foreign": counters.foreign,
             },
             "errors": errors,
             "threads": threads,
@@ -164,5 +200,7 @@ fn sum(parts: impl Iterator<Item = Counters>) -> Counters {
         pings_answered: a.pings_answered + b.pings_answered,
         fragmented_replies: a.fragmented_replies + b.fragmented_replies,
         reconnects: a.reconnects + b.reconnects,
+        out_of_order: a.out_of_order + b.out_of_order,
+        foreign: a.foreign + b.foreign,
     })
 }

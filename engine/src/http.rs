@@ -23,6 +23,8 @@ enum Stage {
     Chunk(u64),
     ChunkEnd,
     Trailer,
+    /// Neither a length nor chunks: the body ends with the connection (RFC 9112 §6.3).
+    UntilClose,
 }
 
 #[derive(Debug, Default)]
@@ -52,10 +54,25 @@ impl Reader {
         !matches!(self.stage, Stage::Head) || !self.carry.is_empty()
     }
 
-    /// Takes bytes off the front of `input` until a reply is complete or nothing is left.
-    pub fn feed(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, Failure> {
+    /// Takes bytes off the front of `input` until a reply is complete or nothing is left. A body that is, or says it
+    /// will be, longer than `longest` is refused.
+    pub fn feed(&mut self, input: &mut &[u8], longest: u64) -> Result<Option<Reply>, Failure> {
         loop {
             match self.stage {
+                Stage::Length(left) | Stage::Chunk(left) if self.length.saturating_add(left) > longest => {
+                    let length = self.length.saturating_add(left);
+                    return Err((Kind::Oversized, format!("{length} bytes where {longest} would be many")));
+                }
+                Stage::UntilClose if self.length > longest => {
+                    return Err((Kind::Oversized, format!("more than {longest} bytes, and no end")));
+                }
+                Stage::UntilClose => {
+                    self.length += input.len() as u64;
+                    if input.is_empty() {
+                        return Ok(None);
+                    }
+                    *input = &[];
+                }
                 Stage::Head => {
                     if input.is_empty() || !self.head(input)? {
                         return Ok(None);
@@ -89,6 +106,11 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// The reply that the end of the connection completes, if it does.
+    pub fn closed(&mut self) -> Option<Reply> {
+        matches!(self.stage, Stage::UntilClose).then(|| Reply { closes: true, ..self.complete() })
     }
 
     fn complete(&mut self) -> Reply {
@@ -132,7 +154,7 @@ impl Reader {
                 _ => {}
             }
         }
-        self.stage = stage.ok_or((Kind::HttpInvalid, "neither content-length nor chunked".to_string()))?;
+        self.stage = stage.unwrap_or(Stage::UntilClose);
         *input = &input[size - carried..];
         self.carry = Vec::new();
         Ok(true)
@@ -162,7 +184,7 @@ mod tests {
             let mut reader = Reader::default();
             let mut replies = Vec::new();
             for mut piece in [&bytes[..cut], &bytes[cut..]] {
-                while let Some(reply) = reader.feed(&mut piece).unwrap() {
+                while let Some(reply) = reader.feed(&mut piece, 1000).unwrap() {
                     replies.push(reply);
                 }
             }
@@ -187,6 +209,9 @@ mod tests {
 
     #[test]
     fn a_head_that_is_none_is_invalid() {
-        assert_eq!(Reader::default().feed(&mut &b"\x00\x01garbage\r\n\r\n"[..]).unwrap_err().0, Kind::HttpInvalid);
+        assert_eq!(
+            Reader::default().feed(&mut &b"\x00\x01garbage\r\n\r\n"[..], 1000).unwrap_err().0,
+            Kind::HttpInvalid
+        );
     }
 }

@@ -4,18 +4,23 @@
 use crate::frame::{self, Header};
 use crate::record::{Failure, Kind};
 use crate::scenario::{Message, Script};
+use std::borrow::Cow;
 
 /// A length up to this much beyond the expected one is read and called wrong; more is refused at its header.
 const SLACK: u64 = 65_536;
 
 /// What a whole frame or message turned out to be.
 #[derive(Debug)]
-pub enum Incoming {
+pub enum Incoming<'a> {
     /// A data message is complete; the failure says why it is not the right one.
     Reply {
         wrong: Option<Failure>,
         fragmented: bool,
+        /// 0: it answers the oldest message under way; n: the n-th after that; below 0: one that was answered before.
+        shift: i64,
     },
+    /// A data message whose content nobody can know beforehand.
+    Notice(Cow<'a, [u8]>),
     Ping(Vec<u8>),
     Close(Vec<u8>),
 }
@@ -27,21 +32,35 @@ pub struct Reader {
     in_payload: bool,
     fin: bool,
     opcode: u8,
-    left: u64,
     /// The opcode of the message whose fragments are arriving; 0 between messages.
     message_opcode: u8,
     fragmented: bool,
     differs: bool,
+    left: u64,
     position: u64,
+    shift: i64,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most connections never need.
+#[derive(Debug, Default)]
+struct Rare {
     /// Up to three bytes of a character whose rest has not come; only ever filled by a wrong reply.
     cut_character: Vec<u8>,
     control: Vec<u8>,
+    /// A notice that came in pieces.
+    notice: Vec<u8>,
 }
 
 impl Reader {
     /// Takes bytes off the front of `input` until something is complete or nothing is left.
     #[inline]
-    pub fn feed(&mut self, input: &mut &[u8], script: &Script, message: Message) -> Result<Option<Incoming>, Failure> {
+    pub fn feed<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        script: &Script,
+        message: Message,
+    ) -> Result<Option<Incoming<'a>>, Failure> {
         loop {
             if !self.in_payload {
                 match self.next_header(input)? {
@@ -54,7 +73,14 @@ impl Reader {
             *input = rest;
             self.left -= taken as u64;
             if self.opcode >= frame::CLOSE {
-                self.control.extend_from_slice(piece);
+                self.rare().control.extend_from_slice(piece);
+            } else if script.is_notice() {
+                self.position += piece.len() as u64;
+                if self.left == 0 && self.fin && !self.fragmented && self.position == piece.len() as u64 {
+                    (self.in_payload, self.message_opcode) = (false, 0);
+                    return Ok(Some(Incoming::Notice(Cow::Borrowed(piece))));
+                }
+                self.rare().notice.extend_from_slice(piece);
             } else if !piece.is_empty() {
                 self.compare(piece, script, message)?;
             }
@@ -66,6 +92,10 @@ impl Reader {
                 return Ok(Some(incoming));
             }
         }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// Whether the stream stands in the middle of a frame or a fragmented message.
@@ -104,7 +134,7 @@ impl Reader {
             (frame::CONTINUATION, _) => {}
             (opcode, 0) => {
                 self.message_opcode = opcode;
-                (self.position, self.differs, self.fragmented) = (0, false, !header.fin);
+                (self.position, self.differs, self.fragmented, self.shift) = (0, false, !header.fin, 0);
             }
             (opcode, _) => return Err((Kind::BadFragment, format!("opcode {opcode} inside a fragmented message"))),
         }
@@ -117,7 +147,11 @@ impl Reader {
 
     #[inline]
     fn compare(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
-        self.differs = self.differs || !script.matches(message, self.position as usize, piece);
+        let expected = Message { sequence: message.sequence.wrapping_add_signed(self.shift), ..message };
+        if !self.differs && !script.matches(expected, self.position as usize, piece) {
+            self.differs = true;
+            self.find_its_message(piece, script, message);
+        }
         // As long as nothing differs the text is the one that was sent, and that is ASCII.
         if self.differs && self.message_opcode == frame::TEXT {
             self.check_utf8(piece)?;
@@ -126,10 +160,22 @@ impl Reader {
         Ok(())
     }
 
+    /// A reply that is not the expected one may still be the right one to another message: its stamp says which.
+    #[cold]
+    fn find_its_message(&mut self, piece: &[u8], script: &Script, message: Message) {
+        if self.position > 0 {
+            return;
+        }
+        if let Some(sequence) = script.sequence_in(piece, message.connection) {
+            self.shift = sequence as i64 - message.sequence as i64;
+            self.differs = !script.matches(Message { sequence, ..message }, 0, piece);
+        }
+    }
+
     /// RFC 6455 §8.1, piece by piece: a character that a piece cuts is kept for the next.
     #[cold]
     fn check_utf8(&mut self, piece: &[u8]) -> Result<(), Failure> {
-        let mut bytes = std::mem::take(&mut self.cut_character);
+        let mut bytes = std::mem::take(&mut self.rare().cut_character);
         let before = bytes.len();
         bytes.extend_from_slice(piece);
         if let Err(error) = std::str::from_utf8(&bytes) {
@@ -137,27 +183,32 @@ impl Reader {
                 let at = self.position as usize - before + error.valid_up_to();
                 return Err((Kind::BadUtf8, format!("a text message, at byte {at}")));
             }
-            self.cut_character = bytes[error.valid_up_to()..].to_vec();
+            self.rare().cut_character = bytes[error.valid_up_to()..].to_vec();
         }
         Ok(())
     }
 
     #[inline]
-    fn complete(&mut self, script: &Script) -> Result<Option<Incoming>, Failure> {
+    fn complete(&mut self, script: &Script) -> Result<Option<Incoming<'static>>, Failure> {
         match self.opcode {
-            frame::PING => return Ok(Some(Incoming::Ping(std::mem::take(&mut self.control)))),
-            frame::CLOSE => return Ok(Some(Incoming::Close(std::mem::take(&mut self.control)))),
+            frame::PING => return Ok(Some(Incoming::Ping(std::mem::take(&mut self.rare().control)))),
+            frame::CLOSE => return Ok(Some(Incoming::Close(std::mem::take(&mut self.rare().control)))),
             frame::PONG => {
-                self.control = Vec::new();
+                self.rare().control.clear();
                 return Ok(None);
             }
             _ if !self.fin => return Ok(None),
-            _ if !self.cut_character.is_empty() => {
-                return Err((Kind::BadUtf8, "a text message that ends inside a character".into()));
-            }
             _ => {}
         }
         let opcode = std::mem::take(&mut self.message_opcode);
+        if let Some(rare) = &mut self.rare {
+            if !rare.cut_character.is_empty() {
+                return Err((Kind::BadUtf8, "a text message that ends inside a character".into()));
+            }
+            if script.is_notice() {
+                return Ok(Some(Incoming::Notice(Cow::Owned(std::mem::take(&mut rare.notice)))));
+            }
+        }
         let wrong = if opcode != script.opcode {
             Some((Kind::ReplyOpcode, format!("opcode {opcode} instead of {}", script.opcode)))
         } else if self.position != script.length as u64 {
@@ -167,6 +218,6 @@ impl Reader {
         } else {
             None
         };
-        Ok(Some(Incoming::Reply { wrong, fragmented: self.fragmented }))
+        Ok(Some(Incoming::Reply { wrong, fragmented: self.fragmented, shift: self.shift }))
     }
 }

@@ -1,7 +1,7 @@
 //! The plan: what this process is to do. Parsed at the door and checked; what comes out is trusted everywhere else.
 //! There are no defaults here: a plan says everything. The contract is protocol/README.md, section 1.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -15,9 +15,21 @@ pub enum Opcode {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Scenario {
-    Doc { persistent: bool, bytes: u64 },
-    Echo { opcode: Opcode, bytes: usize },
+    Doc {
+        persistent: bool,
+        bytes: u64,
+    },
+    Echo {
+        opcode: Opcode,
+        bytes: usize,
+    },
     Ping {},
+    /// Connections that are only held.
+    Idle {},
+    /// Broadcasts, triggered by this process; `slow_readers` is the share of connections that never read.
+    Push {
+        slow_readers: f64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -36,16 +48,83 @@ pub struct Target {
     pub path: String,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// When the next message is due.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Loop {
-    Closed {},
+    /// When a reply is complete, after a pause to think if there is one; `depth` messages are under way on a connection.
+    Closed {
+        depth: usize,
+        #[serde(deserialize_with = "present")]
+        think: Option<Think>,
+        /// A connection is closed after so many replies, and another takes its place.
+        #[serde(deserialize_with = "present")]
+        messages_per_connection: Option<u64>,
+    },
+    /// By the schedule, whatever the replies do; `depth` limits how many are under way on a connection.
+    Open {
+        arrivals: Arrivals,
+        rate: Vec<Segment>,
+        #[serde(deserialize_with = "present")]
+        depth: Option<usize>,
+    },
+    /// Nothing is ever due.
+    None {},
 }
 
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    Constant,
+    Poisson,
+}
+
+/// A rate that moves evenly from one value to the other; the last segment's end holds for ever.
 #[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    pub from_per_s: f64,
+    pub to_per_s: f64,
+    pub for_s: f64,
+}
+
+/// A distribution of pauses; what falls below zero is zero.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Think {
+    Constant { mean_s: f64 },
+    Uniform { from_s: f64, to_s: f64 },
+    Gaussian { mean_s: f64, deviation_s: f64 },
+    Exponential { mean_s: f64 },
+    Lognormal { median_s: f64, sigma: f64 },
+}
+
+/// How connections are opened before the first phase.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connect {
+    /// As many a second, or as fast as they are made.
+    #[serde(deserialize_with = "present")]
+    pub per_s: Option<f64>,
+    /// More connects at once than a server's accept queue holds are refused or delayed by the kernel.
+    pub at_once: usize,
+}
+
+/// The number of connections moves evenly to `to`, `chunk` at a time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    pub to: usize,
+    pub over_s: f64,
+    pub chunk: usize,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Mask {
     Random,
+    Fixed,
+    Zero,
 }
 
 /// When a phase ends: `{"seconds": x}` or `{"messages": n}`.
@@ -72,8 +151,12 @@ pub struct Plan {
     pub transport: Transport,
     pub target: Target,
     #[serde(rename = "loop")]
-    pub loop_kind: Loop,
+    pub pace: Loop,
     pub connections: usize,
+    pub connect: Connect,
+    /// Connections come and go by these in the measured phase; without them all are opened before.
+    #[serde(deserialize_with = "present")]
+    pub stages: Option<Vec<Stage>>,
     pub mask: Mask,
     #[serde(deserialize_with = "present")]
     pub warmup: Option<Until>,
@@ -89,7 +172,7 @@ pub struct Plan {
 }
 
 /// Makes an `Option` key required: `null` must be written, not left out.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Until>, D::Error> {
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
@@ -97,14 +180,32 @@ impl Plan {
     /// The checked plan, or one line that says which key is wrong, what was found and what is allowed.
     pub fn read(path: &Path) -> Result<Plan, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let plan: Plan = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        plan.check().map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(plan)
+        let parse = || {
+            let deserializer = &mut serde_json::Deserializer::from_str(&text);
+            let plan: Plan = serde_path_to_error::deserialize(&mut *deserializer).map_err(|error| {
+                let key = error.path().to_string();
+                let key = if key == "." { String::new() } else { format!("`{key}`: ") };
+                format!("{key}{}", error.inner())
+            })?;
+            deserializer.end().map_err(|error| error.to_string())?;
+            plan.check()?;
+            Ok(plan)
+        };
+        parse().map_err(|error: String| format!("{}: {error}", path.display()))
     }
 
     /// Whether every message has a connection of its own.
     pub fn connection_per_request(&self) -> bool {
         matches!(self.scenario, Scenario::Doc { persistent: false, .. })
+    }
+
+    /// Messages that may be under way at once on one connection.
+    pub fn depth(&self) -> usize {
+        match self.pace {
+            Loop::Closed { depth, .. } => depth,
+            Loop::Open { depth, .. } => depth.unwrap_or(usize::MAX),
+            Loop::None {} => 0,
+        }
     }
 
     /// Part `index` of `total`, divided as evenly as can be among the workers.
@@ -114,33 +215,17 @@ impl Plan {
     }
 
     fn check(&self) -> Result<(), String> {
-        // Kinds of which there is one today; a second one will not compile until the engine asks which it is.
-        let (Loop::Closed {}, Mask::Random) = (self.loop_kind, self.mask);
         require(self.format == 1, "format", self.format, "1")?;
         require(self.connections >= 1, "connections", self.connections, "at least 1")?;
         require(self.threads >= 1 && self.threads <= self.connections, "threads", self.threads, "1 to `connections`")?;
-        let fits = match self.scenario {
-            Scenario::Doc { .. } => self.transport == Transport::Http,
-            Scenario::Echo { .. } => self.transport == Transport::Websocket,
-            Scenario::Ping {} => self.transport != Transport::Http,
-        };
-        require(
-            fits,
-            "transport",
-            format!("{:?}", self.transport),
-            "http for doc, websocket for echo, websocket or tcp for ping",
-        )?;
-        if let Scenario::Echo { bytes, .. } = self.scenario {
-            require(bytes <= 16 << 20, "scenario.bytes", bytes, "at most 16777216")?;
-        }
+        self.check_scenario()?;
+        self.check_loop()?;
+        self.check_stages()?;
         for (key, until) in [("warmup", self.warmup), ("measure", Some(self.measure))] {
             match until {
-                Some(Until::Seconds(seconds)) => require(
-                    seconds > 0.0 && seconds <= 86_400.0,
-                    key,
-                    seconds,
-                    "more than 0 and at most 86400 seconds",
-                )?,
+                Some(Until::Seconds(seconds)) => {
+                    require(within(seconds, 1e-3, 86_400.0), key, seconds, "0.001 to 86400 seconds")?
+                }
                 Some(Until::Messages(messages)) => require(messages >= 1, key, messages, "at least 1 message")?,
                 None => {}
             }
@@ -150,24 +235,136 @@ impl Plan {
             ("limits.reply_s", self.limits.reply_s),
             ("limits.deadline_s", self.limits.deadline_s),
         ] {
-            require(seconds > 0.0 && seconds <= 90_000.0, key, seconds, "more than 0 and at most 90000 seconds")?;
+            require(within(seconds, 1e-3, 90_000.0), key, seconds, "0.001 to 90000 seconds")?;
         }
-        require((0.0..=3600.0).contains(&self.drain_s), "drain_s", self.drain_s, "0 to 3600 seconds")?;
-        require(!self.source_addresses.is_empty(), "source_addresses", "[]", "at least one address")?;
-        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get()).max(online_cpus());
+        require(within(self.drain_s, 0.0, 3600.0), "drain_s", self.drain_s, "0 to 3600 seconds")?;
+        let cpus = online_cpus();
         for &cpu in &self.cpus {
             require(cpu < cpus, "cpus", cpu, &format!("0 to {}", cpus - 1))?;
         }
         require(self.shard.0 < self.shard.1, "shard", format!("{:?}", self.shard), "[i, n] with i < n")?;
-        let clean = |text: &str| !text.contains(['\r', '\n']);
-        require(
-            self.headers.iter().all(|(name, value)| clean(name) && clean(value)),
-            "headers",
-            "a line break",
-            "none",
-        )?;
-        require(clean(&self.target.path) && clean(&self.target.host), "target", "a line break", "none")
+        self.check_addresses()?;
+        self.check_head()
     }
+
+    fn check_scenario(&self) -> Result<(), String> {
+        let fits = match self.scenario {
+            Scenario::Doc { .. } => self.transport == Transport::Http,
+            Scenario::Echo { .. } | Scenario::Push { .. } => self.transport == Transport::Websocket,
+            Scenario::Ping {} | Scenario::Idle {} => self.transport != Transport::Http,
+        };
+        let allowed = "http for doc, websocket for echo and push, websocket or tcp for ping and idle";
+        require(fits, "transport", format!("{:?}", self.transport), allowed)?;
+        match self.scenario {
+            Scenario::Echo { bytes, .. } => require(bytes <= 16 << 20, "scenario.bytes", bytes, "at most 16777216"),
+            Scenario::Push { slow_readers } => {
+                require(within(slow_readers, 0.0, 1.0), "scenario.slow_readers", slow_readers, "0 to 1")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_loop(&self) -> Result<(), String> {
+        let named = |kind: &str, allowed: &str| Err(format!("`loop.kind` is {kind}; allowed: {allowed}"));
+        match (&self.pace, self.scenario) {
+            (Loop::None {}, Scenario::Idle {}) => {}
+            (_, Scenario::Idle {}) => return named("not none", "none for the scenario idle"),
+            (Loop::None {}, _) => return named("none", "closed or open for this scenario"),
+            (Loop::Closed { .. }, Scenario::Push { .. }) => return named("closed", "open for the scenario push"),
+            _ => {}
+        }
+        let depth = self.depth();
+        let one_at_a_time = self.transport == Transport::Http;
+        match &self.pace {
+            Loop::None {} => require(
+                matches!(self.measure, Until::Seconds(_)) && !matches!(self.warmup, Some(Until::Messages(_))),
+                "measure",
+                "a number of messages",
+                "seconds where nothing is sent",
+            ),
+            Loop::Closed { think, messages_per_connection, .. } => {
+                require((1..=1_000_000).contains(&depth), "loop.depth", depth, "1 to 1000000")?;
+                require(!one_at_a_time || depth == 1, "loop.depth", depth, "1 over http, which has no pipeline here")?;
+                require(*messages_per_connection != Some(0), "loop.messages_per_connection", 0, "at least 1, or null")?;
+                let churns = messages_per_connection.is_some() && self.connection_per_request();
+                require(!churns, "loop.messages_per_connection", "set", "null where each request has a connection")?;
+                think.map_or(Ok(()), check_think)
+            }
+            Loop::Open { rate, .. } => {
+                require(depth >= 1, "loop.depth", depth, "at least 1, or null")?;
+                require(!one_at_a_time || depth == 1, "loop.depth", depth, "1 over http, which has no pipeline here")?;
+                require(!rate.is_empty(), "loop.rate", "empty", "at least one segment")?;
+                for segment in rate {
+                    let Segment { from_per_s, to_per_s, for_s } = *segment;
+                    let fine = within(from_per_s, 0.0, 1e8) && within(to_per_s, 0.0, 1e8) && within(for_s, 0.0, 1e6);
+                    let found = format!("{from_per_s} to {to_per_s} for {for_s} s");
+                    require(fine, "loop.rate", found, "0 to 1e8 a second, for 0 to 1e6 s")?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check_stages(&self) -> Result<(), String> {
+        let Connect { per_s, at_once } = self.connect;
+        require(at_once >= 1, "connect.at_once", at_once, "at least 1")?;
+        if let Some(per_s) = per_s {
+            require(within(per_s, 1e-3, 1e7), "connect.per_s", per_s, "0.001 to 1e7, or null")?;
+        }
+        let Some(stages) = &self.stages else { return Ok(()) };
+        let by_time = matches!(self.measure, Until::Seconds(_)) && self.warmup.is_none();
+        require(by_time, "stages", "set", "null, or `measure` in seconds and `warmup` null")?;
+        require(!self.connection_per_request(), "stages", "set", "null where each request has a connection")?;
+        for Stage { to, over_s, chunk } in stages {
+            require(*to <= self.connections, "stages.to", to, "at most `connections`")?;
+            require(within(*over_s, 0.0, 1e6), "stages.over_s", over_s, "0 to 1e6")?;
+            require(*chunk >= 1, "stages.chunk", chunk, "at least 1")?;
+        }
+        require(!stages.is_empty(), "stages", "[]", "at least one stage, or null")
+    }
+
+    fn check_addresses(&self) -> Result<(), String> {
+        require(!self.source_addresses.is_empty(), "source_addresses", "[]", "at least one address")?;
+        let ipv4 = self.target.address.is_ipv4();
+        let family = if ipv4 { "IPv4 addresses, as the target's" } else { "IPv6 addresses, as the target's" };
+        match self.source_addresses.iter().find(|address| address.is_ipv4() != ipv4) {
+            Some(other) => require(false, "source_addresses", other, family),
+            None => Ok(()),
+        }
+    }
+
+    /// What is written into a request's head as it stands must not be able to end a line, or the head.
+    fn check_head(&self) -> Result<(), String> {
+        let visible = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let Target { path, host, .. } = &self.target;
+        let allowed = "visible ASCII characters that begin with `/`";
+        require(visible(path) && path.starts_with('/'), "target.path", format!("{path:?}"), allowed)?;
+        require(visible(host), "target.host", format!("{host:?}"), "visible ASCII characters")?;
+        // RFC 9110 §5.6.2: a field name is a token.
+        let token = |name: &str| visible(name) && !name.contains(|found| "\"(),/:;<=>?@[\\]{}".contains(found));
+        for (name, value) in &self.headers {
+            require(token(name), "headers", format!("the name {name:?}"), "a token (RFC 9110, section 5.6.2)")?;
+            let fine = !value.contains(|found: char| found.is_control() && found != '\t');
+            require(fine, "headers", format!("the value {value:?}"), "no control characters")?;
+        }
+        Ok(())
+    }
+}
+
+fn check_think(think: Think) -> Result<(), String> {
+    let numbers = match think {
+        Think::Constant { mean_s } | Think::Exponential { mean_s } => vec![mean_s],
+        Think::Uniform { from_s, to_s } => vec![from_s, to_s, to_s - from_s],
+        Think::Gaussian { mean_s, deviation_s } => vec![mean_s, deviation_s],
+        Think::Lognormal { median_s, sigma } => vec![median_s, sigma],
+    };
+    let fine = numbers.iter().all(|&number| within(number, 0.0, 86_400.0));
+    require(fine, "loop.think", format!("{think:?}"), "numbers from 0 to 86400, `from_s` at most `to_s`")
+}
+
+/// Not a number is never within.
+fn within(number: f64, least: f64, most: f64) -> bool {
+    (least..=most).contains(&number)
 }
 
 fn online_cpus() -> usize {

@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
+/// Errors and hang-ups only.
+pub const NOTHING: u32 = 0;
 pub const READ: u32 = libc::EPOLLIN as u32;
 pub const READ_WRITE: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
 /// The token of the waker; connections are numbered from 0.
@@ -104,6 +106,23 @@ impl Poll {
     }
 }
 
+pub fn set_option(descriptor: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: an option value of the size given; a wrong descriptor or option is an error.
+    checked(unsafe { libc::setsockopt(descriptor, level, name, (&raw const value).cast(), size) }).map(drop)
+}
+
+/// The error that the socket has met, which reading it clears.
+pub fn socket_error(descriptor: RawFd) -> io::Result<()> {
+    let mut code = 0i32;
+    let mut size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: room for one int, and its size.
+    checked(unsafe {
+        libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &mut size)
+    })?;
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
 /// `Ok(None)`: nothing there. `Ok(Some(0))`: the peer closed.
 #[inline]
 pub fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
@@ -130,4 +149,10 @@ fn nonblocking(count: isize) -> io::Result<Option<usize>> {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
         _ => Err(error),
     }
+}
+
+/// Our end of the stream; what is on its way still arrives.
+pub fn end_sending(descriptor: RawFd) {
+    // SAFETY: shutdown of any descriptor is safe; one that is not connected is an error that changes nothing.
+    unsafe { libc::shutdown(descriptor, libc::SHUT_WR) };
 }

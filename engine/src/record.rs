@@ -25,48 +25,50 @@ kinds! {
     MaskedFrame "masked_frame", ReservedBits "reserved_bits", BadOpcode "bad_opcode", BadControl "bad_control",
     BadUtf8 "bad_utf8", BadFragment "bad_fragment", Oversized "oversized",
     ReplyOpcode "reply_opcode", ReplyLength "reply_length", ReplyContent "reply_content",
-    UnexpectedReply "unexpected_reply",
+    UnexpectedReply "unexpected_reply", ReplyMissing "reply_missing",
     HttpInvalid "http_invalid", HttpStatus "http_status", HttpLength "http_length", HttpNotClosed "http_not_closed",
 }
 
 impl Kind {
     /// A wrong reply spoils its message; anything else spoils the connection.
     pub fn spoils_connection(self) -> bool {
-        !matches!(self, Kind::ReplyOpcode | Kind::ReplyLength | Kind::ReplyContent | Kind::UnexpectedReply)
+        !matches!(
+            self,
+            Kind::ReplyOpcode | Kind::ReplyLength | Kind::ReplyContent | Kind::UnexpectedReply | Kind::ReplyMissing
+        )
     }
 }
 
 /// A failure: its kind and what was found, in words.
 pub type Failure = (Kind, String);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tag {
-    Connect,
-    Service,
-    Request,
-    WarmupConnect,
-    WarmupService,
-    WarmupRequest,
-}
-
-impl Tag {
-    pub const ALL: [Tag; 6] =
-        [Tag::Connect, Tag::Service, Tag::Request, Tag::WarmupConnect, Tag::WarmupService, Tag::WarmupRequest];
-
-    pub fn name(self) -> &'static str {
-        ["connect", "service", "request", "warmup-connect", "warmup-service", "warmup-request"][self as usize]
-    }
-
-    /// The tag's twin for what belongs to the warm-up.
-    pub fn in_warmup(self) -> Tag {
-        match self {
-            Tag::Connect => Tag::WarmupConnect,
-            Tag::Service => Tag::WarmupService,
-            Tag::Request => Tag::WarmupRequest,
-            warmup => warmup,
+macro_rules! tags {
+    ($($variant:ident $name:literal),* $(,)?) => {
+        /// What a histogram is of; the names are the contract's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Tag { $($variant),* }
+        impl Tag {
+            const ALL: &[Tag] = &[$(Tag::$variant),*];
+            pub fn name(self) -> &'static str {
+                match self { $(Tag::$variant => $name),* }
+            }
         }
-    }
+    };
 }
+
+tags! {
+    Connect "connect", Service "service", Response "response", SendLag "send_lag", Request "request", Push "push",
+    PushStamp "push_stamp",
+}
+
+/// Measured, or only sent to warm up: the second kind stands under a name of its own and enters no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Measured,
+    Warmup,
+}
+
+const TAGS: usize = Tag::ALL.len();
 
 /// Cumulative since the worker began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,6 +83,10 @@ pub struct Counters {
     pub pings_answered: u64,
     pub fragmented_replies: u64,
     pub reconnects: u64,
+    /// Broadcasts that came twice, or after a later one.
+    pub out_of_order: u64,
+    /// Broadcasts that another process triggered.
+    pub foreign: u64,
 }
 
 /// The ledger over messages sent in the measured window.
@@ -90,13 +96,15 @@ pub struct Ledger {
     pub answered: u64,
     pub failed: u64,
     pub replies_in_window: u64,
+    /// Due in the measured window and never sent.
+    pub unsent: u64,
 }
 
 pub type Errors = BTreeMap<Kind, (u64, String)>;
 
 /// The part of a record that is handed over at a tick.
 pub struct Interval {
-    pub histograms: Vec<(Tag, Histogram<u64>)>,
+    pub histograms: Vec<((Tag, Part), Histogram<u64>)>,
     pub errors: Errors,
 }
 
@@ -105,7 +113,8 @@ pub struct Record {
     pub counters: Counters,
     pub ledger: Ledger,
     pub measured_errors: BTreeMap<Kind, u64>,
-    histograms: [Option<Box<Histogram<u64>>>; 6],
+    /// Measured, then warm-up; made when the first value comes.
+    histograms: [[Option<Box<Histogram<u64>>>; TAGS]; 2],
     errors: Errors,
 }
 
@@ -118,21 +127,29 @@ pub fn new_histogram() -> Histogram<u64> {
 
 impl Record {
     /// Never fails: a value beyond the range is recorded as the highest, and a reply that late has timed out long before.
-    pub fn duration(&mut self, tag: Tag, from_ns: u64, to_ns: u64) {
-        let histogram = self.histograms[tag as usize].get_or_insert_with(|| Box::new(new_histogram()));
+    #[inline]
+    pub fn duration(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
+        let histogram = self.histograms[part as usize][tag as usize].get_or_insert_with(|| Box::new(new_histogram()));
         histogram.saturating_record(to_ns.saturating_sub(from_ns).max(1));
     }
 
-    pub fn error(&mut self, (kind, example): Failure, measured: bool) {
-        self.errors.entry(kind).or_insert((0, example)).0 += 1;
-        if measured {
-            *self.measured_errors.entry(kind).or_insert(0) += 1;
+    /// The same failure so many times, so many of them part of the measurement.
+    pub fn error(&mut self, (kind, example): Failure, times: u64, measured: u64) {
+        self.errors.entry(kind).or_insert((0, example)).0 += times;
+        if measured > 0 {
+            *self.measured_errors.entry(kind).or_insert(0) += measured;
         }
     }
 
     pub fn hand_over(&mut self) -> Interval {
-        let histograms =
-            Tag::ALL.into_iter().filter_map(|tag| Some((tag, *self.histograms[tag as usize].take()?))).collect();
+        let mut histograms = Vec::new();
+        for part in [Part::Measured, Part::Warmup] {
+            for &tag in Tag::ALL {
+                if let Some(histogram) = self.histograms[part as usize][tag as usize].take() {
+                    histograms.push(((tag, part), *histogram));
+                }
+            }
+        }
         Interval { histograms, errors: std::mem::take(&mut self.errors) }
     }
 }

@@ -2,21 +2,21 @@
 //! writes what they say. It touches no socket.
 
 use crate::clock;
-use crate::control::{Control, Final, Phase, Report, Tick};
+use crate::control::{Control, Final, Moment, Phase, Report, Tick};
 use crate::emit::Emit;
 use crate::leash;
 use crate::plan::{Plan, Until};
 use crate::poll::Waker;
-use crate::worker::Worker;
+use crate::push::Board;
+use crate::worker::{Common, Worker};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 
 /// The workers see the start instant before it comes.
 const AHEAD_NS: u64 = 2_000_000;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Why a plan could not be carried out.
 pub enum Stop {
@@ -34,17 +34,14 @@ impl From<io::Error> for Stop {
 struct Run {
     plan: Arc<Plan>,
     control: Arc<Control>,
+    board: Arc<Board>,
     wakers: Vec<Waker>,
     emit: Emit,
-    origin_ns: u64,
     settled: usize,
-    warmed_up: Vec<bool>,
-    /// When the measured window begins, until that is written.
-    measure_ns: Option<u64>,
-    measuring: bool,
-    /// Ticks by number that not every worker has reported yet.
-    ticks: BTreeMap<u64, Vec<(usize, Tick)>>,
-    /// A worker's last tick comes just before it finishes; all of them are written together.
+    /// By worker: the last reply of a phase that ends by count.
+    counted: Vec<Option<u64>>,
+    /// What not every worker has reported yet, in the order of time.
+    ticks: BTreeMap<Moment, Vec<(usize, Tick)>>,
     finals: Vec<Option<Final>>,
 }
 
@@ -52,45 +49,48 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     enough_files(&plan)?;
     let origin_ns = clock::now_ns();
     let plan = Arc::new(plan);
-    let control = Arc::new(Control::default());
     let (sender, receiver) = channel();
-    let workers = (0..plan.threads)
-        .map(|index| Worker::new(index, plan.clone(), control.clone(), sender.clone(), origin_ns))
-        .collect::<io::Result<Vec<_>>>()?;
+    let common = Common {
+        plan: plan.clone(),
+        control: Arc::new(Control::default()),
+        board: Arc::new(Board::new()),
+        reports: sender,
+        origin_ns,
+    };
+    let workers = (0..plan.threads).map(|index| Worker::new(index, common.clone())).collect::<io::Result<Vec<_>>>()?;
     let wakers: Vec<Waker> = workers.iter().map(Worker::waker).collect();
-    leash::watch(control.clone(), wakers.clone(), origin_ns + (plan.limits.deadline_s * 1e9) as u64, parent);
+    let deadline_ns = origin_ns + (plan.limits.deadline_s * 1e9) as u64;
+    leash::watch(common.control.clone(), wakers.clone(), deadline_ns, parent);
     let mut run = Run {
         emit: Emit::begin(folder, origin_ns)?,
         wakers,
-        control,
-        origin_ns,
+        control: common.control,
+        board: common.board,
         settled: 0,
-        warmed_up: vec![false; plan.threads],
-        measure_ns: None,
-        measuring: false,
+        counted: vec![None; plan.threads],
         ticks: BTreeMap::new(),
         finals: (0..plan.threads).map(|_| None).collect(),
         plan,
     };
     if !run.plan.connection_per_request() {
-        run.emit.phase(Phase::Connect, clock::now_ns())?;
+        run.emit.phase(Phase::Connect, origin_ns)?;
     }
-    start(workers, &run.plan, sender);
+    // The workers alone hold senders now, so that their end is seen.
+    drop(common.reports);
+    start(workers, &run.plan)?;
     run.gather(&receiver)?;
     run.conclude()
 }
 
-fn start(workers: Vec<Worker>, plan: &Plan, sender: Sender<(usize, Report)>) {
-    drop(sender);
+fn start(workers: Vec<Worker>, plan: &Plan) -> Result<(), Stop> {
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
-        std::thread::spawn(move || {
-            if let Some(cpu) = cpu {
-                pin(cpu);
-            }
-            worker.run();
+        std::thread::spawn(move || match cpu.map_or(Ok(()), pin) {
+            Ok(()) => worker.run(),
+            Err(line) => worker.report(Report::HostCannot(line)),
         });
     }
+    Ok(())
 }
 
 impl Run {
@@ -100,9 +100,12 @@ impl Run {
                 return Err(Stop::Io(io::Error::other("a worker ended without its report: this is a bug")));
             };
             match report {
-                Report::Settled => self.settled(index)?,
-                Report::WarmedUp => self.warmed_up(index)?,
-                Report::Tick(tick) => self.tick(index, tick)?,
+                Report::Settled => self.settled(),
+                Report::Counted { phase, t_ns } => self.counted(index, phase, t_ns),
+                Report::Tick(tick) => {
+                    self.ticks.entry(tick.moment).or_default().push((index, tick));
+                    self.write_complete_ticks()?;
+                }
                 Report::Finished(last) => {
                     self.finals[index] = Some(*last);
                     self.write_complete_ticks()?;
@@ -113,60 +116,49 @@ impl Run {
         Ok(())
     }
 
-    fn settled(&mut self, _: usize) -> Result<(), Stop> {
+    /// When all connections are there, every later instant that depends on nothing but time is set.
+    fn settled(&mut self) {
         self.settled += 1;
         if self.settled < self.plan.threads {
-            return Ok(());
+            return;
         }
         let start = clock::now_ns() + AHEAD_NS;
         match self.plan.warmup {
-            None => self.measure(start)?,
+            None => self.measure_from(start),
             Some(until) => {
-                self.emit.phase(Phase::Warmup, start)?;
                 if let Until::Seconds(seconds) = until {
-                    self.measure(start + (seconds * 1e9) as u64)?;
+                    self.measure_from(start + (seconds * 1e9) as u64);
                 }
+                self.control.begin_at(Phase::Warmup, start);
             }
         }
-        self.control.start_at(start);
         self.wakers.iter().for_each(Waker::wake);
-        Ok(())
     }
 
-    fn warmed_up(&mut self, index: usize) -> Result<(), Stop> {
-        let already = std::mem::replace(&mut self.warmed_up[index], true);
-        if already || self.warmed_up.contains(&false) {
-            return Ok(());
+    fn measure_from(&self, t_ns: u64) {
+        if let Until::Seconds(seconds) = self.plan.measure {
+            self.control.begin_at(Phase::Drain, t_ns + (seconds * 1e9) as u64);
         }
-        let begin = clock::now_ns() + AHEAD_NS;
-        self.measure(begin)?;
-        self.control.measure_at(begin);
+        self.control.begin_at(Phase::Measure, t_ns);
+    }
+
+    /// A phase that ends by count ends for all workers when the last of them has done its part.
+    fn counted(&mut self, index: usize, phase: Phase, t_ns: u64) {
+        self.counted[index] = Some(t_ns);
+        let Some(last) = self.counted.iter().copied().collect::<Option<Vec<u64>>>() else { return };
+        self.counted.fill(None);
+        if phase == Phase::Warmup {
+            self.measure_from(clock::now_ns() + AHEAD_NS);
+        } else {
+            // The instant has passed; no tick may come before it that has not been written already.
+            let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns());
+            self.ticks.entry(Moment::At(t_ns)).or_default();
+            self.control.begin_at(Phase::Drain, t_ns);
+        }
         self.wakers.iter().for_each(Waker::wake);
-        Ok(())
     }
 
-    fn measure(&mut self, t_ns: u64) -> io::Result<()> {
-        self.measure_ns = Some(t_ns);
-        Ok(())
-    }
-
-    /// Written when a worker has been seen in it: a run that is stopped earlier has measured nothing.
-    fn measure_began(&mut self) -> io::Result<()> {
-        match self.measure_ns.take() {
-            Some(t_ns) => {
-                self.measuring = true;
-                self.emit.phase(Phase::Measure, t_ns)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn tick(&mut self, index: usize, tick: Tick) -> Result<(), Stop> {
-        self.ticks.entry(tick.number).or_default().push((index, tick));
-        self.write_complete_ticks()
-    }
-
-    /// A tick is complete when every worker that has not finished has reported it.
+    /// A moment is complete when every worker that has not finished has reported it.
     fn write_complete_ticks(&mut self) -> Result<(), Stop> {
         while let Some(entry) = self.ticks.first_entry() {
             let complete = (0..self.plan.threads)
@@ -174,7 +166,6 @@ impl Run {
             if !complete {
                 return Ok(());
             }
-            let number = *entry.key();
             let here = entry.remove();
             let absent = |index: &usize| !here.iter().any(|(from, _)| from == index);
             let ended: Vec<_> = (0..self.plan.threads)
@@ -183,14 +174,16 @@ impl Run {
                 .map(|end| (end.counters, end.usage))
                 .collect();
             let ticks: Vec<Tick> = here.into_iter().map(|(_, tick)| tick).collect();
-            let t_ns = (self.origin_ns + number * SECOND_NS).min(clock::now_ns());
-            let phase = ticks[0].phase;
-            if ticks.iter().any(|tick| matches!(tick.phase, Phase::Measure | Phase::Drain)) {
-                self.measure_began()?;
-            }
+            let Some(Tick { phase, begins, .. }) = ticks.first() else { continue };
+            let (phase, begins) = (*phase, *begins);
+            let t_ns = ticks.iter().map(|tick| tick.t_ns).max().unwrap_or(0);
             let counters = self.emit.tick(ticks, &ended, t_ns)?;
+            if let Some(next) = begins {
+                self.emit.phase(next, t_ns)?;
+            }
             println!(
-                "{number:4} s  {:8}  {} open, {} answered, {} failed",
+                "{:6.1} s  {:8}  {} open, {} answered, {} failed",
+                self.emit.seconds(t_ns),
                 phase.name(),
                 counters.open,
                 counters.answered,
@@ -202,35 +195,28 @@ impl Run {
 
     fn conclude(mut self) -> Result<(), Stop> {
         let finals: Vec<Final> = self.finals.into_iter().flatten().collect();
-        let ended = finals.iter().filter_map(|end| end.window).map(|window| window.end_ns).max();
-        if let Some(end_ns) = ended {
-            if !self.measuring
-                && let Some(t_ns) = self.measure_ns
-            {
-                self.emit.phase(Phase::Measure, t_ns)?;
-            }
-            self.emit.phase(Phase::Drain, end_ns)?;
-        }
-        let nobody = finals.iter().all(|end| end.counters.established == 0);
         let outcome = match leash::outcome() {
             Some(outcome) => outcome,
-            None if nobody || finals.iter().any(|end| end.gave_up) => "no_connection",
+            None if finals.iter().all(|end| end.counters.established == 0) => "no_connection",
+            None if finals.iter().any(|end| end.lost) => "connections_lost",
             None => "completed",
         };
+        self.emit.broadcasts(&self.board, &finals)?;
         self.emit.end(&self.plan, outcome, &finals)?;
         println!("{outcome}");
         Ok(())
     }
 }
 
-fn pin(cpu: usize) {
-    // SAFETY: an all-zero set is valid; the plan was checked to name a CPU that exists. If the kernel refuses (a cpuset),
-    // the worker runs unpinned, which its run-queue wait then shows.
-    unsafe {
+fn pin(cpu: usize) -> Result<(), String> {
+    // SAFETY: an all-zero set is valid; the plan was checked to name a CPU that exists.
+    let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-    }
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    let error = io::Error::last_os_error();
+    if result == 0 { Ok(()) } else { Err(format!("`cpus` names {cpu}, which this process may not use: {error}")) }
 }
 
 /// Raises the file limit as far as it goes, and says if that is not far enough.

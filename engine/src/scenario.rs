@@ -10,10 +10,21 @@ const STAMP: usize = 16;
 pub struct Script {
     pub opcode: u8,
     pub length: usize,
-    stamped: bool,
+    reply: Reply,
     template: Vec<u8>,
-    reply: Vec<u8>,
 }
+
+/// How a reply is known to be right.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Reply {
+    /// It is the message, whose front is its stamp.
+    Echo,
+    Pong,
+    /// Its content is the server's own.
+    Notice,
+}
+
+const PONG: &[u8] = b"Pong";
 
 /// One message: which bytes go out, and which must come back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,24 +38,27 @@ impl Script {
         match plan.scenario {
             Scenario::Echo { opcode, bytes } => {
                 let mut random = fastrand::Rng::with_seed(plan.seed);
-                let template: Vec<u8> = (0..bytes).map(|_| random.alphanumeric() as u8).collect();
+                let template = (0..bytes).map(|_| random.alphanumeric() as u8).collect();
                 let opcode = if opcode == Opcode::Text { frame::TEXT } else { frame::BINARY };
-                Script { opcode, length: bytes, stamped: true, reply: Vec::new(), template }
+                Script { opcode, length: bytes, reply: Reply::Echo, template }
             }
-            // A document's content is the server's own; its request is built by the http room.
-            Scenario::Ping {} | Scenario::Doc { .. } => Script {
-                opcode: frame::TEXT,
-                length: 4,
-                stamped: false,
-                template: b"Ping".to_vec(),
-                reply: b"Pong".to_vec(),
-            },
+            Scenario::Push { .. } => {
+                Script { opcode: frame::TEXT, length: 64, reply: Reply::Notice, template: Vec::new() }
+            }
+            // A document's content is the server's own, and its request is built by the http room; nothing is idle's.
+            Scenario::Ping {} | Scenario::Doc { .. } | Scenario::Idle {} => {
+                Script { opcode: frame::TEXT, length: 4, reply: Reply::Pong, template: b"Ping".to_vec() }
+            }
         }
+    }
+
+    pub fn is_notice(&self) -> bool {
+        self.reply == Reply::Notice
     }
 
     /// The bytes to send as two pieces: the stamp of this message, and the rest that is the same in all.
     pub fn payload<'a>(&'a self, message: Message, stamp: &'a mut [u8; STAMP]) -> (&'a [u8], &'a [u8]) {
-        if !self.stamped {
+        if self.reply != Reply::Echo {
             return (&[], &self.template);
         }
         *stamp = stamp_of(message);
@@ -55,12 +69,13 @@ impl Script {
     /// Whether `piece` is what stands at `position` of the reply to `message`.
     #[inline]
     pub fn matches(&self, message: Message, position: usize, piece: &[u8]) -> bool {
-        let expected: &[u8] = if self.stamped { &self.template } else { &self.reply };
+        let stamped = self.reply == Reply::Echo;
+        let expected: &[u8] = if stamped { &self.template } else { PONG };
         let end = position + piece.len();
         if end > expected.len() {
             return false;
         }
-        let stamp_length = if self.stamped { STAMP.min(self.length) } else { 0 };
+        let stamp_length = if stamped { STAMP.min(self.length) } else { 0 };
         if position >= stamp_length {
             return expected[position..end] == *piece;
         }
@@ -71,9 +86,21 @@ impl Script {
     }
 }
 
+impl Script {
+    /// The sequence number of the message that this front of a reply belongs to, if it is one of this connection's.
+    pub fn sequence_in(&self, front: &[u8], connection: u32) -> Option<u64> {
+        let stamp = front.get(..STAMP).filter(|_| self.reply == Reply::Echo)?;
+        let number = u64::from_str_radix(std::str::from_utf8(stamp).ok()?, 16).ok()?;
+        (number >> 40 == u64::from(connection)).then_some(number & SEQUENCE)
+    }
+}
+
+/// The part of a stamp that is the sequence number; above it stands the connection.
+const SEQUENCE: u64 = (1 << 40) - 1;
+
 fn stamp_of(message: Message) -> [u8; STAMP] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let number = u64::from(message.connection) << 40 | message.sequence & 0xff_ffff_ffff;
+    let number = u64::from(message.connection) << 40 | message.sequence & SEQUENCE;
     std::array::from_fn(|i| DIGITS[(number >> (60 - 4 * i)) as usize & 15])
 }
 
@@ -83,7 +110,7 @@ mod tests {
 
     fn script(bytes: usize) -> Script {
         let template = (0..bytes).map(|i| b'a' + (i % 26) as u8).collect();
-        Script { opcode: frame::TEXT, length: bytes, stamped: true, template, reply: Vec::new() }
+        Script { opcode: frame::TEXT, length: bytes, reply: Reply::Echo, template }
     }
 
     #[test]

@@ -1,98 +1,157 @@
-//! One thread and its connections: the only room that does network I/O. Nothing is shared with other workers, and nothing
-//! is allocated for a message: a reply is read into one buffer that all connections share, checked where it lies, and
-//! answered by the next message from inside the same read. A message costs one recv, one send and its share of an epoll.
+//! One thread and its connections. Nothing is shared with other workers, and nothing is allocated for a message: a reply is
+//! read into one buffer that all connections share, checked where it lies, and answered by the next message from inside the
+//! same read. A message costs one recv, one send and its share of an epoll.
+//!
+//! This file is the loop: what time it is, which phase, what is due, what has come. How connections come and go is in
+//! opening.rs, what passes over them in exchange.rs.
 
 use crate::clock::{self, Usage};
-use crate::connection::{Connection, Reader, Stage};
-use crate::control::{Control, Final, Phase, Report, Tick, Window};
-use crate::frame;
-use crate::handshake;
+use crate::connection::{Connection, Stage};
+use crate::control::{Control, Final, Moment, Phase, Report, Tick, Window};
 use crate::http;
-use crate::message::Incoming;
-use crate::plan::{Plan, Scenario, Transport, Until};
-use crate::poll::{self, Poll, Waker};
-use crate::record::{Failure, Kind, Record, Tag};
-use crate::scenario::{Message, Script};
+use crate::plan::{Loop, Plan, Scenario, Until};
+use crate::poll::{Poll, Waker};
+use crate::push::{Board, Delivery};
+use crate::record::{Kind, Record};
+use crate::scenario::Script;
+use crate::schedule::{self, Change, Due};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub const SECOND_NS: u64 = 1_000_000_000;
 const BUFFER_BYTES: usize = 512 << 10;
-/// More connects at once than this overrun the accept queue of a server with default settings.
-const CONNECTS_AT_ONCE: usize = 100;
 /// A server that refuses this many times in a row is not there.
 const FAILURES_IN_A_ROW: u32 = 1000;
 
 pub struct Worker {
-    index: usize,
-    plan: Arc<Plan>,
-    script: Script,
-    request: Vec<u8>,
-    control: Arc<Control>,
+    pub(crate) index: usize,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) script: Script,
+    pub(crate) request: Vec<u8>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) board: Arc<Board>,
     reports: Sender<(usize, Report)>,
-    poll: Poll,
-    connections: Vec<Connection>,
-    buffer: Vec<u8>,
-    out: Vec<u8>,
-    random: fastrand::Rng,
-    record: Record,
-    phase: Phase,
-    phase_ends_ns: u64,
+    pub(crate) poll: Poll,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) buffer: Vec<u8>,
+    /// What is to be sent on the connection that is being served; empty between connections.
+    pub(crate) out: Vec<u8>,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) record: Record,
+
+    pub(crate) phase: Phase,
+    /// The measured window; what is not known yet never comes.
+    pub(crate) measure_ns: u64,
+    pub(crate) drain_ns: u64,
     /// Messages that may still be sent in this phase.
-    quota: u64,
-    in_flight: u64,
-    measured_in_flight: u64,
-    last_reply_ns: u64,
+    pub(crate) quota: u64,
+    /// This phase ends by count, and the count has not been reached.
+    counting: bool,
     origin_ns: u64,
     ticks: u64,
-    /// Connections whose next step is due outside of an event: next request, or next message after a pause.
-    ready: Vec<usize>,
+    /// The next tick or the next phase, whichever comes first.
+    pub(crate) moment_ns: u64,
+    swept_ns: u64,
+    cursor: usize,
+
+    /// Users who are to come or to go, in the order of time.
+    pub(crate) changes: VecDeque<(u64, u32, Change)>,
+    /// Connections whose next message has a due time of its own: after a pause, or after a failure.
+    pub(crate) timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The schedule of an open loop, and the due time that it gave last.
+    pub(crate) schedule: Option<Due>,
+    pub(crate) start_ns: u64,
+    pub(crate) due_ns: u64,
+    /// Due times that have passed while no connection could take a message.
+    pub(crate) late: VecDeque<u64>,
+    /// Connections that can take a message, longest idle first.
+    pub(crate) line: VecDeque<u32>,
+
+    pub(crate) opening: usize,
+    pub(crate) closing: usize,
+    pub(crate) in_flight: u64,
+    pub(crate) measured_in_flight: u64,
+    pub(crate) last_reply_ns: u64,
+    pub(crate) failures_in_a_row: u32,
+    pub(crate) broadcasts: Vec<Delivery>,
+    /// From `CLOCK_MONOTONIC` to the epoch.
+    pub(crate) to_unix_ns: u64,
+    settled: bool,
     begun: Option<Window>,
     ended: Option<Window>,
-    failures_in_a_row: u32,
-    finished: bool,
+    pub(crate) lost: bool,
+    pub(crate) finished: bool,
+}
+
+/// What all workers of a process have in common.
+#[derive(Clone)]
+pub struct Common {
+    pub plan: Arc<Plan>,
+    pub control: Arc<Control>,
+    pub board: Arc<Board>,
+    pub reports: Sender<(usize, Report)>,
+    pub origin_ns: u64,
 }
 
 impl Worker {
-    pub fn new(
-        index: usize,
-        plan: Arc<Plan>,
-        control: Arc<Control>,
-        reports: Sender<(usize, Report)>,
-        origin_ns: u64,
-    ) -> io::Result<Worker> {
-        let first: u64 = (0..index).map(|earlier| plan.share(plan.connections as u64, earlier)).sum();
-        let count = plan.share(plan.connections as u64, index);
-        let numbers = (first as u32..).take(count as usize);
-        let persistent = !plan.connection_per_request();
-        Ok(Worker {
+    pub fn new(index: usize, common: Common) -> io::Result<Worker> {
+        let Common { plan, control, board, reports, origin_ns } = common;
+        let numbers = (index as u32..plan.connections as u32).step_by(plan.threads);
+        let connections: Vec<Connection> = numbers.map(|number| Connection::new(number, plan.transport)).collect();
+        let seed = plan.seed ^ (index as u64) << 48;
+        let now = clock::now_ns();
+        let mut worker = Worker {
             index,
             script: Script::new(&plan),
-            request: http::request(&plan, persistent),
+            request: http::request(&plan, !plan.connection_per_request()),
+            schedule: schedule_of(&plan, index, seed),
             control,
+            board,
             reports,
             poll: Poll::new()?,
-            connections: numbers.map(|number| Connection::new(number, plan.transport)).collect(),
+            connections,
             buffer: vec![0; BUFFER_BYTES],
             out: Vec::new(),
-            random: fastrand::Rng::with_seed(plan.seed ^ (index as u64) << 48),
+            random: fastrand::Rng::with_seed(seed),
             record: Record::default(),
             phase: Phase::Connect,
-            phase_ends_ns: u64::MAX,
+            measure_ns: u64::MAX,
+            drain_ns: u64::MAX,
             quota: 0,
+            counting: false,
+            origin_ns,
+            ticks: 0,
+            moment_ns: 0,
+            swept_ns: now,
+            cursor: 0,
+            changes: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            start_ns: 0,
+            due_ns: u64::MAX,
+            late: VecDeque::new(),
+            line: VecDeque::new(),
+            opening: 0,
+            closing: 0,
             in_flight: 0,
             measured_in_flight: 0,
             last_reply_ns: 0,
-            origin_ns,
-            ticks: 0,
-            ready: Vec::new(),
+            failures_in_a_row: 0,
+            broadcasts: Vec::new(),
+            to_unix_ns: clock::unix_ns() - now,
+            settled: false,
             begun: None,
             ended: None,
-            failures_in_a_row: 0,
+            lost: false,
             finished: false,
             plan,
-        })
+        };
+        if worker.plan.stages.is_none() && !worker.plan.connection_per_request() {
+            worker.ask_for_all(now);
+        }
+        Ok(worker)
     }
 
     pub fn waker(&self) -> Waker {
@@ -100,94 +159,100 @@ impl Worker {
     }
 
     pub fn run(mut self) {
-        if !self.plan.connection_per_request() {
-            self.settle();
-        }
-        self.report(Report::Settled);
         while !self.finished && !self.control.stopped() {
             let now = clock::now_ns();
-            self.advance(now);
-            self.tick(now);
-            self.go_on(now);
+            self.keep_time(now);
+            self.make_changes(now);
+            self.send_due(now);
+            self.sweep(now);
+            self.check_end();
             self.wait(now);
         }
         self.finish();
     }
 
-    fn report(&self, report: Report) {
+    pub(crate) fn report(&self, report: Report) {
         // The receiver is gone only when the process is ending.
         let _ = self.reports.send((self.index, report));
     }
 
-    // ---- phases ----------------------------------------------------------------------------------------------------
+    pub(crate) fn host_cannot(&mut self, what: String) {
+        self.report(Report::HostCannot(what));
+        self.finished = true;
+    }
 
-    /// Opens every connection, a limited number at once, until each is open or has failed.
-    fn settle(&mut self) {
-        let under_way =
-            |connection: &&Connection| matches!(connection.stage, Stage::Connecting | Stage::Handshaking(_));
-        let at_once = (CONNECTS_AT_ONCE / self.plan.threads).max(1);
-        let mut next = 0;
-        let mut swept_ns = 0;
-        while !self.control.stopped() && !self.finished {
-            let now = clock::now_ns();
-            let mut pending = self.connections[..next].iter().filter(under_way).count();
-            while pending < at_once && next < self.connections.len() {
-                self.open(next, now);
-                next += 1;
-                pending += 1;
-            }
-            if pending == 0 {
+    // ---- time ------------------------------------------------------------------------------------------------------
+
+    /// Takes the ticks and enters the phases that `now` has reached, in the order of time.
+    pub(crate) fn keep_time(&mut self, now: u64) {
+        while !self.finished {
+            let tick_ns = self.origin_ns + (self.ticks + 1) * SECOND_NS;
+            let (next, begins_ns) = self.next_phase();
+            self.moment_ns = tick_ns.min(begins_ns);
+            if now < self.moment_ns {
                 return;
             }
-            if now - swept_ns > SECOND_NS / 10 {
-                self.sweep(now);
-                swept_ns = now;
+            if begins_ns <= tick_ns {
+                self.enter(next, begins_ns);
+            } else {
+                self.ticks += 1;
+                self.tick(Moment::At(tick_ns), tick_ns, None);
             }
-            self.tick(now);
-            self.wait_at_most(SECOND_NS / 10);
         }
     }
 
-    /// Moves to the phase that `now` belongs to.
-    fn advance(&mut self, now: u64) {
-        if now < self.phase_ends_ns && self.phase_ends_ns != u64::MAX {
+    /// The phase after this one, and when it begins; `None` is the end.
+    fn next_phase(&self) -> (Option<Phase>, u64) {
+        let next = match self.phase {
+            Phase::Connect if self.plan.warmup.is_some() => Phase::Warmup,
+            Phase::Connect | Phase::Warmup => Phase::Measure,
+            Phase::Measure => Phase::Drain,
+            Phase::Drain => return (None, self.drain_ns + (self.plan.drain_s * 1e9) as u64),
+        };
+        (Some(next), self.control.begins_ns(next).unwrap_or(u64::MAX))
+    }
+
+    fn enter(&mut self, phase: Option<Phase>, t_ns: u64) {
+        let Some(phase) = phase else {
+            self.finished = true;
             return;
-        }
-        match self.phase {
-            Phase::Connect => {
-                let Some(start) = self.control.start_ns().filter(|&start| start <= now) else { return };
-                match self.plan.warmup {
-                    None => self.begin_measure(start),
-                    Some(until) => {
-                        self.phase = Phase::Warmup;
-                        self.limit(until, start);
-                    }
-                }
-                self.ready = (0..self.connections.len()).collect();
-            }
-            Phase::Warmup => match self.plan.warmup {
-                Some(Until::Seconds(_)) => self.begin_measure(self.phase_ends_ns),
-                _ => {
-                    let Some(begin) = self.control.measure_ns().filter(|&begin| begin <= now) else { return };
-                    self.begin_measure(begin);
-                    self.ready = (0..self.connections.len()).collect();
-                }
-            },
+        };
+        self.tick(Moment::At(t_ns), t_ns, Some(phase));
+        let before = std::mem::replace(&mut self.phase, phase);
+        match phase {
+            Phase::Connect => unreachable!("the run begins with it"),
+            Phase::Warmup => self.limit(self.plan.warmup.expect("this phase is in the plan")),
             Phase::Measure => {
-                if let Until::Seconds(_) = self.plan.measure {
-                    self.end_window(self.phase_ends_ns);
-                    self.phase = Phase::Drain;
-                    self.limit(Until::Seconds(self.plan.drain_s), self.phase_ends_ns);
-                    self.quota = 0;
-                }
+                self.begin_window(t_ns);
+                self.limit(self.plan.measure);
             }
-            Phase::Drain => self.finished = true,
+            Phase::Drain => {
+                self.end_window(t_ns);
+                self.quota = u64::MAX;
+            }
+        }
+        if before == Phase::Connect {
+            self.start_ns = t_ns;
+            self.begin_schedule(t_ns);
+        }
+        // Who waited for this phase begins; who is in the middle of something goes on.
+        if before == Phase::Connect || phase == Phase::Measure && matches!(self.plan.warmup, Some(Until::Messages(_))) {
+            for index in 0..self.connections.len() {
+                self.start(index, clock::now_ns());
+            }
         }
     }
 
-    fn begin_measure(&mut self, t_ns: u64) {
-        self.phase = Phase::Measure;
-        self.limit(self.plan.measure, t_ns);
+    fn limit(&mut self, until: Until) {
+        (self.quota, self.counting) = match until {
+            Until::Seconds(_) => (u64::MAX, false),
+            Until::Messages(messages) => (self.plan.share(messages, self.index), true),
+        };
+    }
+
+    fn begin_window(&mut self, t_ns: u64) {
+        self.measure_ns = t_ns;
+        self.drain_ns = self.control.begins_ns(Phase::Drain).unwrap_or(u64::MAX);
         let counters = &self.record.counters;
         self.begun = Some(Window {
             begin_ns: t_ns,
@@ -199,129 +264,145 @@ impl Worker {
     }
 
     fn end_window(&mut self, t_ns: u64) {
-        let (Some(begun), None) = (self.begun, self.ended) else { return };
+        self.drain_ns = t_ns;
+        let Some(begun) = self.begun else { return };
         self.ended = Some(Window {
             begin_ns: begun.begin_ns,
-            end_ns: t_ns,
+            end_ns: t_ns.max(begun.begin_ns),
             usage: Usage::of_this_thread().since(&begun.usage),
             bytes_sent: self.record.counters.bytes_sent - begun.bytes_sent,
             bytes_received: self.record.counters.bytes_received - begun.bytes_received,
         });
     }
 
-    fn limit(&mut self, until: Until, from_ns: u64) {
-        (self.quota, self.phase_ends_ns) = match until {
-            Until::Seconds(seconds) => (u64::MAX, from_ns + (seconds * 1e9) as u64),
-            Until::Messages(messages) => (self.plan.share(messages, self.index), u64::MAX),
-        };
-    }
-
-    /// A phase that ends by count has ended when nothing of it is left to send or to await.
-    fn check_count(&mut self) {
-        if self.in_flight > 0 && !(self.phase == Phase::Measure && self.measured_in_flight == 0) {
+    /// A phase that ends by count has ended when nothing of it is left to send or to await, or nobody to send it.
+    fn check_end(&mut self) {
+        if self.phase == Phase::Connect && !self.settled && self.changes.is_empty() && self.opening == 0 {
+            self.settled = true;
+            self.report(Report::Settled);
+        }
+        if self.phase == Phase::Drain && self.in_flight == 0 && self.late.is_empty() && !self.script.is_notice() {
+            self.finished = true;
+        }
+        let gave_up = self.failures_in_a_row >= FAILURES_IN_A_ROW;
+        if !self.counting {
+            self.finished |= gave_up;
             return;
         }
-        let nothing_left = self.quota == 0
-            || self.connections.iter().all(|c| matches!(c.stage, Stage::Closed)) && self.ready.is_empty();
-        match self.phase {
-            Phase::Warmup if nothing_left && self.phase_ends_ns == u64::MAX => self.report(Report::WarmedUp),
-            Phase::Measure if nothing_left && self.phase_ends_ns == u64::MAX => {
-                let begin_ns = self.begun.map_or(0, |begun| begun.begin_ns);
-                self.end_window(self.last_reply_ns.max(begin_ns));
-                self.finished = true;
-            }
-            Phase::Drain if self.in_flight == 0 => self.finished = true,
-            _ => {}
+        let under_way = if self.phase == Phase::Measure { self.measured_in_flight } else { self.in_flight };
+        let nobody =
+            !self.plan.connection_per_request() && self.record.counters.open == 0 && self.opening + self.closing == 0;
+        if under_way == 0 && (self.quota == 0 || nobody || gave_up) {
+            self.counting = false;
+            self.lost |= self.quota > 0;
+            self.quota = 0;
+            let t_ns = self.last_reply_ns.max(self.begun.map_or(self.start_ns, |begun| begun.begin_ns));
+            self.report(Report::Counted { phase: self.phase, t_ns });
         }
     }
 
-    fn tick(&mut self, now: u64) {
-        while now >= self.origin_ns + (self.ticks + 1) * SECOND_NS {
-            self.ticks += 1;
-            let tick = self.state();
-            self.report(Report::Tick(tick));
-            self.sweep(now);
-        }
-    }
-
-    fn state(&mut self) -> Tick {
-        Tick {
-            number: self.ticks,
+    fn tick(&mut self, moment: Moment, t_ns: u64, begins: Option<Phase>) {
+        let tick = Tick {
+            moment,
+            t_ns,
             phase: self.phase,
+            begins,
             counters: self.record.counters,
             usage: Usage::of_this_thread(),
             interval: self.record.hand_over(),
-        }
+        };
+        self.report(Report::Tick(tick));
     }
 
     fn finish(mut self) {
-        self.end_window(clock::now_ns());
-        let gave_up = self.failures_in_a_row >= FAILURES_IN_A_ROW;
-        let measured = |connection: &&Connection| connection.in_flight && connection.measured;
-        let unanswered = self.connections.iter().filter(measured).count() as u64;
+        let now = clock::now_ns();
+        if self.phase == Phase::Measure {
+            self.end_window(now);
+            self.tick(Moment::Cut, now, Some(Phase::Drain));
+            self.phase = Phase::Drain;
+        }
+        let window = self.measure_ns..self.drain_ns;
+        self.record.ledger.unsent = self.late.iter().filter(|due| window.contains(due)).count() as u64;
+        let unanswered = self.measured_in_flight;
         let ledger = self.record.ledger;
-        assert_eq!(
-            ledger.sent,
-            ledger.answered + ledger.failed + unanswered,
-            "a message was lost count of: {ledger:?}"
-        );
-        let counters = self.record.counters;
-        self.goodbye();
-        self.ticks += 1;
-        let mut last = self.state();
-        last.counters = counters;
-        self.report(Report::Tick(last));
-        let errors = std::mem::take(&mut self.record.measured_errors);
-        let window = self.ended;
-        let usage = Usage::of_this_thread();
-        let last = Final { counters, usage, ledger, unanswered, errors, window, gave_up };
+        let lawful = ledger.sent == ledger.answered + ledger.failed + unanswered;
+        assert!(lawful || self.script.is_notice(), "a message was lost count of: {ledger:?}, {unanswered} under way");
+        self.tick(Moment::Last, now, None);
+        let last = Final {
+            counters: self.record.counters,
+            usage: Usage::of_this_thread(),
+            ledger,
+            errors: std::mem::take(&mut self.record.measured_errors),
+            window: self.ended,
+            broadcasts: std::mem::take(&mut self.broadcasts),
+            lost: self.lost || self.failures_in_a_row >= FAILURES_IN_A_ROW,
+        };
+        self.say_goodbye_to_all();
         self.report(Report::Finished(Box::new(last)));
     }
 
-    /// Closes politely: a Close frame, then our side of the connection, so that no server is left with a reset.
-    fn goodbye(&mut self) {
-        let open = |connection: &Connection| matches!(connection.stage, Stage::Open);
-        for index in 0..self.connections.len() {
-            if !open(&self.connections[index]) {
+    // ---- what is due -----------------------------------------------------------------------------------------------
+
+    fn begin_schedule(&mut self, t_ns: u64) {
+        if let Some(stages) = &self.plan.stages {
+            let threads = self.plan.threads;
+            let mine = schedule::changes(stages).into_iter().filter(|(_, user, _)| user % threads == self.index);
+            self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / threads) as u32, change)).collect();
+        }
+        self.advance_schedule();
+    }
+
+    fn advance_schedule(&mut self) {
+        let due = self.schedule.as_mut().and_then(Due::next).map(|due| self.start_ns + due);
+        self.due_ns = due.unwrap_or(u64::MAX);
+    }
+
+    /// Sends what is due by now; what no connection can take yet stands in line, and its due time stays what it is.
+    fn send_due(&mut self, now: u64) {
+        while let Some(&Reverse((due, index))) = self.timers.peek()
+            && due <= now
+        {
+            self.timers.pop();
+            self.send(index as usize, due, clock::now_ns());
+            self.flush(index as usize);
+        }
+        while self.due_ns <= now {
+            if self.due_ns < self.drain_ns && self.quota > self.late.len() as u64 {
+                self.late.push_back(self.due_ns);
+            }
+            self.advance_schedule();
+        }
+        while let Some(&due) = self.late.front() {
+            if self.script.is_notice() {
+                if !self.trigger(due) {
+                    return;
+                }
+                self.late.pop_front();
                 continue;
             }
-            if self.plan.transport == Transport::Websocket && self.connections[index].unsent.is_empty() {
-                self.control_frame(index, frame::CLOSE, &1000u16.to_be_bytes());
-            }
-            if let Some(socket) = &self.connections[index].socket {
-                let _ = socket.shutdown(std::net::Shutdown::Write);
-            }
-        }
-        let until = clock::now_ns() + SECOND_NS / 2;
-        while self.connections.iter().any(open) && clock::now_ns() < until && !self.control.stopped() {
-            let Ok(count) = self.poll.wait(SECOND_NS / 20) else { return };
-            for at in 0..count {
-                let Some((index, _)) = self.poll.event(at) else { continue };
-                let Some(descriptor) = self.connections[index].descriptor() else { continue };
-                if !matches!(poll::receive(descriptor, &mut self.buffer), Ok(None) | Ok(Some(1..))) {
-                    self.connections[index].close();
-                }
-            }
+            let Some(index) = self.first_in_line() else { return };
+            self.late.pop_front();
+            self.send(index, due, clock::now_ns());
+            self.flush(index);
+            self.stand_in_line(index);
         }
     }
-
-    // ---- waiting ---------------------------------------------------------------------------------------------------
 
     fn wait(&mut self, now: u64) {
-        let next_tick = self.origin_ns + (self.ticks + 1) * SECOND_NS;
-        let mut until = next_tick.min(self.phase_ends_ns);
-        if self.phase == Phase::Connect {
-            until = until.min(self.control.start_ns().unwrap_or(u64::MAX));
+        let mut until = self.moment_ns.min(self.due_ns);
+        if let Some(&Reverse((due, _))) = self.timers.peek() {
+            until = until.min(due);
         }
-        if self.phase == Phase::Warmup && self.phase_ends_ns == u64::MAX {
-            until = until.min(self.control.measure_ns().filter(|&begin| begin > now).unwrap_or(u64::MAX));
+        if let Some(&(due, ..)) = self.changes.front()
+            && self.opening < self.at_once()
+        {
+            until = until.min(due);
         }
-        let timeout = if self.ready.is_empty() { until.saturating_sub(now) } else { 0 };
-        self.wait_at_most(timeout);
-    }
-
-    fn wait_at_most(&mut self, timeout_ns: u64) {
-        let count = match self.poll.wait(timeout_ns) {
+        if self.in_flight as usize + self.opening + self.closing > 0 {
+            until = until.min(now + self.sweep_period() / 4);
+        }
+        let timeout = if self.finished { 0 } else { until.saturating_sub(now) };
+        let count = match self.poll.wait(timeout) {
             Ok(count) => count,
             Err(error) => return self.host_cannot(format!("epoll: {error}")),
         };
@@ -334,466 +415,63 @@ impl Worker {
         }
     }
 
-    fn host_cannot(&mut self, what: String) {
-        self.report(Report::HostCannot(what));
-        self.finished = true;
+    // ---- what is overdue -------------------------------------------------------------------------------------------
+
+    /// A timeout is noticed after at most its time and a quarter; looking for it more often would only cost.
+    fn sweep_period(&self) -> u64 {
+        let shortest = self.plan.limits.connect_s.min(self.plan.limits.reply_s);
+        ((shortest / 4.0 * 1e9) as u64).clamp(5_000_000, SECOND_NS)
     }
 
-    /// Timeouts, to the second: connects, handshakes, replies.
+    /// Looks for timeouts among so many connections as the time since the last look allows: all of them once in a period,
+    /// and never all of them at once, which would delay the messages of a million others.
     fn sweep(&mut self, now: u64) {
+        let total = self.connections.len();
+        if self.in_flight as usize + self.opening + self.closing == 0 {
+            self.swept_ns = now;
+            return;
+        }
+        let share = (now - self.swept_ns) as u128 * total as u128 / u128::from(self.sweep_period());
+        if share == 0 {
+            return;
+        }
+        self.swept_ns = now;
+        for _ in 0..(share as usize).min(total) {
+            self.cursor = if self.cursor + 1 < total { self.cursor + 1 } else { 0 };
+            self.check_overdue(self.cursor, now);
+        }
+    }
+
+    fn check_overdue(&mut self, index: usize, now: u64) {
         let limits = self.plan.limits;
-        for index in 0..self.connections.len() {
-            let connection = &self.connections[index];
-            let later_than = |from: u64, seconds: f64| now.saturating_sub(from) as f64 > seconds * 1e9;
-            let failure = match connection.stage {
-                Stage::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
-                    (Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
-                }
-                Stage::Handshaking(_) if later_than(connection.opened_ns, limits.connect_s) => {
-                    (Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
-                }
-                Stage::AwaitingClose if later_than(connection.sent_ns, limits.reply_s) => {
-                    (Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))
-                }
-                Stage::Open if connection.in_flight && later_than(connection.sent_ns, limits.reply_s) => {
-                    (Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
-                }
-                _ => continue,
-            };
-            self.fail(index, failure);
-        }
-    }
-
-    // ---- opening ---------------------------------------------------------------------------------------------------
-
-    /// Begins to connect. On loopback the connection is made before `connect` returns, so what comes first is sent at
-    /// once; only where that is too early does the connection wait to become writable.
-    fn open(&mut self, index: usize, now: u64) {
-        self.connections[index].opened_ns = now;
-        match self.connections[index].open(&self.plan) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => {
-                return self.host_cannot(
-                    "no local port is left for this target: give more `source_addresses`, or widen net.ipv4.ip_local_port_range".into(),
-                );
-            }
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                return self.host_cannot("no file descriptor is left: raise the file limit (ulimit -n)".into());
-            }
-            Err(error) => return self.fail(index, connect_failure(&error)),
-        }
-        let descriptor = self.connections[index].descriptor().expect("just opened");
-        let connected = self.connections[index].connect_error();
-        if let Some(error) = connected {
-            return self.fail(index, connect_failure(&error));
-        }
-        let established = self.connections[index].socket.as_ref().is_some_and(|socket| socket.peer_addr().is_ok());
-        let interest = if established { poll::READ } else { poll::READ_WRITE };
-        if let Err(error) = self.poll.add(descriptor, index, interest) {
-            return self.host_cannot(format!("epoll: {error}"));
-        }
-        if established {
-            self.connected(index, clock::now_ns());
-        }
-    }
-
-    fn connected(&mut self, index: usize, now: u64) {
-        if self.plan.transport == Transport::Websocket {
-            let key = handshake::key(self.plan.seed, self.connections[index].message.connection);
-            self.out.clear();
-            self.out.extend_from_slice(&handshake::request(&self.plan, &key));
-            self.connections[index].stage = Stage::Handshaking(Vec::new());
-            self.transmit(index);
-        } else {
-            self.usable(index, now);
-            if self.connections[index].in_flight {
-                self.send_request(index, now);
-            }
-        }
-    }
-
-    fn usable(&mut self, index: usize, now: u64) {
-        let connection = &mut self.connections[index];
-        connection.stage = Stage::Open;
-        let (opened, in_warmup) = (connection.opened_ns, connection.in_flight && !connection.measured);
-        let tag = if in_warmup { Tag::Connect.in_warmup() } else { Tag::Connect };
-        self.record.duration(tag, opened, now);
-        self.record.counters.open += 1;
-        self.failures_in_a_row = 0;
-        if !in_warmup {
-            self.record.counters.established += 1;
-        }
-    }
-
-    fn upgrade(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<usize, Failure> {
-        let connection = &mut self.connections[index];
-        let Stage::Handshaking(head) = &mut connection.stage else { unreachable!("called while handshaking") };
-        let carried = head.len();
-        head.extend_from_slice(bytes);
-        let key = handshake::key(self.plan.seed, connection.message.connection);
-        match handshake::verify(head, &key)? {
-            None => Ok(bytes.len()),
-            Some(size) => {
-                self.usable(index, now);
-                Ok(size - carried)
-            }
-        }
-    }
-
-    // ---- sending ---------------------------------------------------------------------------------------------------
-
-    /// Gives every connection that waits for it its next message.
-    fn go_on(&mut self, now: u64) {
-        if !matches!(self.phase, Phase::Warmup | Phase::Measure) {
-            return;
-        }
-        for index in std::mem::take(&mut self.ready) {
-            self.next_message(index, now);
-        }
-        self.check_count();
-    }
-
-    fn next_message(&mut self, index: usize, now: u64) {
-        if self.quota == 0 || self.finished || self.connections[index].in_flight {
-            return;
-        }
-        let reopens = self.plan.connection_per_request();
-        match self.connections[index].stage {
-            Stage::Open => {}
-            Stage::Closed if reopens => {}
-            _ => return,
-        }
-        self.quota -= 1;
-        let measured = self.phase == Phase::Measure;
-        let connection = &mut self.connections[index];
-        connection.message.sequence += 1;
-        connection.in_flight = true;
-        connection.measured = measured;
-        connection.sent_ns = now;
-        self.in_flight += 1;
-        self.record.counters.sent += 1;
-        if measured {
-            self.measured_in_flight += 1;
-            self.record.ledger.sent += 1;
-        }
-        match self.plan.transport {
-            Transport::Http if reopens => self.open(index, now),
-            Transport::Http => self.send_request(index, now),
-            Transport::Websocket => {
-                let connection = &self.connections[index];
-                let mut stamp = Default::default();
-                let (front, rest) = self.script.payload(connection.message, &mut stamp);
-                let key = self.random.u32(..).to_ne_bytes();
-                self.out.clear();
-                frame::write_header(&mut self.out, self.script.opcode, self.script.length, key);
-                frame::write_masked(&mut self.out, front, key, 0);
-                frame::write_masked(&mut self.out, rest, key, front.len());
-                self.transmit(index);
-            }
-            Transport::Tcp => {
-                self.out.clear();
-                self.out.extend_from_slice(b"Ping");
-                self.transmit(index);
-            }
-        }
-    }
-
-    fn send_request(&mut self, index: usize, now: u64) {
-        self.connections[index].sent_ns = now;
-        self.out.clear();
-        self.out.extend_from_slice(&self.request);
-        self.transmit(index);
-    }
-
-    fn control_frame(&mut self, index: usize, opcode: u8, payload: &[u8]) {
-        let key = self.random.u32(..).to_ne_bytes();
-        self.out.clear();
-        frame::write(&mut self.out, opcode, payload, key);
-        self.transmit(index);
-    }
-
-    /// Sends `out`; what the kernel does not take now is kept until the socket is writable.
-    fn transmit(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let Some(descriptor) = connection.descriptor() else { return };
-        self.record.counters.bytes_sent += self.out.len() as u64;
-        if !connection.unsent.is_empty() {
-            connection.unsent.extend_from_slice(&self.out);
-            return;
-        }
-        match poll::send(descriptor, &self.out) {
-            Ok(Some(sent)) if sent == self.out.len() => {}
-            Ok(sent) => {
-                connection.unsent = self.out[sent.unwrap_or(0)..].to_vec();
-                if let Err(error) = self.poll.change(descriptor, index, poll::READ_WRITE) {
-                    self.host_cannot(format!("epoll: {error}"));
-                }
-            }
-            Err(error) => self.fail(index, broken(&error)),
-        }
-    }
-
-    fn writable(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let Some(descriptor) = connection.descriptor() else { return };
-        if matches!(connection.stage, Stage::Connecting) {
-            if let Some(error) = connection.connect_error() {
-                return self.fail(index, connect_failure(&error));
-            }
-            if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
-                return self.host_cannot(format!("epoll: {error}"));
-            }
-            return self.connected(index, clock::now_ns());
-        }
-        match poll::send(descriptor, &connection.unsent) {
-            Ok(sent) => drop(connection.unsent.drain(..sent.unwrap_or(0))),
-            Err(error) => return self.fail(index, broken(&error)),
-        }
-        if connection.unsent.is_empty() {
-            connection.unsent = Vec::new();
-            if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
-                self.host_cannot(format!("epoll: {error}"));
-            }
-        }
-    }
-
-    // ---- receiving -------------------------------------------------------------------------------------------------
-
-    fn readable(&mut self, index: usize) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(descriptor) = self.connections[index].descriptor() {
-            if matches!(self.connections[index].stage, Stage::Connecting) {
-                break;
-            }
-            match poll::receive(descriptor, &mut buffer) {
-                Ok(None) => break,
-                Ok(Some(0)) => {
-                    self.peer_closed(index);
-                    break;
-                }
-                Ok(Some(count)) => {
-                    let now = clock::now_ns();
-                    self.record.counters.bytes_received += count as u64;
-                    if now >= self.phase_ends_ns {
-                        self.advance(now);
-                    }
-                    if let Err(failure) = self.take_in(index, &buffer[..count], now) {
-                        self.fail(index, failure);
-                    }
-                    // A short read has emptied the socket; another would only say so.
-                    if count < buffer.len() {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    self.fail(index, broken(&error));
-                    break;
-                }
-            }
-        }
-        self.buffer = buffer;
-        self.check_count();
-    }
-
-    /// Everything that has come on a connection, one complete thing after the other.
-    #[inline]
-    fn take_in(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<(), Failure> {
-        let mut input = bytes;
-        if matches!(self.connections[index].stage, Stage::Handshaking(_)) {
-            input = &input[self.upgrade(index, bytes, now)?..];
-        }
-        while !input.is_empty() {
-            let connection = &mut self.connections[index];
-            let message: Message = connection.message;
-            match &mut connection.reader {
-                Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message)? {
-                    None => {}
-                    Some(Incoming::Reply { wrong, fragmented }) => {
-                        self.record.counters.fragmented_replies += u64::from(fragmented);
-                        self.reply(index, wrong, now);
-                    }
-                    Some(Incoming::Ping(payload)) => {
-                        self.record.counters.pings_answered += 1;
-                        self.control_frame(index, frame::PONG, &payload);
-                    }
-                    Some(Incoming::Close(payload)) => return Err(self.close_reply(index, &payload)),
-                },
-                Reader::Http(reader) => {
-                    if let Some(reply) = reader.feed(&mut input)? {
-                        self.http_reply(index, reply, now);
-                    }
-                }
-                Reader::Tcp(seen, right) => {
-                    let taken = input.len().min(4 - *seen);
-                    *right &= self.script.matches(message, *seen, &input[..taken]);
-                    *seen += taken;
-                    input = &input[taken..];
-                    if *seen == 4 {
-                        let wrong = (!*right).then(|| (Kind::ReplyContent, "not `Pong`".to_string()));
-                        (*seen, *right) = (0, true);
-                        self.reply(index, wrong, now);
-                    }
-                }
-            }
-            if self.connections[index].socket.is_none() {
-                return Ok(());
-            }
-        }
-        // Only now: what else came with a reply was sent before our next message and cannot be its answer.
-        self.next_message(index, now);
-        Ok(())
-    }
-
-    /// Answers a Close frame, as far as the socket still takes it; the failure that the frame is.
-    fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
-        let code = match payload {
-            [] => "no code".to_string(),
-            [_] => return (Kind::BadControl, "a Close frame of one byte".into()),
-            [high, low, ..] => format!("code {}", u16::from_be_bytes([*high, *low])),
-        };
-        self.out.clear();
-        let key = self.random.u32(..).to_ne_bytes();
-        frame::write(&mut self.out, frame::CLOSE, &payload[..payload.len().min(2)], key);
-        if let Some(descriptor) = self.connections[index].descriptor() {
-            // The connection ends here either way: a peer that is gone already is no second failure.
-            let _ = poll::send(descriptor, &self.out);
-        }
-        (Kind::CloseFrame, code)
-    }
-
-    #[inline]
-    fn reply(&mut self, index: usize, wrong: Option<Failure>, now: u64) {
-        if !self.connections[index].in_flight {
-            return self.fail(index, (Kind::UnexpectedReply, "a message that nothing was waiting for".into()));
-        }
-        match wrong {
-            Some(failure) => self.fail(index, failure),
-            None => self.answered(index, Tag::Service, now),
-        }
-    }
-
-    fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
-        let Scenario::Doc { persistent, bytes } = self.plan.scenario else { unreachable!("http is doc") };
-        if !self.connections[index].in_flight || matches!(self.connections[index].stage, Stage::AwaitingClose) {
-            return self.fail(index, (Kind::UnexpectedReply, format!("status {}", reply.status)));
-        }
-        let wrong = if reply.status != 200 {
-            Some((Kind::HttpStatus, format!("status {}", reply.status)))
-        } else if reply.length != bytes {
-            Some((Kind::HttpLength, format!("{} bytes instead of {bytes}", reply.length)))
-        } else {
-            None
-        };
-        match wrong {
-            Some(failure) => self.fail(index, failure),
-            None if !persistent => {
-                let connection = &mut self.connections[index];
-                connection.stage = Stage::AwaitingClose;
-                connection.replied_ns = now;
-            }
-            None => {
-                self.answered(index, Tag::Service, now);
-                if reply.closes {
-                    self.reconnect(index, now);
-                }
-            }
-        }
-    }
-
-    /// The server announced that it closes: the only case in which a connection is opened again.
-    fn reconnect(&mut self, index: usize, now: u64) {
-        self.record.counters.reconnects += 1;
-        self.record.counters.open -= 1;
-        self.record.counters.established -= 1;
-        self.connections[index].close();
-        self.open(index, now);
-        self.ready.push(index);
-    }
-
-    #[inline]
-    fn answered(&mut self, index: usize, tag: Tag, now: u64) {
-        let connection = &mut self.connections[index];
-        connection.in_flight = false;
-        self.in_flight -= 1;
-        self.record.counters.answered += 1;
-        let from = if tag == Tag::Request { connection.opened_ns } else { connection.sent_ns };
-        if tag == Tag::Request {
-            let service = if connection.measured { Tag::Service } else { Tag::WarmupService };
-            self.record.duration(service, connection.sent_ns, connection.replied_ns);
-        }
-        if self.phase == Phase::Measure {
-            self.record.ledger.replies_in_window += 1;
-        }
-        if connection.measured {
-            self.measured_in_flight -= 1;
-            self.record.ledger.answered += 1;
-            self.last_reply_ns = now;
-            self.record.duration(tag, from, now);
-        } else {
-            self.record.duration(tag.in_warmup(), from, now);
-        }
-    }
-
-    fn peer_closed(&mut self, index: usize) {
         let connection = &self.connections[index];
-        match connection.stage {
-            Stage::AwaitingClose => {
-                let now = clock::now_ns();
-                self.answered(index, Tag::Request, now);
-                self.record.counters.open -= 1;
-                self.connections[index].close();
-                self.next_message(index, now);
+        let later_than = |from: u64, seconds: f64| now.saturating_sub(from) as f64 > seconds * 1e9;
+        let oldest_ns = connection.pending.front().map_or(u64::MAX, |oldest| oldest.sent_ns);
+        let failure = match connection.stage {
+            Stage::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
+                (Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
             }
-            Stage::Handshaking(_) => self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into())),
-            _ if connection.reader.in_reply() => {
-                self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
+            Stage::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
+                (Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
             }
-            _ => self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into())),
-        }
-    }
-
-    // ---- failing ---------------------------------------------------------------------------------------------------
-
-    /// A message or a connection failed: counted once, under one name.
-    fn fail(&mut self, index: usize, failure: Failure) {
-        let connection = &mut self.connections[index];
-        let spoils = failure.0.spoils_connection();
-        let measured = if connection.in_flight { connection.measured } else { self.phase != Phase::Warmup };
-        self.record.error(failure, measured);
-        if connection.in_flight {
-            connection.in_flight = false;
-            self.in_flight -= 1;
-            self.record.counters.failed += 1;
-            if connection.measured {
-                self.measured_in_flight -= 1;
-                self.record.ledger.failed += 1;
-                self.last_reply_ns = clock::now_ns();
+            Stage::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {
+                (Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))
             }
-        }
-        let per_request = self.plan.connection_per_request();
-        if spoils || per_request {
-            if matches!(connection.stage, Stage::Open | Stage::AwaitingClose) {
-                self.record.counters.open -= 1;
+            Stage::Open if later_than(oldest_ns, limits.reply_s) => {
+                (Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
             }
-            connection.close();
-        }
-        if per_request {
-            self.failures_in_a_row += 1;
-            self.finished |= self.failures_in_a_row >= FAILURES_IN_A_ROW;
-            self.ready.push(index);
-        }
+            Stage::Closing if later_than(connection.replied_ns, limits.connect_s) => return self.gone(index, now),
+            _ => return,
+        };
+        self.fail(index, failure);
     }
 }
 
-fn connect_failure(error: &io::Error) -> Failure {
-    let kind = match error.kind() {
-        io::ErrorKind::ConnectionRefused => Kind::ConnectRefused,
-        io::ErrorKind::TimedOut => Kind::ConnectTimeout,
-        _ => Kind::ConnectFailed,
-    };
-    (kind, error.to_string())
-}
-
-fn broken(error: &io::Error) -> Failure {
-    (Kind::Reset, error.to_string())
+/// The part of an open loop's schedule that this worker keeps; broadcasts are all triggered by the first.
+fn schedule_of(plan: &Plan, index: usize, seed: u64) -> Option<Due> {
+    let Loop::Open { arrivals, rate, .. } = &plan.pace else { return None };
+    match plan.scenario {
+        Scenario::Push { .. } => (index == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
+        _ => Some(Due::new(rate, *arrivals, (index, plan.threads), seed)),
+    }
 }

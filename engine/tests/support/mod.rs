@@ -35,6 +35,11 @@ pub fn folder() -> PathBuf {
     path
 }
 
+/// A closed loop without pauses, `depth` messages under way on each connection.
+pub fn closed(depth: usize) -> Value {
+    json!({"kind": "closed", "depth": depth, "think": null, "messages_per_connection": null})
+}
+
 /// A small valid plan; tests change what they are about.
 pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -> Value {
     json!({
@@ -42,8 +47,10 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "scenario": scenario,
         "transport": transport,
         "target": {"address": address.to_string(), "host": address.to_string(), "path": path},
-        "loop": {"kind": "closed"},
+        "loop": closed(1),
         "connections": 1,
+        "connect": {"per_s": null, "at_once": 100},
+        "stages": null,
         "mask": "random",
         "warmup": null,
         "measure": {"messages": 5},
@@ -234,9 +241,10 @@ impl Run {
     }
 }
 
-const EVENTS: [(&str, &[&str]); 5] = [
+const EVENTS: [(&str, &[&str]); 6] = [
     ("anchor", &["engine", "event", "pid", "t_ns", "unix_ns"]),
     ("phase", &["event", "phase", "t_ns"]),
+    ("broadcast", &["event", "expected", "first_ns", "last_ns", "number", "received", "t_ns"]),
     (
         "tick",
         &[
@@ -261,9 +269,19 @@ const END: [(&str, &[&str]); 3] = [
     ("connections", &["asked", "established", "open"]),
     (
         "measured",
-        &["answered", "bytes_received", "bytes_sent", "failed", "replies_in_window", "sent", "unanswered", "window_ns"],
+        &[
+            "answered",
+            "bytes_received",
+            "bytes_sent",
+            "failed",
+            "replies_in_window",
+            "sent",
+            "unanswered",
+            "unsent",
+            "window_ns",
+        ],
     ),
-    ("control", &["fragmented_replies", "pings_answered", "reconnects"]),
+    ("control", &["foreign", "fragmented_replies", "out_of_order", "pings_answered", "reconnects"]),
 ];
 
 fn keys_are_lawful(event: &Value) {

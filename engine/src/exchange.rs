@@ -1,0 +1,547 @@
+//! What passes over connections: the next message, its reply, and every way in which that can fail. Part of the worker, and
+//! the hot path.
+
+use crate::clock;
+use crate::connection::{Pending, Reader, Stage};
+use crate::control::Phase;
+use crate::frame;
+use crate::http;
+use crate::message::Incoming;
+use crate::plan::{Loop, Mask, Scenario, Transport};
+use crate::poll;
+use crate::push::{self, Delivery};
+use crate::record::{Failure, Kind, Part, Tag};
+use crate::scenario::Message;
+use crate::worker::Worker;
+use std::cmp::Reverse;
+use std::io;
+
+/// A length up to this much beyond twice the expected one is read and called wrong; more is refused at its head.
+const SLACK: u64 = 65_536;
+
+impl Worker {
+    // ---- what comes next -------------------------------------------------------------------------------------------
+
+    /// The first messages of a connection that has just become usable, or whose phase has begun.
+    pub(crate) fn start(&mut self, index: usize, now: u64) {
+        if !matches!(self.phase, Phase::Warmup | Phase::Measure) {
+            return;
+        }
+        match self.plan.pace {
+            Loop::Closed { depth, think: None, .. } => {
+                for _ in 0..depth {
+                    self.send(index, now, now);
+                }
+                self.flush(index);
+            }
+            Loop::Closed { depth, .. } => (0..depth).for_each(|_| self.pause(index, now)),
+            Loop::Open { .. } => self.stand_in_line(index),
+            Loop::None {} => {}
+        }
+    }
+
+    /// What a reply makes room for.
+    #[inline]
+    fn go_on(&mut self, index: usize, now: u64) {
+        match self.plan.pace {
+            Loop::Closed { think, messages_per_connection, .. } => {
+                let connection = &self.connections[index];
+                if connection.leaving || messages_per_connection.is_some_and(|most| connection.replies >= most) {
+                    self.leave_if_idle(index, now);
+                } else if think.is_none() {
+                    self.send(index, now, now);
+                } else {
+                    self.pause(index, now);
+                }
+            }
+            Loop::Open { .. } if self.connections[index].leaving => self.leave_if_idle(index, now),
+            Loop::Open { .. } => self.stand_in_line(index),
+            Loop::None {} => {}
+        }
+    }
+
+    /// The next message is due after a pause to think.
+    fn pause(&mut self, index: usize, now: u64) {
+        let Loop::Closed { think: Some(think), .. } = self.plan.pace else { return };
+        let due = now + think.draw(&mut self.random);
+        self.timers.push(Reverse((due, index as u32)));
+    }
+
+    /// Whether a message could be sent on this connection now.
+    fn has_room(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        let usable = match connection.stage {
+            Stage::Open => !connection.leaving,
+            Stage::Closed => self.plan.connection_per_request(),
+            _ => false,
+        };
+        usable && connection.pending.len() < self.plan.depth()
+    }
+
+    pub(crate) fn stand_in_line(&mut self, index: usize) {
+        if self.has_room(index) && !self.connections[index].in_line {
+            self.connections[index].in_line = true;
+            self.line.push_back(index as u32);
+        }
+    }
+
+    pub(crate) fn first_in_line(&mut self) -> Option<usize> {
+        while let Some(index) = self.line.pop_front() {
+            let index = index as usize;
+            self.connections[index].in_line = false;
+            if self.has_room(index) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    // ---- sending ---------------------------------------------------------------------------------------------------
+
+    /// Writes a message that was due at `due`, and now is, into `out`; `flush` sends it. Where each request has its own
+    /// connection, that is opened.
+    #[inline]
+    pub(crate) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
+        if self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
+            return;
+        }
+        let connection = &mut self.connections[index];
+        if let Loop::Closed { messages_per_connection: Some(most), .. } = self.plan.pace
+            && connection.replies + connection.pending.len() as u64 >= most
+        {
+            return;
+        }
+        self.quota -= 1;
+        let measured = due_ns >= self.measure_ns;
+        connection.sequence += 1;
+        connection.pending.push_back(Pending { due_ns, sent_ns: now, measured });
+        self.in_flight += 1;
+        self.record.counters.sent += 1;
+        if measured {
+            self.measured_in_flight += 1;
+            self.record.ledger.sent += 1;
+        }
+        match self.plan.transport {
+            Transport::Websocket => {
+                let message = Message { connection: connection.number, sequence: connection.sequence };
+                let mut stamp = Default::default();
+                let (front, rest) = self.script.payload(message, &mut stamp);
+                let key = mask_key(self.plan.mask, &mut self.random);
+                frame::write_header(&mut self.out, self.script.opcode, self.script.length, key);
+                frame::write_masked(&mut self.out, front, key, 0);
+                frame::write_masked(&mut self.out, rest, key, front.len());
+            }
+            Transport::Tcp => self.out.extend_from_slice(b"Ping"),
+            Transport::Http if self.plan.connection_per_request() => self.open(index, now),
+            Transport::Http => self.out.extend_from_slice(&self.request),
+        }
+    }
+
+    /// Triggers a broadcast from the first connection that is open; whether there was one.
+    pub(crate) fn trigger(&mut self, due_ns: u64) -> bool {
+        let sender = self.connections.iter().position(|connection| connection.stage == Stage::Open);
+        let Some(index) = sender else { return false };
+        if self.quota == 0 || due_ns >= self.drain_ns {
+            return true;
+        }
+        self.quota -= 1;
+        let now = clock::now_ns();
+        let Some((number, expected)) = self.board.trigger(now) else { return true };
+        self.record.counters.sent += expected;
+        let part = if now >= self.measure_ns { Part::Measured } else { Part::Warmup };
+        if part == Part::Measured {
+            self.record.ledger.sent += expected;
+        }
+        self.record.duration(Tag::SendLag, part, due_ns, now);
+        let text = push::request(self.plan.shard.0, number);
+        let key = mask_key(self.plan.mask, &mut self.random);
+        frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
+        self.flush(index);
+        true
+    }
+
+    pub(crate) fn control_frame(&mut self, opcode: u8, payload: &[u8]) {
+        let key = mask_key(self.plan.mask, &mut self.random);
+        frame::write(&mut self.out, opcode, payload, key);
+    }
+
+    /// Sends what was written for this connection; what the kernel does not take now is kept until the socket is writable.
+    #[inline]
+    pub(crate) fn flush(&mut self, index: usize) {
+        if self.out.is_empty() {
+            return;
+        }
+        let connection = &mut self.connections[index];
+        let Some(descriptor) = connection.descriptor() else { return self.out.clear() };
+        if !connection.unsent.is_empty() {
+            connection.unsent.append(&mut self.out);
+            return;
+        }
+        match poll::send(descriptor, &self.out) {
+            Ok(sent) => {
+                let sent = sent.unwrap_or(0);
+                self.record.counters.bytes_sent += sent as u64;
+                if sent < self.out.len() {
+                    connection.unsent = self.out[sent..].to_vec();
+                    if let Err(error) = self.poll.change(descriptor, index, poll::READ_WRITE) {
+                        self.host_cannot(format!("epoll: {error}"));
+                    }
+                }
+                self.out.clear();
+            }
+            Err(error) => self.fail(index, broken(&error)),
+        }
+    }
+
+    pub(crate) fn writable(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let Some(descriptor) = connection.descriptor() else { return };
+        if connection.stage == Stage::Connecting {
+            return self.connect_ended(index);
+        }
+        match poll::send(descriptor, &connection.unsent) {
+            Ok(sent) => {
+                self.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
+                drop(connection.unsent.drain(..sent.unwrap_or(0)));
+            }
+            Err(error) => return self.fail(index, broken(&error)),
+        }
+        if connection.unsent.is_empty() {
+            connection.unsent = Vec::new();
+            if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
+                self.host_cannot(format!("epoll: {error}"));
+            }
+        }
+    }
+
+    // ---- receiving -------------------------------------------------------------------------------------------------
+
+    pub(crate) fn readable(&mut self, index: usize) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        while let Some(descriptor) = self.connections[index].descriptor() {
+            if self.connections[index].stage == Stage::Connecting {
+                break;
+            }
+            match poll::receive(descriptor, &mut buffer) {
+                Ok(None) => break,
+                Ok(Some(0)) => {
+                    self.peer_closed(index);
+                    break;
+                }
+                Ok(Some(count)) => {
+                    let now = clock::now_ns();
+                    self.record.counters.bytes_received += count as u64;
+                    if now >= self.moment_ns {
+                        self.keep_time(now);
+                    }
+                    match self.take_in(index, &buffer[..count], now) {
+                        Ok(()) => self.flush(index),
+                        Err(failure) => self.fail(index, failure),
+                    }
+                    // A short read has emptied the socket; another would only say so.
+                    if count < buffer.len() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    self.fail(index, broken(&error));
+                    break;
+                }
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// Everything that has come on a connection, one complete thing after the other.
+    #[inline]
+    fn take_in(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<(), Failure> {
+        let mut input = bytes;
+        if self.connections[index].stage == Stage::Handshaking {
+            input = &input[self.upgrade(index, bytes, now)?..];
+        }
+        while !input.is_empty() {
+            let connection = &mut self.connections[index];
+            match connection.stage {
+                Stage::Closing => {
+                    self.closing_input(index, input, now);
+                    return Ok(());
+                }
+                Stage::Closed | Stage::Connecting => return Ok(()),
+                _ => {}
+            }
+            let message = connection.expected();
+            match &mut connection.reader {
+                Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message)? {
+                    None => {}
+                    Some(Incoming::Reply { wrong, fragmented, shift }) => {
+                        self.record.counters.fragmented_replies += u64::from(fragmented);
+                        if shift == 0 {
+                            self.reply(index, wrong, now);
+                        } else {
+                            self.reply_to_another(index, shift, wrong, now);
+                        }
+                    }
+                    Some(Incoming::Notice(text)) => self.notice(index, &text, now),
+                    Some(Incoming::Ping(payload)) => {
+                        self.record.counters.pings_answered += 1;
+                        self.control_frame(frame::PONG, &payload);
+                    }
+                    Some(Incoming::Close(payload)) => return Err(self.close_reply(index, &payload)),
+                },
+                Reader::Http(reader) => {
+                    let Scenario::Doc { bytes, .. } = self.plan.scenario else { unreachable!("http is doc") };
+                    if let Some(reply) = reader.feed(&mut input, 2 * bytes + SLACK)? {
+                        self.http_reply(index, reply, now);
+                    }
+                }
+                Reader::Tcp(seen, right) => {
+                    let taken = input.len().min(4 - *seen);
+                    *right &= self.script.matches(message, *seen, &input[..taken]);
+                    *seen += taken;
+                    input = &input[taken..];
+                    if *seen == 4 {
+                        let wrong = (!*right).then(|| (Kind::ReplyContent, "not `Pong`".to_string()));
+                        (*seen, *right) = (0, true);
+                        self.reply(index, wrong, now);
+                    }
+                }
+                Reader::Handshake(_) => unreachable!("it was answered above"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a Close frame; what it says is the failure's example.
+    #[cold]
+    fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
+        let code = match payload {
+            [] => "no code".to_string(),
+            [_] => return (Kind::BadControl, "a Close frame of one byte".into()),
+            [high, low, ..] => format!("code {}", u16::from_be_bytes([*high, *low])),
+        };
+        self.control_frame(frame::CLOSE, &payload[..payload.len().min(2)]);
+        if let Some(descriptor) = self.connections[index].descriptor() {
+            // The connection ends here either way: a peer that is gone already is no second failure.
+            let _ = poll::send(descriptor, &self.out);
+        }
+        (Kind::CloseFrame, code)
+    }
+
+    #[inline]
+    fn reply(&mut self, index: usize, wrong: Option<Failure>, now: u64) {
+        if self.connections[index].pending.is_empty() {
+            return self.fail(index, (Kind::UnexpectedReply, "a message that nothing was waiting for".into()));
+        }
+        match wrong {
+            Some(failure) => self.fail(index, failure),
+            None => self.answered(index, now),
+        }
+    }
+
+    /// A reply whose stamp names another message than the oldest under way: those before it are not answered any more, as
+    /// far as this connection can tell; one that was answered already, or given up, changes nothing.
+    #[cold]
+    fn reply_to_another(&mut self, index: usize, shift: i64, wrong: Option<Failure>, now: u64) {
+        let pending = self.connections[index].pending.len() as i64;
+        if shift < 0 || shift >= pending {
+            let which = if shift < 0 { "before" } else { "not sent yet" };
+            return self.fail(index, (Kind::UnexpectedReply, format!("a reply to a message {which}")));
+        }
+        for _ in 0..shift {
+            self.fail(index, (Kind::ReplyMissing, "a later message was answered first".into()));
+        }
+        self.reply(index, wrong, now);
+    }
+
+    fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
+        let Scenario::Doc { persistent, bytes } = self.plan.scenario else { unreachable!("http is doc") };
+        let connection = &mut self.connections[index];
+        if connection.pending.is_empty() || connection.stage == Stage::AwaitingClose {
+            return self.fail(index, (Kind::UnexpectedReply, format!("status {}", reply.status)));
+        }
+        if reply.status != 200 {
+            self.fail(index, (Kind::HttpStatus, format!("status {}", reply.status)));
+        } else if reply.length != bytes {
+            self.fail(index, (Kind::HttpLength, format!("{} bytes instead of {bytes}", reply.length)));
+        } else if !persistent {
+            connection.stage = Stage::AwaitingClose;
+            connection.replied_ns = now;
+            return;
+        } else if reply.closes {
+            // Whoever goes on does so on the next connection.
+            self.account(index, now);
+        } else {
+            self.answered(index, now);
+        }
+        if reply.closes && self.connections[index].stage == Stage::Open {
+            self.reconnect(index, now);
+        }
+    }
+
+    /// One receiver's copy of a broadcast.
+    fn notice(&mut self, index: usize, text: &[u8], now: u64) {
+        let Some((micros, shard, number)) = push::parse(text) else {
+            let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
+            return self.fail(index, (Kind::ReplyContent, format!("not a broadcast: {found:?}")));
+        };
+        if shard != self.plan.shard.0 {
+            self.record.counters.foreign += 1;
+            return;
+        }
+        let Some(sent_ns) = self.board.sent_ns(number) else {
+            return self.fail(index, (Kind::ReplyContent, format!("broadcast {number} was never triggered")));
+        };
+        let connection = &mut self.connections[index];
+        if (number as u64) < connection.sequence {
+            self.record.counters.out_of_order += 1;
+            return;
+        }
+        connection.sequence = number as u64 + 1;
+        self.record.counters.answered += 1;
+        if self.broadcasts.len() <= number {
+            self.broadcasts.resize(number + 1, Delivery::default());
+        }
+        self.broadcasts[number].add(now);
+        let part = if sent_ns >= self.measure_ns { Part::Measured } else { Part::Warmup };
+        if part == Part::Measured {
+            self.record.ledger.answered += 1;
+            self.record.ledger.replies_in_window += u64::from(self.phase == Phase::Measure);
+        }
+        self.record.duration(Tag::Push, part, sent_ns, now);
+        self.record.duration(Tag::PushStamp, part, micros.saturating_mul(1000), now + self.to_unix_ns);
+    }
+
+    /// A right reply: it is recorded, and the connection goes on.
+    #[inline]
+    fn answered(&mut self, index: usize, now: u64) {
+        self.account(index, now);
+        self.go_on(index, now);
+    }
+
+    #[inline]
+    fn account(&mut self, index: usize, now: u64) {
+        let per_request = self.plan.connection_per_request();
+        let connection = &mut self.connections[index];
+        let Some(Pending { due_ns, sent_ns, measured }) = connection.pending.pop_front() else { return };
+        connection.replies += 1;
+        self.in_flight -= 1;
+        self.record.counters.answered += 1;
+        if self.phase == Phase::Measure {
+            self.record.ledger.replies_in_window += 1;
+        }
+        let mut part = Part::Warmup;
+        if measured {
+            part = Part::Measured;
+            self.measured_in_flight -= 1;
+            self.record.ledger.answered += 1;
+            self.last_reply_ns = now;
+        }
+        if per_request {
+            self.record.duration(Tag::Service, part, sent_ns, connection.replied_ns);
+            self.record.duration(Tag::Request, part, connection.opened_ns, now);
+        } else {
+            self.record.duration(Tag::Service, part, sent_ns, now);
+        }
+        if !matches!(self.plan.pace, Loop::Closed { think: None, .. }) {
+            let begun_ns = if per_request { connection.opened_ns } else { sent_ns };
+            self.record.duration(Tag::Response, part, due_ns, now);
+            self.record.duration(Tag::SendLag, part, due_ns, begun_ns);
+        }
+    }
+
+    fn peer_closed(&mut self, index: usize) {
+        let now = clock::now_ns();
+        let connection = &mut self.connections[index];
+        if let Reader::Http(reader) = &mut connection.reader
+            && let Some(reply) = reader.closed()
+        {
+            self.http_reply(index, reply, now);
+        }
+        let connection = &self.connections[index];
+        match connection.stage {
+            Stage::AwaitingClose => {
+                self.account(index, now);
+                self.not_open(index);
+                self.connections[index].close();
+                self.go_on(index, now);
+            }
+            Stage::Closing => self.gone(index, now),
+            Stage::Closed | Stage::Connecting => {}
+            Stage::Handshaking => self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into())),
+            Stage::Open if connection.reader.in_reply() => {
+                self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
+            }
+            Stage::Open => self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into())),
+        }
+    }
+
+    // ---- failing ---------------------------------------------------------------------------------------------------
+
+    /// A message failed, or a connection with all that was under way on it. Each message is counted once, under one name;
+    /// so is a connection on which nothing was under way.
+    #[cold]
+    pub(crate) fn fail(&mut self, index: usize, failure: Failure) {
+        let now = clock::now_ns();
+        let per_request = self.plan.connection_per_request();
+        let spoils = failure.0.spoils_connection() || per_request;
+        let connection = &mut self.connections[index];
+        if connection.stage == Stage::Closing {
+            return self.gone(index, now);
+        }
+        let under_way = connection.pending.len();
+        let hit = match failure.0 {
+            Kind::UnexpectedReply if !per_request => 0,
+            _ if spoils => under_way,
+            _ => under_way.min(1),
+        };
+        let mut measured = 0;
+        for message in connection.pending.drain(..hit) {
+            measured += u64::from(message.measured);
+        }
+        self.in_flight -= hit as u64;
+        self.record.counters.failed += hit as u64;
+        if measured > 0 {
+            self.measured_in_flight -= measured;
+            self.record.ledger.failed += measured;
+            self.last_reply_ns = now;
+        }
+        let alone = u64::from(hit == 0);
+        let alone_measured = if self.phase == Phase::Warmup { 0 } else { alone };
+        self.record.error(failure, hit as u64 + alone, measured + alone_measured);
+        if !spoils {
+            if hit > 0 {
+                self.go_on(index, now);
+            }
+            return;
+        }
+        self.out.clear();
+        match connection.stage {
+            Stage::Connecting | Stage::Handshaking => self.opening -= 1,
+            Stage::Open | Stage::AwaitingClose => self.not_open(index),
+            Stage::Closed | Stage::Closing => {}
+        }
+        self.connections[index].close();
+        if per_request {
+            self.failures_in_a_row += 1;
+            match self.plan.pace {
+                Loop::Closed { think: Some(_), .. } => self.pause(index, now),
+                Loop::Closed { .. } => self.timers.push(Reverse((now, index as u32))),
+                _ => self.stand_in_line(index),
+            }
+        }
+    }
+}
+
+/// RFC 6455 §5.3 wants a fresh key for every frame; the two others are for comparison and are part of the result.
+#[inline]
+fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
+    match mask {
+        Mask::Random => random.u32(..).to_ne_bytes(),
+        Mask::Fixed => [0x37, 0xfa, 0x21, 0x3d],
+        Mask::Zero => [0; 4],
+    }
+}
+
+fn broken(error: &io::Error) -> Failure {
+    (Kind::Reset, error.to_string())
+}

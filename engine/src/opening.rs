@@ -1,0 +1,306 @@
+//! How connections come and go: connect, the opening handshake, the polite close, and the users of a schedule who join and
+//! leave. Part of the worker.
+
+use crate::clock;
+use crate::connection::{Reader, Stage};
+use crate::control::Phase;
+use crate::frame;
+use crate::handshake;
+use crate::message::Incoming;
+use crate::plan::{Scenario, Transport};
+use crate::poll;
+use crate::record::{Failure, Kind, Part, Tag};
+use crate::schedule::Change;
+use crate::worker::{SECOND_NS, Worker};
+use std::io;
+
+impl Worker {
+    /// Every connection, before the first phase: at the plan's rate, or as fast as they are made.
+    pub(crate) fn ask_for_all(&mut self, now: u64) {
+        let gap_ns = self.plan.connect.per_s.map_or(0.0, |per_s| 1e9 / per_s);
+        let due = |number: u32| now + (f64::from(number) * gap_ns) as u64;
+        let joins = self.connections.iter().enumerate();
+        self.changes = joins.map(|(index, c)| (due(c.number), index as u32, Change::Join)).collect();
+    }
+
+    /// This worker's part of the connects that may be under way at once.
+    pub(crate) fn at_once(&self) -> usize {
+        (self.plan.connect.at_once / self.plan.threads).max(1)
+    }
+
+    /// Lets users come and go who are due.
+    pub(crate) fn make_changes(&mut self, now: u64) {
+        while let Some(&(due, index, change)) = self.changes.front() {
+            let full = change == Change::Join && self.opening >= self.at_once();
+            if due > now || full || self.finished {
+                return;
+            }
+            self.changes.pop_front();
+            let index = index as usize;
+            match change {
+                Change::Join => self.open(index, clock::now_ns()),
+                Change::Leave => {
+                    self.connections[index].leaving = true;
+                    self.leave_if_idle(index, now);
+                }
+            }
+        }
+    }
+
+    /// Begins to connect. On loopback the connection is made before `connect` returns, so what comes first is sent at
+    /// once; only where that is too early does the connection wait to become writable.
+    pub(crate) fn open(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        connection.opened_ns = now;
+        let descriptor = match connection.open(&self.plan) {
+            Ok(descriptor) => descriptor,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EADDRNOTAVAIL) => {
+                    return self.host_cannot(
+                        "no local port is left for this target: give more `source_addresses`, or widen net.ipv4.ip_local_port_range".into(),
+                    );
+                }
+                Some(libc::EMFILE | libc::ENFILE) => {
+                    return self.host_cannot("no file descriptor is left: raise the file limit (ulimit -n)".into());
+                }
+                _ => return self.fail(index, connect_failure(&error)),
+            },
+        };
+        self.opening += 1;
+        let early = self.greet(index);
+        let interest = if matches!(early, Ok(false)) { poll::READ_WRITE } else { poll::READ };
+        if let Err(error) = early {
+            return self.fail(index, connect_failure(&error));
+        }
+        if let Err(error) = self.poll.add(descriptor, index, interest) {
+            self.host_cannot(format!("epoll: {error}"));
+        }
+    }
+
+    /// Whether a connection that is being made has nothing to say yet, so that only the kernel can tell when it is.
+    fn is_silent(&self, index: usize) -> bool {
+        self.plan.transport != Transport::Websocket && self.connections[index].pending.is_empty()
+    }
+
+    /// Sends what comes first on a connection, the upgrade or the request, if it is made. Whether all of it went out.
+    fn greet(&mut self, index: usize) -> io::Result<bool> {
+        if self.is_silent(index) {
+            return Ok(false);
+        }
+        self.out.clear();
+        if self.plan.transport == Transport::Websocket {
+            let key = handshake::key(self.plan.seed, self.connections[index].number);
+            self.out.extend_from_slice(&handshake::request(&self.plan, &key));
+        } else {
+            self.out.extend_from_slice(&self.request);
+        }
+        let descriptor = self.connections[index].descriptor().expect("just opened");
+        let now = clock::now_ns();
+        let sent = poll::send(descriptor, &self.out);
+        if let Ok(Some(sent)) = sent {
+            self.record.counters.bytes_sent += sent as u64;
+            if sent < self.out.len() {
+                self.connections[index].unsent = self.out[sent..].to_vec();
+            }
+            self.connected(index, now);
+        }
+        self.out.clear();
+        Ok(sent?.is_some() && self.connections[index].unsent.is_empty())
+    }
+
+    /// TCP is connected, and what comes first is on its way.
+    fn connected(&mut self, index: usize, now: u64) {
+        if self.plan.transport == Transport::Websocket {
+            self.connections[index].stage = Stage::Handshaking;
+            return;
+        }
+        self.usable(index, now);
+        if let Some(request) = self.connections[index].pending.front_mut() {
+            request.sent_ns = now;
+        }
+    }
+
+    /// The kernel says that a connection is made, or why not.
+    pub(crate) fn connect_ended(&mut self, index: usize) {
+        let Some(descriptor) = self.connections[index].descriptor() else { return };
+        if let Err(error) = poll::socket_error(descriptor) {
+            return self.fail(index, connect_failure(&error));
+        }
+        match self.greet(index) {
+            Err(error) => return self.fail(index, connect_failure(&error)),
+            Ok(true) => {}
+            Ok(false) if self.is_silent(index) => {
+                let now = clock::now_ns();
+                self.usable(index, now);
+                self.start(index, now);
+            }
+            Ok(false) => return,
+        }
+        let Some(descriptor) = self.connections[index].descriptor() else { return };
+        if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
+            self.host_cannot(format!("epoll: {error}"));
+        }
+    }
+
+    fn usable(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        connection.stage = Stage::Open;
+        let warms_up = match connection.pending.front() {
+            Some(request) => !request.measured,
+            None => self.phase == Phase::Warmup,
+        };
+        let part = if warms_up { Part::Warmup } else { Part::Measured };
+        self.record.duration(Tag::Connect, part, connection.opened_ns, now);
+        self.opening -= 1;
+        self.record.counters.open += 1;
+        self.failures_in_a_row = 0;
+        if !warms_up {
+            self.record.counters.established += 1;
+        }
+        if let Scenario::Push { .. } = self.plan.scenario {
+            self.begin_to_read(index);
+        }
+    }
+
+    /// A receiver of broadcasts reads, or, as a slow one, never does.
+    fn begin_to_read(&mut self, index: usize) {
+        if !self.reads(index) {
+            let descriptor = self.connections[index].descriptor().expect("it is open");
+            if let Err(error) = self.poll.change(descriptor, index, poll::NOTHING) {
+                self.host_cannot(format!("epoll: {error}"));
+            }
+            return;
+        }
+        self.board.readers.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// Slow readers are spread evenly; the first connection, which triggers, is none.
+    fn reads(&self, index: usize) -> bool {
+        let Scenario::Push { slow_readers } = self.plan.scenario else { return true };
+        let number = f64::from(self.connections[index].number);
+        ((number + 1.0) * slow_readers).floor() == (number * slow_readers).floor() || number == 0.0
+    }
+
+    /// The answer to the upgrade; how many of these bytes belong to it.
+    pub(crate) fn upgrade(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<usize, Failure> {
+        let connection = &mut self.connections[index];
+        let Reader::Handshake(head) = &mut connection.reader else { unreachable!("it is shaking hands") };
+        let carried = head.len();
+        head.extend_from_slice(bytes);
+        let key = handshake::key(self.plan.seed, connection.number);
+        match handshake::verify(head, &key)? {
+            None => Ok(bytes.len()),
+            Some(size) => {
+                connection.reader = Reader::Frames(Default::default());
+                self.usable(index, now);
+                self.start(index, now);
+                Ok(size - carried)
+            }
+        }
+    }
+
+    // ---- going -----------------------------------------------------------------------------------------------------
+
+    /// A connection no longer counts as open.
+    pub(crate) fn not_open(&mut self, index: usize) {
+        self.record.counters.open -= 1;
+        if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) {
+            self.board.readers.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+
+    /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way.
+    pub(crate) fn leave_if_idle(&mut self, index: usize, now: u64) {
+        let connection = &self.connections[index];
+        if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.pending.is_empty() {
+            self.say_goodbye(index, now);
+        }
+    }
+
+    /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports just close.
+    pub(crate) fn say_goodbye(&mut self, index: usize, now: u64) {
+        if self.connections[index].stage != Stage::Open {
+            return;
+        }
+        self.not_open(index);
+        self.connections[index].stage = Stage::Closing;
+        self.connections[index].replied_ns = now;
+        self.closing += 1;
+        if self.plan.transport != Transport::Websocket {
+            return self.gone(index, now);
+        }
+        self.control_frame(frame::CLOSE, &1000u16.to_be_bytes());
+        self.flush(index);
+    }
+
+    /// What comes after our Close frame: all that matters is the server's own, or the end.
+    pub(crate) fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
+        while !input.is_empty() {
+            let connection = &mut self.connections[index];
+            let message = connection.expected();
+            let Reader::Frames(reader) = &mut connection.reader else { return self.gone(index, now) };
+            match reader.feed(&mut input, &self.script, message) {
+                Ok(Some(Incoming::Close(_))) | Err(_) => return self.gone(index, now),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// A connection that said goodbye has ended; where connections are exchanged for new ones, here is the next.
+    pub(crate) fn gone(&mut self, index: usize, now: u64) {
+        self.closing -= 1;
+        self.connections[index].close();
+        let wanted = !self.connections[index].leaving && self.quota > 0 && self.phase < Phase::Drain;
+        if wanted && !self.finished {
+            self.open(index, now);
+        }
+    }
+
+    /// The server announced that it closes: outside of a plan that says so, the only case in which a connection is opened
+    /// again.
+    pub(crate) fn reconnect(&mut self, index: usize, now: u64) {
+        self.not_open(index);
+        self.record.counters.reconnects += 1;
+        self.record.counters.established -= 1;
+        self.connections[index].close();
+        self.open(index, now);
+    }
+
+    /// After the last word is written: a Close frame and our end of every connection, so that no server is left with a
+    /// reset. Nothing here is recorded.
+    pub(crate) fn say_goodbye_to_all(&mut self) {
+        let key = self.random.u32(..).to_ne_bytes();
+        let mut farewell = Vec::new();
+        frame::write(&mut farewell, frame::CLOSE, &1000u16.to_be_bytes(), key);
+        for connection in &self.connections {
+            let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { continue };
+            if self.plan.transport == Transport::Websocket && connection.unsent.is_empty() {
+                let _ = poll::send(descriptor, &farewell);
+            }
+            poll::end_sending(descriptor);
+        }
+        let mut open = self.connections.iter().filter(|connection| connection.stage == Stage::Open).count();
+        let until = clock::now_ns() + SECOND_NS / 2;
+        while open > 0 && clock::now_ns() < until && !self.control.stopped() {
+            let Ok(count) = self.poll.wait(SECOND_NS / 20) else { return };
+            for at in 0..count {
+                let Some((index, _)) = self.poll.event(at) else { continue };
+                let connection = &mut self.connections[index];
+                let Some(descriptor) = connection.descriptor() else { continue };
+                if !matches!(poll::receive(descriptor, &mut self.buffer), Ok(None) | Ok(Some(1..))) {
+                    open -= usize::from(connection.stage == Stage::Open);
+                    connection.close();
+                }
+            }
+        }
+    }
+}
+
+pub fn connect_failure(error: &io::Error) -> Failure {
+    let kind = match error.kind() {
+        io::ErrorKind::ConnectionRefused => Kind::ConnectRefused,
+        io::ErrorKind::TimedOut => Kind::ConnectTimeout,
+        _ => Kind::ConnectFailed,
+    };
+    (kind, error.to_string())
+}
