@@ -46,7 +46,8 @@ class Trial:
     sigma: float = 0.35  # width of the latencies, on the log scale
     longest_ns: int | None = None
     engine_busy: float = 0.6
-    engine_wait: float = 0.002
+    engine_wait: float | None = 0.002  # None: a kernel without schedstat
+    window_began: bool = True
     server_busy: float = 0.95  # of its CPUs
     server_cpus: tuple[int, ...] = (0,)
     rss_mib: float = 80.0
@@ -181,16 +182,18 @@ def _times(trial: Trial) -> dict[str, int]:
 def _events(trial: Trial) -> tuple[list, int]:
     at = _times(trial)
     phases = ["connect", "warmup", "measure", "drain"]
-    answered = round(trial.rate * trial.window_s)
+    answered = round(trial.rate * trial.window_s) if trial.window_began else 0
     events = [rundir.Anchor(event="anchor", t_ns=START_NS, unix_ns=UNIX_NS, engine="0.1.0", pid=4242)]
     for phase, following in zip(phases, [*phases[1:], "end"], strict=True):
         events.append(rundir.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
-        stops = [*range(at[phase] + SECOND, at[following], SECOND), at[following]]
+        first = at[phase] + SECOND - (at[phase] - START_NS) % SECOND
+        stops = [*range(first, at[following], SECOND), at[following]]
         events.extend(_tick(trial, at, phase, t_ns) for t_ns in stops)
     window_ns = at["drain"] - at["measure"]
+    cpu_ns = round(trial.engine_busy * window_ns)
     worker = rundir.Worker(
-        cpu_ns=round(trial.engine_busy * window_ns),
-        wait_ns=round(trial.engine_busy * window_ns * trial.engine_wait / (1 - trial.engine_wait)),
+        cpu_ns=cpu_ns,
+        wait_ns=None if trial.engine_wait is None else round(cpu_ns * trial.engine_wait / (1 - trial.engine_wait)),
         wall_ns=window_ns,
         voluntary_switches=1000,
         involuntary_switches=3,
@@ -216,7 +219,18 @@ def _events(trial: Trial) -> tuple[list, int]:
         errors={"timeout": trial.failed} if trial.failed else {},
         threads=[worker],
     )
-    return [*events, end], answered
+    return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
+
+
+def _before_the_window(events: list) -> list:
+    return [event for event in events if getattr(event, "phase", "connect") == "connect"]
+
+
+def _without_window(end: rundir.End) -> rundir.End:
+    """What the engine writes when it has to end before it begins to measure."""
+    worker = end.threads[0].model_copy(update={"cpu_ns": 0, "wait_ns": 0, "wall_ns": 0})
+    measured = end.measured.model_copy(update={"window_ns": None, "bytes_sent": 0, "bytes_received": 0})
+    return end.model_copy(update={"measured": measured, "threads": [worker]})
 
 
 def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> rundir.Tick:
@@ -233,7 +247,7 @@ def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> rundir.Tic
         bytes_sent=done * 136,
         bytes_received=done * 130,
         cpu_ns=round(trial.engine_busy * running_ns),
-        wait_ns=0,
+        wait_ns=None if trial.engine_wait is None else 0,
     )
 
 

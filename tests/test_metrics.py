@@ -4,7 +4,8 @@ import pytest
 from run_maker import Trial, failed, write_trial
 
 from wsbench import metrics, rundir
-from wsbench.metrics import TrialView
+from wsbench import view as view_room
+from wsbench.view import TrialView
 
 
 def view(path, **quantities) -> TrialView:
@@ -122,6 +123,29 @@ def test_a_trial_without_files_is_not_measured_rather_than_zero(tmp_path):
     found = metrics.values(TrialView(trial.folder, trial.record))
     found.pop("ready_s")
     assert set(found.values()) == {None}
+
+
+def test_a_window_that_never_began_has_no_rate_and_says_so(tmp_path):
+    found = metrics.measure(view(tmp_path, window_began=False, engine_outcome="no_connection", established=0))
+    assert found.values["messages_per_s"] is found.values["received_bytes_per_s"] is None
+    assert found.reasons["messages_per_s"] == found.reasons["server_cpu_percent_mean"] == view_room.NO_WINDOW
+    assert found.reasons["engine_cpu_percent_mean"] == view_room.NO_WINDOW
+    assert found.values["errors"] == 64
+
+
+def test_a_kernel_without_schedstat_leaves_the_wait_unknown_and_not_zero(tmp_path):
+    found = metrics.measure(view(tmp_path, engine_wait=None))
+    assert found.values["engine_wait_percent"] is None
+    assert "schedstat" in found.reasons["engine_wait_percent"]
+    assert found.values["engine_cpu_percent_mean"] == pytest.approx(60)
+
+
+@pytest.mark.parametrize("quantities", [{}, {"window_began": False}, {"scenario": doc(False), "engine_wait": None}])
+def test_every_number_that_is_none_has_a_reason_and_no_other_has(tmp_path, quantities):
+    found = metrics.measure(view(tmp_path, **quantities))
+    assert found.values.keys() == metrics.METRICS.keys()
+    assert {name for name, value in found.values.items() if value is None} == found.reasons.keys()
+    assert all(found.reasons.values())
 
 
 def test_no_answer_at_all_is_a_rate_of_zero_and_no_time_per_request(tmp_path):

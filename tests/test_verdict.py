@@ -4,7 +4,7 @@ import pytest
 from run_maker import HOUR_NS, Trial, failed, write_trial
 
 from wsbench import rundir, verdict
-from wsbench.metrics import TrialView
+from wsbench.view import TrialView
 
 
 def judge(path, **quantities) -> verdict.Verdict:
@@ -37,6 +37,13 @@ def test_a_trial_in_which_nothing_is_wrong_is_valid_and_has_no_reasons(tmp_path)
         ({"throttled_s": 0.1}, "INVALID", "a CPU quota throttled the run"),
         ({"longest_ns": HOUR_NS}, "INVALID", "the end of the histogram's range"),
         ({"window_s": 0.4, "sample_s": 0.1}, "SUSPECT", "only 0.4 s long"),
+        ({"window_began": False, "engine_outcome": "no_connection"}, "INVALID", "the measured window never began"),
+        (
+            {"window_began": False, "engine_outcome": "no_connection"},
+            "INVALID",
+            "the engine's outcome is no_connection",
+        ),
+        ({"engine_wait": None}, "SUSPECT", "how long the engine waited for a CPU is not known"),
         ({"samples_end_early": True}, "SUSPECT", "not sampled across the window"),
     ],
 )

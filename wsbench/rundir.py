@@ -124,7 +124,7 @@ class Tick(Frozen):
     bytes_sent: int
     bytes_received: int
     cpu_ns: int
-    wait_ns: int
+    wait_ns: int | None
 
 
 class Error(Frozen):
@@ -143,13 +143,16 @@ class ConnectionCounts(Frozen):
 
 
 class Measured(Frozen):
-    """Ledger over the messages sent in the measured window: sent = answered + failed + unanswered."""
+    """Ledger over the messages sent in the measured window: sent = answered + failed + unanswered.
+
+    `window_ns` is null where the window never began.
+    """
 
     sent: int
     answered: int
     failed: int
     unanswered: int
-    window_ns: int
+    window_ns: int | None
     replies_in_window: int
     bytes_sent: int
     bytes_received: int
@@ -162,8 +165,10 @@ class Control(Frozen):
 
 
 class Worker(Frozen):
+    """One worker over the measured window; `wait_ns` is null where the kernel keeps no schedstat."""
+
     cpu_ns: int
-    wait_ns: int
+    wait_ns: int | None
     wall_ns: int
     voluntary_switches: int
     involuntary_switches: int

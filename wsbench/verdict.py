@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wsbench import metrics
-from wsbench.metrics import TrialView
+from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
 Kind = Literal["VALID", "SUSPECT", "INVALID"]
 Bottleneck = Literal["server", "engine", "neither", "unknown"]
@@ -63,7 +63,7 @@ def verdict(view: TrialView) -> Verdict:
     """Every check on one trial; the worst of them decides."""
     if view.record.outcome == "failed":
         return Verdict("INVALID", (f"failed: {view.record.reason}",), "unknown")
-    if view.end is None or view.plan is None or view.window is None:
+    if view.end is None or view.plan is None:
         return Verdict("INVALID", ("the engine's record is incomplete",), "unknown")
     found: list[tuple[Kind, str]] = []
     for check in (_outcome, _connections, _ledger, _histograms, _errors, _little, _engine, _machine, _window):
@@ -159,7 +159,7 @@ def _little(view: TrialView) -> Found:
     if times is None or not times.count or not view.counted or view.window_s is None:
         return
     connections = view.plan.connections
-    ratio = view.counted / view.window_s * times.mean / metrics.NS_PER_S / connections
+    ratio = view.counted / view.window_s * times.mean / NS_PER_S / connections
     kind = _beyond("little", abs(ratio - 1) - connections / view.counted)
     if kind:
         under_way = ratio * connections
@@ -177,13 +177,16 @@ def _engine(view: TrialView) -> Found:
     elif full and server_busy(view) is None:
         yield "SUSPECT", f"the engine was {busy:.0%} busy and the server's CPU use is not known: perhaps a lower bound"
     wait = metrics.engine_wait_percent(view)
-    kind = _beyond("engine_wait", (wait or 0) / 100)
-    if kind:
+    if wait is None:
+        yield "SUSPECT", f"how long the engine waited for a CPU is not known: {metrics.NO_SCHEDSTAT}"
+    elif kind := _beyond("engine_wait", wait / 100):
         yield kind, f"the engine's workers spent {wait:.1f} % of their busy time waiting for a CPU"
 
 
 def _machine(view: TrialView) -> Found:
     """CPU steal and throttling, from the samples that enclose the window."""
+    if view.window is None:
+        return
     start, end = view.window
     before = [sample for sample in view.machine if sample.t_ns <= start]
     after = [sample for sample in view.machine if sample.t_ns >= end]
@@ -200,7 +203,9 @@ def _machine(view: TrialView) -> Found:
 
 
 def _window(view: TrialView) -> Found:
-    if view.window_s is not None and view.window_s < LIMITS["window_s"].suspect:
+    if view.window is None or view.window_s is None:
+        yield "INVALID", NO_WINDOW
+    elif view.window_s < LIMITS["window_s"].suspect:
         yield "SUSPECT", f"the measured window is only {view.window_s:.3g} s long"
 
 

@@ -1,0 +1,150 @@
+"""A trial as metrics and verdict see it: its files, read once and when they are needed, and what follows from them at
+once.
+
+A `TrialFolder` in, a `TrialView` out. It computes no metric. What a trial does not have is None here; whoever needs it
+for a number says so with `known`, and `Unmeasured` carries the reason to the reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from wsbench import histogram
+from wsbench.histogram import Histogram
+from wsbench.rundir import (
+    Doc,
+    End,
+    MachineSample,
+    Measured,
+    PhaseBegin,
+    Plan,
+    ProcessSample,
+    Seconds,
+    Tick,
+    TrialFolder,
+    TrialRecord,
+)
+
+NS_PER_S = 1e9
+NO_END = "the engine wrote no end of its record"
+NO_WINDOW = "the measured window never began"
+
+Value = TypeVar("Value")
+
+
+class Unmeasured(Exception):
+    """A number that this trial does not have; the message says why."""
+
+
+def known(value: Value | None, otherwise: str) -> Value:
+    """The value, or Unmeasured with that reason."""
+    if value is None:
+        raise Unmeasured(otherwise)
+    return value
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """One finished trial; every file is read once, when it is needed."""
+
+    folder: TrialFolder
+    record: TrialRecord
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        return self.folder.plan
+
+    @cached_property
+    def events(self) -> list:
+        return self.folder.events()
+
+    @cached_property
+    def samples(self) -> list:
+        return self.folder.samples()
+
+    @cached_property
+    def histograms(self) -> dict[str, Histogram]:
+        """The whole trial's latencies by tag; nothing where no log was written."""
+        log = self.folder.latency_log
+        return histogram.merge(histogram.read_log(log)) if log.exists() else {}
+
+    @cached_property
+    def end(self) -> End | None:
+        return next((event for event in self.events if isinstance(event, End)), None)
+
+    @cached_property
+    def measured(self) -> Measured | None:
+        return self.end.measured if self.end else None
+
+    @cached_property
+    def ticks(self) -> list[Tick]:
+        return [event for event in self.events if isinstance(event, Tick)]
+
+    @cached_property
+    def window(self) -> tuple[int, int] | None:
+        """The measured window on the monotonic clock: from `measure` to `drain`, or as long as the ledger says."""
+        begins = {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
+        if "measure" not in begins:
+            return None
+        if "drain" in begins:
+            return begins["measure"], begins["drain"]
+        if self.measured is None or self.measured.window_ns is None:
+            return None
+        return begins["measure"], begins["measure"] + self.measured.window_ns
+
+    @cached_property
+    def connection_per_request(self) -> bool:
+        return self.plan is not None and isinstance(self.plan.scenario, Doc) and not self.plan.scenario.persistent
+
+    @cached_property
+    def counted(self) -> int | None:
+        """The messages that the rate counts: replies inside the window, or all answered where a count ends the run."""
+        if self.plan is None or self.measured is None:
+            return None
+        by_time = isinstance(self.plan.measure, Seconds)
+        return self.measured.replies_in_window if by_time else self.measured.answered
+
+    def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
+        return [sample for sample in self.samples if isinstance(sample, ProcessSample) and sample.of == of]
+
+    def server_in_window(self) -> list[ProcessSample]:
+        """The server's samples inside the measured window."""
+        if self.window is None:
+            return []
+        start, end = self.window
+        return [sample for sample in self.processes("server") if start <= sample.t_ns <= end]
+
+    @cached_property
+    def machine(self) -> list[MachineSample]:
+        return [sample for sample in self.samples if isinstance(sample, MachineSample)]
+
+    @cached_property
+    def server_cpu_s(self) -> float:
+        """CPU seconds of the server inside the window, from cumulative samples interpolated at both of its edges.
+
+        Unmeasured where a sample is missing beyond an edge, or where fewer than two lie between them: the edges would
+        then decide the number.
+        """
+        samples = self.processes("server")
+        if len(self.server_in_window()) < 2:
+            raise Unmeasured("fewer than two samples of the server lie inside the measured window")
+        start, end = known(self.window, NO_WINDOW)
+        at = [sample.t_ns - start for sample in samples]
+        if at[0] > 0 or at[-1] < end - start:
+            raise Unmeasured("the samples of the server do not enclose the measured window")
+        used = [cpu_s(sample) for sample in samples]
+        return float(np.interp(end - start, at, used) - np.interp(0, at, used))
+
+    @cached_property
+    def window_s(self) -> float | None:
+        """The window that rates are divided by; None where it never began or has no length."""
+        window_ns = self.measured.window_ns if self.measured else None
+        return window_ns / NS_PER_S if window_ns else None
+
+
+def cpu_s(sample: ProcessSample) -> float:
+    return sample.cpu_user_s + sample.cpu_system_s
