@@ -210,7 +210,7 @@ def test_doctor_says_what_to_do(wsbench):
 
 def test_the_harness_reads_the_examples_of_the_contract():
     from wsbench.catalogue import ROOT
-    from wsbench.rundir import Plan
+    from wsbench.engine_files import Plan
 
     plans = sorted((ROOT / "protocol" / "examples").glob("plan-*.json"))
     assert len(plans) >= 3

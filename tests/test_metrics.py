@@ -3,7 +3,7 @@
 import pytest
 from run_maker import Trial, failed, write_trial
 
-from wsbench import metrics, rundir
+from wsbench import engine_files, metrics
 from wsbench import view as view_room
 from wsbench.view import TrialView
 
@@ -13,8 +13,8 @@ def view(path, **quantities) -> TrialView:
     return TrialView(folder, folder.record)
 
 
-def doc(persistent: bool) -> rundir.Doc:
-    return rundir.Doc(persistent=persistent, bytes=1000)
+def doc(persistent: bool) -> engine_files.Doc:
+    return engine_files.Doc(persistent=persistent, bytes=1000)
 
 
 def test_every_metric_has_a_unit_a_direction_and_a_sentence():

@@ -3,7 +3,7 @@
 import pytest
 from run_maker import HOUR_NS, Trial, failed, write_trial
 
-from wsbench import rundir, verdict
+from wsbench import engine_files, verdict
 from wsbench.view import TrialView
 
 
@@ -96,7 +96,7 @@ def test_a_short_run_by_count_gets_the_allowance_for_its_edges(tmp_path):
 
 
 def test_a_connection_per_request_is_judged_by_the_whole_request(tmp_path):
-    scenario = rundir.Doc(persistent=False, bytes=100)
+    scenario = engine_files.Doc(persistent=False, bytes=100)
     assert judge(tmp_path, scenario=scenario).kind == "VALID"
     assert judge(tmp_path / "b", scenario=scenario, little=0.8).kind == "INVALID"
 

@@ -21,16 +21,8 @@ from wsbench import __version__, build, catalogue, conformance, engine, experime
 from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Experiment
-from wsbench.rundir import (
-    CampaignRecord,
-    CheckResult,
-    RunFolder,
-    ServerRow,
-    TrialFolder,
-    TrialOrder,
-    TrialRecord,
-    write_json,
-)
+from wsbench.frozen import write_json
+from wsbench.rundir import CampaignRecord, CheckResult, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
 
 #: Start, stop and connecting, per trial, for the estimate only.
 OVERHEAD_S = 3.0

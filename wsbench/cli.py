@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 from wsbench import __version__, build, campaign, catalogue, engine, experiment, load, machine, metrics, terminal
+from wsbench.engine_files import Messages, Seconds
 from wsbench.errors import TrialFailed, UserError
-from wsbench.rundir import Messages, RunFolder, Seconds
+from wsbench.rundir import RunFolder
 
 RUNS = Path("runs")
 

@@ -14,8 +14,8 @@ from functools import wraps
 from itertools import pairwise
 from typing import Literal
 
+from wsbench.engine_files import Doc, Worker
 from wsbench.histogram import Histogram
-from wsbench.rundir import Doc, Worker
 from wsbench.view import NO_END, NO_WINDOW, NS_PER_S, TrialView, Unmeasured, cpu_s, known
 
 Direction = Literal["higher", "lower", "neither"]

@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from wsbench import metrics
-from wsbench.rundir import Error, RunFolder, Tick, TrialFolder, TrialOrder, TrialRecord
+from wsbench.engine_files import Error, Tick
+from wsbench.rundir import RunFolder, TrialFolder, TrialOrder, TrialRecord
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
 

@@ -14,20 +14,9 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from wsbench import histogram
+from wsbench.engine_files import Doc, End, Measured, PhaseBegin, Plan, Seconds, Tick
 from wsbench.histogram import Histogram
-from wsbench.rundir import (
-    Doc,
-    End,
-    MachineSample,
-    Measured,
-    PhaseBegin,
-    Plan,
-    ProcessSample,
-    Seconds,
-    Tick,
-    TrialFolder,
-    TrialRecord,
-)
+from wsbench.rundir import MachineSample, ProcessSample, TrialFolder, TrialRecord
 
 NS_PER_S = 1e9
 NO_END = "the engine wrote no end of its record"
