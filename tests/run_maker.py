@@ -53,7 +53,8 @@ class Trial:
     rss_mib: float = 80.0
     steal: float = 0.0
     throttled_s: float | None = None
-    sample_s: float = 0.5
+    sample_s: float = 0.25
+    cpu_clock: bool = True  # False: the server's CPU in ticks only
     samples_end_early: bool = False
 
 
@@ -264,11 +265,16 @@ def _samples(trial: Trial) -> list:
         server = {"of": "server", "processes": 1, "threads": 9, "fds": trial.connections + 12}
         engine = {"of": "engine", "processes": 1, "threads": 2, "fds": None}
         rss = round((trial.rss_mib + elapsed) * 2**20)
-        cpu = {"cpu_user_s": used * 0.7, "cpu_system_s": used * 0.3}
+        cpu = {"cpu_user_s": _in_ticks(used * 0.7), "cpu_system_s": _in_ticks(used * 0.3)}
+        cpu["cpu_ns"] = round(used * SECOND) if trial.cpu_clock else None
         samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
         samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine))
         samples.append(_machine(trial, t_ns, elapsed))
     return samples
+
+
+def _in_ticks(seconds: float) -> float:
+    return math.floor(seconds * 100) / 100
 
 
 def _machine(trial: Trial, t_ns: int, elapsed: float) -> rundir.MachineSample:

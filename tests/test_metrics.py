@@ -76,14 +76,44 @@ def test_server_cpu_is_that_of_the_window(tmp_path):
 
 
 def test_cpu_is_not_extrapolated_beyond_the_last_sample(tmp_path):
-    found = metrics.values(view(tmp_path, samples_end_early=True))
-    assert found["server_cpu_percent_mean"] is found["server_cpu_us_per_message"] is None
-    assert found["server_rss_bytes_max"] is not None
+    found = metrics.measure(view(tmp_path, samples_end_early=True))
+    assert found.values["server_cpu_percent_mean"] is found.values["server_cpu_us_per_message"] is None
+    assert "do not enclose" in found.reasons["server_cpu_percent_mean"]
+    assert found.values["server_rss_bytes_max"] is not None
 
 
-def test_cpu_is_not_interpolated_across_a_window_without_samples(tmp_path):
-    found = metrics.values(view(tmp_path, window_s=1.0, sample_s=2.0))
-    assert found["server_cpu_percent_mean"] is found["server_cpu_percent_max"] is None
+@pytest.mark.parametrize(("window_s", "known"), [(1.35, True), (1.15, False)])
+def test_cpu_is_interpolated_only_where_the_edges_cannot_decide_it(tmp_path, window_s, known):
+    # Each edge may be off by a quarter of 0.125 s: together 0.0625 s, which is 5 % of 1.25 s.
+    found = metrics.measure(view(tmp_path, window_s=window_s, sample_s=0.125))
+    assert (found.values["server_cpu_percent_mean"] is not None) == known
+    assert known or "might be wrong" in found.reasons["server_cpu_percent_mean"]
+
+
+def test_cpu_that_comes_in_ticks_needs_enough_of_them(tmp_path):
+    ticks = view(tmp_path / "a", cpu_clock=False, server_busy=0.8)
+    assert metrics.server_cpu_percent_mean(ticks) == pytest.approx(80, rel=0.01)
+    few = {"cpu_clock": False, "sample_s": 0.025, "window_s": 0.3}
+    assert metrics.server_cpu_percent_mean(view(tmp_path / "b", **few)) is None
+    assert metrics.server_cpu_percent_mean(view(tmp_path / "c", **few | {"cpu_clock": True})) == pytest.approx(95)
+
+
+def test_a_run_of_a_third_of_a_second_has_its_servers_cpu(tmp_path):
+    found = metrics.values(view(tmp_path, by_count=True, window_s=0.3, sample_s=0.025, rate=30_000))
+    assert found["server_cpu_percent_mean"] == pytest.approx(95)
+    assert found["server_cpu_us_per_message"] == pytest.approx(0.95e6 / 30_000)
+
+
+def test_cpu_of_a_process_that_nobody_waited_for_is_not_known(tmp_path):
+    trial = view(tmp_path)
+    lost = [
+        sample.model_copy(update={"cpu_ns": sample.cpu_ns - 2 * 10**9})
+        if place > 40 and sample.of == "server"
+        else sample
+        for place, sample in enumerate(trial.samples)
+    ]
+    trial.__dict__["samples"] = lost
+    assert "a process of the server ended" in metrics.measure(trial).reasons["server_cpu_percent_mean"]
 
 
 def test_memory_is_that_of_the_window_and_not_of_the_start_up(tmp_path):

@@ -22,7 +22,10 @@ from wsbench.frozen import Frozen, read_json, read_json_list, read_lines
 
 
 class ProcessSample(Frozen):
-    """A process tree at one instant; CPU is cumulative since the trial began."""
+    """A process tree at one instant; CPU is cumulative since its processes began.
+
+    `cpu_ns` is the scheduler's account; null where there is none, and in runs older than it. The seconds are in ticks.
+    """
 
     t_ns: int
     of: Literal["server", "engine"]
@@ -30,6 +33,7 @@ class ProcessSample(Frozen):
     threads: int
     fds: int | None
     rss_bytes: int
+    cpu_ns: int | None = None
     cpu_user_s: float
     cpu_system_s: float
 

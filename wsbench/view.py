@@ -7,8 +7,10 @@ for a number says so with `known`, and `Unmeasured` carries the reason to the re
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -19,6 +21,8 @@ from wsbench.histogram import Histogram
 from wsbench.rundir import MachineSample, ProcessSample, TrialFolder, TrialRecord
 
 NS_PER_S = 1e9
+CPU_ERROR = 0.05  # below it the spread between repeats hides it
+TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 wherever Linux runs
 NO_END = "the engine wrote no end of its record"
 NO_WINDOW = "the measured window never began"
 
@@ -115,18 +119,31 @@ class TrialView:
     def server_cpu_s(self) -> float:
         """CPU seconds of the server inside the window, from cumulative samples interpolated at both of its edges.
 
-        Unmeasured where a sample is missing beyond an edge, or where fewer than two lie between them: the edges would
-        then decide the number.
+        Where use is steady on either side of an edge, the straight line between the two samples around it is off by at most
+        a quarter of their distance times the difference of the two rates; no rate is above the highest that was seen. To that
+        comes what the source rounds away. Unmeasured where all of this may be more than CPU_ERROR of the result.
         """
-        samples = self.processes("server")
-        if len(self.server_in_window()) < 2:
-            raise Unmeasured("fewer than two samples of the server lie inside the measured window")
         start, end = known(self.window, NO_WINDOW)
-        at = [sample.t_ns - start for sample in samples]
-        if at[0] > 0 or at[-1] < end - start:
+        samples = self.processes("server")
+        if not samples or samples[0].t_ns > start or samples[-1].t_ns < end:
             raise Unmeasured("the samples of the server do not enclose the measured window")
-        used = [cpu_s(sample) for sample in samples]
-        return float(np.interp(end - start, at, used) - np.interp(0, at, used))
+        at = [sample.t_ns for sample in samples]
+        first, last = bisect_right(at, start) - 1, bisect_left(at, end)
+        around = samples[first : last + 1]
+        steps = [
+            (cpu_s(after) - cpu_s(before), (after.t_ns - before.t_ns) / NS_PER_S) for before, after in pairwise(around)
+        ]
+        rounding = _cpu_rounding_s(around)
+        if any(used < -rounding for used, _ in steps):
+            raise Unmeasured("a process of the server ended, and nobody was told what it had used")
+        used_at = [cpu_s(sample) for sample in around]
+        total = float(np.diff(np.interp([start, end], [sample.t_ns for sample in around], used_at))[0])
+        edges_s = sum(seconds for place, (_, seconds) in enumerate(steps) if place in (0, len(steps) - 1))
+        error = edges_s / 4 * max(used / seconds for used, seconds in steps) + rounding
+        if error > CPU_ERROR * total:
+            share = f"{error / total:.0%} of it" if total > 0 else "all of it"
+            raise Unmeasured(f"too few samples of the server for its CPU time: up to {share} might be wrong")
+        return total
 
     @cached_property
     def window_s(self) -> float | None:
@@ -136,4 +153,15 @@ class TrialView:
 
 
 def cpu_s(sample: ProcessSample) -> float:
-    return sample.cpu_user_s + sample.cpu_system_s
+    """Cumulative CPU seconds, from the scheduler's account where there is one."""
+    return sample.cpu_user_s + sample.cpu_system_s if sample.cpu_ns is None else sample.cpu_ns / NS_PER_S
+
+
+def _cpu_rounding_s(samples: list[ProcessSample]) -> float:
+    """What a difference of two samples may lose: user and system ticks of each process, none from the CPU clocks.
+
+    Where processes came or went, what they had used has moved into their parents' ticks.
+    """
+    processes = [sample.processes for sample in samples]
+    exact = all(sample.cpu_ns is not None for sample in samples) and len(set(processes)) == 1
+    return 0.0 if exact else 2 * TICK_S * max(processes)
