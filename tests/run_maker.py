@@ -89,6 +89,7 @@ def make_run(
     change=lambda trial, order: trial,
     experiment: str | None = None,
     unfinished: int = 0,
+    departures: tuple[str, ...] = (),
 ) -> rundir.RunFolder:
     """A campaign. `change(trial, order)` may alter a trial before it is written; the last `unfinished` ones are not."""
     draw = random.Random(seed)
@@ -103,7 +104,7 @@ def make_run(
             row = {"number": number, "round": round_, "server": server.name, "variant": server.variant, "cell": cell}
             order.append(rundir.TrialOrder(**row))
     by_name = {server.name: server for server in servers}
-    _write_campaign(path, servers, order, rounds, seed, experiment)
+    _write_campaign(path, servers, order, rounds, seed, experiment, departures)
     for planned in order[: len(order) - unfinished]:
         server = by_name[planned.server]
         connections = int(planned.cell.get("connections", 64))
@@ -345,7 +346,7 @@ repeats = 3
 """
 
 
-def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experiment: str | None) -> None:
+def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experiment: str | None, departures) -> None:
     skipped = [f"{server.name}@{server.variant}" for server in servers if server.skipped]
     names = [f"{server.name}@{server.variant}" for server in servers if not server.skipped]
     campaign = rundir.CampaignRecord(
@@ -355,6 +356,7 @@ def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experime
         created_unix_s=UNIX_NS / SECOND,
         seed=seed,
         rounds=rounds,
+        departures=list(departures),
         servers=names,
         skipped=skipped,
     )

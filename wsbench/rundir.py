@@ -139,7 +139,7 @@ class TrialRecord(Frozen):
 
 
 class CampaignRecord(Frozen):
-    """What was asked of a campaign."""
+    """What was asked of a campaign; `departures` says in words where that is not what experiment.toml says."""
 
     format: Literal[1] = 1
     wsbench: str
@@ -148,6 +148,7 @@ class CampaignRecord(Frozen):
     created_unix_s: float
     seed: int
     rounds: int
+    departures: list[str] | None = None  # None: a run from before they were recorded
     servers: list[str]
     skipped: list[str]
 
