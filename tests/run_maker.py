@@ -46,7 +46,8 @@ class Trial:
     sigma: float = 0.35  # width of the latencies, on the log scale
     longest_ns: int | None = None
     engine_busy: float = 0.6
-    engine_wait: float | None = 0.002  # None: a kernel without schedstat
+    engine_wait: float | None = 0.002  # share of the window; None: a kernel without schedstat
+    wake_ups: int = 40_000
     window_began: bool = True
     server_busy: float = 0.95  # of its CPUs
     server_cpus: tuple[int, ...] = (0,)
@@ -197,10 +198,10 @@ def _events(trial: Trial) -> tuple[list, int]:
     cpu_ns = round(trial.engine_busy * window_ns)
     worker = engine_files.Worker(
         cpu_ns=cpu_ns,
-        wait_ns=None if trial.engine_wait is None else round(cpu_ns * trial.engine_wait / (1 - trial.engine_wait)),
+        wait_ns=None if trial.engine_wait is None else round(trial.engine_wait * window_ns),
         wall_ns=window_ns,
-        voluntary_switches=1000,
-        involuntary_switches=3,
+        voluntary_switches=trial.wake_ups,
+        involuntary_switches=0,
     )
     established = trial.connections if trial.established is None else trial.established
     measured = engine_files.Measured(

@@ -124,9 +124,16 @@ def test_memory_is_that_of_the_window_and_not_of_the_start_up(tmp_path):
 
 
 def test_the_engines_share_is_of_its_workers_wall_time(tmp_path):
-    found = metrics.values(view(tmp_path, engine_busy=0.5, engine_wait=0.02))
+    found = metrics.values(view(tmp_path, engine_busy=0.5, engine_wait=0.02, rate=20_000, wake_ups=40_000))
     assert found["engine_cpu_percent_mean"] == pytest.approx(50)
+    assert found["engine_wait_us_per_message"] == pytest.approx(2.0)  # 80 ms for 80,000 messages, two a wake-up
     assert found["engine_wait_percent"] == pytest.approx(2, rel=1e-6)
+
+
+@pytest.mark.parametrize(("wake_ups", "wait_us"), [(160_000, 1.0), (80_000, 1.0), (20_000, 4.0), (1, 64.0), (0, 64.0)])
+def test_a_wait_holds_up_one_message_at_least_and_one_a_connection_at_most(tmp_path, wake_ups, wait_us):
+    trial = view(tmp_path, engine_wait=0.02, wake_ups=wake_ups, rate=20_000, connections=64)
+    assert metrics.engine_wait_us_per_message(trial) == pytest.approx(wait_us)
 
 
 def test_errors_are_lost_messages_and_missing_connections(tmp_path):

@@ -255,10 +255,24 @@ def engine_cpu_percent_mean(view):
 
 @metric("%", "lower")
 def engine_wait_percent(view):
-    """Time that the engine's workers were ready to run but did not, as a share of the time they ran or waited to."""
-    waited = sum(known(worker.wait_ns, NO_SCHEDSTAT) for worker in _workers(view))
-    busy = waited + sum(worker.cpu_ns for worker in _workers(view))
-    return 100 * waited / known(busy or None, NO_WINDOW)
+    """Largest share of the measured window in which one of the engine's workers was ready to run but did not."""
+    workers = _workers(view)
+    return max(100 * known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
+
+
+@metric("µs", "lower")
+def engine_wait_us_per_message(view):
+    """Mean time that a message waited for the engine to get a CPU; part of its service time.
+
+    The workers' wait, divided by the counted messages, times the messages that one wait held up: those of a wake-up on
+    average, at least one, at most one a connection.
+    """
+    workers = _workers(view)
+    waited_ns = sum(known(one.wait_ns, NO_SCHEDSTAT) for one in workers)
+    messages = known(view.counted or None, "no message was answered")
+    waits = sum(one.voluntary_switches + one.involuntary_switches for one in workers)
+    held_up = min(view.plan.connections, max(1.0, messages / waits) if waits else view.plan.connections)
+    return waited_ns / messages * held_up / NS_PER_US
 
 
 @metric("s", "lower")

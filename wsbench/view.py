@@ -94,6 +94,11 @@ class TrialView:
         return self.plan is not None and isinstance(self.plan.scenario, Doc) and not self.plan.scenario.persistent
 
     @cached_property
+    def times(self) -> Histogram | None:
+        """The latencies that describe this trial: whole requests where each has its own connection, else service times."""
+        return self.histograms.get("request" if self.connection_per_request else "service")
+
+    @cached_property
     def counted(self) -> int | None:
         """The messages that the rate counts: replies inside the window, or all answered where a count ends the run."""
         if self.plan is None or self.measured is None:

@@ -181,19 +181,15 @@ def load(run: RunFolder) -> Results:
 def _reduce(view: TrialView, pooled: dict[tuple[str, Cell], Histogram]) -> TrialResult:
     found = metrics.measure(view)
     result = TrialResult(view.record, found.values, found.reasons, verdict(view), _curve(view), _series(view))
-    found = _latencies(view)
+    found = view.times
     if result.counts and found is not None:
         key = view.record.name, result.cell
         pooled[key] = pooled[key] + found if key in pooled else found
     return result
 
 
-def _latencies(view: TrialView) -> Histogram | None:
-    return view.histograms.get("request" if view.connection_per_request else "service")
-
-
 def _curve(view: TrialView) -> list[tuple[float, float]]:
-    found = _latencies(view)
+    found = view.times
     return curve_points(found, THIN_POINTS) if found is not None else []
 
 
