@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 from hdrh.histogram import HdrHistogram
 
-from wsbench import rundir
+from wsbench import engine_files, frozen, rundir
 
 HOUR_NS = 3_600_000_000_000
 SECOND = 1_000_000_000
@@ -31,7 +31,7 @@ class Trial:
     rate: float = 20_000.0
     connections: int = 64
     window_s: float = 4.0
-    scenario: rundir.Scenario = field(default_factory=lambda: rundir.Echo(opcode="text", bytes=128))
+    scenario: engine_files.Scenario = field(default_factory=lambda: engine_files.Echo(opcode="text", bytes=128))
     by_count: bool = False
     outcome: str = "ok"
     reason: str | None = None
@@ -46,13 +46,16 @@ class Trial:
     sigma: float = 0.35  # width of the latencies, on the log scale
     longest_ns: int | None = None
     engine_busy: float = 0.6
-    engine_wait: float = 0.002
+    engine_wait: float | None = 0.002  # share of the window; None: a kernel without schedstat
+    wake_ups: int = 40_000
+    window_began: bool = True
     server_busy: float = 0.95  # of its CPUs
     server_cpus: tuple[int, ...] = (0,)
     rss_mib: float = 80.0
     steal: float = 0.0
     throttled_s: float | None = None
-    sample_s: float = 0.5
+    sample_s: float = 0.25
+    cpu_clock: bool = True  # False: the server's CPU in ticks only
     samples_end_early: bool = False
 
 
@@ -87,6 +90,7 @@ def make_run(
     change=lambda trial, order: trial,
     experiment: str | None = None,
     unfinished: int = 0,
+    departures: tuple[str, ...] = (),
 ) -> rundir.RunFolder:
     """A campaign. `change(trial, order)` may alter a trial before it is written; the last `unfinished` ones are not."""
     draw = random.Random(seed)
@@ -101,7 +105,7 @@ def make_run(
             row = {"number": number, "round": round_, "server": server.name, "variant": server.variant, "cell": cell}
             order.append(rundir.TrialOrder(**row))
     by_name = {server.name: server for server in servers}
-    _write_campaign(path, servers, order, rounds, seed, experiment)
+    _write_campaign(path, servers, order, rounds, seed, experiment, departures)
     for planned in order[: len(order) - unfinished]:
         server = by_name[planned.server]
         connections = int(planned.cell.get("connections", 64))
@@ -115,7 +119,7 @@ def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = No
     """One trial's folder."""
     order = order or rundir.TrialOrder(number=1, round=1, server="netty", variant="4.2", cell={})
     folder.mkdir(parents=True)
-    rundir.write_json(folder / "plan.json", _plan(trial))
+    frozen.write_json(folder / "plan.json", _plan(trial))
     if trial.outcome == "ok":
         events, answered = _events(trial)
         _write_lines(folder / "events.jsonl", events)
@@ -134,7 +138,7 @@ def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = No
         server_exit="SIGTERM",
         log_tail=list(trial.log_tail),
     )
-    rundir.write_json(folder / "trial.json", record)
+    frozen.write_json(folder / "trial.json", record)
     return rundir.TrialFolder(folder)
 
 
@@ -147,20 +151,22 @@ def spoiled(trial: Trial) -> Trial:
     return replace(trial, failed=int(trial.rate * trial.window_s / 100))
 
 
-def _plan(trial: Trial) -> rundir.Plan:
+def _plan(trial: Trial) -> engine_files.Plan:
     messages = max(1, round(trial.rate * trial.window_s))
     doc = trial.scenario.kind == "doc"
-    return rundir.Plan(
+    return engine_files.Plan(
         scenario=trial.scenario,
         transport="http" if doc else "websocket",
-        target=rundir.Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/doc" if doc else "/echo"),
-        loop=rundir.Closed(),
+        target=engine_files.Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/doc" if doc else "/echo"),
+        loop=engine_files.Closed(),
         connections=trial.connections,
         mask="random",
-        warmup=rundir.Seconds(seconds=WARMUP_S),
-        measure=rundir.Messages(messages=messages) if trial.by_count else rundir.Seconds(seconds=trial.window_s),
+        warmup=engine_files.Seconds(seconds=WARMUP_S),
+        measure=engine_files.Messages(messages=messages)
+        if trial.by_count
+        else engine_files.Seconds(seconds=trial.window_s),
         drain_s=DRAIN_S,
-        limits=rundir.Limits(connect_s=10, reply_s=10, deadline_s=60),
+        limits=engine_files.Limits(connect_s=10, reply_s=10, deadline_s=60),
         threads=1,
         cpus=[1],
         source_addresses=["127.0.0.1"],
@@ -181,22 +187,24 @@ def _times(trial: Trial) -> dict[str, int]:
 def _events(trial: Trial) -> tuple[list, int]:
     at = _times(trial)
     phases = ["connect", "warmup", "measure", "drain"]
-    answered = round(trial.rate * trial.window_s)
-    events = [rundir.Anchor(event="anchor", t_ns=START_NS, unix_ns=UNIX_NS, engine="0.1.0", pid=4242)]
+    answered = round(trial.rate * trial.window_s) if trial.window_began else 0
+    events = [engine_files.Anchor(event="anchor", t_ns=START_NS, unix_ns=UNIX_NS, engine="0.1.0", pid=4242)]
     for phase, following in zip(phases, [*phases[1:], "end"], strict=True):
-        events.append(rundir.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
-        stops = [*range(at[phase] + SECOND, at[following], SECOND), at[following]]
+        events.append(engine_files.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
+        first = at[phase] + SECOND - (at[phase] - START_NS) % SECOND
+        stops = [*range(first, at[following], SECOND), at[following]]
         events.extend(_tick(trial, at, phase, t_ns) for t_ns in stops)
     window_ns = at["drain"] - at["measure"]
-    worker = rundir.Worker(
-        cpu_ns=round(trial.engine_busy * window_ns),
-        wait_ns=round(trial.engine_busy * window_ns * trial.engine_wait / (1 - trial.engine_wait)),
+    cpu_ns = round(trial.engine_busy * window_ns)
+    worker = engine_files.Worker(
+        cpu_ns=cpu_ns,
+        wait_ns=None if trial.engine_wait is None else round(trial.engine_wait * window_ns),
         wall_ns=window_ns,
-        voluntary_switches=1000,
-        involuntary_switches=3,
+        voluntary_switches=trial.wake_ups,
+        involuntary_switches=0,
     )
     established = trial.connections if trial.established is None else trial.established
-    measured = rundir.Measured(
+    measured = engine_files.Measured(
         sent=answered + trial.failed + trial.unanswered + trial.lost,
         answered=answered,
         failed=trial.failed,
@@ -206,23 +214,34 @@ def _events(trial: Trial) -> tuple[list, int]:
         bytes_sent=answered * 136,
         bytes_received=answered * 130,
     )
-    end = rundir.End(
+    end = engine_files.End(
         event="end",
         t_ns=at["end"],
         outcome=trial.engine_outcome,
-        connections=rundir.ConnectionCounts(asked=trial.connections, established=established, open=established),
+        connections=engine_files.ConnectionCounts(asked=trial.connections, established=established, open=established),
         measured=measured,
-        control=rundir.Control(pings_answered=0, fragmented_replies=0, reconnects=0),
+        control=engine_files.Control(pings_answered=0, fragmented_replies=0, reconnects=0),
         errors={"timeout": trial.failed} if trial.failed else {},
         threads=[worker],
     )
-    return [*events, end], answered
+    return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
 
 
-def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> rundir.Tick:
+def _before_the_window(events: list) -> list:
+    return [event for event in events if getattr(event, "phase", "connect") == "connect"]
+
+
+def _without_window(end: engine_files.End) -> engine_files.End:
+    """What the engine writes when it has to end before it begins to measure."""
+    worker = end.threads[0].model_copy(update={"cpu_ns": 0, "wait_ns": 0, "wall_ns": 0})
+    measured = end.measured.model_copy(update={"window_ns": None, "bytes_sent": 0, "bytes_received": 0})
+    return end.model_copy(update={"measured": measured, "threads": [worker]})
+
+
+def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> engine_files.Tick:
     done = round(trial.rate * max(0, min(t_ns, at["drain"]) - at["warmup"]) / SECOND)
     running_ns = t_ns - START_NS
-    return rundir.Tick(
+    return engine_files.Tick(
         event="tick",
         t_ns=t_ns,
         phase=phase,
@@ -233,7 +252,7 @@ def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> rundir.Tic
         bytes_sent=done * 136,
         bytes_received=done * 130,
         cpu_ns=round(trial.engine_busy * running_ns),
-        wait_ns=0,
+        wait_ns=None if trial.engine_wait is None else 0,
     )
 
 
@@ -248,11 +267,16 @@ def _samples(trial: Trial) -> list:
         server = {"of": "server", "processes": 1, "threads": 9, "fds": trial.connections + 12}
         engine = {"of": "engine", "processes": 1, "threads": 2, "fds": None}
         rss = round((trial.rss_mib + elapsed) * 2**20)
-        cpu = {"cpu_user_s": used * 0.7, "cpu_system_s": used * 0.3}
+        cpu = {"cpu_user_s": _in_ticks(used * 0.7), "cpu_system_s": _in_ticks(used * 0.3)}
+        cpu["cpu_ns"] = round(used * SECOND) if trial.cpu_clock else None
         samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
         samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine))
         samples.append(_machine(trial, t_ns, elapsed))
     return samples
+
+
+def _in_ticks(seconds: float) -> float:
+    return math.floor(seconds * 100) / 100
 
 
 def _machine(trial: Trial, t_ns: int, elapsed: float) -> rundir.MachineSample:
@@ -323,7 +347,7 @@ repeats = 3
 """
 
 
-def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experiment: str | None) -> None:
+def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experiment: str | None, departures) -> None:
     skipped = [f"{server.name}@{server.variant}" for server in servers if server.skipped]
     names = [f"{server.name}@{server.variant}" for server in servers if not server.skipped]
     campaign = rundir.CampaignRecord(
@@ -333,6 +357,7 @@ def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experime
         created_unix_s=UNIX_NS / SECOND,
         seed=seed,
         rounds=rounds,
+        departures=list(departures),
         servers=names,
         skipped=skipped,
     )
@@ -352,10 +377,10 @@ def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experime
         tools=[rundir.Tool(name="rustc", version="1.90.0"), rundir.Tool(name="java", version=None)],
         git_revision="0123456789abcdef",
     )
-    rundir.write_json(path / "campaign.json", campaign)
-    rundir.write_json(path / "machine.json", machine)
-    rundir.write_json(path / "servers.json", [_server_row(server) for server in servers])
-    rundir.write_json(path / "order.json", order)
+    frozen.write_json(path / "campaign.json", campaign)
+    frozen.write_json(path / "machine.json", machine)
+    frozen.write_json(path / "servers.json", [_server_row(server) for server in servers])
+    frozen.write_json(path / "order.json", order)
     (path / "experiment.toml").write_text(EXPERIMENT if experiment is None else experiment, encoding="utf-8")
 
 

@@ -53,6 +53,25 @@ def test_a_campaign_runs_every_trial_and_writes_its_report(wsbench, experiment, 
         assert "SIGTERM" in record.server_exit
 
 
+def test_what_the_command_line_changes_is_what_everybody_is_told(wsbench, experiment, tmp_path):
+    assert wsbench("run", str(experiment), "--rounds", "1", "--no-report").returncode == 0
+    run = only_run(tmp_path)
+    assert "rounds = 2" in run.experiment_toml.read_text()
+    assert (run.campaign.rounds, len(run.order)) == (1, 2)
+    departure = "1 round instead of the experiment's 2"
+    assert run.campaign.departures == [departure]
+    (run.path / "0002" / "trial.json").unlink()
+    resumed = wsbench("run", "--resume", str(run.path))
+    assert f"1 of 2 trials in 1 round are done; {departure}" in resumed.stdout
+    assert sorted(outcomes(run)) == [1, 2]
+    row = next(line for line in wsbench("list", "runs").stdout.splitlines() if "2/2" in line)
+    assert departure in row
+    assert departure.replace("'", "&#39;") in (run.path / "report.html").read_text()
+    planned = wsbench("plan", str(experiment), "--servers", "fragile@steady").stdout
+    assert "departure: servers fragile@steady instead of the experiment's fragile" in planned
+    assert "departure" not in wsbench("plan", str(experiment), "--rounds", "2").stdout
+
+
 def test_a_server_that_crashes_is_a_failed_row_and_the_campaign_goes_on(wsbench, experiment, tmp_path):
     done = wsbench("run", str(experiment), "--servers", "fragile@crashing,fragile")
     assert done.returncode == 0, done.stderr
@@ -210,7 +229,7 @@ def test_doctor_says_what_to_do(wsbench):
 
 def test_the_harness_reads_the_examples_of_the_contract():
     from wsbench.catalogue import ROOT
-    from wsbench.rundir import Plan
+    from wsbench.engine_files import Plan
 
     plans = sorted((ROOT / "protocol" / "examples").glob("plan-*.json"))
     assert len(plans) >= 3

@@ -3,8 +3,9 @@
 import pytest
 from run_maker import Trial, failed, write_trial
 
-from wsbench import metrics, rundir
-from wsbench.metrics import TrialView
+from wsbench import engine_files, metrics
+from wsbench import view as view_room
+from wsbench.view import TrialView
 
 
 def view(path, **quantities) -> TrialView:
@@ -12,8 +13,8 @@ def view(path, **quantities) -> TrialView:
     return TrialView(folder, folder.record)
 
 
-def doc(persistent: bool) -> rundir.Doc:
-    return rundir.Doc(persistent=persistent, bytes=1000)
+def doc(persistent: bool) -> engine_files.Doc:
+    return engine_files.Doc(persistent=persistent, bytes=1000)
 
 
 def test_every_metric_has_a_unit_a_direction_and_a_sentence():
@@ -75,14 +76,44 @@ def test_server_cpu_is_that_of_the_window(tmp_path):
 
 
 def test_cpu_is_not_extrapolated_beyond_the_last_sample(tmp_path):
-    found = metrics.values(view(tmp_path, samples_end_early=True))
-    assert found["server_cpu_percent_mean"] is found["server_cpu_us_per_message"] is None
-    assert found["server_rss_bytes_max"] is not None
+    found = metrics.measure(view(tmp_path, samples_end_early=True))
+    assert found.values["server_cpu_percent_mean"] is found.values["server_cpu_us_per_message"] is None
+    assert "do not enclose" in found.reasons["server_cpu_percent_mean"]
+    assert found.values["server_rss_bytes_max"] is not None
 
 
-def test_cpu_is_not_interpolated_across_a_window_without_samples(tmp_path):
-    found = metrics.values(view(tmp_path, window_s=1.0, sample_s=2.0))
-    assert found["server_cpu_percent_mean"] is found["server_cpu_percent_max"] is None
+@pytest.mark.parametrize(("window_s", "known"), [(1.35, True), (1.15, False)])
+def test_cpu_is_interpolated_only_where_the_edges_cannot_decide_it(tmp_path, window_s, known):
+    # Each edge may be off by a quarter of 0.125 s: together 0.0625 s, which is 5 % of 1.25 s.
+    found = metrics.measure(view(tmp_path, window_s=window_s, sample_s=0.125))
+    assert (found.values["server_cpu_percent_mean"] is not None) == known
+    assert known or "might be wrong" in found.reasons["server_cpu_percent_mean"]
+
+
+def test_cpu_that_comes_in_ticks_needs_enough_of_them(tmp_path):
+    ticks = view(tmp_path / "a", cpu_clock=False, server_busy=0.8)
+    assert metrics.server_cpu_percent_mean(ticks) == pytest.approx(80, rel=0.01)
+    few = {"cpu_clock": False, "sample_s": 0.025, "window_s": 0.3}
+    assert metrics.server_cpu_percent_mean(view(tmp_path / "b", **few)) is None
+    assert metrics.server_cpu_percent_mean(view(tmp_path / "c", **few | {"cpu_clock": True})) == pytest.approx(95)
+
+
+def test_a_run_of_a_third_of_a_second_has_its_servers_cpu(tmp_path):
+    found = metrics.values(view(tmp_path, by_count=True, window_s=0.3, sample_s=0.025, rate=30_000))
+    assert found["server_cpu_percent_mean"] == pytest.approx(95)
+    assert found["server_cpu_us_per_message"] == pytest.approx(0.95e6 / 30_000)
+
+
+def test_cpu_of_a_process_that_nobody_waited_for_is_not_known(tmp_path):
+    trial = view(tmp_path)
+    lost = [
+        sample.model_copy(update={"cpu_ns": sample.cpu_ns - 2 * 10**9})
+        if place > 40 and sample.of == "server"
+        else sample
+        for place, sample in enumerate(trial.samples)
+    ]
+    trial.__dict__["samples"] = lost
+    assert "a process of the server ended" in metrics.measure(trial).reasons["server_cpu_percent_mean"]
 
 
 def test_memory_is_that_of_the_window_and_not_of_the_start_up(tmp_path):
@@ -93,9 +124,16 @@ def test_memory_is_that_of_the_window_and_not_of_the_start_up(tmp_path):
 
 
 def test_the_engines_share_is_of_its_workers_wall_time(tmp_path):
-    found = metrics.values(view(tmp_path, engine_busy=0.5, engine_wait=0.02))
+    found = metrics.values(view(tmp_path, engine_busy=0.5, engine_wait=0.02, rate=20_000, wake_ups=40_000))
     assert found["engine_cpu_percent_mean"] == pytest.approx(50)
+    assert found["engine_wait_us_per_message"] == pytest.approx(2.0)  # 80 ms for 80,000 messages, two a wake-up
     assert found["engine_wait_percent"] == pytest.approx(2, rel=1e-6)
+
+
+@pytest.mark.parametrize(("wake_ups", "wait_us"), [(160_000, 1.0), (80_000, 1.0), (20_000, 4.0), (1, 64.0), (0, 64.0)])
+def test_a_wait_holds_up_one_message_at_least_and_one_a_connection_at_most(tmp_path, wake_ups, wait_us):
+    trial = view(tmp_path, engine_wait=0.02, wake_ups=wake_ups, rate=20_000, connections=64)
+    assert metrics.engine_wait_us_per_message(trial) == pytest.approx(wait_us)
 
 
 def test_errors_are_lost_messages_and_missing_connections(tmp_path):
@@ -122,6 +160,29 @@ def test_a_trial_without_files_is_not_measured_rather_than_zero(tmp_path):
     found = metrics.values(TrialView(trial.folder, trial.record))
     found.pop("ready_s")
     assert set(found.values()) == {None}
+
+
+def test_a_window_that_never_began_has_no_rate_and_says_so(tmp_path):
+    found = metrics.measure(view(tmp_path, window_began=False, engine_outcome="no_connection", established=0))
+    assert found.values["messages_per_s"] is found.values["received_bytes_per_s"] is None
+    assert found.reasons["messages_per_s"] == found.reasons["server_cpu_percent_mean"] == view_room.NO_WINDOW
+    assert found.reasons["engine_cpu_percent_mean"] == view_room.NO_WINDOW
+    assert found.values["errors"] == 64
+
+
+def test_a_kernel_without_schedstat_leaves_the_wait_unknown_and_not_zero(tmp_path):
+    found = metrics.measure(view(tmp_path, engine_wait=None))
+    assert found.values["engine_wait_percent"] is None
+    assert "schedstat" in found.reasons["engine_wait_percent"]
+    assert found.values["engine_cpu_percent_mean"] == pytest.approx(60)
+
+
+@pytest.mark.parametrize("quantities", [{}, {"window_began": False}, {"scenario": doc(False), "engine_wait": None}])
+def test_every_number_that_is_none_has_a_reason_and_no_other_has(tmp_path, quantities):
+    found = metrics.measure(view(tmp_path, **quantities))
+    assert found.values.keys() == metrics.METRICS.keys()
+    assert {name for name, value in found.values.items() if value is None} == found.reasons.keys()
+    assert all(found.reasons.values())
 
 
 def test_no_answer_at_all_is_a_rate_of_zero_and_no_time_per_request(tmp_path):

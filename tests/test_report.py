@@ -251,6 +251,17 @@ def test_the_page_says_how_it_was_made(html):
     assert "advisory, failed:" in html
 
 
+def test_what_ran_otherwise_than_its_file_says_is_named_at_the_top(tmp_path, html):
+    departures = ("2 rounds instead of the experiment's 5",)
+    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=2, departures=departures)
+    page_text = report.build(run).read_text(encoding="utf-8")
+    header = page_text.split("<main>")[0]
+    assert "2 rounds</li>" in header
+    assert "Departures from the experiment: 2 rounds instead of the experiment&#39;s 5." in header
+    assert "Departures from the experiment" not in html
+    assert "none: it ran as its file says" in html
+
+
 def test_every_chart_has_its_numbers_as_a_table(html):
     figures = html.split('<figure class="chart"')[1:]
     assert len(figures) >= 8

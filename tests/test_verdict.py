@@ -3,8 +3,8 @@
 import pytest
 from run_maker import HOUR_NS, Trial, failed, write_trial
 
-from wsbench import rundir, verdict
-from wsbench.metrics import TrialView
+from wsbench import engine_files, metrics, verdict
+from wsbench.view import TrialView
 
 
 def judge(path, **quantities) -> verdict.Verdict:
@@ -30,13 +30,20 @@ def test_a_trial_in_which_nothing_is_wrong_is_valid_and_has_no_reasons(tmp_path)
         ({"little": 0.95}, "SUSPECT", "Little's law"),
         ({"little": 0.85}, "INVALID", "Little's law"),
         ({"little": 1.2}, "INVALID", "Little's law"),
-        ({"engine_wait": 0.03}, "SUSPECT", "3.0 % of their busy time waiting"),
-        ({"engine_wait": 0.11}, "INVALID", "11.0 % of their busy time waiting"),
+        ({"engine_wait": 0.06}, "SUSPECT", "waited for a CPU in 6.0% of the window"),
+        ({"engine_wait": 0.11}, "INVALID", "waited for a CPU in 11.0% of the window"),
         ({"steal": 0.02}, "SUSPECT", "stolen by the hypervisor"),
         ({"steal": 0.06}, "INVALID", "stolen by the hypervisor"),
         ({"throttled_s": 0.1}, "INVALID", "a CPU quota throttled the run"),
         ({"longest_ns": HOUR_NS}, "INVALID", "the end of the histogram's range"),
         ({"window_s": 0.4, "sample_s": 0.1}, "SUSPECT", "only 0.4 s long"),
+        ({"window_began": False, "engine_outcome": "no_connection"}, "INVALID", "the measured window never began"),
+        (
+            {"window_began": False, "engine_outcome": "no_connection"},
+            "INVALID",
+            "the engine's outcome is no_connection",
+        ),
+        ({"engine_wait": None}, "SUSPECT", "how long the engine waited for a CPU is not known"),
         ({"samples_end_early": True}, "SUSPECT", "not sampled across the window"),
     ],
 )
@@ -51,6 +58,53 @@ def test_one_thing_wrong_is_found_and_named(tmp_path, quantities, kind, words):
 )
 def test_small_deviations_are_allowed(tmp_path, quantities):
     assert judge(tmp_path, **quantities).kind == "VALID"
+
+
+#: Trials in which one way of reading the engine's wait reaches its limit before the others do.
+EVEN_AND_MANY = {"sigma": 0.001, "connections": 640, "wake_ups": 80_000}
+HELD_UP_TOGETHER = {"sigma": 0.001, "wake_ups": 1_000}
+SKEWED_AND_ALONE = {"sigma": 1.2, "connections": 1, "wake_ups": 80_000}
+
+
+def waits(path, quantities) -> dict[str, float]:
+    """What each of the three limits is compared with, worked out from the metrics."""
+    folder = write_trial(path, Trial(**quantities))
+    found = metrics.values(TrialView(folder, folder.record))
+    wait_us = found["engine_wait_us_per_message"]
+    parts = {"wait_p50": 2 * wait_us / found["service_us_p50"], "wait_p99": 100 * wait_us / found["service_us_p99"]}
+    return {"wait_share": found["engine_wait_percent"] / 100, **parts}
+
+
+@pytest.mark.parametrize(
+    ("name", "quantities", "kind"),
+    [
+        ("wait_share", EVEN_AND_MANY, "SUSPECT"),
+        ("wait_share", EVEN_AND_MANY, "INVALID"),
+        ("wait_p50", SKEWED_AND_ALONE, "SUSPECT"),
+        ("wait_p50", SKEWED_AND_ALONE, "INVALID"),
+        ("wait_p99", HELD_UP_TOGETHER, "SUSPECT"),
+    ],
+)
+def test_a_wait_is_judged_at_the_edges_of_its_limit(tmp_path, name, quantities, kind):
+    edge = verdict.LIMITS[name].suspect if kind == "SUSPECT" else verdict.LIMITS[name].invalid
+    per_share = waits(tmp_path / "a", quantities | {"engine_wait": 0.001})[name] / 0.001
+    words = {"wait_share": "of the window", "wait_p50": "of p50", "wait_p99": "of p99"}[name]
+    for factor, expected in ((0.98, "VALID" if kind == "SUSPECT" else "SUSPECT"), (1.02, kind)):
+        folder = write_trial(tmp_path / f"{factor}", Trial(**quantities, engine_wait=factor * edge / per_share))
+        said = list(verdict._wait(TrialView(folder, folder.record)))
+        assert [k for k, reason in said if words in reason] == ([] if expected == "VALID" else [expected])
+        assert all(k == "SUSPECT" for k, reason in said if words not in reason), said
+
+
+def test_the_wait_of_an_ordinary_machine_is_not_held_against_a_busy_server(tmp_path):
+    assert judge(tmp_path, engine_wait=0.048, wake_ups=40_000).kind == "VALID"
+
+
+def test_the_same_wait_weighs_more_on_one_connection_that_is_answered_at_once(tmp_path):
+    alone = {"connections": 1, "rate": 20_000, "wake_ups": 80_000, "engine_wait": 0.03}
+    found = judge(tmp_path, **alone)
+    assert found.kind == "SUSPECT"
+    assert [reason.split(" of ")[-1][:3] for reason in found.reasons] == ["p50", "p99"]
 
 
 def test_a_failed_trial_is_invalid_with_its_reason(tmp_path):
@@ -89,7 +143,7 @@ def test_a_short_run_by_count_gets_the_allowance_for_its_edges(tmp_path):
 
 
 def test_a_connection_per_request_is_judged_by_the_whole_request(tmp_path):
-    scenario = rundir.Doc(persistent=False, bytes=100)
+    scenario = engine_files.Doc(persistent=False, bytes=100)
     assert judge(tmp_path, scenario=scenario).kind == "VALID"
     assert judge(tmp_path / "b", scenario=scenario, little=0.8).kind == "INVALID"
 
@@ -103,7 +157,7 @@ def test_a_trial_cut_short_is_invalid_and_not_a_crash(tmp_path):
 
 
 def test_the_worst_reason_comes_first(tmp_path):
-    found = judge(tmp_path, engine_wait=0.05, engine_outcome="deadline")
+    found = judge(tmp_path, engine_wait=0.06, engine_outcome="deadline")
     assert found.kind == "INVALID"
     assert "deadline" in found.reasons[0]
 

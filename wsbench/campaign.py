@@ -21,16 +21,8 @@ from wsbench import __version__, build, catalogue, conformance, engine, experime
 from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Experiment
-from wsbench.rundir import (
-    CampaignRecord,
-    CheckResult,
-    RunFolder,
-    ServerRow,
-    TrialFolder,
-    TrialOrder,
-    TrialRecord,
-    write_json,
-)
+from wsbench.frozen import write_json
+from wsbench.rundir import CampaignRecord, CheckResult, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
 
 #: Start, stop and connecting, per trial, for the estimate only.
 OVERHEAD_S = 3.0
@@ -49,7 +41,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """What the user asked for: the experiment with what was asked differently, which `departures` names."""
 
     name: str
     file: Path
@@ -57,19 +49,40 @@ class Request:
     variants: list[Variant]
     seed: int
     command: str
+    departures: list[str]
 
 
 def request(name: str, servers: list[str] | None, rounds: int | None, seed: int | None, command: str) -> Request:
     """Checks everything before anything is started."""
     file = experiment.path_of(name)
-    asked = experiment.read(file)
-    if rounds is not None:
-        asked = asked.model_copy(update={"timing": asked.timing.model_copy(update={"rounds": rounds})})
-    variants = catalogue.select(servers or asked.servers, catalogue.read())
+    written = experiment.read(file)
+    asked = written if rounds is None else _with_rounds(written, rounds)
+    if servers is not None:
+        asked = asked.model_copy(update={"servers": servers})
+    variants = catalogue.select(asked.servers, catalogue.read())
     if not any(asked.scenario in variant.scenarios for variant in variants):
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.scenario!r}: {names}")
-    return Request(file.stem, file, asked, variants, secrets.randbits(32) if seed is None else seed, command)
+    seed = secrets.randbits(32) if seed is None else seed
+    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked))
+
+
+def _with_rounds(written: Experiment, rounds: int) -> Experiment:
+    return written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+
+
+def _departures(written: Experiment, asked: Experiment) -> list[str]:
+    """In words, where what runs is not what the experiment's file says."""
+    found = []
+    if asked.timing.rounds != written.timing.rounds:
+        found.append(f"{_rounds(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
+    if asked.servers != written.servers:
+        found.append(f"servers {', '.join(asked.servers)} instead of the experiment's {', '.join(written.servers)}")
+    return found
+
+
+def _rounds(number: int) -> str:
+    return f"{number} round{'' if number == 1 else 's'}"
 
 
 def order_of(asked: Experiment, variants: list[Variant], seed: int) -> list[TrialOrder]:
@@ -94,6 +107,8 @@ def estimate_s(asked: Experiment, trials: int) -> float:
 def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> RunFolder:
     """Builds, checks and starts a new campaign, and runs it to its end."""
     engine.require_binary()
+    for departure in asked.departures:
+        watcher.say(f"departure: {departure}")
     rows = _prepare(asked, port, watcher)
     variants = [variant for variant, row in rows if row.skipped is None]
     if not variants:
@@ -112,6 +127,7 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
         created_unix_s=time.time(),
         seed=asked.seed,
         rounds=asked.experiment.timing.rounds,
+        departures=asked.departures,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )
@@ -134,7 +150,7 @@ def resume(run: RunFolder, port: int | None, watcher: Watcher) -> RunFolder:
 def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
     record, order = run.campaign, run.order
     setting = trial.Setting(
-        experiment=experiment.read(run.experiment_toml),
+        experiment=_with_rounds(experiment.read(run.experiment_toml), record.rounds),
         seed=record.seed,
         placement=machine.placement(),
         port=port,
@@ -143,6 +159,11 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
     variants = {variant.name: variant for variant in catalogue.read()}
     missing = [planned for planned in order if run.trial(planned.number).record is None]
     gone = sorted({planned.name for planned in missing} - set(variants))
+    if len(missing) < len(order):
+        rest = "".join(f"; {departure}" for departure in record.departures or [])
+        watcher.say(
+            f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}"
+        )
     if gone:
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign still needs")
     for done, planned in enumerate(missing):

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from wsbench.errors import UserError
-from wsbench.rundir import Frozen, one_line
+from wsbench.frozen import Frozen, one_line
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Where servers are looked for; a folder of one's own is named by WSBENCH_SERVERS.

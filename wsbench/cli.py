@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 from wsbench import __version__, build, campaign, catalogue, engine, experiment, load, machine, metrics, terminal
+from wsbench.engine_files import Messages, Seconds
 from wsbench.errors import TrialFailed, UserError
-from wsbench.rundir import Messages, RunFolder, Seconds
+from wsbench.rundir import RunFolder
 
 RUNS = Path("runs")
 
@@ -144,8 +145,11 @@ def list_things(arguments) -> int:
         rows = []
         for folder in sorted(RUNS.glob("*/campaign.json")):
             run = RunFolder(folder.parent)
-            rows.append([str(run.path), f"{len(list(run.finished()))}/{len(run.order)}", run.campaign.command])
-        terminal.table(None, ["run", "trials", "command"], rows)
+            record, done = run.campaign, sum(1 for _ in run.finished())
+            known = record.departures is not None
+            departures = "; ".join(record.departures) or "none" if known else "not recorded"
+            rows.append([str(run.path), f"{done}/{len(run.order)}", str(record.rounds), departures, record.command])
+        terminal.table(None, ["run", "trials", "rounds", "departures", "command"], rows, right={2})
     return 0
 
 
@@ -202,6 +206,8 @@ def plan_campaign(arguments) -> int:
     print(
         f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}"
     )
+    for departure in asked.departures:
+        print(f"departure: {departure}")
     for variant in asked.variants:
         if variant not in serving:
             print(f"left out {variant.name}: does not serve {asked.experiment.scenario!r}")

@@ -1,24 +1,24 @@
 """Does a server keep its contract? Asked before it is measured, by a second pair of eyes.
 
 In: an address and what the server says it serves. Out: one `Check` for each thing that was tried. Nothing here comes
-from the engine: its own frames (RFC 6455), its own HTTP, plain sockets, so that no misreading is shared.
+from the engine: `peer` speaks to the server.
 
 A new check is one decorated function: its docstring says what is right, it returns when all is well and raises
-`_Wrong` when not.
+`Wrong` when not.
 """
 
 import base64
 import hashlib
 import os
 import select
-import socket
 import struct
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+from wsbench.peer import BINARY, CLOSE, PING, PONG, TEXT, Server, WebSocket, Wrong, expect, new_key
+
 DOCUMENT_BYTES = (1, 512, 5 * 1024, 100 * 1024)
 CLOCK_SLACK_US = 60_000_000
 _WEBSOCKET_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -50,15 +50,15 @@ def check(
             continue
         deadline = min(end, time.monotonic() + patience_s * spec.patience)
         with ExitStack() as sockets:
-            passed, detail = _carry_out(spec, _Server(host, port, frozenset(scenarios), transport, deadline, sockets))
+            passed, detail = _carry_out(spec, Server(host, port, frozenset(scenarios), transport, deadline, sockets))
         results.append(Check(spec.name, spec.section, spec.required, spec.scenarios, passed, detail))
     return results
 
 
-def _carry_out(spec: "_Spec", server: "_Server") -> tuple[bool, str]:
+def _carry_out(spec: "_Spec", server: Server) -> tuple[bool, str]:
     try:
         spec.function(server)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         return False, str(wrong)
     except TimeoutError:
         return False, "no complete answer in time"
@@ -67,18 +67,9 @@ def _carry_out(spec: "_Spec", server: "_Server") -> tuple[bool, str]:
     return True, ""
 
 
-class _Wrong(Exception):
-    """The server did something else than it should have; the message says what."""
-
-
-def _expect(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise _Wrong(otherwise)
-
-
 @dataclass(frozen=True)
 class _Spec:
-    function: Callable[["_Server"], None]
+    function: Callable[[Server], None]
     name: str
     section: str
     required: bool
@@ -92,240 +83,51 @@ _SPECS: list[_Spec] = []
 
 def _checks(
     section: str, *scenarios: str, required: bool = True, transport: str | None = "websocket", patience: float = 1
-) -> Callable[[Callable[["_Server"], None]], Callable[["_Server"], None]]:
+) -> Callable[[Callable[[Server], None]], Callable[[Server], None]]:
     """Put a function on the list. `transport` None: it concerns servers of either kind."""
 
-    def register(function: Callable[["_Server"], None]) -> Callable[["_Server"], None]:
+    def register(function: Callable[[Server], None]) -> Callable[[Server], None]:
         _SPECS.append(_Spec(function, function.__name__, section, required, scenarios, transport, patience))
         return function
 
     return register
 
 
-class _Connection:
-    """A socket with a deadline. It takes in while it sends, so that a server that answers early locks nobody."""
-
-    def __init__(self, connected: socket.socket, deadline: float) -> None:
-        self.socket = connected
-        self.deadline = deadline
-        self.buffer = bytearray()
-        connected.setblocking(False)
-
-    def wait(self, write: bool = False) -> bool:
-        """Wait until there is something to read, or until it can write; says whether it can write."""
-        left = self.deadline - time.monotonic()
-        readable, writable, _ = select.select([self.socket], [self.socket] if write else [], [], max(left, 0))
-        if not readable and not writable:
-            raise TimeoutError
-        return bool(writable)
-
-    def send(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            if self.wait(write=True):
-                rest = rest[self.socket.send(rest) :]
-            self.take_in()
-
-    def take_in(self) -> bool:
-        """Read what is there; false at the end of the stream."""
-        try:
-            data = self.socket.recv(1 << 18)
-        except BlockingIOError:
-            return True
-        self.buffer += data
-        return bool(data)
-
-    def read(self, count: int) -> bytes:
-        while len(self.buffer) < count:
-            self.wait()
-            _expect(self.take_in(), f"the server closed the connection after {len(self.buffer)} of {count} bytes")
-        data = bytes(self.buffer[:count])
-        del self.buffer[:count]
-        return data
-
-    def read_line(self) -> str:
-        while (end := self.buffer.find(b"\r\n")) < 0:
-            self.wait()
-            _expect(self.take_in(), "the server closed the connection within a head")
-        return self.read(end + 2)[:-2].decode("latin-1")
-
-    def read_to_end(self) -> bytes:
-        """Everything up to the server's FIN. A reset is no end."""
-        self.wait()
-        while self.take_in():
-            self.wait()
-        return self.read(len(self.buffer))
-
-    def read_head(self) -> tuple[int, dict[str, str]]:
-        """Status and headers (names in lower case) of an HTTP reply."""
-        version, _, status = self.read_line().partition(" ")
-        _expect(
-            version in ("HTTP/1.1", "HTTP/1.0") and status[:3].isdigit(), f"no HTTP status line: {version} {status}"
-        )
-        headers = {}
-        while line := self.read_line():
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        return int(status[:3]), headers
-
-
-class _WebSocket(_Connection):
-    def frame(self, opcode: int, payload: bytes, fin: bool = True) -> bytes:
-        """A masked frame, as a client has to send it (section 5.2)."""
-        first = (0x80 if fin else 0) | opcode
-        if len(payload) < 126:
-            header = struct.pack("!BB", first, 0x80 | len(payload))
-        elif len(payload) < 1 << 16:
-            header = struct.pack("!BBH", first, 0x80 | 126, len(payload))
-        else:
-            header = struct.pack("!BBQ", first, 0x80 | 127, len(payload))
-        mask = os.urandom(4)
-        # One exclusive-or of two big numbers: a loop over 16 MiB would take seconds.
-        keys = (mask * (len(payload) // 4 + 1))[: len(payload)]
-        masked = int.from_bytes(payload, "big") ^ int.from_bytes(keys, "big")
-        return header + mask + masked.to_bytes(len(payload), "big")
-
-    def send_frame(self, opcode: int, payload: bytes) -> None:
-        self.send(self.frame(opcode, payload))
-
-    def receive_frame(self) -> tuple[bool, int, bytes]:
-        first, second = self.read(2)
-        _expect(not first & 0x70, "a frame has reserved bits set")
-        _expect(not second & 0x80, "a frame from the server is masked")
-        length = second
-        if second == 126:
-            (length,) = struct.unpack("!H", self.read(2))
-        elif second == 127:
-            (length,) = struct.unpack("!Q", self.read(8))
-        _expect(length <= 17 << 20, f"a frame says it has {length} bytes")
-        return bool(first & 0x80), first & 0x0F, self.read(length)
-
-    def receive(self) -> tuple[int, bytes]:
-        """The next message, assembled; pings in between are answered."""
-        kind, message = 0, b""
-        while True:
-            fin, opcode, payload = self.receive_frame()
-            if opcode == PING:
-                self.send_frame(PONG, payload)
-            elif opcode != PONG:
-                _expect(opcode in (0, TEXT, BINARY), f"a frame with opcode {opcode} came instead of a message")
-                _expect((opcode == 0) == (kind != 0), "the fragments of a message are in disorder")
-                kind, message = kind or opcode, message + payload
-                if fin:
-                    return kind, message
-
-    def expect_echo(self, opcode: int, payload: bytes) -> None:
-        self.send_frame(opcode, payload)
-        self.expect_message(opcode, payload)
-
-    def expect_message(self, opcode: int, payload: bytes) -> None:
-        kind, message = self.receive()
-        _expect(kind == opcode, f"opcode {opcode} came back as {kind}")
-        _expect(len(message) == len(payload), f"{len(payload)} bytes came back as {len(message)}")
-        _expect(message == payload, f"{len(payload)} bytes came back altered")
-
-
-@dataclass(frozen=True)
-class _Server:
-    host: str
-    port: int
-    scenarios: frozenset[str]
-    transport: str
-    deadline: float
-    sockets: ExitStack
-
-    def connect(self) -> socket.socket:
-        left = max(self.deadline - time.monotonic(), 0.001)
-        return self.sockets.enter_context(socket.create_connection((self.host, self.port), timeout=left))
-
-    def connection(self) -> _Connection:
-        return _Connection(self.connect(), self.deadline)
-
-    def request(self, target: str, *headers: str) -> bytes:
-        return "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {self.host}:{self.port}", *headers, "", ""]).encode()
-
-    def handshake(self, path: str, key: str) -> tuple[_WebSocket, int, dict[str, str]]:
-        websocket = _WebSocket(self.connect(), self.deadline)
-        upgrade = (
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            "Sec-WebSocket-Version: 13",
-            f"Sec-WebSocket-Key: {key}",
-        )
-        websocket.send(self.request(path, *upgrade))
-        return websocket, *websocket.read_head()
-
-    def websocket(self, path: str) -> _WebSocket:
-        websocket, status, _ = self.handshake(path, _new_key())
-        _expect(status == 101, f"{path} answered the handshake with status {status}")
-        return websocket
-
-    def document(self, connection: _Connection, size: int, persistent: bool) -> None:
-        """Ask for a document and look at all of the reply, its end included."""
-        connection.send(self.request(f"/doc?size={size}", *([] if persistent else ["Connection: close"])))
-        status, headers = connection.read_head()
-        _expect(status == 200, f"status {status} for {size} bytes")
-        kind = headers.get("content-type", "")
-        _expect(kind.startswith("text/html"), f"Content-Type is {kind or 'missing'}")
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            body = _read_chunks(connection)
-        elif "content-length" in headers:
-            body = connection.read(int(headers["content-length"]))
-        else:
-            _expect(not persistent, "the reply has no length, on a connection that should stay open")
-            body = connection.read_to_end()
-        _expect(len(body) == size, f"{len(body)} bytes instead of {size}")
-
-
-def _read_chunks(connection: _Connection) -> bytes:
-    body = b""
-    while size := int(connection.read_line().partition(";")[0], 16):
-        body += connection.read(size)
-        connection.read(2)
-    while connection.read_line():
-        pass
-    return body
-
-
-def _new_key() -> str:
-    return base64.b64encode(os.urandom(16)).decode()
-
-
 # The handshake
 
 
 @_checks("RFC 6455 §4.2.2", "echo", "ping", "push")
-def handshake_is_accepted(server: _Server) -> None:
+def handshake_is_accepted(server: Server) -> None:
     """Every endpoint answers 101 with the right accept value, and agrees to nothing that was not offered."""
     for path in sorted({"echo", "ping", "push"} & server.scenarios):
-        key = _new_key()
+        key = new_key()
         _, status, headers = server.handshake(f"/{path}", key)
-        _expect(status == 101, f"/{path}: status {status}")
+        expect(status == 101, f"/{path}: status {status}")
         accept = base64.b64encode(hashlib.sha1((key + _WEBSOCKET_GUID).encode()).digest()).decode()
-        _expect(headers.get("sec-websocket-accept") == accept, f"/{path}: wrong Sec-WebSocket-Accept")
-        _expect(headers.get("upgrade", "").lower() == "websocket", f"/{path}: no Upgrade: websocket")
-        _expect("upgrade" in headers.get("connection", "").lower(), f"/{path}: no Connection: Upgrade")
+        expect(headers.get("sec-websocket-accept") == accept, f"/{path}: wrong Sec-WebSocket-Accept")
+        expect(headers.get("upgrade", "").lower() == "websocket", f"/{path}: no Upgrade: websocket")
+        expect("upgrade" in headers.get("connection", "").lower(), f"/{path}: no Connection: Upgrade")
         for unasked in ("sec-websocket-extensions", "sec-websocket-protocol"):
-            _expect(unasked not in headers, f"/{path}: {unasked} was not offered")
+            expect(unasked not in headers, f"/{path}: {unasked} was not offered")
 
 
 # echo
 
 
 @_checks("RFC 6455 §5.6", "echo")
-def echo_returns_text(server: _Server) -> None:
+def echo_returns_text(server: Server) -> None:
     """A text with characters of one to four bytes comes back as text."""
     server.websocket("/echo").expect_echo(TEXT, "Grüße, 世界 🙂".encode())
 
 
 @_checks("RFC 6455 §5.6", "echo")
-def echo_returns_binary(server: _Server) -> None:
+def echo_returns_binary(server: Server) -> None:
     """All 256 byte values come back as binary."""
     server.websocket("/echo").expect_echo(BINARY, bytes(range(256)))
 
 
 @_checks("RFC 6455 §5.2", "echo")
-def echo_returns_empty(server: _Server) -> None:
+def echo_returns_empty(server: Server) -> None:
     """A message may have no payload; the connection goes on after it."""
     websocket = server.websocket("/echo")
     websocket.expect_echo(BINARY, b"")
@@ -333,7 +135,7 @@ def echo_returns_empty(server: _Server) -> None:
 
 
 @_checks("RFC 6455 §5.2", "echo")
-def echo_keeps_lengths(server: _Server) -> None:
+def echo_keeps_lengths(server: Server) -> None:
     """Lengths on both sides of the limits where the header's form changes."""
     websocket = server.websocket("/echo")
     for length in (125, 126, 65_535, 65_536):
@@ -341,19 +143,19 @@ def echo_keeps_lengths(server: _Server) -> None:
 
 
 @_checks("contract: /echo", "echo", patience=4)
-def echo_returns_1_mib(server: _Server) -> None:
+def echo_returns_1_mib(server: Server) -> None:
     """A message of 1 MiB."""
     server.websocket("/echo").expect_echo(BINARY, os.urandom(1 << 20))
 
 
 @_checks("contract: /echo", "echo", patience=4)
-def echo_returns_16_mib(server: _Server) -> None:
+def echo_returns_16_mib(server: Server) -> None:
     """The largest message of the contract."""
     server.websocket("/echo").expect_echo(BINARY, os.urandom(16 << 20))
 
 
 @_checks("contract: /echo", "echo")
-def echo_answers_a_burst_in_order(server: _Server) -> None:
+def echo_answers_a_burst_in_order(server: Server) -> None:
     """Twenty messages that arrive together come back one by one, in order."""
     websocket = server.websocket("/echo")
     messages = [b"%d " % number * (number * 37 + 1) for number in range(20)]
@@ -363,7 +165,7 @@ def echo_answers_a_burst_in_order(server: _Server) -> None:
 
 
 @_checks("RFC 6455 §5.4", "echo", required=False)
-def echo_returns_fragmented(server: _Server) -> None:
+def echo_returns_fragmented(server: Server) -> None:
     """A message in three fragments comes back as one message. Advisory: the engine never fragments."""
     websocket = server.websocket("/echo")
     for number, part in enumerate((b"one ", b"two ", b"three")):
@@ -374,43 +176,43 @@ def echo_returns_fragmented(server: _Server) -> None:
 # Control frames
 
 
-def _expect_pong(server: _Server, payload: bytes) -> None:
+def _expect_pong(server: Server, payload: bytes) -> None:
     websocket = server.websocket(_any_path(server))
     websocket.send_frame(PING, payload)
     _, opcode, answer = websocket.receive_frame()
-    _expect(opcode == PONG, f"opcode {opcode} came instead of a pong")
-    _expect(answer == payload, f"the pong carries {answer[:40]!r} instead of {payload!r}")
+    expect(opcode == PONG, f"opcode {opcode} came instead of a pong")
+    expect(answer == payload, f"the pong carries {answer[:40]!r} instead of {payload!r}")
 
 
-def _any_path(server: _Server) -> str:
+def _any_path(server: Server) -> str:
     """Any of the server's WebSocket endpoints."""
     return "/" + min({"echo", "ping", "push"} & server.scenarios)
 
 
 @_checks("RFC 6455 §5.5.2", "echo", "ping", "push")
-def ping_frame_gets_a_pong(server: _Server) -> None:
+def ping_frame_gets_a_pong(server: Server) -> None:
     """A ping frame is answered by a pong with the same payload."""
     _expect_pong(server, b"are you there?")
 
 
 @_checks("RFC 6455 §5.5.2", "echo", "ping", "push", required=False)
-def ping_frame_may_be_binary(server: _Server) -> None:
+def ping_frame_may_be_binary(server: Server) -> None:
     """The payload of a ping need not be text. Advisory: the engine's control frames are empty or ASCII."""
     _expect_pong(server, bytes([0xFF, 0x00, 0xC3, 0x28]))
 
 
 @_checks("RFC 6455 §5.5.1", "echo", "ping", "push", required=False)
-def close_frame_is_answered(server: _Server) -> None:
+def close_frame_is_answered(server: Server) -> None:
     """A Close frame is answered by a Close frame. Advisory: libraries differ, and no measured message depends on it."""
     websocket = server.websocket(_any_path(server))
     websocket.send_frame(CLOSE, struct.pack("!H", 1000))
     _, opcode, payload = websocket.receive_frame()
-    _expect(opcode == CLOSE, f"opcode {opcode} came instead of Close")
-    _expect(payload[:2] in (b"", struct.pack("!H", 1000)), f"Close came back with code {payload[:2].hex()}")
+    expect(opcode == CLOSE, f"opcode {opcode} came instead of Close")
+    expect(payload[:2] in (b"", struct.pack("!H", 1000)), f"Close came back with code {payload[:2].hex()}")
 
 
 @_checks("RFC 6455 §7.1.1", "echo", "ping", "push", required=False, patience=0.4)
-def close_frame_ends_the_connection(server: _Server) -> None:
+def close_frame_ends_the_connection(server: Server) -> None:
     """After the Close frames it is the server that closes the TCP connection. Advisory, as above."""
     websocket = server.websocket(_any_path(server))
     websocket.send_frame(CLOSE, struct.pack("!H", 1000))
@@ -421,7 +223,7 @@ def close_frame_ends_the_connection(server: _Server) -> None:
 
 
 @_checks("contract: /ping", "ping")
-def ping_is_answered(server: _Server) -> None:
+def ping_is_answered(server: Server) -> None:
     """Text `Pong` for text `Ping`, again and again on one connection."""
     websocket = server.websocket("/ping")
     for _ in range(3):
@@ -430,42 +232,42 @@ def ping_is_answered(server: _Server) -> None:
 
 
 @_checks("contract: ping over tcp", "ping", transport="tcp")
-def ping_is_answered_over_tcp(server: _Server) -> None:
+def ping_is_answered_over_tcp(server: Server) -> None:
     """The 4 bytes `Pong` for the 4 bytes `Ping`: one, one again, then two at once, the second in two pieces."""
     connection = server.connection()
     for pieces, count in (([b"Ping"], 1), ([b"Ping"], 1), ([b"PingPi", b"ng"], 2)):
         for piece in pieces:
             connection.send(piece)
         answer = connection.read(4 * count)
-        _expect(answer == b"Pong" * count, f"{count} Ping were answered by {answer!r}")
+        expect(answer == b"Pong" * count, f"{count} Ping were answered by {answer!r}")
 
 
 # push
 
 
-def _expect_broadcast(sender: _WebSocket, members: list[_WebSocket], token: str) -> None:
+def _expect_broadcast(sender: WebSocket, members: list[WebSocket], token: str) -> None:
     sender.send_frame(TEXT, f"broadcast {token}".encode())
     for number, member in enumerate(members, start=1):
         kind, message = member.receive()
-        _expect(kind == TEXT, f"member {number} got opcode {kind} instead of a text")
+        expect(kind == TEXT, f"member {number} got opcode {kind} instead of a text")
         micros, _, received = message.decode().partition(" ")
-        _expect(received == token, f"member {number} of {len(members)} got {message[:60]!r} instead of MICROS {token}")
+        expect(received == token, f"member {number} of {len(members)} got {message[:60]!r} instead of MICROS {token}")
         off = abs(int(micros) - time.time_ns() // 1000) if micros.isdigit() else None
-        _expect(off is not None and off < CLOCK_SLACK_US, f"MICROS is no time of now in µs: {micros[:30]}")
+        expect(off is not None and off < CLOCK_SLACK_US, f"MICROS is no time of now in µs: {micros[:30]}")
 
 
 @_checks("contract: /push", "push")
-def push_reaches_every_member_once(server: _Server) -> None:
+def push_reaches_every_member_once(server: Server) -> None:
     """Each of three members, the sender too, gets a broadcast once, with the time of now; and another's as well."""
     members = [server.websocket("/push") for _ in range(3)]
     _expect_broadcast(members[0], members, "first")
     _expect_broadcast(members[2], members, "second")
     quiet, _, _ = select.select([member.socket for member in members], [], [], 0.05)
-    _expect(not quiet and not any(member.buffer for member in members), "more came than was broadcast")
+    expect(not quiet and not any(member.buffer for member in members), "more came than was broadcast")
 
 
 @_checks("contract: /push", "push")
-def push_survives_members_that_leave(server: _Server) -> None:
+def push_survives_members_that_leave(server: Server) -> None:
     """Members that close, or just go away, do not keep a broadcast from the others."""
     members = [server.websocket("/push") for _ in range(4)]
     members[2].socket.close()
@@ -478,7 +280,7 @@ def push_survives_members_that_leave(server: _Server) -> None:
 
 
 @_checks("contract: /doc", "doc", transport=None)
-def doc_is_exact_and_persistent(server: _Server) -> None:
+def doc_is_exact_and_persistent(server: Server) -> None:
     """Exactly as many bytes as were asked for, three times on one connection, for every size."""
     for size in DOCUMENT_BYTES:
         connection = server.connection()
@@ -487,16 +289,16 @@ def doc_is_exact_and_persistent(server: _Server) -> None:
 
 
 @_checks("contract: /doc", "doc", transport=None)
-def doc_closes_when_asked(server: _Server) -> None:
+def doc_closes_when_asked(server: Server) -> None:
     """With `Connection: close` the document is complete and the server closes behind it."""
     for size in DOCUMENT_BYTES:
         connection = server.connection()
         server.document(connection, size, persistent=False)
-        _expect(connection.read_to_end() == b"", "bytes follow the document")
+        expect(connection.read_to_end() == b"", "bytes follow the document")
 
 
 @_checks("contract: /doc", "doc", transport=None, required=False)
-def doc_may_be_empty(server: _Server) -> None:
+def doc_may_be_empty(server: Server) -> None:
     """A document of 0 bytes. Advisory: no experiment asks for one."""
     connection = server.connection()
     for _ in range(2):
@@ -507,7 +309,7 @@ def doc_may_be_empty(server: _Server) -> None:
 
 
 @_checks("contract", "doc", "echo", "ping", "push", transport=None)
-def still_serves(server: _Server) -> None:
+def still_serves(server: Server) -> None:
     """After all of this the server answers as if nothing had happened."""
     if "doc" in server.scenarios:
         doc_is_exact_and_persistent(server)

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from wsbench.engine_files import Closed, Limits, Messages, Plan, Scenario, Seconds, Target
 from wsbench.errors import TrialFailed, UserError
-from wsbench.rundir import Closed, Limits, Messages, Plan, Scenario, Seconds, Target
 
 DRAIN_S = 2.0
 CONNECT_S = 10.0

@@ -13,8 +13,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from wsbench.catalogue import ROOT
+from wsbench.engine_files import Doc, Echo, Messages, Ping, Scenario, Seconds
 from wsbench.errors import UserError
-from wsbench.rundir import CellValue, Doc, Echo, Frozen, Messages, Ping, Scenario, Seconds, one_line
+from wsbench.frozen import Frozen, one_line
+from wsbench.rundir import CellValue
 
 EXPERIMENTS = ROOT / "experiments"
 #: Keys of [load] that a sweep may vary.

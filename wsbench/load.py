@@ -14,21 +14,11 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from wsbench import engine, machine
+from wsbench.engine_files import Doc, Echo, Messages, Ping, Plan, Scenario, Seconds, Target
 from wsbench.errors import TrialFailed, UserError
+from wsbench.frozen import write_json
 from wsbench.process import Engine
-from wsbench.rundir import (
-    Doc,
-    Echo,
-    Messages,
-    Ping,
-    Plan,
-    Scenario,
-    Seconds,
-    Target,
-    TrialFolder,
-    TrialRecord,
-    write_json,
-)
+from wsbench.rundir import TrialFolder, TrialRecord
 
 TRANSPORTS = {"ws": "websocket", "http": "http", "tcp": "tcp"}
 

@@ -1,135 +1,31 @@
 """Metrics: one trial in, one number out. Each is a function with a name, a unit, a direction and a docstring for
 people.
 
-A `TrialView` reads a trial's files when they are first asked for. None means not applicable or not measured, never
-zero: nothing is filled in and nothing is extrapolated. It computes no quantile itself and never runs anything.
+A number that does not apply or was not measured is None with a reason, never zero: nothing is filled in and nothing is
+extrapolated. Inside a metric, `known` and `Unmeasured` give the reason; called by its name a metric returns None. It
+computes no quantile itself and never runs anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import wraps
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
-
-from wsbench import histogram
+from wsbench.engine_files import Doc, Worker
 from wsbench.histogram import Histogram
-from wsbench.rundir import (
-    Doc,
-    End,
-    MachineSample,
-    Measured,
-    PhaseBegin,
-    Plan,
-    ProcessSample,
-    Seconds,
-    Tick,
-    TrialFolder,
-    TrialRecord,
-)
+from wsbench.view import NO_END, NO_WINDOW, NS_PER_S, TrialView, Unmeasured, cpu_s, known
 
 Direction = Literal["higher", "lower", "neither"]
-NS_PER_S = 1e9
+Number = float | int
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
-
-
-@dataclass(frozen=True)
-class TrialView:
-    """One finished trial; every file is read once, when it is needed."""
-
-    folder: TrialFolder
-    record: TrialRecord
-
-    @cached_property
-    def plan(self) -> Plan | None:
-        return self.folder.plan
-
-    @cached_property
-    def events(self) -> list:
-        return self.folder.events()
-
-    @cached_property
-    def samples(self) -> list:
-        return self.folder.samples()
-
-    @cached_property
-    def histograms(self) -> dict[str, Histogram]:
-        """The whole trial's latencies by tag; nothing where no log was written."""
-        log = self.folder.latency_log
-        return histogram.merge(histogram.read_log(log)) if log.exists() else {}
-
-    @cached_property
-    def end(self) -> End | None:
-        return next((event for event in self.events if isinstance(event, End)), None)
-
-    @cached_property
-    def measured(self) -> Measured | None:
-        return self.end.measured if self.end else None
-
-    @cached_property
-    def ticks(self) -> list[Tick]:
-        return [event for event in self.events if isinstance(event, Tick)]
-
-    @cached_property
-    def window(self) -> tuple[int, int] | None:
-        """The measured window on the monotonic clock: from `measure` to `drain`, or as long as the ledger says."""
-        begins = {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
-        if "measure" not in begins:
-            return None
-        if "drain" in begins:
-            return begins["measure"], begins["drain"]
-        return (begins["measure"], begins["measure"] + self.measured.window_ns) if self.measured else None
-
-    @cached_property
-    def connection_per_request(self) -> bool:
-        return self.plan is not None and isinstance(self.plan.scenario, Doc) and not self.plan.scenario.persistent
-
-    @cached_property
-    def counted(self) -> int | None:
-        """The messages that the rate counts: replies inside the window, or all answered where a count ends the run."""
-        if self.plan is None or self.measured is None:
-            return None
-        by_time = isinstance(self.plan.measure, Seconds)
-        return self.measured.replies_in_window if by_time else self.measured.answered
-
-    def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
-        return [sample for sample in self.samples if isinstance(sample, ProcessSample) and sample.of == of]
-
-    def server_in_window(self) -> list[ProcessSample]:
-        """The server's samples inside the measured window."""
-        if self.window is None:
-            return []
-        start, end = self.window
-        return [sample for sample in self.processes("server") if start <= sample.t_ns <= end]
-
-    @cached_property
-    def machine(self) -> list[MachineSample]:
-        return [sample for sample in self.samples if isinstance(sample, MachineSample)]
-
-    @cached_property
-    def server_cpu_s(self) -> float | None:
-        """CPU seconds of the server inside the window, from cumulative samples interpolated at both of its edges.
-
-        None where a sample is missing beyond an edge, or where fewer than two lie between them: the edges would then
-        decide the number.
-        """
-        samples = self.processes("server")
-        if len(self.server_in_window()) < 2:
-            return None
-        start, end = self.window
-        at = [sample.t_ns - start for sample in samples]
-        if at[0] > 0 or at[-1] < end - start:
-            return None
-        used = [_cpu_s(sample) for sample in samples]
-        return float(np.interp(end - start, at, used) - np.interp(0, at, used))
-
-    @cached_property
-    def window_s(self) -> float | None:
-        return self.measured.window_ns / NS_PER_S if self.measured and self.measured.window_ns > 0 else None
+PEAK_S = 0.2  # a little less than the longest distance of samples, which varies by a few milliseconds
+NOT_HTTP = "the scenario has no HTTP requests"
+NO_SAMPLES = "no sample of the server lies inside the measured window"
+NO_SCHEDSTAT = "this kernel does not tell how long a thread waits for a CPU (no schedstat)"
 
 
 # ---- the registry --------------------------------------------------------------------------------------------------
@@ -143,7 +39,7 @@ class Metric:
     unit: str
     direction: Direction
     text: str
-    compute: Callable[[TrialView], float | int | None]
+    compute: Callable[[TrialView], Number]
 
     @property
     def summary(self) -> str:
@@ -160,26 +56,49 @@ def metric(unit: str, direction: Direction):
         assert compute.__doc__, f"metric {compute.__name__} has no docstring"
         assert compute.__name__ not in METRICS
         METRICS[compute.__name__] = Metric(compute.__name__, unit, direction, compute.__doc__, compute)
-        return compute
+
+        @wraps(compute)
+        def number(view: TrialView) -> Number | None:
+            try:
+                return compute(view)
+            except Unmeasured:
+                return None
+
+        return number
 
     return register
 
 
-def values(view: TrialView, names: Iterable[str] | None = None) -> dict[str, float | int | None]:
-    """Metrics of one trial by name; all None where the trial failed."""
-    chosen = list(METRICS if names is None else names)
-    if view.record.outcome == "failed":
-        return {name: view.record.ready_s if name == "ready_s" else None for name in chosen}
-    return {name: METRICS[name].compute(view) for name in chosen}
+@dataclass(frozen=True)
+class Numbers:
+    """Metrics of one trial by name, and for each that is None the reason."""
+
+    values: dict[str, Number | None]
+    reasons: dict[str, str]
+
+
+def measure(view: TrialView, names: Iterable[str] | None = None) -> Numbers:
+    """The chosen metrics of one trial, or all; only `ready_s` where the trial failed."""
+    found = Numbers({}, {})
+    for name in METRICS if names is None else names:
+        try:
+            if view.record.outcome == "failed" and name != "ready_s":
+                raise Unmeasured(f"the trial failed: {view.record.reason}")
+            found.values[name] = METRICS[name].compute(view)
+        except Unmeasured as reason:
+            found.values[name], found.reasons[name] = None, str(reason)
+    return found
+
+
+def values(view: TrialView, names: Iterable[str] | None = None) -> dict[str, Number | None]:
+    return measure(view, names).values
 
 
 def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str) -> None:
     """Registers `<tag>_<unit>_<statistic>`: p50, p999, max or mean of one tag of the histogram log."""
 
-    def compute(view: TrialView) -> float | None:
-        found = view.histograms.get(tag)
-        if found is None or not found.count:
-            return None
+    def compute(view: TrialView) -> float:
+        found = _recorded(view, tag)
         whole = statistic in ("max", "mean")
         return (getattr(found, statistic) if whole else found.quantile("0." + statistic[1:])) / ns_per_unit
 
@@ -197,27 +116,26 @@ def messages_per_s(view):
 
     Where time ends the run: replies that arrived inside the window. Where a count ends it: all answered messages.
     """
-    return view.counted / view.window_s if view.counted is not None and view.window_s else None
+    return known(view.counted, NO_END) / known(view.window_s, NO_WINDOW)
 
 
 @metric("requests/s", "higher")
 def requests_per_s(view):
     """Answered HTTP requests per second; what ApacheBench calls "Requests per second"."""
-    return messages_per_s(view) if _is_doc(view) else None
+    _require_doc(view)
+    return known(view.counted, NO_END) / known(view.window_s, NO_WINDOW)
 
 
 @metric("ms", "lower")
 def time_per_request_ms(view):
     """Concurrency × window / answered requests; what ApacheBench calls "Time per request (mean)"."""
-    rate = requests_per_s(view)
-    return 1000 * view.plan.connections / rate if rate else None
+    return _ms_per_request(view) * view.plan.connections
 
 
 @metric("ms", "lower")
 def time_per_request_across_ms(view):
     """Window / answered requests; ApacheBench's "Time per request (mean, across all concurrent requests)"."""
-    rate = requests_per_s(view)
-    return 1000 / rate if rate else None
+    return _ms_per_request(view)
 
 
 @metric("ms", "lower")
@@ -226,16 +144,14 @@ def served_90_ms(view):
 
     With a connection per request it counts from `connect()` to the close, otherwise from the request to its reply.
     """
-    if not _is_doc(view):
-        return None
-    found = view.histograms.get("request" if view.connection_per_request else "service")
-    return found.quantile("0.9") / NS_PER_MS if found is not None and found.count else None
+    _require_doc(view)
+    return _recorded(view, "request" if view.connection_per_request else "service").quantile("0.9") / NS_PER_MS
 
 
 @metric("bytes/s", "higher")
 def received_bytes_per_s(view):
     """Bytes received on the wire per second of the measured window, framing and heads included."""
-    return view.measured.bytes_received / view.window_s if view.window_s else None
+    return known(view.measured, NO_END).bytes_received / known(view.window_s, NO_WINDOW)
 
 
 # ---- latencies -----------------------------------------------------------------------------------------------------
@@ -263,17 +179,17 @@ _latency("request", "us", NS_PER_US, "max", "Longest time from `connect()` to th
 @metric("count", "lower")
 def errors(view):
     """Messages that failed or stayed unanswered, and kept connections that were never established."""
-    if view.measured is None:
-        return None
+    known(view.measured, NO_END)
     return view.measured.failed + view.measured.unanswered + missing_connections(view)
 
 
 @metric("fraction", "lower")
 def error_fraction(view):
     """Failed and unanswered messages, as a share of the messages sent in the measured window."""
-    if view.measured is None or not view.measured.sent:
-        return None
-    return (view.measured.failed + view.measured.unanswered) / view.measured.sent
+    ledger = known(view.measured, NO_END)
+    return (ledger.failed + ledger.unanswered) / known(
+        ledger.sent or None, "no message was sent in the measured window"
+    )
 
 
 # ---- resources -----------------------------------------------------------------------------------------------------
@@ -282,74 +198,87 @@ def error_fraction(view):
 @metric("µs", "lower")
 def server_cpu_us_per_message(view):
     """CPU time of the server's process tree per counted message."""
-    return 1e6 * view.server_cpu_s / view.counted if view.server_cpu_s is not None and view.counted else None
+    return 1e6 * view.server_cpu_s / known(view.counted or None, "no message was answered")
 
 
 @metric("%", "neither")
 def server_cpu_percent_mean(view):
     """CPU use of the server's process tree over the measured window; 100 is one core."""
-    if view.server_cpu_s is None:
-        return None
-    start, end = view.window
+    start, end = known(view.window, NO_WINDOW)
     return 100 * view.server_cpu_s / ((end - start) / NS_PER_S)
 
 
 @metric("%", "neither")
 def server_cpu_percent_max(view):
-    """Highest CPU use of the server between two consecutive samples inside the window; 100 is one core."""
-    inside = view.server_in_window()
+    """Highest CPU use of the server over any quarter of a second between samples inside the window; 100 is one core."""
+    pieces = []
+    for sample in view.server_in_window():
+        if not pieces or sample.t_ns - pieces[-1].t_ns >= PEAK_S * NS_PER_S:
+            pieces.append(sample)
     shares = [
-        100 * (_cpu_s(after) - _cpu_s(before)) / ((after.t_ns - before.t_ns) / NS_PER_S)
-        for before, after in pairwise(inside)
-        if after.t_ns > before.t_ns
+        100 * (cpu_s(after) - cpu_s(before)) / ((after.t_ns - before.t_ns) / NS_PER_S)
+        for before, after in pairwise(pieces)
     ]
-    return max(shares) if shares else None
+    return known(max(shares, default=None), "no quarter of a second lies between samples inside the measured window")
 
 
 @metric("bytes", "lower")
 def server_rss_bytes_max(view):
     """Largest resident memory of the server's process tree in the measured window."""
-    return max((sample.rss_bytes for sample in view.server_in_window()), default=None)
+    return known(max((sample.rss_bytes for sample in view.server_in_window()), default=None), NO_SAMPLES)
 
 
 @metric("bytes", "lower")
 def server_rss_bytes_start(view):
     """Resident memory of the server's process tree at the first sample of the measured window."""
-    return next((sample.rss_bytes for sample in view.server_in_window()), None)
+    return known(next((sample.rss_bytes for sample in view.server_in_window()), None), NO_SAMPLES)
 
 
 @metric("count", "neither")
 def server_threads_max(view):
     """Most threads of the server's process tree in the measured window."""
-    return max((sample.threads for sample in view.server_in_window()), default=None)
+    return known(max((sample.threads for sample in view.server_in_window()), default=None), NO_SAMPLES)
 
 
 @metric("count", "neither")
 def server_fds_max(view):
     """Most open file descriptors of the server's process tree in the measured window."""
-    return max((sample.fds for sample in view.server_in_window() if sample.fds is not None), default=None)
+    counts = [sample.fds for sample in view.server_in_window() if sample.fds is not None]
+    return known(max(counts, default=None), "no sample inside the measured window could count the server's files")
 
 
 @metric("%", "neither")
 def engine_cpu_percent_mean(view):
     """CPU use of the engine's workers over the measured window; 100 is one core."""
-    if view.end is None or not view.end.threads or not all(worker.wall_ns for worker in view.end.threads):
-        return None
-    return sum(100 * worker.cpu_ns / worker.wall_ns for worker in view.end.threads)
+    return sum(100 * worker.cpu_ns / known(worker.wall_ns or None, NO_WINDOW) for worker in _workers(view))
 
 
 @metric("%", "lower")
 def engine_wait_percent(view):
-    """Time that the engine's workers were ready to run but did not, as a share of the time they ran or waited to."""
-    threads = view.end.threads if view.end else []
-    busy = sum(worker.cpu_ns + worker.wait_ns for worker in threads)
-    return 100 * sum(worker.wait_ns for worker in threads) / busy if busy else None
+    """Largest share of the measured window in which one of the engine's workers was ready to run but did not."""
+    workers = _workers(view)
+    return max(100 * known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
+
+
+@metric("µs", "lower")
+def engine_wait_us_per_message(view):
+    """Mean time that a message waited for the engine to get a CPU; part of its service time.
+
+    The workers' wait, divided by the counted messages, times the messages that one wait held up: those of a wake-up on
+    average, at least one, at most one a connection.
+    """
+    workers = _workers(view)
+    waited_ns = sum(known(one.wait_ns, NO_SCHEDSTAT) for one in workers)
+    messages = known(view.counted or None, "no message was answered")
+    waits = sum(one.voluntary_switches + one.involuntary_switches for one in workers)
+    held_up = min(view.plan.connections, max(1.0, messages / waits) if waits else view.plan.connections)
+    return waited_ns / messages * held_up / NS_PER_US
 
 
 @metric("s", "lower")
 def ready_s(view):
     """Time from starting the server to its first accepted handshake."""
-    return view.record.ready_s
+    return known(view.record.ready_s, "the server was never ready")
 
 
 # ---- shared by metrics and verdict ---------------------------------------------------------------------------------
@@ -362,9 +291,21 @@ def missing_connections(view: TrialView) -> int:
     return max(0, view.end.connections.asked - view.end.connections.established)
 
 
-def _is_doc(view: TrialView) -> bool:
-    return view.plan is not None and isinstance(view.plan.scenario, Doc)
+def _require_doc(view: TrialView) -> None:
+    if not isinstance(known(view.plan, "the trial has no plan").scenario, Doc):
+        raise Unmeasured(NOT_HTTP)
 
 
-def _cpu_s(sample: ProcessSample) -> float:
-    return sample.cpu_user_s + sample.cpu_system_s
+def _ms_per_request(view: TrialView) -> float:
+    _require_doc(view)
+    counted = known(view.counted, NO_END)
+    return 1000 * known(view.window_s, NO_WINDOW) / known(counted or None, "no request was answered")
+
+
+def _recorded(view: TrialView, tag: str) -> Histogram:
+    found = view.histograms.get(tag)
+    return known(found if found is not None and found.count else None, f"no {tag} time was recorded")
+
+
+def _workers(view: TrialView) -> list[Worker]:
+    return known(known(view.end, NO_END).threads or None, "the engine told nothing of its workers")

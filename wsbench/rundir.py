@@ -1,199 +1,31 @@
-"""The run directory: every file in it, as frozen types that refuse unknown keys, and how they are read and written.
+"""The run directory: what the harness writes into it, as frozen types, and every file of it by name.
 
 The only room that both sides share: campaign and trial write here, metrics and report read here. Raw files are append-only
-text; derived files may be deleted. It knows no metric and starts nothing. The contract is protocol/README.md.
+text; derived files may be deleted. It knows no metric and starts nothing. The contract is protocol/README.md, section 6; the
+engine's own files are in `engine_files`.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
+from wsbench.engine_files import Event, Plan, parse_event
 from wsbench.errors import UserError
-
-FORMAT = 1
-
-
-class Frozen(BaseModel):
-    """Base of everything on disk: unknown keys are errors, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-# ---- the plan (protocol §1) ----------------------------------------------------------------------------------------
-
-
-class Doc(Frozen):
-    kind: Literal["doc"] = "doc"
-    persistent: bool
-    bytes: Annotated[int, Field(ge=0)]
-
-
-class Echo(Frozen):
-    kind: Literal["echo"] = "echo"
-    opcode: Literal["text", "binary"]
-    bytes: Annotated[int, Field(ge=0)]
-
-
-class Ping(Frozen):
-    kind: Literal["ping"] = "ping"
-
-
-Scenario = Annotated[Doc | Echo | Ping, Field(discriminator="kind")]
-
-
-class Seconds(Frozen):
-    seconds: Annotated[float, Field(gt=0)]
-
-
-class Messages(Frozen):
-    messages: Annotated[int, Field(gt=0)]
-
-
-class Target(Frozen):
-    address: str
-    host: str
-    path: str
-
-
-class Closed(Frozen):
-    kind: Literal["closed"] = "closed"
-
-
-class Limits(Frozen):
-    connect_s: float
-    reply_s: float
-    deadline_s: float
-
-
-class Plan(Frozen):
-    """What one engine process is to do; nothing about it is left to a default."""
-
-    format: Literal[1] = 1
-    scenario: Scenario
-    transport: Literal["http", "websocket", "tcp"]
-    target: Target
-    loop: Closed
-    connections: Annotated[int, Field(ge=1)]
-    mask: Literal["random"]
-    warmup: Seconds | Messages | None
-    measure: Seconds | Messages
-    drain_s: float
-    limits: Limits
-    threads: Annotated[int, Field(ge=1)]
-    cpus: list[int]
-    source_addresses: list[str]
-    headers: list[tuple[str, str]]
-    seed: int
-    shard: tuple[int, int]
-
-
-# ---- the engine's events (protocol §2) -----------------------------------------------------------------------------
-
-Phase = Literal["connect", "warmup", "measure", "drain"]
-
-
-class Anchor(Frozen):
-    event: Literal["anchor"]
-    t_ns: int
-    unix_ns: int
-    engine: str
-    pid: int
-
-
-class PhaseBegin(Frozen):
-    event: Literal["phase"]
-    t_ns: int
-    phase: Phase
-
-
-class Tick(Frozen):
-    event: Literal["tick"]
-    t_ns: int
-    phase: Phase
-    open: int
-    sent: int
-    answered: int
-    failed: int
-    bytes_sent: int
-    bytes_received: int
-    cpu_ns: int
-    wait_ns: int
-
-
-class Error(Frozen):
-    event: Literal["error"]
-    t_ns: int
-    phase: Phase
-    kind: str
-    count: int
-    example: str
-
-
-class ConnectionCounts(Frozen):
-    asked: int
-    established: int
-    open: int
-
-
-class Measured(Frozen):
-    """Ledger over the messages sent in the measured window: sent = answered + failed + unanswered."""
-
-    sent: int
-    answered: int
-    failed: int
-    unanswered: int
-    window_ns: int
-    replies_in_window: int
-    bytes_sent: int
-    bytes_received: int
-
-
-class Control(Frozen):
-    pings_answered: int
-    fragmented_replies: int
-    reconnects: int
-
-
-class Worker(Frozen):
-    cpu_ns: int
-    wait_ns: int
-    wall_ns: int
-    voluntary_switches: int
-    involuntary_switches: int
-
-
-class End(Frozen):
-    event: Literal["end"]
-    t_ns: int
-    outcome: Literal["completed", "interrupted", "deadline", "no_connection"]
-    connections: ConnectionCounts
-    measured: Measured
-    control: Control
-    errors: dict[str, int]
-    threads: list[Worker]
-
-
-Event = Annotated[Anchor | PhaseBegin | Tick | Error | End, Field(discriminator="event")]
-_event = TypeAdapter(Event)
-
-
-def parse_event(line: str | bytes) -> Event:
-    """One line of `events.jsonl`. Raises pydantic's ValidationError where it breaks the contract."""
-    return _event.validate_json(line)
-
+from wsbench.frozen import Frozen, read_json, read_json_list, read_lines
 
 # ---- samples (protocol §6) -----------------------------------------------------------------------------------------
 
 
 class ProcessSample(Frozen):
-    """A process tree at one instant; CPU is cumulative since the trial began."""
+    """A process tree at one instant; CPU is cumulative since its processes began.
+
+    `cpu_ns` is the scheduler's account; null where there is none, and in runs older than it. The seconds are in ticks.
+    """
 
     t_ns: int
     of: Literal["server", "engine"]
@@ -201,6 +33,7 @@ class ProcessSample(Frozen):
     threads: int
     fds: int | None
     rss_bytes: int
+    cpu_ns: int | None = None
     cpu_user_s: float
     cpu_system_s: float
 
@@ -306,7 +139,7 @@ class TrialRecord(Frozen):
 
 
 class CampaignRecord(Frozen):
-    """What was asked of a campaign."""
+    """What was asked of a campaign; `departures` says in words where that is not what experiment.toml says."""
 
     format: Literal[1] = 1
     wsbench: str
@@ -315,6 +148,7 @@ class CampaignRecord(Frozen):
     created_unix_s: float
     seed: int
     rounds: int
+    departures: list[str] | None = None  # None: a run from before they were recorded
     servers: list[str]
     skipped: list[str]
 
@@ -360,10 +194,10 @@ class TrialFolder:
         return read_json(Plan, file) if file.exists() else None
 
     def events(self) -> list[Event]:
-        return list(_lines(self.path / "events.jsonl", parse_event))
+        return list(read_lines(self.path / "events.jsonl", parse_event))
 
     def samples(self) -> list[Sample]:
-        return list(_lines(self.path / "resources.jsonl", _sample.validate_json))
+        return list(read_lines(self.path / "resources.jsonl", _sample.validate_json))
 
     @property
     def latency_log(self) -> Path:
@@ -416,63 +250,3 @@ class RunFolder:
             folder = self.trial(planned.number)
             if (record := folder.record) is not None:
                 yield folder, record
-
-
-# ---- reading and writing -------------------------------------------------------------------------------------------
-
-
-def read_json(kind: type[Frozen], file: Path):
-    """A frozen value from a JSON file; a UserError of one line if the file is broken."""
-    try:
-        return kind.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise UserError(f"{file}: {one_line(error)}") from error
-
-
-def read_json_list(kind: type[Frozen], file: Path) -> list:
-    """Like `read_json`, for a list."""
-    try:
-        return TypeAdapter(list[kind]).validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise UserError(f"{file}: {one_line(error)}") from error
-
-
-def write_json(file: Path, value: Frozen | list) -> None:
-    """Written whole or not at all: a reader never sees half a file, also after a power cut."""
-    plain = [item.model_dump() for item in value] if isinstance(value, list) else value.model_dump()
-    part = file.with_name(file.name + ".part")
-    with part.open("w", encoding="utf-8") as out:
-        json.dump(plain, out, indent=1, ensure_ascii=False)
-        out.write("\n")
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(file)
-
-
-def one_line(error: Exception) -> str:
-    """An error as one plain line: for a validation error the key, what is wrong and what was found."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
-    if first["type"] == "extra_forbidden":
-        return f"unknown key '{key}'"
-    if first["type"] == "missing":
-        return f"missing key '{key}'"
-    found = first.get("input")
-    shown = f", found {found!r}" if isinstance(found, str | int | float | bool | type(None)) else ""
-    return f"'{key}': {first['msg'][:1].lower()}{first['msg'][1:]}{shown}"
-
-
-def _lines(file: Path, parse) -> Iterator:
-    """Parsed lines; a last line cut off by a crash is left out, any other broken line is an error."""
-    if not file.exists():
-        return
-    lines = file.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(lines, 1):
-        if not line.endswith(b"\n"):
-            return
-        try:
-            yield parse(line)
-        except ValidationError as error:
-            raise UserError(f"{file}:{number}: {one_line(error)}") from error

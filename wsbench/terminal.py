@@ -13,8 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from wsbench import metrics
-from wsbench.rundir import Error, RunFolder, Tick, TrialFolder, TrialOrder, TrialRecord
+from wsbench.engine_files import Error, Tick
+from wsbench.rundir import RunFolder, TrialFolder, TrialOrder, TrialRecord
 from wsbench.verdict import verdict
+from wsbench.view import TrialView
 
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
@@ -68,7 +70,7 @@ class Progress:
             console.print(escape(line[: console.width - 1].ljust(console.width - 1)), end="\r")
 
     def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
-        view = metrics.TrialView(folder, record)
+        view = TrialView(folder, record)
         found = verdict(view)
         if record.outcome == "failed":
             result = f"[red]failed: {escape(record.reason or '')}[/]"
@@ -111,7 +113,7 @@ def campaign_summary(run: RunFolder) -> None:
 
 def load_summary(folder: TrialFolder, record: TrialRecord) -> None:
     """What `load` measured, with percentiles, errors and verdict."""
-    view = metrics.TrialView(folder, record)
+    view = TrialView(folder, record)
     found = verdict(view)
     if record.outcome == "failed" or view.end is None:
         console.print(f"[red]failed[/]: {escape(record.reason or 'the engine wrote no result')}")
@@ -119,8 +121,9 @@ def load_summary(folder: TrialFolder, record: TrialRecord) -> None:
     end, measured = view.end, view.end.measured
     rate = metrics.messages_per_s(view)
     console.print(f"{escape(record.server)}  {end.connections.established} of {end.connections.asked} connections")
+    window = "the measured window never began" if view.window_s is None else f"over {view.window_s:.2f} s"
     console.print(
-        f"{'no rate' if rate is None else f'{rate:,.0f} messages/s'} over {measured.window_ns / 1e9:.2f} s: "
+        f"{'no rate' if rate is None else f'{rate:,.0f} messages/s'} {window}: "
         f"{measured.sent:,} sent = {measured.answered:,} answered + {measured.failed:,} failed + {measured.unanswered:,} unanswered"
     )
     rows = []
@@ -150,6 +153,7 @@ class LoadProgress:
         for before, tick in zip([None, *ticks], ticks, strict=False):
             if ticks.index(tick) < self._seen or before is None:
                 continue
-            rate = (tick.answered - before.answered) / max((tick.t_ns - before.t_ns) / 1e9, 1e-9)
-            console.print(f"{tick.phase:8} {tick.open} open, {rate:,.0f} messages/s, {tick.failed} failed")
+            elapsed_s = (tick.t_ns - before.t_ns) / 1e9
+            rate = f"{(tick.answered - before.answered) / elapsed_s:,.0f} messages/s, " if elapsed_s else ""
+            console.print(f"{tick.phase:8} {tick.open} open, {rate}{tick.failed} failed")
         self._seen = len(ticks)

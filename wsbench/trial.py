@@ -16,10 +16,12 @@ from pathlib import Path
 
 from wsbench import engine, machine
 from wsbench.catalogue import Variant
+from wsbench.engine_files import Seconds, Target
 from wsbench.errors import TrialFailed
 from wsbench.experiment import Experiment
+from wsbench.frozen import write_json
 from wsbench.process import Engine, Server
-from wsbench.rundir import Seconds, Target, TrialFolder, TrialOrder, TrialRecord, write_json
+from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.sampler import Sampler
 
 HOST = "127.0.0.1"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wsbench import metrics
-from wsbench.metrics import TrialView
+from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
 Kind = Literal["VALID", "SUSPECT", "INVALID"]
 Bottleneck = Literal["server", "engine", "neither", "unknown"]
@@ -43,7 +43,26 @@ LIMITS = {
         "belong to another load than the one named.",
     ),
     "engine_busy": Limit(0.95, NEVER, "A worker with no idle time left adds its own queue to every latency it takes."),
-    "engine_wait": Limit(0.02, 0.10, "Time in the run queue is added to latencies and taken from the load."),
+    "wait_share": Limit(
+        0.05,
+        0.10,
+        "Share of the window in which a worker of the engine was ready but had no CPU. In a closed loop it bounds what the "
+        "wait can add to the mean and take from the throughput: while a worker waits, at most its connections' messages "
+        "wait too. Below 5 % repeats differ as much; at 10 % as for Little's law.",
+    ),
+    "wait_p50": Limit(
+        0.05,
+        0.25,
+        "Twice the mean wait of a message, against the median. Half of the messages stand below the median, so the half "
+        "above it can have borne twice the mean each: the most by which waiting can have raised the median.",
+    ),
+    "wait_p99": Limit(
+        0.5,
+        NEVER,
+        "A hundred times the mean wait of a message, against p99: what it would be if nobody but the slowest hundredth had "
+        "waited. From half of p99 on, the tail may be the engine's. The sum does not tell whether it is, and it is no "
+        "argument against the other numbers, so it never makes a trial INVALID.",
+    ),
     "steal": Limit(0.01, 0.05, "CPU time that the hypervisor gave to somebody else is missing from both sides."),
     "window_s": Limit(0.5, 0.0, "A shorter window is decided by its edges, and by whatever the machine did just then."),
 }
@@ -63,10 +82,10 @@ def verdict(view: TrialView) -> Verdict:
     """Every check on one trial; the worst of them decides."""
     if view.record.outcome == "failed":
         return Verdict("INVALID", (f"failed: {view.record.reason}",), "unknown")
-    if view.end is None or view.plan is None or view.window is None:
+    if view.end is None or view.plan is None:
         return Verdict("INVALID", ("the engine's record is incomplete",), "unknown")
     found: list[tuple[Kind, str]] = []
-    for check in (_outcome, _connections, _ledger, _histograms, _errors, _little, _engine, _machine, _window):
+    for check in (_outcome, _connections, _ledger, _histograms, _errors, _little, _engine, _wait, _machine, _window):
         found.extend(check(view))
     kinds = {kind for kind, _ in found}
     worst: Kind = "INVALID" if "INVALID" in kinds else "SUSPECT" if kinds else "VALID"
@@ -155,11 +174,11 @@ def _little(view: TrialView) -> Found:
     Short runs that end by a count ramp up and run out within the window, so connections / messages is added to both
     limits: with fewer than some fifty messages a connection this check says little.
     """
-    times = view.histograms.get("request" if view.connection_per_request else "service")
+    times = view.times
     if times is None or not times.count or not view.counted or view.window_s is None:
         return
     connections = view.plan.connections
-    ratio = view.counted / view.window_s * times.mean / metrics.NS_PER_S / connections
+    ratio = view.counted / view.window_s * times.mean / NS_PER_S / connections
     kind = _beyond("little", abs(ratio - 1) - connections / view.counted)
     if kind:
         under_way = ratio * connections
@@ -176,14 +195,35 @@ def _engine(view: TrialView) -> Found:
         yield "SUSPECT", f"the engine was the limit ({busy:.0%} busy): this is a lower bound on the server"
     elif full and server_busy(view) is None:
         yield "SUSPECT", f"the engine was {busy:.0%} busy and the server's CPU use is not known: perhaps a lower bound"
-    wait = metrics.engine_wait_percent(view)
-    kind = _beyond("engine_wait", (wait or 0) / 100)
-    if kind:
-        yield kind, f"the engine's workers spent {wait:.1f} % of their busy time waiting for a CPU"
+
+
+def _wait(view: TrialView) -> Found:
+    """The engine's run-queue wait, against each number that it would falsify; steal is none of it and has its own check."""
+    found = metrics.measure(view, ["engine_wait_percent", "engine_wait_us_per_message"])
+    times = view.times
+    if found.reasons or times is None or not times.count:
+        reason = next(iter(found.reasons.values()), "no latency was recorded")
+        yield "SUSPECT", f"how long the engine waited for a CPU is not known: {reason}"
+        return
+    share, wait_us = found.values["engine_wait_percent"] / 100, found.values["engine_wait_us_per_message"]
+    if kind := _beyond("wait_share", share):
+        yield (
+            kind,
+            f"a worker of the engine waited for a CPU in {share:.1%} of the window: the throughput may be so much too low",
+        )
+    for name, quantile, above in (("p50", "0.5", 2), ("p99", "0.99", 100)):
+        part = above * wait_us * metrics.NS_PER_US / times.quantile(quantile)
+        if kind := _beyond(f"wait_{name}", part):
+            yield (
+                kind,
+                f"messages waited {wait_us:.3g} µs on average for the engine: up to {min(part, 1):.0%} of {name} may be that",
+            )
 
 
 def _machine(view: TrialView) -> Found:
     """CPU steal and throttling, from the samples that enclose the window."""
+    if view.window is None:
+        return
     start, end = view.window
     before = [sample for sample in view.machine if sample.t_ns <= start]
     after = [sample for sample in view.machine if sample.t_ns >= end]
@@ -200,7 +240,9 @@ def _machine(view: TrialView) -> Found:
 
 
 def _window(view: TrialView) -> Found:
-    if view.window_s is not None and view.window_s < LIMITS["window_s"].suspect:
+    if view.window is None or view.window_s is None:
+        yield "INVALID", NO_WINDOW
+    elif view.window_s < LIMITS["window_s"].suspect:
         yield "SUSPECT", f"the measured window is only {view.window_s:.3g} s long"
 
 

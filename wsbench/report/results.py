@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 from wsbench import metrics, stats
 from wsbench.errors import UserError
 from wsbench.histogram import Histogram
-from wsbench.metrics import TrialView
 from wsbench.rundir import CampaignRecord, CellValue, MachineRecord, RunFolder, ServerRow, TrialOrder, TrialRecord
 from wsbench.verdict import Verdict, verdict
+from wsbench.view import NS_PER_S, TrialView
 
 REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
 THIN_POINTS = 30
@@ -28,10 +28,14 @@ Cell = tuple[tuple[str, CellValue], ...]
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A finished trial, reduced. `curve` is (1/(1-q), ns) pairs; `series` is (s, replies/s) pairs of the window."""
+    """A finished trial, reduced. `reasons` has an entry for each value that is None.
+
+    `curve` is (1/(1-q), ns) pairs; `series` is (s, replies/s) pairs of the window.
+    """
 
     record: TrialRecord
     values: dict[str, float | int | None]
+    reasons: dict[str, str]
     verdict: Verdict
     curve: list[tuple[float, float]]
     series: list[tuple[float, float]]
@@ -126,8 +130,12 @@ class Results:
         return [trial for trial in self.trials if trial.record.name == name and trial.cell == cell]
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
-        """Over the repeats that count."""
-        return stats.estimate([trial.values[metric] for trial in self.group(name, cell) if trial.counts])
+        """Over the repeats that count; where none has the number, with the first one's reason."""
+        counted = [trial for trial in self.group(name, cell) if trial.counts]
+        found = stats.estimate([trial.values[metric] for trial in counted])
+        if found.values or not counted:
+            return found
+        return replace(found, reason=counted[0].reasons[metric])
 
     def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
         return {trial.record.round: trial.values[metric] for trial in self.group(name, cell) if trial.counts}
@@ -171,20 +179,17 @@ def load(run: RunFolder) -> Results:
 
 
 def _reduce(view: TrialView, pooled: dict[tuple[str, Cell], Histogram]) -> TrialResult:
-    result = TrialResult(view.record, metrics.values(view), verdict(view), _curve(view), _series(view))
-    found = _latencies(view)
+    found = metrics.measure(view)
+    result = TrialResult(view.record, found.values, found.reasons, verdict(view), _curve(view), _series(view))
+    found = view.times
     if result.counts and found is not None:
         key = view.record.name, result.cell
         pooled[key] = pooled[key] + found if key in pooled else found
     return result
 
 
-def _latencies(view: TrialView) -> Histogram | None:
-    return view.histograms.get("request" if view.connection_per_request else "service")
-
-
 def _curve(view: TrialView) -> list[tuple[float, float]]:
-    found = _latencies(view)
+    found = view.times
     return curve_points(found, THIN_POINTS) if found is not None else []
 
 
@@ -200,9 +205,9 @@ def _series(view: TrialView) -> list[tuple[float, float]]:
         return []
     series = []
     for before, after in pairwise(view.ticks):
-        seconds = (after.t_ns - before.t_ns) / metrics.NS_PER_S
+        seconds = (after.t_ns - before.t_ns) / NS_PER_S
         if after.phase == "measure" and seconds >= SHORTEST_TICK_S:
-            middle = ((before.t_ns + after.t_ns) / 2 - view.window[0]) / metrics.NS_PER_S
+            middle = ((before.t_ns + after.t_ns) / 2 - view.window[0]) / NS_PER_S
             series.append((middle, (after.answered - before.answered) / seconds))
     return series
 

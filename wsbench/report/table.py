@@ -1,7 +1,7 @@
 """The long-format table of a campaign, a row a trial and metric, and `trials.parquet` made from it.
 
 Derived: it may be deleted and is rebuilt from the raw files with today's metrics. A number that was not measured is
-null.
+null, with its reason beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE = "trials.parquet"
 
 
 def trials_table(results: Results) -> pa.Table:
-    """Columns: trial, round, server, variant, `cell.*`, outcome, metric, value, unit, verdict, bottleneck."""
+    """Columns: trial, round, server, variant, `cell.*`, outcome, metric, value, unit, reason, verdict, bottleneck."""
     keys = list(dict.fromkeys(key for planned in results.order for key in planned.cell))
     rows = [_row(trial, name, keys) for trial in results.trials for name in metrics.METRICS]
     fields = [
@@ -32,6 +32,7 @@ def trials_table(results: Results) -> pa.Table:
         ("metric", pa.string()),
         ("value", pa.float64()),
         ("unit", pa.string()),
+        ("reason", pa.string()),
         ("verdict", pa.string()),
         ("bottleneck", pa.string()),
     ]
@@ -63,6 +64,7 @@ def _row(trial: TrialResult, name: str, keys: list[str]) -> dict:
         "metric": name,
         "value": trial.values[name],
         "unit": metrics.METRICS[name].unit,
+        "reason": trial.reasons.get(name),
         "verdict": trial.verdict.kind,
         "bottleneck": trial.verdict.bottleneck,
     }

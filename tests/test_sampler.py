@@ -1,0 +1,90 @@
+"""The sampler against real processes whose CPU time, memory and children are known."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from wsbench import sampler
+from wsbench.rundir import MachineSample, ProcessSample, TrialFolder
+
+BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
+
+
+@pytest.fixture
+def process():
+    """Starts Python with a program; everything it started is gone afterwards."""
+    running = []
+
+    def start(program: str) -> subprocess.Popen:
+        argv = [sys.executable, "-S", "-c", program]
+        running.append(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True))
+        return running[-1]
+
+    yield start
+    for one in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.pid, 9)
+        one.wait()
+
+
+def test_the_cpu_clock_counts_threads_that_have_ended(process):
+    program = (
+        "import threading, time\n"
+        f"def busy():\n  {BUSY.format(0.2).replace(chr(10), chr(10) + '  ')}\n"
+        "thread = threading.Thread(target=busy); thread.start(); thread.join()\n"
+        "print(time.process_time(), flush=True); input()"
+    )
+    child = process(program)
+    told_s = float(child.stdout.readline())
+    assert told_s > 0.2
+    assert sampler.cpu_clock_ns(child.pid) / 1e9 == pytest.approx(told_s, abs=0.02)
+
+
+def test_a_process_that_is_gone_has_no_sample_and_no_clock(process):
+    child = process("pass")
+    child.wait()
+    assert sampler.cpu_clock_ns(child.pid) is None
+    assert sampler.Tree("server", child.pid).sample() is None
+    assert sampler.children_of(child.pid) == []
+
+
+def test_children_are_found_and_what_they_used_stays_when_they_have_ended(process):
+    child = process(
+        "import subprocess, sys, time\n"
+        f"one = subprocess.Popen([sys.executable, '-S', '-c', {BUSY.format(0.3) + 'print(flush=True); input()'!r}],"
+        " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "one.stdout.readline(); print(one.pid, flush=True); input(); one.communicate(b'\\n'); print(flush=True); input()"
+    )
+    grandchild = int(child.stdout.readline())
+    tree = sampler.Tree("server", child.pid)
+    tree.look_for_children()
+    both = tree.sample()
+    assert sampler.children_of(child.pid) == [grandchild]
+    assert both.processes == 2
+    assert both.cpu_ns > 0.3e9
+    child.stdin.write(b"\n")
+    child.stdin.flush()
+    child.stdout.readline()
+    alone = tree.sample()
+    assert alone.processes == 1
+    assert alone.cpu_ns > both.cpu_ns - 0.03e9
+
+
+def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, tmp_path):
+    child = process("input()")
+    with sampler.Sampler(tmp_path / "resources.jsonl", child.pid) as running:
+        running.watch_engine(os.getpid())
+        time.sleep(1.5)
+    samples = TrialFolder(tmp_path).samples()
+    server = [s for s in samples if isinstance(s, ProcessSample) and s.of == "server"]
+    began = server[0].t_ns
+    early = [s for s in server if s.t_ns - began < 0.5e9]
+    late = [s for s in server if 1.0e9 <= s.t_ns - began < 1.5e9]
+    assert 8 <= len(early) <= 21
+    assert 4 <= len(late) <= 11
+    assert 4 <= sum(isinstance(s, MachineSample) for s in samples) <= 9
+    assert {s.of for s in samples} == {"server", "engine", "machine"}

@@ -1,0 +1,78 @@
+"""Values on disk: the base of every type in a file, and how files are read and written whole.
+
+A value that does not change and refuses unknown keys; a broken file is one plain line. It knows no file by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from wsbench.errors import UserError
+
+
+class Frozen(BaseModel):
+    """Base of everything on disk: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def read_json(kind: type[Frozen], file: Path):
+    """A frozen value from a JSON file; a UserError of one line if the file is broken."""
+    try:
+        return kind.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise UserError(f"{file}: {one_line(error)}") from error
+
+
+def read_json_list(kind: type[Frozen], file: Path) -> list:
+    """Like `read_json`, for a list."""
+    try:
+        return TypeAdapter(list[kind]).validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise UserError(f"{file}: {one_line(error)}") from error
+
+
+def write_json(file: Path, value: Frozen | list) -> None:
+    """Written whole or not at all: a reader never sees half a file, also after a power cut."""
+    plain = [item.model_dump() for item in value] if isinstance(value, list) else value.model_dump()
+    part = file.with_name(file.name + ".part")
+    with part.open("w", encoding="utf-8") as out:
+        json.dump(plain, out, indent=1, ensure_ascii=False)
+        out.write("\n")
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(file)
+
+
+def one_line(error: Exception) -> str:
+    """An error as one plain line: for a validation error the key, what is wrong and what was found."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{key}'"
+    if first["type"] == "missing":
+        return f"missing key '{key}'"
+    found = first.get("input")
+    shown = f", found {found!r}" if isinstance(found, str | int | float | bool | type(None)) else ""
+    return f"'{key}': {first['msg'][:1].lower()}{first['msg'][1:]}{shown}"
+
+
+def read_lines(file: Path, parse) -> Iterator:
+    """Parsed lines; a last line cut off by a crash is left out, any other broken line is an error."""
+    if not file.exists():
+        return
+    lines = file.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield parse(line)
+        except ValidationError as error:
+            raise UserError(f"{file}:{number}: {one_line(error)}") from error

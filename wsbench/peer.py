@@ -1,0 +1,214 @@
+"""A client that shares nothing with the engine: the harness's own second pair of eyes on the wire.
+
+Its own frames (RFC 6455), its own HTTP, plain sockets, so that no misreading is shared. Every wait has a deadline. What a
+server does wrong raises `Wrong` with words; what it should have done is for `conformance` to know.
+"""
+
+import base64
+import os
+import select
+import socket
+import struct
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+
+class Wrong(Exception):
+    """The server did something else than it should have; the message says what."""
+
+
+def expect(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise Wrong(otherwise)
+
+
+class Connection:
+    """A socket with a deadline. It takes in while it sends, so that a server that answers early locks nobody."""
+
+    def __init__(self, connected: socket.socket, deadline: float) -> None:
+        self.socket = connected
+        self.deadline = deadline
+        self.buffer = bytearray()
+        connected.setblocking(False)
+
+    def wait(self, write: bool = False) -> bool:
+        """Wait until there is something to read, or until it can write; says whether it can write."""
+        left = self.deadline - time.monotonic()
+        readable, writable, _ = select.select([self.socket], [self.socket] if write else [], [], max(left, 0))
+        if not readable and not writable:
+            raise TimeoutError
+        return bool(writable)
+
+    def send(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            if self.wait(write=True):
+                rest = rest[self.socket.send(rest) :]
+            self.take_in()
+
+    def take_in(self) -> bool:
+        """Read what is there; false at the end of the stream."""
+        try:
+            data = self.socket.recv(1 << 18)
+        except BlockingIOError:
+            return True
+        self.buffer += data
+        return bool(data)
+
+    def read(self, count: int) -> bytes:
+        while len(self.buffer) < count:
+            self.wait()
+            expect(self.take_in(), f"the server closed the connection after {len(self.buffer)} of {count} bytes")
+        data = bytes(self.buffer[:count])
+        del self.buffer[:count]
+        return data
+
+    def read_line(self) -> str:
+        while (end := self.buffer.find(b"\r\n")) < 0:
+            self.wait()
+            expect(self.take_in(), "the server closed the connection within a head")
+        return self.read(end + 2)[:-2].decode("latin-1")
+
+    def read_to_end(self) -> bytes:
+        """Everything up to the server's FIN. A reset is no end."""
+        self.wait()
+        while self.take_in():
+            self.wait()
+        return self.read(len(self.buffer))
+
+    def read_head(self) -> tuple[int, dict[str, str]]:
+        """Status and headers (names in lower case) of an HTTP reply."""
+        version, _, status = self.read_line().partition(" ")
+        expect(version in ("HTTP/1.1", "HTTP/1.0") and status[:3].isdigit(), f"no HTTP status line: {version} {status}")
+        headers = {}
+        while line := self.read_line():
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        return int(status[:3]), headers
+
+
+class WebSocket(Connection):
+    def frame(self, opcode: int, payload: bytes, fin: bool = True) -> bytes:
+        """A masked frame, as a client has to send it (section 5.2)."""
+        first = (0x80 if fin else 0) | opcode
+        if len(payload) < 126:
+            header = struct.pack("!BB", first, 0x80 | len(payload))
+        elif len(payload) < 1 << 16:
+            header = struct.pack("!BBH", first, 0x80 | 126, len(payload))
+        else:
+            header = struct.pack("!BBQ", first, 0x80 | 127, len(payload))
+        mask = os.urandom(4)
+        # One exclusive-or of two big numbers: a loop over 16 MiB would take seconds.
+        keys = (mask * (len(payload) // 4 + 1))[: len(payload)]
+        masked = int.from_bytes(payload, "big") ^ int.from_bytes(keys, "big")
+        return header + mask + masked.to_bytes(len(payload), "big")
+
+    def send_frame(self, opcode: int, payload: bytes) -> None:
+        self.send(self.frame(opcode, payload))
+
+    def receive_frame(self) -> tuple[bool, int, bytes]:
+        first, second = self.read(2)
+        expect(not first & 0x70, "a frame has reserved bits set")
+        expect(not second & 0x80, "a frame from the server is masked")
+        length = second
+        if second == 126:
+            (length,) = struct.unpack("!H", self.read(2))
+        elif second == 127:
+            (length,) = struct.unpack("!Q", self.read(8))
+        expect(length <= 17 << 20, f"a frame says it has {length} bytes")
+        return bool(first & 0x80), first & 0x0F, self.read(length)
+
+    def receive(self) -> tuple[int, bytes]:
+        """The next message, assembled; pings in between are answered."""
+        kind, message = 0, b""
+        while True:
+            fin, opcode, payload = self.receive_frame()
+            if opcode == PING:
+                self.send_frame(PONG, payload)
+            elif opcode != PONG:
+                expect(opcode in (0, TEXT, BINARY), f"a frame with opcode {opcode} came instead of a message")
+                expect((opcode == 0) == (kind != 0), "the fragments of a message are in disorder")
+                kind, message = kind or opcode, message + payload
+                if fin:
+                    return kind, message
+
+    def expect_echo(self, opcode: int, payload: bytes) -> None:
+        self.send_frame(opcode, payload)
+        self.expect_message(opcode, payload)
+
+    def expect_message(self, opcode: int, payload: bytes) -> None:
+        kind, message = self.receive()
+        expect(kind == opcode, f"opcode {opcode} came back as {kind}")
+        expect(len(message) == len(payload), f"{len(payload)} bytes came back as {len(message)}")
+        expect(message == payload, f"{len(payload)} bytes came back altered")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server under test, and the connections that one check makes to it: all closed with `sockets`."""
+
+    host: str
+    port: int
+    scenarios: frozenset[str]
+    transport: str
+    deadline: float
+    sockets: ExitStack
+
+    def connect(self) -> socket.socket:
+        left = max(self.deadline - time.monotonic(), 0.001)
+        return self.sockets.enter_context(socket.create_connection((self.host, self.port), timeout=left))
+
+    def connection(self) -> Connection:
+        return Connection(self.connect(), self.deadline)
+
+    def request(self, target: str, *headers: str) -> bytes:
+        return "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {self.host}:{self.port}", *headers, "", ""]).encode()
+
+    def handshake(self, path: str, key: str) -> tuple[WebSocket, int, dict[str, str]]:
+        websocket = WebSocket(self.connect(), self.deadline)
+        upgrade = (
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {key}",
+        )
+        websocket.send(self.request(path, *upgrade))
+        return websocket, *websocket.read_head()
+
+    def websocket(self, path: str) -> WebSocket:
+        websocket, status, _ = self.handshake(path, new_key())
+        expect(status == 101, f"{path} answered the handshake with status {status}")
+        return websocket
+
+    def document(self, connection: Connection, size: int, persistent: bool) -> None:
+        """Ask for a document and look at all of the reply, its end included."""
+        connection.send(self.request(f"/doc?size={size}", *([] if persistent else ["Connection: close"])))
+        status, headers = connection.read_head()
+        expect(status == 200, f"status {status} for {size} bytes")
+        kind = headers.get("content-type", "")
+        expect(kind.startswith("text/html"), f"Content-Type is {kind or 'missing'}")
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            body = _read_chunks(connection)
+        elif "content-length" in headers:
+            body = connection.read(int(headers["content-length"]))
+        else:
+            expect(not persistent, "the reply has no length, on a connection that should stay open")
+            body = connection.read_to_end()
+        expect(len(body) == size, f"{len(body)} bytes instead of {size}")
+
+
+def _read_chunks(connection: Connection) -> bytes:
+    body = b""
+    while size := int(connection.read_line().partition(";")[0], 16):
+        body += connection.read(size)
+        connection.read(2)
+    while connection.read_line():
+        pass
+    return body
+
+
+def new_key() -> str:
+    return base64.b64encode(os.urandom(16)).decode()

@@ -1,0 +1,172 @@
+"""A trial as metrics and verdict see it: its files, read once and when they are needed, and what follows from them at
+once.
+
+A `TrialFolder` in, a `TrialView` out. It computes no metric. What a trial does not have is None here; whoever needs it
+for a number says so with `known`, and `Unmeasured` carries the reason to the reader.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from wsbench import histogram
+from wsbench.engine_files import Doc, End, Measured, PhaseBegin, Plan, Seconds, Tick
+from wsbench.histogram import Histogram
+from wsbench.rundir import MachineSample, ProcessSample, TrialFolder, TrialRecord
+
+NS_PER_S = 1e9
+CPU_ERROR = 0.05  # below it the spread between repeats hides it
+TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 wherever Linux runs
+NO_END = "the engine wrote no end of its record"
+NO_WINDOW = "the measured window never began"
+
+Value = TypeVar("Value")
+
+
+class Unmeasured(Exception):
+    """A number that this trial does not have; the message says why."""
+
+
+def known(value: Value | None, otherwise: str) -> Value:
+    """The value, or Unmeasured with that reason."""
+    if value is None:
+        raise Unmeasured(otherwise)
+    return value
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """One finished trial; every file is read once, when it is needed."""
+
+    folder: TrialFolder
+    record: TrialRecord
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        return self.folder.plan
+
+    @cached_property
+    def events(self) -> list:
+        return self.folder.events()
+
+    @cached_property
+    def samples(self) -> list:
+        return self.folder.samples()
+
+    @cached_property
+    def histograms(self) -> dict[str, Histogram]:
+        """The whole trial's latencies by tag; nothing where no log was written."""
+        log = self.folder.latency_log
+        return histogram.merge(histogram.read_log(log)) if log.exists() else {}
+
+    @cached_property
+    def end(self) -> End | None:
+        return next((event for event in self.events if isinstance(event, End)), None)
+
+    @cached_property
+    def measured(self) -> Measured | None:
+        return self.end.measured if self.end else None
+
+    @cached_property
+    def ticks(self) -> list[Tick]:
+        return [event for event in self.events if isinstance(event, Tick)]
+
+    @cached_property
+    def window(self) -> tuple[int, int] | None:
+        """The measured window on the monotonic clock: from `measure` to `drain`, or as long as the ledger says."""
+        begins = {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
+        if "measure" not in begins:
+            return None
+        if "drain" in begins:
+            return begins["measure"], begins["drain"]
+        if self.measured is None or self.measured.window_ns is None:
+            return None
+        return begins["measure"], begins["measure"] + self.measured.window_ns
+
+    @cached_property
+    def connection_per_request(self) -> bool:
+        return self.plan is not None and isinstance(self.plan.scenario, Doc) and not self.plan.scenario.persistent
+
+    @cached_property
+    def times(self) -> Histogram | None:
+        """The latencies that describe this trial: whole requests where each has its own connection, else service times."""
+        return self.histograms.get("request" if self.connection_per_request else "service")
+
+    @cached_property
+    def counted(self) -> int | None:
+        """The messages that the rate counts: replies inside the window, or all answered where a count ends the run."""
+        if self.plan is None or self.measured is None:
+            return None
+        by_time = isinstance(self.plan.measure, Seconds)
+        return self.measured.replies_in_window if by_time else self.measured.answered
+
+    def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
+        return [sample for sample in self.samples if isinstance(sample, ProcessSample) and sample.of == of]
+
+    def server_in_window(self) -> list[ProcessSample]:
+        """The server's samples inside the measured window."""
+        if self.window is None:
+            return []
+        start, end = self.window
+        return [sample for sample in self.processes("server") if start <= sample.t_ns <= end]
+
+    @cached_property
+    def machine(self) -> list[MachineSample]:
+        return [sample for sample in self.samples if isinstance(sample, MachineSample)]
+
+    @cached_property
+    def server_cpu_s(self) -> float:
+        """CPU seconds of the server inside the window, from cumulative samples interpolated at both of its edges.
+
+        Where use is steady on either side of an edge, the straight line between the two samples around it is off by at most
+        a quarter of their distance times the difference of the two rates; no rate is above the highest that was seen. To that
+        comes what the source rounds away. Unmeasured where all of this may be more than CPU_ERROR of the result.
+        """
+        start, end = known(self.window, NO_WINDOW)
+        samples = self.processes("server")
+        if not samples or samples[0].t_ns > start or samples[-1].t_ns < end:
+            raise Unmeasured("the samples of the server do not enclose the measured window")
+        at = [sample.t_ns for sample in samples]
+        first, last = bisect_right(at, start) - 1, bisect_left(at, end)
+        around = samples[first : last + 1]
+        steps = [
+            (cpu_s(after) - cpu_s(before), (after.t_ns - before.t_ns) / NS_PER_S) for before, after in pairwise(around)
+        ]
+        rounding = _cpu_rounding_s(around)
+        if any(used < -rounding for used, _ in steps):
+            raise Unmeasured("a process of the server ended, and nobody was told what it had used")
+        used_at = [cpu_s(sample) for sample in around]
+        total = float(np.diff(np.interp([start, end], [sample.t_ns for sample in around], used_at))[0])
+        edges_s = sum(seconds for place, (_, seconds) in enumerate(steps) if place in (0, len(steps) - 1))
+        error = edges_s / 4 * max(used / seconds for used, seconds in steps) + rounding
+        if error > CPU_ERROR * total:
+            share = f"{error / total:.0%} of it" if total > 0 else "all of it"
+            raise Unmeasured(f"too few samples of the server for its CPU time: up to {share} might be wrong")
+        return total
+
+    @cached_property
+    def window_s(self) -> float | None:
+        """The window that rates are divided by; None where it never began or has no length."""
+        window_ns = self.measured.window_ns if self.measured else None
+        return window_ns / NS_PER_S if window_ns else None
+
+
+def cpu_s(sample: ProcessSample) -> float:
+    """Cumulative CPU seconds, from the scheduler's account where there is one."""
+    return sample.cpu_user_s + sample.cpu_system_s if sample.cpu_ns is None else sample.cpu_ns / NS_PER_S
+
+
+def _cpu_rounding_s(samples: list[ProcessSample]) -> float:
+    """What a difference of two samples may lose: user and system ticks of each process, none from the CPU clocks.
+
+    Where processes came or went, what they had used has moved into their parents' ticks.
+    """
+    processes = [sample.processes for sample in samples]
+    exact = all(sample.cpu_ns is not None for sample in samples) and len(set(processes)) == 1
+    return 0.0 if exact else 2 * TICK_S * max(processes)
