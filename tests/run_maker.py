@@ -160,6 +160,8 @@ def _plan(trial: Trial) -> engine_files.Plan:
         target=engine_files.Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/doc" if doc else "/echo"),
         loop=engine_files.Closed(),
         connections=trial.connections,
+        connect=engine_files.Connect(),
+        stages=None,
         mask="random",
         warmup=engine_files.Seconds(seconds=WARMUP_S),
         measure=engine_files.Messages(messages=messages)
@@ -209,6 +211,7 @@ def _events(trial: Trial) -> tuple[list, int]:
         answered=answered,
         failed=trial.failed,
         unanswered=trial.unanswered,
+        unsent=0,
         window_ns=window_ns,
         replies_in_window=answered,
         bytes_sent=answered * 136,
@@ -220,7 +223,7 @@ def _events(trial: Trial) -> tuple[list, int]:
         outcome=trial.engine_outcome,
         connections=engine_files.ConnectionCounts(asked=trial.connections, established=established, open=established),
         measured=measured,
-        control=engine_files.Control(pings_answered=0, fragmented_replies=0, reconnects=0),
+        control=engine_files.Control(pings_answered=0, fragmented_replies=0, reconnects=0, out_of_order=0, foreign=0),
         errors={"timeout": trial.failed} if trial.failed else {},
         threads=[worker],
     )

@@ -3,7 +3,7 @@
 import pytest
 from run_maker import Trial, failed, write_trial
 
-from wsbench import engine_files, metrics
+from wsbench import catalogue, engine_files, histogram, metrics, rundir
 from wsbench import view as view_room
 from wsbench.view import TrialView
 
@@ -191,3 +191,14 @@ def test_no_answer_at_all_is_a_rate_of_zero_and_no_time_per_request(tmp_path):
     assert metrics.messages_per_s(trial) == 0
     assert metrics.time_per_request_ms(trial) is None
     assert metrics.server_cpu_us_per_message(trial) is None
+
+
+def test_the_example_run_of_the_protocol_is_understood():
+    folder = rundir.TrialFolder(catalogue.ROOT / "protocol" / "examples" / "run-echo")
+    end = folder.events()[-1]
+    assert isinstance(end, engine_files.End)
+    found = histogram.merge(histogram.read_log(folder.latency_log))
+    for tag in ("service", "response", "send_lag"):
+        assert found[tag].count == end.measured.answered
+    assert found["response"].mean >= found["service"].mean
+    assert isinstance(folder.plan.loop, engine_files.Open)

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     },
     "view": {"engine_files", "histogram", "rundir"},
     "metrics": {"engine_files", "histogram", "view"},
-    "verdict": {"metrics", "view"},
+    "verdict": {"engine_files", "metrics", "view"},
     "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"},
     "terminal": {"engine_files", "metrics", "report", "rundir", "verdict", "view"},
 }

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from wsbench.engine_files import Closed, Limits, Messages, Plan, Scenario, Seconds, Target
+from wsbench.engine_files import Closed, Connect, Limits, Messages, Plan, Scenario, Seconds, Target
 from wsbench.errors import TrialFailed, UserError
 
 DRAIN_S = 2.0
@@ -57,6 +57,8 @@ def plan(
         target=target,
         loop=Closed(),
         connections=connections,
+        connect=Connect(),
+        stages=None,
         mask="random",
         warmup=warmup,
         measure=measure,

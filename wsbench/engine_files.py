@@ -30,7 +30,20 @@ class Ping(Frozen):
     kind: Literal["ping"] = "ping"
 
 
-Scenario = Annotated[Doc | Echo | Ping, Field(discriminator="kind")]
+class Idle(Frozen):
+    """Connections that are only held."""
+
+    kind: Literal["idle"] = "idle"
+
+
+class Push(Frozen):
+    """Broadcasts; `slow_readers` is the share of connections that never read."""
+
+    kind: Literal["push"] = "push"
+    slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+Scenario = Annotated[Doc | Echo | Ping | Idle | Push, Field(discriminator="kind")]
 
 
 class Seconds(Frozen):
@@ -47,8 +60,87 @@ class Target(Frozen):
     path: str
 
 
+class ConstantThink(Frozen):
+    kind: Literal["constant"] = "constant"
+    mean_s: float
+
+
+class UniformThink(Frozen):
+    kind: Literal["uniform"] = "uniform"
+    from_s: float
+    to_s: float
+
+
+class GaussianThink(Frozen):
+    kind: Literal["gaussian"] = "gaussian"
+    mean_s: float
+    deviation_s: float
+
+
+class ExponentialThink(Frozen):
+    kind: Literal["exponential"] = "exponential"
+    mean_s: float
+
+
+class LognormalThink(Frozen):
+    kind: Literal["lognormal"] = "lognormal"
+    median_s: float
+    sigma: float
+
+
+Think = Annotated[
+    ConstantThink | UniformThink | GaussianThink | ExponentialThink | LognormalThink, Field(discriminator="kind")
+]
+
+
 class Closed(Frozen):
+    """The next message is due when a reply is complete, after a pause to think if there is one."""
+
     kind: Literal["closed"] = "closed"
+    depth: Annotated[int, Field(ge=1)] = 1
+    think: Think | None = None
+    messages_per_connection: Annotated[int, Field(ge=1)] | None = None
+
+
+class Segment(Frozen):
+    """A rate that moves evenly from one value to the other; the last segment's end holds for ever."""
+
+    from_per_s: Annotated[float, Field(ge=0)]
+    to_per_s: Annotated[float, Field(ge=0)]
+    for_s: Annotated[float, Field(ge=0)]
+
+
+class Open(Frozen):
+    """Messages are due by a schedule, whatever the replies do."""
+
+    kind: Literal["open"] = "open"
+    arrivals: Literal["constant", "poisson"] = "constant"
+    rate: Annotated[list[Segment], Field(min_length=1)]
+    depth: Annotated[int, Field(ge=1)] | None = None
+
+
+class NoLoop(Frozen):
+    """Nothing is ever due."""
+
+    kind: Literal["none"] = "none"
+
+
+Loop = Annotated[Closed | Open | NoLoop, Field(discriminator="kind")]
+
+
+class Connect(Frozen):
+    """How connections are opened before the first phase: so many a second, or as fast as they are made."""
+
+    per_s: Annotated[float, Field(gt=0)] | None = None
+    at_once: Annotated[int, Field(ge=1)] = 100
+
+
+class Stage(Frozen):
+    """The number of connections moves evenly to `to`, `chunk` at a time."""
+
+    to: Annotated[int, Field(ge=0)]
+    over_s: Annotated[float, Field(ge=0)]
+    chunk: Annotated[int, Field(ge=1)] = 1
 
 
 class Limits(Frozen):
@@ -64,9 +156,11 @@ class Plan(Frozen):
     scenario: Scenario
     transport: Literal["http", "websocket", "tcp"]
     target: Target
-    loop: Closed
+    loop: Loop
     connections: Annotated[int, Field(ge=1)]
-    mask: Literal["random"]
+    connect: Connect
+    stages: list[Stage] | None
+    mask: Literal["random", "fixed", "zero"]
     warmup: Seconds | Messages | None
     measure: Seconds | Messages
     drain_s: float
@@ -121,6 +215,18 @@ class Error(Frozen):
     example: str
 
 
+class Broadcast(Frozen):
+    """One broadcast of this process; `t_ns` is when it was triggered, the two others when the first and the last came."""
+
+    event: Literal["broadcast"]
+    t_ns: int
+    number: int
+    expected: int
+    received: int
+    first_ns: int | None
+    last_ns: int | None
+
+
 class ConnectionCounts(Frozen):
     asked: int
     established: int
@@ -130,13 +236,14 @@ class ConnectionCounts(Frozen):
 class Measured(Frozen):
     """Ledger over the messages sent in the measured window: sent = answered + failed + unanswered.
 
-    `window_ns` is null where the window never began.
+    `unsent` were due in the window and never sent. `window_ns` is null where the window never began.
     """
 
     sent: int
     answered: int
     failed: int
     unanswered: int
+    unsent: int
     window_ns: int | None
     replies_in_window: int
     bytes_sent: int
@@ -147,6 +254,8 @@ class Control(Frozen):
     pings_answered: int
     fragmented_replies: int
     reconnects: int
+    out_of_order: int
+    foreign: int
 
 
 class Worker(Frozen):
@@ -162,7 +271,7 @@ class Worker(Frozen):
 class End(Frozen):
     event: Literal["end"]
     t_ns: int
-    outcome: Literal["completed", "interrupted", "deadline", "no_connection"]
+    outcome: Literal["completed", "interrupted", "deadline", "no_connection", "connections_lost"]
     connections: ConnectionCounts
     measured: Measured
     control: Control
@@ -170,7 +279,7 @@ class End(Frozen):
     threads: list[Worker]
 
 
-Event = Annotated[Anchor | PhaseBegin | Tick | Error | End, Field(discriminator="event")]
+Event = Annotated[Anchor | PhaseBegin | Tick | Error | Broadcast | End, Field(discriminator="event")]
 _event = TypeAdapter(Event)
 
 

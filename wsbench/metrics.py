@@ -178,18 +178,17 @@ _latency("request", "us", NS_PER_US, "max", "Longest time from `connect()` to th
 
 @metric("count", "lower")
 def errors(view):
-    """Messages that failed or stayed unanswered, and kept connections that were never established."""
-    known(view.measured, NO_END)
-    return view.measured.failed + view.measured.unanswered + missing_connections(view)
+    """Messages that failed, stayed unanswered or were never sent, and kept connections that were never established."""
+    ledger = known(view.measured, NO_END)
+    return ledger.failed + ledger.unanswered + ledger.unsent + missing_connections(view)
 
 
 @metric("fraction", "lower")
 def error_fraction(view):
-    """Failed and unanswered messages, as a share of the messages sent in the measured window."""
+    """Failed, unanswered and unsent messages, as a share of the messages that were due in the measured window."""
     ledger = known(view.measured, NO_END)
-    return (ledger.failed + ledger.unanswered) / known(
-        ledger.sent or None, "no message was sent in the measured window"
-    )
+    due = known((ledger.sent + ledger.unsent) or None, "no message was due in the measured window")
+    return (ledger.failed + ledger.unanswered + ledger.unsent) / due
 
 
 # ---- resources -----------------------------------------------------------------------------------------------------

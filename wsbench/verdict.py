@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wsbench import metrics
+from wsbench.engine_files import Closed
 from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
 Kind = Literal["VALID", "SUSPECT", "INVALID"]
@@ -164,25 +165,28 @@ def _errors(view: TrialView) -> Found:
     if fraction:
         ledger = view.measured
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(view.end.errors.items())) or "no kind given"
-        text = f"{ledger.failed + ledger.unanswered:,} of {ledger.sent:,} messages were lost ({kinds})"
+        lost, due = ledger.failed + ledger.unanswered + ledger.unsent, ledger.sent + ledger.unsent
+        text = f"{lost:,} of {due:,} messages were lost ({kinds})"
         yield _beyond("errors", fraction), text
 
 
 def _little(view: TrialView) -> Found:
-    """Little's law for a closed loop; every connection may have one message cut by an edge of the window.
+    """Little's law for a closed loop without pauses; every place for a message may have one cut by an edge of the window.
 
-    Short runs that end by a count ramp up and run out within the window, so connections / messages is added to both
+    Short runs that end by a count ramp up and run out within the window, so places / messages is added to both
     limits: with fewer than some fifty messages a connection this check says little.
     """
     times = view.times
     if times is None or not times.count or not view.counted or view.window_s is None:
         return
-    connections = view.plan.connections
-    ratio = view.counted / view.window_s * times.mean / NS_PER_S / connections
-    kind = _beyond("little", abs(ratio - 1) - connections / view.counted)
+    loop = view.plan.loop
+    if not isinstance(loop, Closed) or loop.think is not None or view.plan.stages is not None:
+        return
+    places = view.plan.connections * loop.depth
+    ratio = view.counted / view.window_s * times.mean / NS_PER_S / places
+    kind = _beyond("little", abs(ratio - 1) - places / view.counted)
     if kind:
-        under_way = ratio * connections
-        yield kind, f"rate × mean time gives {under_way:,.1f} messages under way, not {connections:,} (Little's law)"
+        yield kind, f"rate × mean time gives {ratio * places:,.1f} messages under way, not {places:,} (Little's law)"
 
 
 def _engine(view: TrialView) -> Found:

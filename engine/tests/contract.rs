@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
 use support::server::*;
-use support::{doc, echo, engine, folder, run, start, with};
+use support::{Run, doc, echo, engine, folder, run, start, with};
 
 fn examples() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/examples");
@@ -21,6 +21,25 @@ fn examples() -> Vec<(String, Value)> {
     }
     assert!(plans.len() >= 3, "the examples are there");
     plans
+}
+
+#[test]
+fn the_example_run_is_what_the_engine_writes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/examples/run-echo");
+    let run = Run::read(&folder);
+    run.lawful();
+    assert_eq!(run.phases(), ["connect", "warmup", "measure", "drain"]);
+    assert_eq!(run.count("response"), run.measured("answered"), "an open loop knows when each message was due");
+    let plan: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("plan.json")).unwrap()).unwrap();
+    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let target = json!({"address": address.to_string(), "host": address.to_string(), "path": "/echo"});
+    let again = support::run(&with(plan, json!({"target": target})));
+    let shape = |run: &Run| -> Vec<(Value, Value)> {
+        run.all("phase").iter().map(|event| (event["event"].clone(), event["phase"].clone())).collect()
+    };
+    assert_eq!(shape(&run), shape(&again));
+    assert_eq!(run.histograms.keys().collect::<Vec<_>>(), again.histograms.keys().collect::<Vec<_>>());
+    assert_eq!(run.measured("sent"), again.measured("sent"), "the schedule comes from the plan's seed alone");
 }
 
 /// Gives the engine this text as its plan.
