@@ -163,6 +163,10 @@ def _plan(trial: Trial) -> engine_files.Plan:
         connect=engine_files.Connect(),
         stages=None,
         mask="random",
+        tls=None,
+        deflate=None,
+        fragment_bytes=None,
+        subprotocols=[],
         warmup=engine_files.Seconds(seconds=WARMUP_S),
         measure=engine_files.Messages(messages=messages)
         if trial.by_count

@@ -21,9 +21,12 @@ class Doc(Frozen):
 
 
 class Echo(Frozen):
+    """`content` is a file of exactly `bytes`; without one the payload is drawn from the seed."""
+
     kind: Literal["echo"] = "echo"
     opcode: Literal["text", "binary"]
     bytes: Annotated[int, Field(ge=0)]
+    content: str | None = None
 
 
 class Ping(Frozen):
@@ -143,6 +146,21 @@ class Stage(Frozen):
     chunk: Annotated[int, Field(ge=1)] = 1
 
 
+class Tls(Frozen):
+    """TLS under the transport; `ca` is a PEM file to trust instead of what this host trusts."""
+
+    verify: bool = True
+    ca: str | None = None
+
+
+class Deflate(Frozen):
+    """permessage-deflate (RFC 7692), which the server must agree to; `level` is zlib's."""
+
+    client_context_takeover: bool = True
+    server_context_takeover: bool = True
+    level: Annotated[int, Field(ge=0, le=9)] = 6
+
+
 class Limits(Frozen):
     connect_s: float
     reply_s: float
@@ -161,6 +179,10 @@ class Plan(Frozen):
     connect: Connect
     stages: list[Stage] | None
     mask: Literal["random", "fixed", "zero"]
+    tls: Tls | None
+    deflate: Deflate | None
+    fragment_bytes: Annotated[int, Field(ge=1)] | None
+    subprotocols: list[str]
     warmup: Seconds | Messages | None
     measure: Seconds | Messages
     drain_s: float

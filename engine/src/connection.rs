@@ -1,11 +1,13 @@
 //! One connection of a worker: where it stands, what it waits for, and the few words it needs for that. It owns its socket
 //! and nothing else that an idle connection would pay for.
 
+use crate::deflate::Deflater;
 use crate::http;
 use crate::message;
 use crate::plan::{Plan, Transport};
 use crate::poll;
 use crate::scenario::Message;
+use crate::tls;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +19,8 @@ pub enum Stage {
     Closed,
     /// TCP is being connected; what comes first could not be sent yet.
     Connecting,
+    /// TLS is shaking hands.
+    Securing,
     /// The upgrade was sent.
     Handshaking,
     Open,
@@ -66,6 +70,9 @@ pub struct Pending {
 
 pub struct Connection {
     socket: Option<OwnedFd>,
+    pub tls: Option<Box<tls::Session>>,
+    /// Compresses what is sent, where that was agreed upon.
+    pub deflater: Option<Box<Deflater>>,
     pub number: u32,
     pub stage: Stage,
     /// Stands in the worker's line of connections that can take a message.
@@ -90,6 +97,8 @@ impl Connection {
     pub fn new(number: u32, transport: Transport) -> Connection {
         Connection {
             socket: None,
+            tls: None,
+            deflater: None,
             number,
             stage: Stage::Closed,
             in_line: false,
@@ -141,6 +150,8 @@ impl Connection {
 
     pub fn close(&mut self) {
         self.socket = None;
+        self.tls = None;
+        self.deflater = None;
         self.stage = Stage::Closed;
         self.unsent = Vec::new();
     }

@@ -16,6 +16,8 @@ pub const LONGEST_HEADER: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
     pub fin: bool,
+    /// RSV1, which permessage-deflate gives a meaning (RFC 7692 §6).
+    pub compressed: bool,
     pub opcode: u8,
     pub length: u64,
     /// Bytes the header itself takes.
@@ -33,7 +35,8 @@ impl Header {
 pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     let [first, second, ..] = *bytes else { return Ok(None) };
     let (fin, opcode) = (first & 0x80 != 0, first & 0x0f);
-    if first & 0x70 != 0 {
+    let compressed = first & 0x40 != 0;
+    if first & 0x30 != 0 {
         return Err((Kind::ReservedBits, format!("first byte {first:#04x}")));
     }
     if matches!(opcode, 3..=7 | 11..) {
@@ -51,13 +54,17 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
         126 | 127 => return Ok(None),
         short => (u64::from(short), 2),
     };
-    Ok(Some(Header { fin, opcode, length, size }))
+    Ok(Some(Header { fin, compressed, opcode, length, size }))
 }
 
-/// Appends the header of a masked frame.
+/// The first byte of a frame that is a whole message.
+pub const WHOLE: u8 = 0x80;
+pub const COMPRESSED: u8 = 0x40;
+
+/// Appends the header of a masked frame whose first byte is `first`.
 #[inline]
-pub fn write_header(out: &mut Vec<u8>, opcode: u8, length: usize, key: [u8; 4]) {
-    out.push(0x80 | opcode);
+pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
+    out.push(first);
     match length {
         0..=125 => out.push(0x80 | length as u8),
         126..=65_535 => {
@@ -92,7 +99,7 @@ pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usi
 
 /// Appends a whole masked frame.
 pub fn write(out: &mut Vec<u8>, opcode: u8, payload: &[u8], key: [u8; 4]) {
-    write_header(out, opcode, payload.len(), key);
+    write_header(out, WHOLE | opcode, payload.len(), key);
     write_masked(out, payload, key, 0);
 }
 
@@ -112,7 +119,7 @@ mod tests {
             for cut in 0..size {
                 assert_eq!(parse(&bytes[..cut]).unwrap(), None, "{length} cut at {cut}");
             }
-            let header = Header { fin: true, opcode: BINARY, length, size };
+            let header = Header { fin: true, compressed: false, opcode: BINARY, length, size };
             assert_eq!(parse(&bytes).unwrap(), Some(header));
         }
     }
@@ -120,7 +127,7 @@ mod tests {
     #[test]
     fn what_a_server_must_not_send_is_named() {
         let kind = |bytes: &[u8]| parse(bytes).unwrap_err().0;
-        assert_eq!(kind(&[0xc1, 1]), Kind::ReservedBits);
+        assert_eq!(kind(&[0xa1, 1]), Kind::ReservedBits);
         assert_eq!(kind(&[0x83, 1]), Kind::BadOpcode);
         assert_eq!(kind(&[0x8b, 1]), Kind::BadOpcode);
         assert_eq!(kind(&[0x81, 0x81]), Kind::MaskedFrame);

@@ -1,7 +1,8 @@
 //! The WebSocket opening handshake (RFC 6455 §4), without I/O: the request, and whether the answer proves that the
 //! server understood it.
 
-use crate::plan::Plan;
+use crate::deflate::{self, Agreed};
+use crate::plan::{Deflate, Plan};
 use crate::record::{Failure, Kind};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,6 +28,12 @@ pub fn request(plan: &Plan, key: &str) -> Vec<u8> {
         "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n",
         plan.target.path, plan.target.host
     );
+    if let Some(wanted) = plan.deflate {
+        head += &format!("Sec-WebSocket-Extensions: {}\r\n", deflate::offer(wanted));
+    }
+    if !plan.subprotocols.is_empty() {
+        head += &format!("Sec-WebSocket-Protocol: {}\r\n", plan.subprotocols.join(", "));
+    }
     for (name, value) in &plan.headers {
         head += &format!("{name}: {value}\r\n");
     }
@@ -34,8 +41,22 @@ pub fn request(plan: &Plan, key: &str) -> Vec<u8> {
     head.into_bytes()
 }
 
-/// The size of the answer's head once all of it is there and proves the handshake; `None` if more bytes are needed.
-pub fn verify(bytes: &[u8], key: &str) -> Result<Option<usize>, Failure> {
+/// What a server may choose from.
+#[derive(Default)]
+pub struct Offer {
+    pub deflate: Option<Deflate>,
+    pub subprotocols: Vec<String>,
+}
+
+/// A head that proves the handshake: its size, and the compression that was agreed upon.
+#[derive(Debug, PartialEq)]
+pub struct Answer {
+    pub size: usize,
+    pub deflate: Option<Agreed>,
+}
+
+/// The answer once all of its head is there; `None` if more bytes are needed.
+pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, Failure> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
     let size = match response.parse(bytes) {
@@ -59,12 +80,20 @@ pub fn verify(bytes: &[u8], key: &str) -> Result<Option<usize>, Failure> {
     if !value("connection").is_some_and(upgrades) {
         return Err((Kind::HandshakeInvalid, "no `Connection: Upgrade`".into()));
     }
-    if let Some(extensions) = value("sec-websocket-extensions").filter(|found| !found.is_empty()) {
-        return Err((Kind::HandshakeInvalid, format!("an extension nobody offered: {extensions}")));
+    let invalid = |what: String| (Kind::HandshakeInvalid, what);
+    let deflate = match (offer.deflate, value("sec-websocket-extensions").filter(|found| !found.is_empty())) {
+        (Some(wanted), answer) => Some(deflate::agree(wanted, answer).map_err(invalid)?),
+        (None, Some(answer)) => return Err(invalid(format!("an extension nobody offered: {answer}"))),
+        (None, None) => None,
+    };
+    if let Some(chosen) = value("sec-websocket-protocol")
+        && !offer.subprotocols.iter().any(|offered| offered == chosen)
+    {
+        return Err(invalid(format!("a subprotocol nobody offered: {chosen}")));
     }
     let expected = accept(key);
     match value("sec-websocket-accept") {
-        Some(found) if found == expected => Ok(Some(size)),
+        Some(found) if found == expected => Ok(Some(Answer { size, deflate })),
         found => Err((Kind::HandshakeAccept, format!("{} instead of {expected}", found.unwrap_or("none")))),
     }
 }
@@ -79,9 +108,10 @@ mod tests {
         assert_eq!(accept(key), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
         for cut in 0..answer.len() {
-            assert!(verify(&answer[..cut], key).unwrap().is_none());
+            assert!(verify(&answer[..cut], key, &Offer::default()).unwrap().is_none());
         }
-        assert_eq!(verify(answer, key).unwrap(), Some(answer.len()));
-        assert_eq!(verify(answer, "other").unwrap_err().0, Kind::HandshakeAccept);
+        let whole = Answer { size: answer.len(), deflate: None };
+        assert_eq!(verify(answer, key, &Offer::default()).unwrap(), Some(whole));
+        assert_eq!(verify(answer, "other", &Offer::default()).unwrap_err().0, Kind::HandshakeAccept);
     }
 }

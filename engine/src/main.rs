@@ -4,8 +4,8 @@
 mod clock;
 mod connection;
 mod control;
+mod deflate;
 mod emit;
-mod exchange;
 mod frame;
 mod handshake;
 mod http;
@@ -15,10 +15,13 @@ mod opening;
 mod plan;
 mod poll;
 mod push;
+mod receiving;
 mod record;
 mod run;
 mod scenario;
 mod schedule;
+mod sending;
+mod tls;
 mod worker;
 
 use std::path::Path;
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     match run::run(plan, Path::new(folder), parent) {
         Ok(()) => ExitCode::SUCCESS,
         Err(run::Stop::Host(line)) => fail(3, &line),
+        Err(run::Stop::Plan(line)) => fail(2, &line),
         Err(run::Stop::Io(error)) => fail(3, &error.to_string()),
     }
 }

@@ -1,6 +1,7 @@
 //! From bytes to messages: a reader that takes frames apart as they arrive, assembles fragments without keeping them, and
 //! compares every piece with what must come back. Sans I/O; its memory while idle is its own few words.
 
+use crate::deflate::Inflater;
 use crate::frame::{self, Header};
 use crate::record::{Failure, Kind};
 use crate::scenario::{Message, Script};
@@ -35,6 +36,7 @@ pub struct Reader {
     /// The opcode of the message whose fragments are arriving; 0 between messages.
     message_opcode: u8,
     fragmented: bool,
+    compressed: bool,
     differs: bool,
     left: u64,
     position: u64,
@@ -50,9 +52,17 @@ struct Rare {
     control: Vec<u8>,
     /// A notice that came in pieces.
     notice: Vec<u8>,
+    /// Where permessage-deflate was agreed upon.
+    inflater: Option<Inflater>,
 }
 
 impl Reader {
+    /// For a connection on which messages may be compressed.
+    pub fn inflating(takeover: bool) -> Reader {
+        let rare = Rare { inflater: Some(Inflater::new(takeover)), ..Rare::default() };
+        Reader { rare: Some(Box::new(rare)), ..Reader::default() }
+    }
+
     /// Takes bytes off the front of `input` until something is complete or nothing is left.
     #[inline]
     pub fn feed<'a>(
@@ -74,6 +84,8 @@ impl Reader {
             self.left -= taken as u64;
             if self.opcode >= frame::CLOSE {
                 self.rare().control.extend_from_slice(piece);
+            } else if self.compressed {
+                self.inflate(piece, script, message)?;
             } else if script.is_notice() {
                 self.position += piece.len() as u64;
                 if self.left == 0 && self.fin && !self.fragmented && self.position == piece.len() as u64 {
@@ -126,6 +138,10 @@ impl Reader {
     #[inline]
     fn begin(&mut self, header: Header, script: &Script) -> Result<(), Failure> {
         (self.fin, self.opcode, self.left, self.in_payload) = (header.fin, header.opcode, header.length, true);
+        let may_compress = header.opcode == frame::TEXT || header.opcode == frame::BINARY;
+        if header.compressed && !(may_compress && self.rare.as_ref().is_some_and(|rare| rare.inflater.is_some())) {
+            return Err((Kind::ReservedBits, format!("RSV1 with opcode {}", header.opcode)));
+        }
         if header.is_control() {
             return Ok(());
         }
@@ -134,15 +150,35 @@ impl Reader {
             (frame::CONTINUATION, _) => {}
             (opcode, 0) => {
                 self.message_opcode = opcode;
-                (self.position, self.differs, self.fragmented, self.shift) = (0, false, !header.fin, 0);
+                (self.position, self.differs, self.shift) = (0, false, 0);
+                (self.fragmented, self.compressed) = (!header.fin, header.compressed);
             }
             (opcode, _) => return Err((Kind::BadFragment, format!("opcode {opcode} inside a fragmented message"))),
         }
-        let length = self.position.saturating_add(header.length);
+        self.check_length(self.position.saturating_add(header.length), script)
+    }
+
+    fn check_length(&self, length: u64, script: &Script) -> Result<(), Failure> {
         if length > 2 * script.length as u64 + SLACK {
             return Err((Kind::Oversized, format!("{length} bytes instead of {}", script.length)));
         }
         Ok(())
+    }
+
+    fn inflate(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
+        let mut inflater = self.rare().inflater.take().expect("checked in the header");
+        let end = self.fin && self.left == 0;
+        let result = inflater.piece(piece, end, |part| {
+            self.check_length(self.position + part.len() as u64, script)?;
+            if script.is_notice() {
+                self.position += part.len() as u64;
+                self.rare().notice.extend_from_slice(part);
+                return Ok(());
+            }
+            self.compare(part, script, message)
+        });
+        self.rare().inflater = Some(inflater);
+        result
     }
 
     #[inline]
@@ -201,6 +237,7 @@ impl Reader {
             _ => {}
         }
         let opcode = std::mem::take(&mut self.message_opcode);
+        self.compressed = false;
         if let Some(rare) = &mut self.rare {
             if !rare.cut_character.is_empty() {
                 return Err((Kind::BadUtf8, "a text message that ends inside a character".into()));

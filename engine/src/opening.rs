@@ -4,9 +4,10 @@
 use crate::clock;
 use crate::connection::{Reader, Stage};
 use crate::control::Phase;
+use crate::deflate::Deflater;
 use crate::frame;
 use crate::handshake;
-use crate::message::Incoming;
+use crate::message::{self, Incoming};
 use crate::plan::{Scenario, Transport};
 use crate::poll;
 use crate::record::{Failure, Kind, Part, Tag};
@@ -66,6 +67,7 @@ impl Worker {
                 _ => return self.fail(index, connect_failure(&error)),
             },
         };
+        self.connections[index].tls = self.tls.as_ref().map(|client| Box::new(client.session()));
         self.opening += 1;
         let early = self.greet(index);
         let interest = if matches!(early, Ok(false)) { poll::READ_WRITE } else { poll::READ };
@@ -79,20 +81,19 @@ impl Worker {
 
     /// Whether a connection that is being made has nothing to say yet, so that only the kernel can tell when it is.
     fn is_silent(&self, index: usize) -> bool {
-        self.plan.transport != Transport::Websocket && self.connections[index].pending.is_empty()
+        let connection = &self.connections[index];
+        self.plan.transport != Transport::Websocket && connection.pending.is_empty() && connection.tls.is_none()
     }
 
-    /// Sends what comes first on a connection, the upgrade or the request, if it is made. Whether all of it went out.
+    /// Sends what comes first on a connection, if it is made. Whether all of it went out.
     fn greet(&mut self, index: usize) -> io::Result<bool> {
         if self.is_silent(index) {
             return Ok(false);
         }
         self.out.clear();
-        if self.plan.transport == Transport::Websocket {
-            let key = handshake::key(self.plan.seed, self.connections[index].number);
-            self.out.extend_from_slice(&handshake::request(&self.plan, &key));
-        } else {
-            self.out.extend_from_slice(&self.request);
+        match &mut self.connections[index].tls {
+            Some(session) => session.seal(&mut self.out),
+            None => self.write_first_words(index),
         }
         let descriptor = self.connections[index].descriptor().expect("just opened");
         let now = clock::now_ns();
@@ -102,13 +103,36 @@ impl Worker {
             if sent < self.out.len() {
                 self.connections[index].unsent = self.out[sent..].to_vec();
             }
-            self.connected(index, now);
+            if self.connections[index].tls.is_some() {
+                self.connections[index].stage = Stage::Securing;
+            } else {
+                self.connected(index, now);
+            }
         }
         self.out.clear();
         Ok(sent?.is_some() && self.connections[index].unsent.is_empty())
     }
 
-    /// TCP is connected, and what comes first is on its way.
+    /// The upgrade, or the request that the connection was made for.
+    fn write_first_words(&mut self, index: usize) {
+        if self.plan.transport == Transport::Websocket {
+            let key = handshake::key(self.plan.seed, self.connections[index].number);
+            self.out.extend_from_slice(&handshake::request(&self.plan, &key));
+        } else if !self.connections[index].pending.is_empty() {
+            self.out.extend_from_slice(&self.request);
+        }
+    }
+
+    /// TLS has shaken hands: now what would have come first without it.
+    pub(crate) fn secured(&mut self, index: usize, now: u64) {
+        self.write_first_words(index);
+        self.connected(index, now);
+        if self.connections[index].stage == Stage::Open && self.connections[index].pending.is_empty() {
+            self.start(index, now);
+        }
+    }
+
+    /// The connection is there, and what comes first is on its way.
     fn connected(&mut self, index: usize, now: u64) {
         if self.plan.transport == Transport::Websocket {
             self.connections[index].stage = Stage::Handshaking;
@@ -188,15 +212,16 @@ impl Worker {
         let carried = head.len();
         head.extend_from_slice(bytes);
         let key = handshake::key(self.plan.seed, connection.number);
-        match handshake::verify(head, &key)? {
-            None => Ok(bytes.len()),
-            Some(size) => {
-                connection.reader = Reader::Frames(Default::default());
-                self.usable(index, now);
-                self.start(index, now);
-                Ok(size - carried)
-            }
-        }
+        let Some(answer) = handshake::verify(head, &key, &self.offer)? else { return Ok(bytes.len()) };
+        connection.reader = Reader::Frames(match answer.deflate {
+            Some(agreed) => message::Reader::inflating(agreed.server_takeover),
+            None => message::Reader::default(),
+        });
+        let level = self.plan.deflate.map_or(0, |wanted| wanted.level);
+        connection.deflater = answer.deflate.map(|agreed| Box::new(Deflater::new(level, agreed.client_takeover)));
+        self.usable(index, now);
+        self.start(index, now);
+        Ok(answer.size - carried)
     }
 
     // ---- going -----------------------------------------------------------------------------------------------------
@@ -270,12 +295,15 @@ impl Worker {
     /// reset. Nothing here is recorded.
     pub(crate) fn say_goodbye_to_all(&mut self) {
         let key = self.random.u32(..).to_ne_bytes();
-        let mut farewell = Vec::new();
-        frame::write(&mut farewell, frame::CLOSE, &1000u16.to_be_bytes(), key);
-        for connection in &self.connections {
+        for connection in &mut self.connections {
             let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { continue };
             if self.plan.transport == Transport::Websocket && connection.unsent.is_empty() {
-                let _ = poll::send(descriptor, &farewell);
+                self.out.clear();
+                frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
+                if let Some(session) = &mut connection.tls {
+                    session.seal(&mut self.out);
+                }
+                let _ = poll::send(descriptor, &self.out);
             }
             poll::end_sending(descriptor);
         }

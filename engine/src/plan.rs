@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
@@ -12,16 +12,19 @@ pub enum Opcode {
     Binary,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Scenario {
     Doc {
         persistent: bool,
         bytes: u64,
     },
+    /// `content` is a file of exactly `bytes`; without one the payload is drawn from the seed.
     Echo {
         opcode: Opcode,
         bytes: usize,
+        #[serde(deserialize_with = "present")]
+        content: Option<PathBuf>,
     },
     Ping {},
     /// Connections that are only held.
@@ -143,6 +146,26 @@ pub struct Limits {
     pub deadline_s: f64,
 }
 
+/// TLS under the plan's transport.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    pub verify: bool,
+    /// Certificates to trust, PEM; without it, those that this host trusts.
+    #[serde(deserialize_with = "present")]
+    pub ca: Option<PathBuf>,
+}
+
+/// permessage-deflate, which the server must agree to.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deflate {
+    pub client_context_takeover: bool,
+    pub server_context_takeover: bool,
+    /// zlib's, 0 to 9.
+    pub level: u32,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -158,6 +181,15 @@ pub struct Plan {
     #[serde(deserialize_with = "present")]
     pub stages: Option<Vec<Stage>>,
     pub mask: Mask,
+    #[serde(deserialize_with = "present")]
+    pub tls: Option<Tls>,
+    #[serde(deserialize_with = "present")]
+    pub deflate: Option<Deflate>,
+    /// The most payload that one frame carries; longer messages are sent in fragments.
+    #[serde(deserialize_with = "present")]
+    pub fragment_bytes: Option<usize>,
+    /// Offered in this order; the server may choose one.
+    pub subprotocols: Vec<String>,
     #[serde(deserialize_with = "present")]
     pub warmup: Option<Until>,
     pub measure: Until,
@@ -248,16 +280,22 @@ impl Plan {
     }
 
     fn check_scenario(&self) -> Result<(), String> {
-        let fits = match self.scenario {
+        let fits = match &self.scenario {
             Scenario::Doc { .. } => self.transport == Transport::Http,
             Scenario::Echo { .. } | Scenario::Push { .. } => self.transport == Transport::Websocket,
             Scenario::Ping {} | Scenario::Idle {} => self.transport != Transport::Http,
         };
         let allowed = "http for doc, websocket for echo and push, websocket or tcp for ping and idle";
         require(fits, "transport", format!("{:?}", self.transport), allowed)?;
-        match self.scenario {
-            Scenario::Echo { bytes, .. } => require(bytes <= 16 << 20, "scenario.bytes", bytes, "at most 16777216"),
-            Scenario::Push { slow_readers } => {
+        match &self.scenario {
+            Scenario::Echo { bytes, content, .. } => {
+                require(*bytes <= 16 << 20, "scenario.bytes", bytes, "at most 16777216")?;
+                let Some(path) = content else { return Ok(()) };
+                let length =
+                    std::fs::metadata(path).map_err(|error| format!("`scenario.content`: {path:?}: {error}"))?;
+                require(length.len() == *bytes as u64, "scenario.bytes", bytes, "the length of `scenario.content`")
+            }
+            &Scenario::Push { slow_readers } => {
                 require(within(slow_readers, 0.0, 1.0), "scenario.slow_readers", slow_readers, "0 to 1")
             }
             _ => Ok(()),
@@ -266,7 +304,7 @@ impl Plan {
 
     fn check_loop(&self) -> Result<(), String> {
         let named = |kind: &str, allowed: &str| Err(format!("`loop.kind` is {kind}; allowed: {allowed}"));
-        match (&self.pace, self.scenario) {
+        match (&self.pace, &self.scenario) {
             (Loop::None {}, Scenario::Idle {}) => {}
             (_, Scenario::Idle {}) => return named("not none", "none for the scenario idle"),
             (Loop::None {}, _) => return named("none", "closed or open for this scenario"),
@@ -340,8 +378,16 @@ impl Plan {
         let allowed = "visible ASCII characters that begin with `/`";
         require(visible(path) && path.starts_with('/'), "target.path", format!("{path:?}"), allowed)?;
         require(visible(host), "target.host", format!("{host:?}"), "visible ASCII characters")?;
+        let websocket = self.transport == Transport::Websocket;
+        require(websocket || self.deflate.is_none(), "deflate", "set", "null, except over websocket")?;
+        let level = self.deflate.map_or(0, |deflate| deflate.level);
+        require(level <= 9, "deflate.level", level, "0 to 9")?;
+        require(self.fragment_bytes != Some(0), "fragment_bytes", 0, "at least 1, or null")?;
         // RFC 9110 §5.6.2: a field name is a token.
         let token = |name: &str| visible(name) && !name.contains(|found| "\"(),/:;<=>?@[\\]{}".contains(found));
+        for name in &self.subprotocols {
+            require(token(name), "subprotocols", format!("{name:?}"), "tokens (RFC 9110, section 5.6.2)")?;
+        }
         for (name, value) in &self.headers {
             require(token(name), "headers", format!("the name {name:?}"), "a token (RFC 9110, section 5.6.2)")?;
             let fine = !value.contains(|found: char| found.is_control() && found != '\t');

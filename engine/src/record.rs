@@ -23,7 +23,7 @@ kinds! {
     HandshakeTimeout "handshake_timeout", HandshakeClosed "handshake_closed",
     ClosedEarly "closed_early", CloseFrame "close_frame", Reset "reset", Timeout "timeout",
     MaskedFrame "masked_frame", ReservedBits "reserved_bits", BadOpcode "bad_opcode", BadControl "bad_control",
-    BadUtf8 "bad_utf8", BadFragment "bad_fragment", Oversized "oversized",
+    BadUtf8 "bad_utf8", BadFragment "bad_fragment", BadDeflate "bad_deflate", Tls "tls_failed", Oversized "oversized",
     ReplyOpcode "reply_opcode", ReplyLength "reply_length", ReplyContent "reply_content",
     UnexpectedReply "unexpected_reply", ReplyMissing "reply_missing",
     HttpInvalid "http_invalid", HttpStatus "http_status", HttpLength "http_length", HttpNotClosed "http_not_closed",

@@ -8,6 +8,7 @@ use crate::leash;
 use crate::plan::{Plan, Until};
 use crate::poll::Waker;
 use crate::push::Board;
+use crate::tls;
 use crate::worker::{Common, Worker};
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +23,8 @@ const AHEAD_NS: u64 = 2_000_000;
 pub enum Stop {
     /// This host lacks something: the line says what to do.
     Host(String),
+    /// What the plan names cannot be used.
+    Plan(String),
     Io(io::Error),
 }
 
@@ -51,6 +54,7 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     let plan = Arc::new(plan);
     let (sender, receiver) = channel();
     let common = Common {
+        tls: tls::Client::new(&plan).map_err(Stop::Plan)?,
         plan: plan.clone(),
         control: Arc::new(Control::default()),
         board: Arc::new(Board::new()),

@@ -3,6 +3,7 @@
 
 use crate::frame;
 use crate::plan::{Opcode, Plan, Scenario};
+use std::io;
 
 /// Connection and sequence number in hexadecimal, at the front of every message long enough; shorter messages carry its end.
 const STAMP: usize = 16;
@@ -34,13 +35,22 @@ pub struct Message {
 }
 
 impl Script {
-    pub fn new(plan: &Plan) -> Script {
-        match plan.scenario {
-            Scenario::Echo { opcode, bytes } => {
+    /// Fails where a file with the content cannot be read, or is no text.
+    pub fn new(plan: &Plan) -> io::Result<Script> {
+        Ok(match &plan.scenario {
+            Scenario::Echo { opcode, bytes, content } => {
                 let mut random = fastrand::Rng::with_seed(plan.seed);
-                let template = (0..bytes).map(|_| random.alphanumeric() as u8).collect();
-                let opcode = if opcode == Opcode::Text { frame::TEXT } else { frame::BINARY };
-                Script { opcode, length: bytes, reply: Reply::Echo, template }
+                let template = match content {
+                    Some(path) => std::fs::read(path)?,
+                    None => (0..*bytes).map(|_| random.alphanumeric() as u8).collect(),
+                };
+                let text = *opcode == Opcode::Text;
+                let cut = template.len().min(STAMP);
+                if text && std::str::from_utf8(&template[cut..]).is_err() {
+                    return Err(io::Error::other("the content is no UTF-8 text behind its first 16 bytes"));
+                }
+                let opcode = if text { frame::TEXT } else { frame::BINARY };
+                Script { opcode, length: template.len(), reply: Reply::Echo, template }
             }
             Scenario::Push { .. } => {
                 Script { opcode: frame::TEXT, length: 64, reply: Reply::Notice, template: Vec::new() }
@@ -49,7 +59,7 @@ impl Script {
             Scenario::Ping {} | Scenario::Doc { .. } | Scenario::Idle {} => {
                 Script { opcode: frame::TEXT, length: 4, reply: Reply::Pong, template: b"Ping".to_vec() }
             }
-        }
+        })
     }
 
     pub fn is_notice(&self) -> bool {

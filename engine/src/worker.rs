@@ -8,6 +8,7 @@
 use crate::clock::{self, Usage};
 use crate::connection::{Connection, Stage};
 use crate::control::{Control, Final, Moment, Phase, Report, Tick, Window};
+use crate::handshake::Offer;
 use crate::http;
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::poll::{Poll, Waker};
@@ -15,6 +16,7 @@ use crate::push::{Board, Delivery};
 use crate::record::{Kind, Record};
 use crate::scenario::Script;
 use crate::schedule::{self, Change, Due};
+use crate::tls;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
@@ -31,6 +33,8 @@ pub struct Worker {
     pub(crate) plan: Arc<Plan>,
     pub(crate) script: Script,
     pub(crate) request: Vec<u8>,
+    pub(crate) offer: Offer,
+    pub(crate) tls: Option<tls::Client>,
     pub(crate) control: Arc<Control>,
     pub(crate) board: Arc<Board>,
     reports: Sender<(usize, Report)>,
@@ -39,6 +43,10 @@ pub struct Worker {
     pub(crate) buffer: Vec<u8>,
     /// What is to be sent on the connection that is being served; empty between connections.
     pub(crate) out: Vec<u8>,
+    /// Room for what TLS has opened, for a message that is compressed or cut, and for what it becomes.
+    pub(crate) plain: Vec<u8>,
+    pub(crate) whole: Vec<u8>,
+    pub(crate) small: Vec<u8>,
     pub(crate) random: fastrand::Rng,
     pub(crate) record: Record,
 
@@ -90,6 +98,7 @@ pub struct Worker {
 #[derive(Clone)]
 pub struct Common {
     pub plan: Arc<Plan>,
+    pub tls: Option<tls::Client>,
     pub control: Arc<Control>,
     pub board: Arc<Board>,
     pub reports: Sender<(usize, Report)>,
@@ -98,14 +107,16 @@ pub struct Common {
 
 impl Worker {
     pub fn new(index: usize, common: Common) -> io::Result<Worker> {
-        let Common { plan, control, board, reports, origin_ns } = common;
+        let Common { plan, tls, control, board, reports, origin_ns } = common;
         let numbers = (index as u32..plan.connections as u32).step_by(plan.threads);
         let connections: Vec<Connection> = numbers.map(|number| Connection::new(number, plan.transport)).collect();
         let seed = plan.seed ^ (index as u64) << 48;
         let now = clock::now_ns();
         let mut worker = Worker {
             index,
-            script: Script::new(&plan),
+            script: Script::new(&plan)?,
+            offer: Offer { deflate: plan.deflate, subprotocols: plan.subprotocols.clone() },
+            tls,
             request: http::request(&plan, !plan.connection_per_request()),
             schedule: schedule_of(&plan, index, seed),
             control,
@@ -115,6 +126,9 @@ impl Worker {
             connections,
             buffer: vec![0; BUFFER_BYTES],
             out: Vec::new(),
+            plain: Vec::new(),
+            whole: Vec::new(),
+            small: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
             record: Record::default(),
             phase: Phase::Connect,
@@ -451,7 +465,7 @@ impl Worker {
             Stage::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
                 (Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
             }
-            Stage::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
+            Stage::Securing | Stage::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
                 (Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
             }
             Stage::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {

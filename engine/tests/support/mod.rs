@@ -52,6 +52,10 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "connect": {"per_s": null, "at_once": 100},
         "stages": null,
         "mask": "random",
+        "tls": null,
+        "deflate": null,
+        "fragment_bytes": null,
+        "subprotocols": [],
         "warmup": null,
         "measure": {"messages": 5},
         "drain_s": 0.5,
@@ -66,7 +70,7 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
 }
 
 pub fn echo(address: SocketAddr, opcode: &str, bytes: usize) -> Value {
-    plan(json!({"kind": "echo", "opcode": opcode, "bytes": bytes}), "websocket", address, "/echo")
+    plan(json!({"kind": "echo", "opcode": opcode, "bytes": bytes, "content": null}), "websocket", address, "/echo")
 }
 
 pub fn doc(address: SocketAddr, persistent: bool, bytes: usize) -> Value {

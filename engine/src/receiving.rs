@@ -1,5 +1,5 @@
-//! What passes over connections: the next message, its reply, and every way in which that can fail. Part of the worker, and
-//! the hot path.
+//! What comes back: every reply is taken in, checked and recorded, and every way in which that can fail has its name. Part of
+//! the worker, and the hot path.
 
 use crate::clock;
 use crate::connection::{Pending, Reader, Stage};
@@ -7,215 +7,18 @@ use crate::control::Phase;
 use crate::frame;
 use crate::http;
 use crate::message::Incoming;
-use crate::plan::{Loop, Mask, Scenario, Transport};
+use crate::plan::{Loop, Scenario};
 use crate::poll;
 use crate::push::{self, Delivery};
 use crate::record::{Failure, Kind, Part, Tag};
-use crate::scenario::Message;
+use crate::sending::broken;
 use crate::worker::Worker;
 use std::cmp::Reverse;
-use std::io;
 
 /// A length up to this much beyond twice the expected one is read and called wrong; more is refused at its head.
 const SLACK: u64 = 65_536;
 
 impl Worker {
-    // ---- what comes next -------------------------------------------------------------------------------------------
-
-    /// The first messages of a connection that has just become usable, or whose phase has begun.
-    pub(crate) fn start(&mut self, index: usize, now: u64) {
-        if !matches!(self.phase, Phase::Warmup | Phase::Measure) {
-            return;
-        }
-        match self.plan.pace {
-            Loop::Closed { depth, think: None, .. } => {
-                for _ in 0..depth {
-                    self.send(index, now, now);
-                }
-                self.flush(index);
-            }
-            Loop::Closed { depth, .. } => (0..depth).for_each(|_| self.pause(index, now)),
-            Loop::Open { .. } => self.stand_in_line(index),
-            Loop::None {} => {}
-        }
-    }
-
-    /// What a reply makes room for.
-    #[inline]
-    fn go_on(&mut self, index: usize, now: u64) {
-        match self.plan.pace {
-            Loop::Closed { think, messages_per_connection, .. } => {
-                let connection = &self.connections[index];
-                if connection.leaving || messages_per_connection.is_some_and(|most| connection.replies >= most) {
-                    self.leave_if_idle(index, now);
-                } else if think.is_none() {
-                    self.send(index, now, now);
-                } else {
-                    self.pause(index, now);
-                }
-            }
-            Loop::Open { .. } if self.connections[index].leaving => self.leave_if_idle(index, now),
-            Loop::Open { .. } => self.stand_in_line(index),
-            Loop::None {} => {}
-        }
-    }
-
-    /// The next message is due after a pause to think.
-    fn pause(&mut self, index: usize, now: u64) {
-        let Loop::Closed { think: Some(think), .. } = self.plan.pace else { return };
-        let due = now + think.draw(&mut self.random);
-        self.timers.push(Reverse((due, index as u32)));
-    }
-
-    /// Whether a message could be sent on this connection now.
-    fn has_room(&self, index: usize) -> bool {
-        let connection = &self.connections[index];
-        let usable = match connection.stage {
-            Stage::Open => !connection.leaving,
-            Stage::Closed => self.plan.connection_per_request(),
-            _ => false,
-        };
-        usable && connection.pending.len() < self.plan.depth()
-    }
-
-    pub(crate) fn stand_in_line(&mut self, index: usize) {
-        if self.has_room(index) && !self.connections[index].in_line {
-            self.connections[index].in_line = true;
-            self.line.push_back(index as u32);
-        }
-    }
-
-    pub(crate) fn first_in_line(&mut self) -> Option<usize> {
-        while let Some(index) = self.line.pop_front() {
-            let index = index as usize;
-            self.connections[index].in_line = false;
-            if self.has_room(index) {
-                return Some(index);
-            }
-        }
-        None
-    }
-
-    // ---- sending ---------------------------------------------------------------------------------------------------
-
-    /// Writes a message that was due at `due`, and now is, into `out`; `flush` sends it. Where each request has its own
-    /// connection, that is opened.
-    #[inline]
-    pub(crate) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
-        if self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
-            return;
-        }
-        let connection = &mut self.connections[index];
-        if let Loop::Closed { messages_per_connection: Some(most), .. } = self.plan.pace
-            && connection.replies + connection.pending.len() as u64 >= most
-        {
-            return;
-        }
-        self.quota -= 1;
-        let measured = due_ns >= self.measure_ns;
-        connection.sequence += 1;
-        connection.pending.push_back(Pending { due_ns, sent_ns: now, measured });
-        self.in_flight += 1;
-        self.record.counters.sent += 1;
-        if measured {
-            self.measured_in_flight += 1;
-            self.record.ledger.sent += 1;
-        }
-        match self.plan.transport {
-            Transport::Websocket => {
-                let message = Message { connection: connection.number, sequence: connection.sequence };
-                let mut stamp = Default::default();
-                let (front, rest) = self.script.payload(message, &mut stamp);
-                let key = mask_key(self.plan.mask, &mut self.random);
-                frame::write_header(&mut self.out, self.script.opcode, self.script.length, key);
-                frame::write_masked(&mut self.out, front, key, 0);
-                frame::write_masked(&mut self.out, rest, key, front.len());
-            }
-            Transport::Tcp => self.out.extend_from_slice(b"Ping"),
-            Transport::Http if self.plan.connection_per_request() => self.open(index, now),
-            Transport::Http => self.out.extend_from_slice(&self.request),
-        }
-    }
-
-    /// Triggers a broadcast from the first connection that is open; whether there was one.
-    pub(crate) fn trigger(&mut self, due_ns: u64) -> bool {
-        let sender = self.connections.iter().position(|connection| connection.stage == Stage::Open);
-        let Some(index) = sender else { return false };
-        if self.quota == 0 || due_ns >= self.drain_ns {
-            return true;
-        }
-        self.quota -= 1;
-        let now = clock::now_ns();
-        let Some((number, expected)) = self.board.trigger(now) else { return true };
-        self.record.counters.sent += expected;
-        let part = if now >= self.measure_ns { Part::Measured } else { Part::Warmup };
-        if part == Part::Measured {
-            self.record.ledger.sent += expected;
-        }
-        self.record.duration(Tag::SendLag, part, due_ns, now);
-        let text = push::request(self.plan.shard.0, number);
-        let key = mask_key(self.plan.mask, &mut self.random);
-        frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
-        self.flush(index);
-        true
-    }
-
-    pub(crate) fn control_frame(&mut self, opcode: u8, payload: &[u8]) {
-        let key = mask_key(self.plan.mask, &mut self.random);
-        frame::write(&mut self.out, opcode, payload, key);
-    }
-
-    /// Sends what was written for this connection; what the kernel does not take now is kept until the socket is writable.
-    #[inline]
-    pub(crate) fn flush(&mut self, index: usize) {
-        if self.out.is_empty() {
-            return;
-        }
-        let connection = &mut self.connections[index];
-        let Some(descriptor) = connection.descriptor() else { return self.out.clear() };
-        if !connection.unsent.is_empty() {
-            connection.unsent.append(&mut self.out);
-            return;
-        }
-        match poll::send(descriptor, &self.out) {
-            Ok(sent) => {
-                let sent = sent.unwrap_or(0);
-                self.record.counters.bytes_sent += sent as u64;
-                if sent < self.out.len() {
-                    connection.unsent = self.out[sent..].to_vec();
-                    if let Err(error) = self.poll.change(descriptor, index, poll::READ_WRITE) {
-                        self.host_cannot(format!("epoll: {error}"));
-                    }
-                }
-                self.out.clear();
-            }
-            Err(error) => self.fail(index, broken(&error)),
-        }
-    }
-
-    pub(crate) fn writable(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let Some(descriptor) = connection.descriptor() else { return };
-        if connection.stage == Stage::Connecting {
-            return self.connect_ended(index);
-        }
-        match poll::send(descriptor, &connection.unsent) {
-            Ok(sent) => {
-                self.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
-                drop(connection.unsent.drain(..sent.unwrap_or(0)));
-            }
-            Err(error) => return self.fail(index, broken(&error)),
-        }
-        if connection.unsent.is_empty() {
-            connection.unsent = Vec::new();
-            if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
-                self.host_cannot(format!("epoll: {error}"));
-            }
-        }
-    }
-
-    // ---- receiving -------------------------------------------------------------------------------------------------
-
     pub(crate) fn readable(&mut self, index: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
         while let Some(descriptor) = self.connections[index].descriptor() {
@@ -234,7 +37,12 @@ impl Worker {
                     if now >= self.moment_ns {
                         self.keep_time(now);
                     }
-                    match self.take_in(index, &buffer[..count], now) {
+                    let sealed = self.connections[index].tls.is_some();
+                    let taken = match sealed {
+                        true => self.take_in_sealed(index, &buffer[..count], now),
+                        false => self.take_in(index, &buffer[..count], now),
+                    };
+                    match taken {
                         Ok(()) => self.flush(index),
                         Err(failure) => self.fail(index, failure),
                     }
@@ -250,6 +58,21 @@ impl Worker {
             }
         }
         self.buffer = buffer;
+    }
+
+    /// TLS records, and what is in them.
+    fn take_in_sealed(&mut self, index: usize, sealed: &[u8], now: u64) -> Result<(), Failure> {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let connection = &mut self.connections[index];
+        let session = connection.tls.as_mut().expect("it is sealed");
+        session.open(sealed, &mut plain)?;
+        if connection.stage == Stage::Securing && !session.is_handshaking() {
+            self.secured(index, now);
+        }
+        let taken = if plain.is_empty() { Ok(()) } else { self.take_in(index, &plain, now) };
+        self.plain = plain;
+        taken
     }
 
     /// Everything that has come on a connection, one complete thing after the other.
@@ -320,6 +143,9 @@ impl Worker {
             [high, low, ..] => format!("code {}", u16::from_be_bytes([*high, *low])),
         };
         self.control_frame(frame::CLOSE, &payload[..payload.len().min(2)]);
+        if let Some(session) = &mut self.connections[index].tls {
+            session.seal(&mut self.out);
+        }
         if let Some(descriptor) = self.connections[index].descriptor() {
             // The connection ends here either way: a peer that is gone already is no second failure.
             let _ = poll::send(descriptor, &self.out);
@@ -467,7 +293,9 @@ impl Worker {
             }
             Stage::Closing => self.gone(index, now),
             Stage::Closed | Stage::Connecting => {}
-            Stage::Handshaking => self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into())),
+            Stage::Securing | Stage::Handshaking => {
+                self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into()))
+            }
             Stage::Open if connection.reader.in_reply() => {
                 self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
             }
@@ -516,7 +344,7 @@ impl Worker {
         }
         self.out.clear();
         match connection.stage {
-            Stage::Connecting | Stage::Handshaking => self.opening -= 1,
+            Stage::Connecting | Stage::Securing | Stage::Handshaking => self.opening -= 1,
             Stage::Open | Stage::AwaitingClose => self.not_open(index),
             Stage::Closed | Stage::Closing => {}
         }
@@ -530,18 +358,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// RFC 6455 §5.3 wants a fresh key for every frame; the two others are for comparison and are part of the result.
-#[inline]
-fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
-    match mask {
-        Mask::Random => random.u32(..).to_ne_bytes(),
-        Mask::Fixed => [0x37, 0xfa, 0x21, 0x3d],
-        Mask::Zero => [0; 4],
-    }
-}
-
-fn broken(error: &io::Error) -> Failure {
-    (Kind::Reset, error.to_string())
 }

@@ -1,0 +1,205 @@
+//! permessage-deflate (RFC 7692), without I/O: the offer, what a server may answer, and messages made small and large again.
+//! The compression is zlib's.
+
+use crate::plan::Deflate;
+use crate::record::{Failure, Kind};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+
+/// The end of a flushed block, which is left off every message (§7.2.1).
+const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
+const STEP: usize = 16 << 10;
+
+/// What both sides have agreed upon.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Agreed {
+    pub client_takeover: bool,
+    pub server_takeover: bool,
+}
+
+pub fn offer(wanted: Deflate) -> String {
+    let mut offer = "permessage-deflate".to_string();
+    if !wanted.client_context_takeover {
+        offer += "; client_no_context_takeover";
+    }
+    if !wanted.server_context_takeover {
+        offer += "; server_no_context_takeover";
+    }
+    offer
+}
+
+/// The server's answer to the offer (§7.1); an error says what it may not say.
+pub fn agree(wanted: Deflate, answer: Option<&str>) -> Result<Agreed, String> {
+    let answer = answer.ok_or("the server declined permessage-deflate")?;
+    let mut agreed =
+        Agreed { client_takeover: wanted.client_context_takeover, server_takeover: wanted.server_context_takeover };
+    let mut parts = answer.split(';').map(str::trim);
+    if parts.next() != Some("permessage-deflate") || answer.contains(',') {
+        return Err(format!("an extension nobody offered: {answer}"));
+    }
+    let mut server_resets = false;
+    for part in parts {
+        match part.split_once('=').map_or((part, ""), |(name, value)| (name.trim(), value.trim().trim_matches('"'))) {
+            ("client_no_context_takeover", "") => agreed.client_takeover = false,
+            ("server_no_context_takeover", "") => server_resets = true,
+            ("server_max_window_bits", bits) if matches!(bits.parse(), Ok(8..=15)) => {}
+            _ => return Err(format!("a parameter nobody offered: {part}")),
+        }
+    }
+    if !wanted.server_context_takeover && !server_resets {
+        return Err("the server would keep its context, which the offer excludes".into());
+    }
+    agreed.server_takeover &= !server_resets;
+    Ok(agreed)
+}
+
+pub struct Deflater {
+    stream: Compress,
+    takeover: bool,
+}
+
+impl Deflater {
+    pub fn new(level: u32, takeover: bool) -> Deflater {
+        Deflater { stream: Compress::new(Compression::new(level), false), takeover }
+    }
+
+    /// Replaces `small` by the compressed message.
+    pub fn message(&mut self, message: &[u8], small: &mut Vec<u8>) {
+        small.clear();
+        let before = self.stream.total_in();
+        loop {
+            small.reserve(message.len() / 2 + STEP);
+            let taken = (self.stream.total_in() - before) as usize;
+            let result = self.stream.compress_vec(&message[taken..], small, FlushCompress::Sync);
+            result.expect("zlib compresses everything");
+            // Room left over means that the flush is complete.
+            if (self.stream.total_in() - before) as usize == message.len() && small.len() < small.capacity() {
+                break;
+            }
+        }
+        debug_assert!(small.ends_with(&TAIL));
+        small.truncate(small.len() - TAIL.len());
+        if !self.takeover {
+            self.stream.reset();
+        }
+    }
+}
+
+pub struct Inflater {
+    stream: Decompress,
+    takeover: bool,
+    large: Vec<u8>,
+}
+
+impl std::fmt::Debug for Inflater {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(formatter, "Inflater")
+    }
+}
+
+impl Inflater {
+    pub fn new(takeover: bool) -> Inflater {
+        Inflater { stream: Decompress::new(false), takeover, large: Vec::new() }
+    }
+
+    /// Hands what a piece of a compressed message holds to `take`, a part at a time, so that a small piece cannot become a
+    /// large allocation. The last piece of a message is followed by its `end`.
+    pub fn piece(
+        &mut self,
+        piece: &[u8],
+        end: bool,
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.inflate(piece, &mut take)?;
+        if end {
+            self.inflate(&TAIL, &mut take)?;
+            if !self.takeover {
+                self.stream.reset(false);
+            }
+        }
+        Ok(())
+    }
+
+    fn inflate(
+        &mut self,
+        mut piece: &[u8],
+        take: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        loop {
+            self.large.clear();
+            self.large.reserve(STEP);
+            let before = self.stream.total_in();
+            let status = self.stream.decompress_vec(piece, &mut self.large, FlushDecompress::Sync);
+            let status = status.map_err(|error| (Kind::BadDeflate, error.to_string()))?;
+            piece = &piece[(self.stream.total_in() - before) as usize..];
+            if !self.large.is_empty() {
+                take(&self.large)?;
+            }
+            let full = self.large.len() == self.large.capacity();
+            if status == Status::StreamEnd {
+                // A final block (§7.2.3.4) ends the stream, not the context; what follows begins a new one.
+                self.stream.reset(false);
+            }
+            if piece.is_empty() && !full || status == Status::BufError {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: Deflate = Deflate { client_context_takeover: true, server_context_takeover: true, level: 6 };
+    const NEITHER: Deflate = Deflate { client_context_takeover: false, server_context_takeover: false, level: 6 };
+
+    #[test]
+    fn an_answer_is_held_to_the_offer() {
+        assert_eq!(offer(BOTH), "permessage-deflate");
+        assert_eq!(offer(NEITHER), "permessage-deflate; client_no_context_takeover; server_no_context_takeover");
+        let both = Agreed { client_takeover: true, server_takeover: true };
+        assert_eq!(agree(BOTH, Some("permessage-deflate")), Ok(both));
+        let resets = agree(BOTH, Some("permessage-deflate; server_no_context_takeover;server_max_window_bits=\"12\""));
+        assert_eq!(resets, Ok(Agreed { server_takeover: false, ..both }));
+        for (wanted, answer) in [
+            (BOTH, None),
+            (BOTH, Some("permessage-bzip2")),
+            (BOTH, Some("permessage-deflate, permessage-deflate")),
+            (BOTH, Some("permessage-deflate; client_max_window_bits=10")),
+            (BOTH, Some("permessage-deflate; server_max_window_bits=16")),
+            (NEITHER, Some("permessage-deflate; client_no_context_takeover")),
+        ] {
+            assert!(agree(wanted, answer).is_err(), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn messages_survive_in_any_pieces_with_and_without_context() {
+        for takeover in [true, false] {
+            let (mut deflater, mut inflater) = (Deflater::new(6, takeover), Inflater::new(takeover));
+            let mut sizes = Vec::new();
+            for length in [0, 1, 5, 1000, 1000, 300_000] {
+                let message: Vec<u8> = (0..length).map(|i| (i * i % 251) as u8).collect();
+                let mut small = Vec::new();
+                deflater.message(&message, &mut small);
+                sizes.push(small.len());
+                let mut whole = Vec::new();
+                let mut take = |part: &[u8]| {
+                    whole.extend_from_slice(part);
+                    Ok(())
+                };
+                let cut = small.len() / 3;
+                inflater.piece(&small[..cut], false, &mut take).unwrap();
+                inflater.piece(&small[cut..], true, &mut take).unwrap();
+                assert!(whole == message, "{length} bytes, takeover {takeover}");
+            }
+            assert_eq!(sizes[4] < sizes[3], takeover, "a context makes the second of two equal messages smaller");
+        }
+    }
+
+    #[test]
+    fn what_is_not_deflated_is_bad_deflate() {
+        let found = Inflater::new(true).piece(&[0xff; 40], true, |_| Ok(()));
+        assert_eq!(found.unwrap_err().0, Kind::BadDeflate);
+    }
+}

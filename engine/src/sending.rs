@@ -1,0 +1,259 @@
+//! What is sent, and when: which message comes next on a connection, its frames, and the one system call that sends it. Part
+//! of the worker, and the hot path.
+
+use crate::clock;
+use crate::connection::{Pending, Stage};
+use crate::control::Phase;
+use crate::frame;
+use crate::plan::{Loop, Mask, Transport};
+use crate::poll;
+use crate::push;
+use crate::record::{Failure, Kind, Part, Tag};
+use crate::scenario::Message;
+use crate::worker::Worker;
+use std::cmp::Reverse;
+use std::io;
+
+impl Worker {
+    // ---- what comes next -------------------------------------------------------------------------------------------
+
+    /// The first messages of a connection that has just become usable, or whose phase has begun.
+    pub(crate) fn start(&mut self, index: usize, now: u64) {
+        if !matches!(self.phase, Phase::Warmup | Phase::Measure) {
+            return;
+        }
+        match self.plan.pace {
+            Loop::Closed { depth, think: None, .. } => {
+                for _ in 0..depth {
+                    self.send(index, now, now);
+                }
+                self.flush(index);
+            }
+            Loop::Closed { depth, .. } => (0..depth).for_each(|_| self.pause(index, now)),
+            Loop::Open { .. } => self.stand_in_line(index),
+            Loop::None {} => {}
+        }
+    }
+
+    /// What a reply makes room for.
+    #[inline]
+    pub(crate) fn go_on(&mut self, index: usize, now: u64) {
+        match self.plan.pace {
+            Loop::Closed { think, messages_per_connection, .. } => {
+                let connection = &self.connections[index];
+                if connection.leaving || messages_per_connection.is_some_and(|most| connection.replies >= most) {
+                    self.leave_if_idle(index, now);
+                } else if think.is_none() {
+                    self.send(index, now, now);
+                } else {
+                    self.pause(index, now);
+                }
+            }
+            Loop::Open { .. } if self.connections[index].leaving => self.leave_if_idle(index, now),
+            Loop::Open { .. } => self.stand_in_line(index),
+            Loop::None {} => {}
+        }
+    }
+
+    /// The next message is due after a pause to think.
+    pub(crate) fn pause(&mut self, index: usize, now: u64) {
+        let Loop::Closed { think: Some(think), .. } = self.plan.pace else { return };
+        let due = now + think.draw(&mut self.random);
+        self.timers.push(Reverse((due, index as u32)));
+    }
+
+    /// Whether a message could be sent on this connection now.
+    fn has_room(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        let usable = match connection.stage {
+            Stage::Open => !connection.leaving,
+            Stage::Closed => self.plan.connection_per_request(),
+            _ => false,
+        };
+        usable && connection.pending.len() < self.plan.depth()
+    }
+
+    pub(crate) fn stand_in_line(&mut self, index: usize) {
+        if self.has_room(index) && !self.connections[index].in_line {
+            self.connections[index].in_line = true;
+            self.line.push_back(index as u32);
+        }
+    }
+
+    pub(crate) fn first_in_line(&mut self) -> Option<usize> {
+        while let Some(index) = self.line.pop_front() {
+            let index = index as usize;
+            self.connections[index].in_line = false;
+            if self.has_room(index) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    // ---- sending ---------------------------------------------------------------------------------------------------
+
+    /// Writes a message that was due at `due`, and now is, into `out`; `flush` sends it. Where each request has its own
+    /// connection, that is opened.
+    #[inline]
+    pub(crate) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
+        if self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
+            return;
+        }
+        let connection = &mut self.connections[index];
+        if let Loop::Closed { messages_per_connection: Some(most), .. } = self.plan.pace
+            && connection.replies + connection.pending.len() as u64 >= most
+        {
+            return;
+        }
+        self.quota -= 1;
+        let measured = due_ns >= self.measure_ns;
+        connection.sequence += 1;
+        connection.pending.push_back(Pending { due_ns, sent_ns: now, measured });
+        self.in_flight += 1;
+        self.record.counters.sent += 1;
+        if measured {
+            self.measured_in_flight += 1;
+            self.record.ledger.sent += 1;
+        }
+        match self.plan.transport {
+            Transport::Websocket => {
+                let message = Message { connection: connection.number, sequence: connection.sequence };
+                if connection.deflater.is_some() || self.plan.fragment_bytes.is_some() {
+                    return self.write_frames(index, message);
+                }
+                let mut stamp = Default::default();
+                let (front, rest) = self.script.payload(message, &mut stamp);
+                let key = mask_key(self.plan.mask, &mut self.random);
+                frame::write_header(&mut self.out, frame::WHOLE | self.script.opcode, self.script.length, key);
+                frame::write_masked(&mut self.out, front, key, 0);
+                frame::write_masked(&mut self.out, rest, key, front.len());
+            }
+            Transport::Tcp => self.out.extend_from_slice(b"Ping"),
+            Transport::Http if self.plan.connection_per_request() => self.open(index, now),
+            Transport::Http => self.out.extend_from_slice(&self.request),
+        }
+    }
+
+    /// A message that is compressed, or cut into fragments, or both (RFC 7692 §6.1: in this order).
+    fn write_frames(&mut self, index: usize, message: Message) {
+        let mut stamp = Default::default();
+        let (front, rest) = self.script.payload(message, &mut stamp);
+        self.whole.clear();
+        self.whole.extend_from_slice(front);
+        self.whole.extend_from_slice(rest);
+        let mut first = self.script.opcode;
+        if let Some(deflater) = &mut self.connections[index].deflater {
+            deflater.message(&self.whole, &mut self.small);
+            std::mem::swap(&mut self.whole, &mut self.small);
+            first |= frame::COMPRESSED;
+        }
+        let most = self.plan.fragment_bytes.unwrap_or(usize::MAX);
+        let mut rest = self.whole.as_slice();
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(most));
+            let last = if after.is_empty() { frame::WHOLE } else { 0 };
+            let key = mask_key(self.plan.mask, &mut self.random);
+            frame::write_header(&mut self.out, first | last, piece.len(), key);
+            frame::write_masked(&mut self.out, piece, key, 0);
+            if after.is_empty() {
+                return;
+            }
+            (rest, first) = (after, frame::CONTINUATION);
+        }
+    }
+
+    /// Triggers a broadcast from the first connection that is open; whether there was one.
+    pub(crate) fn trigger(&mut self, due_ns: u64) -> bool {
+        let sender = self.connections.iter().position(|connection| connection.stage == Stage::Open);
+        let Some(index) = sender else { return false };
+        if self.quota == 0 || due_ns >= self.drain_ns {
+            return true;
+        }
+        self.quota -= 1;
+        let now = clock::now_ns();
+        let Some((number, expected)) = self.board.trigger(now) else { return true };
+        self.record.counters.sent += expected;
+        let part = if now >= self.measure_ns { Part::Measured } else { Part::Warmup };
+        if part == Part::Measured {
+            self.record.ledger.sent += expected;
+        }
+        self.record.duration(Tag::SendLag, part, due_ns, now);
+        let text = push::request(self.plan.shard.0, number);
+        let key = mask_key(self.plan.mask, &mut self.random);
+        frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
+        self.flush(index);
+        true
+    }
+
+    pub(crate) fn control_frame(&mut self, opcode: u8, payload: &[u8]) {
+        let key = mask_key(self.plan.mask, &mut self.random);
+        frame::write(&mut self.out, opcode, payload, key);
+    }
+
+    /// Sends what was written for this connection; what the kernel does not take now is kept until the socket is writable.
+    #[inline]
+    pub(crate) fn flush(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if let Some(session) = &mut connection.tls {
+            session.seal(&mut self.out);
+        }
+        if self.out.is_empty() {
+            return;
+        }
+        let Some(descriptor) = connection.descriptor() else { return self.out.clear() };
+        if !connection.unsent.is_empty() {
+            connection.unsent.append(&mut self.out);
+            return;
+        }
+        match poll::send(descriptor, &self.out) {
+            Ok(sent) => {
+                let sent = sent.unwrap_or(0);
+                self.record.counters.bytes_sent += sent as u64;
+                if sent < self.out.len() {
+                    connection.unsent = self.out[sent..].to_vec();
+                    if let Err(error) = self.poll.change(descriptor, index, poll::READ_WRITE) {
+                        self.host_cannot(format!("epoll: {error}"));
+                    }
+                }
+                self.out.clear();
+            }
+            Err(error) => self.fail(index, broken(&error)),
+        }
+    }
+
+    pub(crate) fn writable(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let Some(descriptor) = connection.descriptor() else { return };
+        if connection.stage == Stage::Connecting {
+            return self.connect_ended(index);
+        }
+        match poll::send(descriptor, &connection.unsent) {
+            Ok(sent) => {
+                self.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
+                drop(connection.unsent.drain(..sent.unwrap_or(0)));
+            }
+            Err(error) => return self.fail(index, broken(&error)),
+        }
+        if connection.unsent.is_empty() {
+            connection.unsent = Vec::new();
+            if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
+                self.host_cannot(format!("epoll: {error}"));
+            }
+        }
+    }
+}
+
+/// RFC 6455 §5.3 wants a fresh key for every frame; the two others are for comparison and are part of the result.
+#[inline]
+fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
+    match mask {
+        Mask::Random => random.u32(..).to_ne_bytes(),
+        Mask::Fixed => [0x37, 0xfa, 0x21, 0x3d],
+        Mask::Zero => [0; 4],
+    }
+}
+
+pub(crate) fn broken(error: &io::Error) -> Failure {
+    (Kind::Reset, error.to_string())
+}

@@ -1,0 +1,143 @@
+//! TLS between the socket and everything else: ciphertext in, plaintext out, and the other way. Sans I/O; the protocol is
+//! rustls's. Every connection shakes hands in full, because a resumed session would hide what a new client costs.
+
+use crate::plan::{Plan, Tls as Wanted};
+use crate::record::{Failure, Kind};
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+/// What all connections of a plan share.
+#[derive(Clone)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Client {
+    /// `None` where the plan wants no TLS; an error is this host's or the plan's, in one line.
+    pub fn new(plan: &Plan) -> Result<Option<Client>, String> {
+        let Some(wanted) = &plan.tls else { return Ok(None) };
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("`tls`: {error}"))?;
+        let mut config = if wanted.verify {
+            builder.with_root_certificates(roots(wanted)?).with_no_client_auth()
+        } else {
+            let anything = Arc::new(Anything(provider));
+            builder.dangerous().with_custom_certificate_verifier(anything).with_no_client_auth()
+        };
+        config.resumption = Resumption::disabled();
+        let host = host_of(&plan.target.host);
+        let name = ServerName::try_from(host.to_string())
+            .map_err(|error| format!("`target.host` is {host:?}, which no certificate can name: {error}"))?;
+        Ok(Some(Client { config: Arc::new(config), name }))
+    }
+
+    pub fn session(&self) -> Session {
+        let connection = ClientConnection::new(self.config.clone(), self.name.clone());
+        let mut connection = connection.expect("the configuration and the name were checked");
+        // What is written is sent at once or kept by the connection that sends it.
+        connection.set_buffer_limit(None);
+        Session(connection)
+    }
+}
+
+fn roots(wanted: &Wanted) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = &wanted.ca else {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        let none = "this host has no root certificates: install ca-certificates, or name a file in `tls.ca`";
+        return if roots.is_empty() { Err(none.into()) } else { Ok(roots) };
+    };
+    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    for certificate in certificates.map_err(|error| format!("`tls.ca` is {path:?}: {error}"))? {
+        roots.add(certificate).map_err(|error| format!("`tls.ca` is {path:?}: {error}"))?;
+    }
+    if roots.is_empty() { Err(format!("`tls.ca` is {path:?}, which holds no certificate")) } else { Ok(roots) }
+}
+
+/// Without the port; an IPv6 address without its brackets.
+fn host_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.split(':').next().unwrap_or(host),
+    }
+}
+
+pub struct Session(ClientConnection);
+
+impl Session {
+    pub fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Replaces plaintext by the records that carry it, after whatever the session itself has to say.
+    pub fn seal(&mut self, out: &mut Vec<u8>) {
+        self.0.writer().write_all(out).expect("the buffer has no limit");
+        out.clear();
+        while self.0.wants_write() {
+            self.0.write_tls(out).expect("a vector takes everything");
+        }
+    }
+
+    /// Appends the plaintext that these bytes complete.
+    pub fn open(&mut self, mut sealed: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
+        while !sealed.is_empty() {
+            self.0.read_tls(&mut sealed).map_err(|error| (Kind::Tls, error.to_string()))?;
+            let state = self.0.process_new_packets().map_err(|error| (Kind::Tls, error.to_string()))?;
+            let start = plain.len();
+            plain.resize(start + state.plaintext_bytes_to_read(), 0);
+            self.0.reader().read_exact(&mut plain[start..]).map_err(|error| (Kind::Tls, error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Accepts every certificate: the plan's explicit opt-out, for servers under test that sign their own.
+#[derive(Debug)]
+struct Anything(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
