@@ -36,7 +36,8 @@ function named({ fields, texts }, row) {
 // A legend wider than its figure would be cut off.
 function fitLegend(spec, width) {
   for (const { encoding } of spec.layer) {
-    for (const { legend } of [encoding.color ?? {}, encoding.shape ?? {}, encoding.strokeDash ?? {}]) {
+    for (const channel of ["color", "fill", "shape", "strokeDash"]) {
+      const legend = encoding[channel]?.legend;
       if (legend) legend.columns = Math.max(1, Math.min(legend.columns, Math.floor((legend.columns * width) / 470)));
     }
   }
