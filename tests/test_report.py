@@ -10,7 +10,7 @@ from run_maker import HOSTILE, SERVERS, Server, failed, make_run, spoiled
 
 from wsbench import metrics, report
 from wsbench.errors import UserError
-from wsbench.report import charts, page, words
+from wsbench.report import charts, page, palette, words
 from wsbench.report.answer import answer
 from wsbench.report.results import load
 
@@ -274,10 +274,62 @@ def test_drawings_share_no_identifier(html):
     assert len(names) == len(set(names))
 
 
-def test_a_large_campaign_stays_a_page_that_opens(tmp_path):
-    crowd = tuple(Server(f"server-{place}", rate=3_000 * (place + 1)) for place in range(12))
-    run = make_run(tmp_path / "r", crowd, rounds=5)
+def test_a_campaign_of_a_thousand_trials_is_a_page_that_opens(tmp_path):
+    languages = ("Java", "Rust", "Go", "C", "JavaScript", "Python", "C++", "Elixir", "PHP")
+    crowd = tuple(Server(f"server-{place}", languages[place % 9], 900 * (place + 1)) for place in range(40))
+    cells = tuple({"connections": connections} for connections in (10, 40, 160, 640, 2560))
+    run = make_run(tmp_path / "r", crowd, cells, rounds=5)
+    assert len(run.order) == 1000
     assert report.build(run).stat().st_size < page.LARGEST_BYTES
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it."""
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def schemes() -> list[dict[str, str]]:
+    """The colours of the page's style, light and dark."""
+    style = (page.HERE / "page.css").read_text(encoding="utf-8")
+    return [
+        dict(re.findall(r"--(\w+): (#[0-9a-f]{6})\b", block))
+        for block in re.findall(r":root \{(.*?)\}", style, re.S)[:2]
+    ]
+
+
+def test_marks_are_told_from_the_card_and_texts_are_read_in_both_schemes():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    for scheme in schemes():
+        for colour in (colour for shades in palette.HUES for colour in shades):
+            assert contrast(colour, scheme["card"]) >= 3, colour
+        for text in ("ink", "soft", "accent", "valid", "suspect", "invalid"):
+            assert min(contrast(scheme[text], scheme[ground]) for ground in ("page", "card")) >= 4.5, text
+
+
+@pytest.mark.parametrize(
+    "families",
+    [["Java"] * 40, ["a", "b"] * 20, [f"language {place % 11}" for place in range(40)], list("abcdefghij") * 4],
+)
+def test_forty_servers_look_different_and_a_language_keeps_its_hue(families):
+    found = palette.looks(families)
+    assert len(set(found)) == 40
+    hues = {}
+    for family, look in zip(families, found, strict=True):
+        hues.setdefault(family, set()).add(
+            next(place for place, shades in enumerate(palette.HUES) if look.colour in shades)
+        )
+    assert all(len(used) == 1 for used in hues.values())
+
+
+def test_eight_servers_of_a_language_have_eight_shapes():
+    assert len({look.shape for look in palette.looks(["Java"] * 8)}) == 8
 
 
 def test_the_same_run_makes_the_same_page(run, html):

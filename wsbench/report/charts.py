@@ -2,35 +2,26 @@
 time.
 
 Results in, `Chart` values out: a specification, a caption and the table with the same numbers. Text and lines take
-`currentColor`, so that one drawing serves a light and a dark page; a server keeps its colour, dash and shape in every
-chart.
+`currentColor`, so that one drawing serves a light and a dark page; a server keeps its look (`palette`) in every chart.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from wsbench import metrics
 from wsbench.histogram import CURVE_POINTS
-from wsbench.report import words
-from wsbench.report.results import Cell, Results, curve_points
+from wsbench.report import marks, words
+from wsbench.report.results import THIN_POINTS, Cell, Results, TrialResult, curve_points
 from wsbench.report.summary import column_scale
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-WIDTH, HEIGHT, ROW = 470, 270, 34
-LETTER, LEGEND_MARK = 7, 34  # pixels of a letter and of a legend entry beside its text
-LOG_SPAN = 10  # a swept number that spans this factor gets a logarithmic axis
-EXACT = ",.6~r"  # with its precision: without one, Vega rounds to the step of the axis and labels 16 as 20
+HEIGHT, ROW = 270, 34
 LOG_VALUES = 30  # measured values get one only where a linear axis would hide the small ones
 FIRST_THIN = 2  # 1/(1-q): below the median the few points of a thin line would be a false slope
 MOST_THIN_LINES = 150  # beyond it the lines of single trials cover each other and fill the file
-
-# Chosen for a contrast of about 3:1 on white and on near-black alike, and apart for the usual kinds of colour
-# blindness (after Okabe and Ito). The ninth server takes the first colour again, with another dash and shape.
-COLOURS = ("#2a78c2", "#d55e00", "#009e73", "#b65fa0", "#a07800", "#5f66c8", "#7a7a7a", "#c2405a")
-DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+MOST_CURVE_POINTS = 2_000  # of all servers in a panel; each line has THIN_POINTS or more of them
+MARKED = (2, 10, 100, 1000)  # 1/(1-q) where a curve has its server's shape
 
 INK = {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12, "titleFontSize": 12}
 CONFIG = {
@@ -40,7 +31,7 @@ CONFIG = {
     "axis": INK
     | {"titleFontWeight": "normal", "domainColor": "currentColor", "tickColor": "currentColor"}
     | {"domainOpacity": 0.35, "tickOpacity": 0.35, "gridColor": "currentColor", "gridOpacity": 0.12, "titlePadding": 8},
-    "legend": INK | {"symbolStrokeWidth": 2, "title": None, "labelLimit": 180},
+    "legend": INK | {"symbolStrokeWidth": 2, "title": None, "labelLimit": 180, "symbolLimit": 200},
     "text": {"fill": "currentColor"},
 }
 
@@ -99,29 +90,36 @@ def _bars(results: Results, metric: str, cell: Cell) -> Chart | None:
     order = [results.label(name) for name in by_throughput]
     axis = f"{words.title(metric)} ({scale.unit})"
     y = {"field": "server", "type": "nominal", "sort": order, "axis": {"title": None, "ticks": False, "domain": False}}
-    x = {"type": "quantitative", "title": axis} | _linear()
-    colour = _colour(results, legend=False)
-    tooltip = [_tip("server"), _tip("mean", axis), _tip("low", "from"), _tip("high", "to"), _tip("repeats")]
+    x = {"type": "quantitative", "title": axis} | marks.linear()
+    colour = marks.colour(results, legend=False)
+    tooltip = [
+        marks.tip("server"),
+        marks.tip("mean", axis),
+        marks.tip("low", "from"),
+        marks.tip("high", "to"),
+        marks.tip("repeats"),
+    ]
     layers = [
         {
-            "data": {"values": means},
+            "data": {"name": "means"},
             "mark": {"type": "bar", "opacity": 0.28, "height": 18, "aria": False},
             "encoding": {"y": y, "x": x | {"field": "mean"}, "color": colour, "tooltip": tooltip},
         },
-        _interval_rule(means, {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour}),
+        marks.interval_rule({"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour}),
         {
-            "data": {"values": means},
+            "data": {"name": "means"},
             "mark": {"type": "tick", "thickness": 3, "size": 18, "aria": False},
             "encoding": {"y": y, "x": x | {"field": "mean"}, "color": colour, "tooltip": tooltip},
         },
-        _point_layer(points, {"y": y, "x": x | {"field": "value"}, "color": colour}, axis),
+        *marks.point_layers(results, points, {"y": y, "x": x | {"field": "value"}, "color": colour}, axis),
     ]
+    data = {"means": means, "points": points}
     table = Table(
         ["server", f"mean ({scale.unit})", "95 % interval", "single trials"],
         [_bar_row(results, metric, name, cell, scale) for name in by_throughput],
     )
     height = ROW * len(order)
-    return _chart(results, words.title(metric), results.cell_text(cell), axis, layers, table, height)
+    return _chart(results, words.title(metric), results.cell_text(cell), axis, layers, table, data, height)
 
 
 def _bar_row(results: Results, metric: str, name: str, cell: Cell, scale: words.Scale) -> list[str]:
@@ -140,36 +138,46 @@ def _lines(results: Results, metric: str, key: str, cells: list[Cell]) -> Chart 
         return None
     swept = sorted({dict(cell)[key] for cell in cells})
     axis = f"{words.title(metric)} ({scale.unit})"
-    x_axis = {"values": swept, "grid": False, "labelOverlap": True, "format": EXACT}
+    x_axis = {"values": swept, "grid": False, "labelOverlap": True, "format": marks.EXACT}
     x = {
         "field": key,
         "type": "quantitative",
         "title": key.replace("_", " "),
-        "scale": _swept_scale(swept),
+        "scale": marks.swept_scale(swept),
         "axis": x_axis,
     }
     seen = [row["value"] for row in points]
     log = min(seen) > 0 and max(seen) >= LOG_VALUES * min(seen)
-    y = {"type": "quantitative", "title": axis} | (_log(seen) if log else _linear())
-    colour = _colour(results, legend=True)
-    tooltip = [_tip("server"), _tip(key), _tip("mean", axis), _tip("low", "from"), _tip("high", "to"), _tip("repeats")]
+    y = {"type": "quantitative", "title": axis} | (marks.log(seen) if log else marks.linear())
+    colour = marks.colour(results, legend=True)
+    tooltip = [
+        marks.tip("server"),
+        marks.tip(key),
+        marks.tip("mean", axis),
+        marks.tip("low", "from"),
+        marks.tip("high", "to"),
+        marks.tip("repeats"),
+    ]
     layers = [
         {
-            "data": {"values": means},
+            "data": {"name": "means"},
             "params": [{"name": "chosen", "select": {"type": "point", "fields": ["server"]}, "bind": "legend"}],
             "mark": {"type": "line", "strokeWidth": 2, "aria": False},
-            "encoding": {"x": x, "y": y | {"field": "mean"}, "color": colour, "strokeDash": _dash(results)}
-            | {"opacity": _faded(1.0), "tooltip": tooltip},
+            "encoding": {"x": x, "y": y | {"field": "mean"}, "color": colour, "strokeDash": marks.dash(results)}
+            | {"opacity": marks.faded(1.0), "tooltip": tooltip},
         },
-        _interval_rule(
-            means, {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}, "color": colour, "opacity": _faded(1.0)}
+        marks.interval_rule(
+            {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}, "color": colour, "opacity": marks.faded(1.0)}
         ),
-        _point_layer(points, {"x": x, "y": y | {"field": "value"}, "color": colour, "opacity": _faded(0.9)}, axis),
+        *marks.point_layers(
+            results, points, {"x": x, "y": y | {"field": "value"}, "color": colour, "opacity": marks.faded(0.9)}, axis
+        ),
     ]
     head = ["server", *(f"{key.replace('_', ' ')} {words.number(value)}" for value in swept)]
     rows = [_line_row(results, metric, name, cells, scale) for name in results.names]
     text = results.cell_text(cells[0], without=[key])
-    return _chart(results, words.title(metric), text, f"{axis} over {key}", layers, Table(head, rows), HEIGHT)
+    data = {"means": means, "points": points}
+    return _chart(results, words.title(metric), text, f"{axis} over {key}", layers, Table(head, rows), data)
 
 
 def _line_row(results: Results, metric: str, name: str, cells: list[Cell], scale: words.Scale) -> list[str]:
@@ -189,11 +197,12 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
     scale = column_scale(results, f"{prefix}_p99")
     in_unit = metrics.NS_PER_US * scale.size
     trials = [trial for trial in results.trials if trial.cell == cell and trial.counts]
+    drawn = [name for name in results.names if (name, cell) in results.pooled]
+    each = max(THIN_POINTS, min(CURVE_POINTS, MOST_CURVE_POINTS // max(1, len(drawn))))
     pooled = [
-        {"server": results.label(name), "x": _short(x), "value": _short(ns / in_unit)}
-        for name in results.names
-        if (name, cell) in results.pooled
-        for x, ns in curve_points(results.pooled[name, cell], CURVE_POINTS)
+        {"server": results.label(name), "x": marks.short(x), "value": marks.short(ns / in_unit)}
+        for name in drawn
+        for x, ns in curve_points(results.pooled[name, cell], each)
     ]
     if not pooled:
         return None
@@ -201,8 +210,8 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
         {
             "server": results.label(trial.record.name),
             "trial": trial.record.number,
-            "x": _short(x),
-            "value": _short(ns / in_unit),
+            "x": marks.short(x),
+            "value": marks.short(ns / in_unit),
         }
         for trial in trials
         for x, ns in trial.curve
@@ -215,28 +224,52 @@ def _curves(results: Results, cell: Cell) -> Chart | None:
     x["scale"] |= {"nice": False, "domain": [1, max(row["x"] for row in pooled)]}
     x["axis"] = {"values": [1, 2, *(10**n for n in range(1, 10))], "labelExpr": _percentile_labels(), "grid": True}
     x["axis"] |= {"labelOverlap": True, "labelFlush": False}
-    y = {"field": "value", "type": "quantitative", "title": axis} | _log([row["value"] for row in pooled + thin])
-    colour = _colour(results, legend=True)
+    y = {"field": "value", "type": "quantitative", "title": axis} | marks.log([row["value"] for row in pooled + thin])
+    colour = marks.colour(results, legend=True)
     layers = [
         {
-            "data": {"values": pooled},
+            "data": {"name": "pooled"},
             "params": [{"name": "chosen", "select": {"type": "point", "fields": ["server"]}, "bind": "legend"}],
             "mark": {"type": "line", "strokeWidth": 2.2, "aria": False},
-            "encoding": {"x": x, "y": y, "color": colour, "strokeDash": _dash(results), "opacity": _faded(1.0)}
-            | {"tooltip": [_tip("server"), _tip("value", axis)]},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                "strokeDash": marks.dash(results),
+                "opacity": marks.faded(1.0),
+            }
+            | {"tooltip": [marks.tip("server"), marks.tip("value", axis)]},
         },
         {
-            "data": {"values": thin},
+            "data": {"name": "thin"},
             "mark": {"type": "line", "strokeWidth": 0.8, "aria": False},
-            "encoding": {"x": x, "y": y, "color": colour, "detail": {"field": "trial"}, "opacity": _faded(0.45)},
+            "encoding": {"x": x, "y": y, "color": colour, "detail": {"field": "trial"}, "opacity": marks.faded(0.45)},
         },
+        {
+            "data": {"name": "marked"},
+            "mark": {"type": "point", "filled": True, "size": 42, "aria": False},
+            "encoding": {"x": x, "y": y, "color": colour, "shape": marks.shape(results), "opacity": marks.faded(1.0)},
+        },
+    ]
+    marked = [
+        {
+            "server": results.label(name),
+            "x": x,
+            "value": marks.short(results.pooled[name, cell].quantile(1 - 1 / x) / in_unit),
+        }
+        for name in drawn
+        for x in MARKED
+        if results.pooled[name, cell].count >= x
     ]
     names = [f"{prefix}_{s}" for s in ("p50", "p90", "p99", "p999", "max") if f"{prefix}_{s}" in metrics.METRICS]
     head = ["server", *(f"{words.STATISTICS[name.rpartition('_')[2]]} ({scale.unit})" for name in names)]
     rows = [
         [results.label(n), *(scale.text(results.estimate(n, cell, name).mean) for name in names)] for n in results.names
     ]
-    return _chart(results, "Percentiles", results.cell_text(cell), f"{axis} by percentile", layers, Table(head, rows))
+    data = {"pooled": pooled, "thin": thin, "marked": marked}
+    return _chart(
+        results, "Percentiles", results.cell_text(cell), f"{axis} by percentile", layers, Table(head, rows), data
+    )
 
 
 def _percentile_labels() -> str:
@@ -254,25 +287,44 @@ def _series(results: Results, cell: Cell) -> Chart | None:
             "server": results.label(t.record.name),
             "trial": t.record.number,
             "second": round(second, 3),
-            "rate": _short(rate),
+            "rate": marks.short(rate),
         }
         for t in trials
         for second, rate in t.series
     ]
     x = {"field": "second", "type": "quantitative", "title": "second of the measured window", "axis": {"grid": False}}
-    y = {"field": "rate", "type": "quantitative", "title": f"Throughput ({unit})"} | _linear()
+    y = {"field": "rate", "type": "quantitative", "title": f"Throughput ({unit})"} | marks.linear()
     layer = {
-        "data": {"values": rows},
+        "data": {"name": "seconds"},
         "params": [{"name": "chosen", "select": {"type": "point", "fields": ["server"]}, "bind": "legend"}],
         "mark": {"type": "line", "strokeWidth": 1.2, "aria": False},
-        "encoding": {"x": x, "y": y, "detail": {"field": "trial"}, "color": _colour(results, legend=True)}
-        | {"opacity": _faded(0.8), "tooltip": [_tip("server"), _tip("trial"), _tip("rate", unit)]},
+        "encoding": {
+            "x": x,
+            "y": y,
+            "detail": {"field": "trial"},
+            "color": marks.colour(results, legend=True, **marks.AS_LINE),
+        }
+        | {
+            "strokeDash": marks.dash(results, **marks.AS_LINE),
+            "opacity": marks.faded(0.8),
+            "tooltip": [marks.tip("server"), marks.tip("trial"), marks.tip("rate", unit)],
+        },
     }
-    table = Table(
-        ["trial", "server", f"lowest ({unit})", f"highest ({unit})"],
-        [[f"{t.record.number:04}", results.label(t.record.name), *_extremes(t.series)] for t in trials],
-    )
-    return _chart(results, "Throughput over time", results.cell_text(cell), "Throughput of each second", [layer], table)
+    table = _series_table(results, trials, unit)
+    what, data = "Throughput of each second", {"seconds": rows}
+    return _chart(results, "Throughput over time", results.cell_text(cell), what, [layer], table, data)
+
+
+def _series_table(results: Results, trials: list[TrialResult], unit: str) -> Table:
+    """The extremes of every trial; of every server's trials together where there are too many to read."""
+    extremes = [f"lowest ({unit})", f"highest ({unit})"]
+    if len(trials) <= MOST_THIN_LINES:
+        rows = [[f"{t.record.number:04}", results.label(t.record.name), *_extremes(t.series)] for t in trials]
+        return Table(["trial", "server", *extremes], rows)
+    names = [name for name in results.names if any(t.record.name == name for t in trials)]
+    together = [[pair for t in trials if t.record.name == name for pair in t.series] for name in names]
+    rows = [[results.label(name), *_extremes(series)] for name, series in zip(names, together, strict=True)]
+    return Table(["server", *extremes], rows)
 
 
 def _extremes(series: list[tuple[float, float]]) -> list[str]:
@@ -284,12 +336,13 @@ def _extremes(series: list[tuple[float, float]]) -> list[str]:
 
 
 def _points(results: Results, metric: str, cells: list[Cell], scale: words.Scale) -> list[dict]:
+    """Every trial that has the number, INVALID ones as well: they are drawn, and part of no mean."""
     return [
         {"server": results.label(trial.record.name), **dict(trial.cell)}
-        | {"value": _short(scale.of(trial.values[metric])), "verdict": trial.verdict.kind}
+        | {"value": marks.short(scale.of(trial.values[metric])), "verdict": trial.verdict.kind}
         | {"trial": trial.record.number, "round": trial.record.round}
         for trial in results.trials
-        if trial.counts and trial.cell in cells and trial.values[metric] is not None
+        if trial.cell in cells and trial.values[metric] is not None
     ]
 
 
@@ -299,83 +352,24 @@ def _means(results: Results, metric: str, cells: list[Cell], scale: words.Scale,
         for name in names:
             found = results.estimate(name, cell, metric)
             if found.mean is not None:
-                bounds = {key: _short(scale.of(getattr(found, key))) for key in ("mean", "low", "high")}
+                bounds = {key: marks.short(scale.of(getattr(found, key))) for key in ("mean", "low", "high")}
                 rows.append({"server": results.label(name), **dict(cell), **bounds, "repeats": found.repeats})
     return rows
 
 
-def _interval_rule(means: list[dict], encoding: dict) -> dict:
-    known = [row for row in means if row["low"] is not None]
-    return {"data": {"values": known}, "mark": {"type": "rule", "strokeWidth": 2, "aria": False}, "encoding": encoding}
-
-
-def _point_layer(points: list[dict], encoding: dict, axis: str) -> dict:
-    """Single trials; a hollow point is SUSPECT."""
-    filled = {"condition": {"test": "datum.verdict == 'VALID'", "value": 0.75}, "value": 0}
-    tooltip = [_tip("server"), _tip("trial"), _tip("round"), _tip("value", axis), _tip("verdict")]
-    mark = {"type": "point", "filled": False, "size": 34, "strokeWidth": 1.4, "aria": False}
-    own = {"fill": encoding["color"], "fillOpacity": filled, "tooltip": tooltip}
-    return {"data": {"values": points}, "mark": mark, "encoding": encoding | own}
-
-
-def _colour(results: Results, legend: bool) -> dict:
-    names = [results.label(name) for name in results.names]
-    colours = [COLOURS[place % len(COLOURS)] for place in range(len(names))]
-    widest = LEGEND_MARK + LETTER * max(map(len, names))
-    shown = {"orient": "bottom", "columns": max(1, WIDTH // widest), "symbolType": "stroke"} if legend else None
-    return {"field": "server", "type": "nominal", "scale": {"domain": names, "range": colours}, "legend": shown}
-
-
-def _dash(results: Results) -> dict:
-    names = [results.label(name) for name in results.names]
-    dashes = [DASHES[place // len(COLOURS) % len(DASHES)] for place in range(len(names))]
-    return {"field": "server", "type": "nominal", "scale": {"domain": names, "range": dashes}}
-
-
-def _short(value: float | None) -> float | None:
-    """Six digits are more than a drawing shows; the file has each of them twice."""
-    return None if value is None else float(f"{value:.6g}")
-
-
-def _linear() -> dict:
-    return {"scale": {"zero": True}, "axis": {"tickCount": 5, "format": ",~f"}}
-
-
-def _log(values: list[float]) -> dict:
-    """A logarithmic scale that ends at the data, with labels at 1, 2 and 5 or, over a wide span, at powers of ten."""
-    low, high = min(values) / 1.15, max(values) * 1.15
-    steps = (1, 2, 5) if high < 200 * low else (1,)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    at = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
-    return {"scale": {"type": "log", "nice": False, "domain": [low, high]}, "axis": {"values": at, "format": EXACT}}
-
-
-def _swept_scale(swept: list[float]) -> dict:
-    if swept[0] > 0 and swept[-1] >= LOG_SPAN * swept[0]:
-        return {"type": "log", "nice": False, "domain": [swept[0] / 1.2, swept[-1] * 1.2]}
-    margin = (swept[-1] - swept[0]) * 0.05
-    return {"nice": False, "zero": False, "domain": [swept[0] - margin, swept[-1] + margin]}
-
-
-def _faded(opacity: float) -> dict:
-    """A server chosen in the legend stands out from the others."""
-    return {"condition": {"param": "chosen", "value": opacity, "empty": True}, "value": 0.08}
-
-
-def _tip(field: str, title: str | None = None) -> dict:
-    numeric = field in ("value", "mean", "low", "high", "rate")
-    return {"field": field, "title": title or field} | ({"type": "quantitative", "format": ",.4~r"} if numeric else {})
-
-
-def _chart(results, title: str, cell_text: str, what: str, layers: list[dict], table: Table, height=HEIGHT) -> Chart:
+def _chart(
+    results, title: str, cell_text: str, what: str, layers: list[dict], table: Table, data, height=HEIGHT
+) -> Chart:
+    """`data` has the rows of each data set that the layers name."""
     servers = words.listed([results.label(name) for name in results.names])
     description = f"{what}{', ' + cell_text if cell_text else ''}, for {servers}. The table below has the numbers."
     spec = {
         "$schema": SCHEMA,
         "description": description,
-        "width": WIDTH,
+        "width": marks.WIDTH,
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
+        "datasets": data,
         "layer": layers,
         "config": CONFIG,
     }

@@ -13,7 +13,7 @@ function live(figure) {
   stage.className = "live";
   drawing.after(stage);
   spec.width = "container";
-  for (const layer of spec.layer) layer.data = { values: layer.data.rows.map((row) => named(layer.data.fields, row)) };
+  for (const [name, data] of Object.entries(spec.datasets)) spec.datasets[name] = data.rows.map((row) => named(data, row));
   fitLegend(spec, figure.clientWidth);
   vegaEmbed(stage, spec, options).then(
     () => {
@@ -28,14 +28,16 @@ function live(figure) {
   );
 }
 
-function named(fields, row) {
-  return Object.fromEntries(fields.map((field, place) => [field, row[place]]));
+// Texts are written once, and by their number in the rows.
+function named({ fields, texts }, row) {
+  return Object.fromEntries(fields.map((field, place) => [field, texts[field] ? texts[field][row[place]] : row[place]]));
 }
 
 // A legend wider than its figure would be cut off.
 function fitLegend(spec, width) {
   for (const { encoding } of spec.layer) {
-    for (const { legend } of [encoding.color ?? {}, encoding.fill ?? {}]) {
+    for (const channel of ["color", "fill", "shape", "strokeDash"]) {
+      const legend = encoding[channel]?.legend;
       if (legend) legend.columns = Math.max(1, Math.min(legend.columns, Math.floor((legend.columns * width) / 470)));
     }
   }

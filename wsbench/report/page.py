@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -23,23 +22,14 @@ from wsbench import metrics, stats, verdict
 from wsbench.report import charts, words
 from wsbench.report.answer import answer
 from wsbench.report.charts import Chart
+from wsbench.report.drawing import Figure, figure
 from wsbench.report.results import Results, TrialResult
 from wsbench.report.summary import SummaryRow, column_scale, columns, summary
 from wsbench.report.table import FILE as TABLE_FILE
 
 HERE = Path(__file__).parent
 LOG_LINES = 30
-LARGEST_BYTES = 3_000_000  # for a usual campaign, some hundred trials; beyond it a page is slow to open
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart on the page: its drawing, and the specification that the script makes live."""
-
-    id: str
-    chart: Chart
-    svg: Markup
-    spec: dict
+LARGEST_BYTES = 3_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
 
 
 @dataclass(frozen=True)
@@ -91,7 +81,10 @@ def render(results: Results) -> str:
 
 
 def _sections(results: Results) -> list[Section]:
-    points = "Dots are single trials, hollow ones SUSPECT; lines and bars are means with their 95 % interval."
+    points = (
+        "Small marks are single trials: filled VALID, pale SUSPECT, hollow INVALID (in no mean). Lines and bars are means with "
+        "their 95 % interval. A language has a hue; shade, dash and shape tell its servers apart."
+    )
     second = results.headline if results.headline != results.throughput else f"{results.latency}_p99"
     resources = ["server_cpu_us_per_message", "server_rss_bytes_max"]
     used = [chart for name in resources for chart in charts.metric_charts(results, name)]
@@ -109,7 +102,7 @@ def _sections(results: Results) -> list[Section]:
         ("time", "Throughput over time", charts.series_charts(results)),
     ]
     return [
-        Section(id_, title, texts[id_], [_figure(f"{id_}-{i}", chart) for i, chart in enumerate(found)], id_ == "time")
+        Section(id_, title, texts[id_], [figure(f"{id_}-{i}", chart) for i, chart in enumerate(found)], id_ == "time")
         for id_, title, found in drawn
         if found
     ]
@@ -124,26 +117,6 @@ def _side_by_side(results: Results, second: str) -> list[Chart]:
 def _better(metric: str) -> str:
     wanted = {"higher": "More", "lower": "Less"}.get(metrics.METRICS[metric].direction)
     return f"{wanted} {words.title(metric, inside=True)} is better." if wanted else ""
-
-
-def _figure(id_: str, chart: Chart) -> Figure:
-    """Draws a chart. Its clip paths get names of their own: every drawing counts them from 0, the page has many."""
-    svg = vl_convert.vegalite_to_svg(chart.spec)
-    svg = re.sub(r'(id="|url\(#)(clip|gradient)_?(\d+)', rf"\g<1>{id_}-\g<2>\g<3>", svg)
-    svg = re.sub(r' (?:d|transform)="[^"]+"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
-    label = Markup.escape(chart.description)
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-    return Figure(id_, chart, Markup(svg), _compact(chart.spec))
-
-
-def _compact(spec: dict) -> dict:
-    """The specification with each layer's rows as lists: naming every field in every row would double the file."""
-    layers = []
-    for layer in spec["layer"]:
-        rows = layer["data"]["values"]
-        fields = list(rows[0]) if rows else []
-        layers.append(layer | {"data": {"fields": fields, "rows": [[row[field] for field in fields] for row in rows]}})
-    return spec | {"layer": layers}
 
 
 # ---- texts of the template -----------------------------------------------------------------------------------------
