@@ -12,6 +12,7 @@ mod http;
 mod leash;
 mod message;
 mod opening;
+mod phases;
 mod plan;
 mod poll;
 mod push;

@@ -17,7 +17,7 @@ use std::io;
 
 impl Worker {
     /// Every connection, before the first phase: at the plan's rate, or as fast as they are made.
-    pub(crate) fn ask_for_all(&mut self, now: u64) {
+    pub fn ask_for_all(&mut self, now: u64) {
         let gap_ns = self.plan.connect.per_s.map_or(0.0, |per_s| 1e9 / per_s);
         let due = |number: u32| now + (f64::from(number) * gap_ns) as u64;
         let joins = self.connections.iter().enumerate();
@@ -25,12 +25,12 @@ impl Worker {
     }
 
     /// This worker's part of the connects that may be under way at once.
-    pub(crate) fn at_once(&self) -> usize {
+    pub fn at_once(&self) -> usize {
         (self.plan.connect.at_once / self.plan.threads).max(1)
     }
 
     /// Lets users come and go who are due.
-    pub(crate) fn make_changes(&mut self, now: u64) {
+    pub fn make_changes(&mut self, now: u64) {
         while let Some(&(due, index, change)) = self.changes.front() {
             let full = change == Change::Join && self.opening >= self.at_once();
             if due > now || full || self.finished {
@@ -50,7 +50,7 @@ impl Worker {
 
     /// Begins to connect. On loopback the connection is made before `connect` returns, so what comes first is sent at
     /// once; only where that is too early does the connection wait to become writable.
-    pub(crate) fn open(&mut self, index: usize, now: u64) {
+    pub fn open(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.opened_ns = now;
         let descriptor = match connection.open(&self.plan) {
@@ -124,7 +124,7 @@ impl Worker {
     }
 
     /// TLS has shaken hands: now what would have come first without it.
-    pub(crate) fn secured(&mut self, index: usize, now: u64) {
+    pub fn secured(&mut self, index: usize, now: u64) {
         self.write_first_words(index);
         self.connected(index, now);
         if self.connections[index].stage == Stage::Open && self.connections[index].pending.is_empty() {
@@ -145,7 +145,7 @@ impl Worker {
     }
 
     /// The kernel says that a connection is made, or why not.
-    pub(crate) fn connect_ended(&mut self, index: usize) {
+    pub fn connect_ended(&mut self, index: usize) {
         let Some(descriptor) = self.connections[index].descriptor() else { return };
         if let Err(error) = poll::socket_error(descriptor) {
             return self.fail(index, connect_failure(&error));
@@ -206,7 +206,7 @@ impl Worker {
     }
 
     /// The answer to the upgrade; how many of these bytes belong to it.
-    pub(crate) fn upgrade(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<usize, Failure> {
+    pub fn upgrade(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<usize, Failure> {
         let connection = &mut self.connections[index];
         let Reader::Handshake(head) = &mut connection.reader else { unreachable!("it is shaking hands") };
         let carried = head.len();
@@ -227,7 +227,7 @@ impl Worker {
     // ---- going -----------------------------------------------------------------------------------------------------
 
     /// A connection no longer counts as open.
-    pub(crate) fn not_open(&mut self, index: usize) {
+    pub fn not_open(&mut self, index: usize) {
         self.record.counters.open -= 1;
         if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) {
             self.board.readers.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
@@ -235,7 +235,7 @@ impl Worker {
     }
 
     /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way.
-    pub(crate) fn leave_if_idle(&mut self, index: usize, now: u64) {
+    pub fn leave_if_idle(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
         if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.pending.is_empty() {
             self.say_goodbye(index, now);
@@ -243,7 +243,7 @@ impl Worker {
     }
 
     /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports just close.
-    pub(crate) fn say_goodbye(&mut self, index: usize, now: u64) {
+    pub fn say_goodbye(&mut self, index: usize, now: u64) {
         if self.connections[index].stage != Stage::Open {
             return;
         }
@@ -259,7 +259,7 @@ impl Worker {
     }
 
     /// What comes after our Close frame: all that matters is the server's own, or the end.
-    pub(crate) fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
+    pub fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
         while !input.is_empty() {
             let connection = &mut self.connections[index];
             let message = connection.expected();
@@ -272,7 +272,7 @@ impl Worker {
     }
 
     /// A connection that said goodbye has ended; where connections are exchanged for new ones, here is the next.
-    pub(crate) fn gone(&mut self, index: usize, now: u64) {
+    pub fn gone(&mut self, index: usize, now: u64) {
         self.closing -= 1;
         self.connections[index].close();
         let wanted = !self.connections[index].leaving && self.quota > 0 && self.phase < Phase::Drain;
@@ -283,7 +283,7 @@ impl Worker {
 
     /// The server announced that it closes: outside of a plan that says so, the only case in which a connection is opened
     /// again.
-    pub(crate) fn reconnect(&mut self, index: usize, now: u64) {
+    pub fn reconnect(&mut self, index: usize, now: u64) {
         self.not_open(index);
         self.record.counters.reconnects += 1;
         self.record.counters.established -= 1;
@@ -293,7 +293,7 @@ impl Worker {
 
     /// After the last word is written: a Close frame and our end of every connection, so that no server is left with a
     /// reset. Nothing here is recorded.
-    pub(crate) fn say_goodbye_to_all(&mut self) {
+    pub fn say_goodbye_to_all(&mut self) {
         let key = self.random.u32(..).to_ne_bytes();
         for connection in &mut self.connections {
             let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { continue };

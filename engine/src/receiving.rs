@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 const SLACK: u64 = 65_536;
 
 impl Worker {
-    pub(crate) fn readable(&mut self, index: usize) {
+    pub fn readable(&mut self, index: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
         while let Some(descriptor) = self.connections[index].descriptor() {
             if self.connections[index].stage == Stage::Connecting {
@@ -308,7 +308,7 @@ impl Worker {
     /// A message failed, or a connection with all that was under way on it. Each message is counted once, under one name;
     /// so is a connection on which nothing was under way.
     #[cold]
-    pub(crate) fn fail(&mut self, index: usize, failure: Failure) {
+    pub fn fail(&mut self, index: usize, failure: Failure) {
         let now = clock::now_ns();
         let per_request = self.plan.connection_per_request();
         let spoils = failure.0.spoils_connection() || per_request;

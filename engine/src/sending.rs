@@ -18,7 +18,7 @@ impl Worker {
     // ---- what comes next -------------------------------------------------------------------------------------------
 
     /// The first messages of a connection that has just become usable, or whose phase has begun.
-    pub(crate) fn start(&mut self, index: usize, now: u64) {
+    pub fn start(&mut self, index: usize, now: u64) {
         if !matches!(self.phase, Phase::Warmup | Phase::Measure) {
             return;
         }
@@ -37,7 +37,7 @@ impl Worker {
 
     /// What a reply makes room for.
     #[inline]
-    pub(crate) fn go_on(&mut self, index: usize, now: u64) {
+    pub fn go_on(&mut self, index: usize, now: u64) {
         match self.plan.pace {
             Loop::Closed { think, messages_per_connection, .. } => {
                 let connection = &self.connections[index];
@@ -56,7 +56,7 @@ impl Worker {
     }
 
     /// The next message is due after a pause to think.
-    pub(crate) fn pause(&mut self, index: usize, now: u64) {
+    pub fn pause(&mut self, index: usize, now: u64) {
         let Loop::Closed { think: Some(think), .. } = self.plan.pace else { return };
         let due = now + think.draw(&mut self.random);
         self.timers.push(Reverse((due, index as u32)));
@@ -73,14 +73,14 @@ impl Worker {
         usable && connection.pending.len() < self.plan.depth()
     }
 
-    pub(crate) fn stand_in_line(&mut self, index: usize) {
+    pub fn stand_in_line(&mut self, index: usize) {
         if self.has_room(index) && !self.connections[index].in_line {
             self.connections[index].in_line = true;
             self.line.push_back(index as u32);
         }
     }
 
-    pub(crate) fn first_in_line(&mut self) -> Option<usize> {
+    pub fn first_in_line(&mut self) -> Option<usize> {
         while let Some(index) = self.line.pop_front() {
             let index = index as usize;
             self.connections[index].in_line = false;
@@ -96,7 +96,7 @@ impl Worker {
     /// Writes a message that was due at `due`, and now is, into `out`; `flush` sends it. Where each request has its own
     /// connection, that is opened.
     #[inline]
-    pub(crate) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
+    pub fn send(&mut self, index: usize, due_ns: u64, now: u64) {
         if self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
             return;
         }
@@ -164,7 +164,7 @@ impl Worker {
     }
 
     /// Triggers a broadcast from the first connection that is open; whether there was one.
-    pub(crate) fn trigger(&mut self, due_ns: u64) -> bool {
+    pub fn trigger(&mut self, due_ns: u64) -> bool {
         let sender = self.connections.iter().position(|connection| connection.stage == Stage::Open);
         let Some(index) = sender else { return false };
         if self.quota == 0 || due_ns >= self.drain_ns {
@@ -186,14 +186,14 @@ impl Worker {
         true
     }
 
-    pub(crate) fn control_frame(&mut self, opcode: u8, payload: &[u8]) {
+    pub fn control_frame(&mut self, opcode: u8, payload: &[u8]) {
         let key = mask_key(self.plan.mask, &mut self.random);
         frame::write(&mut self.out, opcode, payload, key);
     }
 
     /// Sends what was written for this connection; what the kernel does not take now is kept until the socket is writable.
     #[inline]
-    pub(crate) fn flush(&mut self, index: usize) {
+    pub fn flush(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if let Some(session) = &mut connection.tls {
             session.seal(&mut self.out);
@@ -222,7 +222,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn writable(&mut self, index: usize) {
+    pub fn writable(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let Some(descriptor) = connection.descriptor() else { return };
         if connection.stage == Stage::Connecting {
@@ -254,6 +254,6 @@ fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
     }
 }
 
-pub(crate) fn broken(error: &io::Error) -> Failure {
+pub fn broken(error: &io::Error) -> Failure {
     (Kind::Reset, error.to_string())
 }

@@ -1,0 +1,170 @@
+//! The time of a trial: which phase it is, when the next begins, what is ticked and what a worker leaves behind. Part of the
+//! worker.
+
+use crate::clock::{self, Usage};
+use crate::control::{Final, Moment, Phase, Report, Tick, Window};
+use crate::plan::Until;
+use crate::worker::{SECOND_NS, Worker};
+
+/// A server that refuses this many times in a row is not there.
+const FAILURES_IN_A_ROW: u32 = 1000;
+
+impl Worker {
+    /// Takes the ticks and enters the phases that `now` has reached, in the order of time.
+    pub fn keep_time(&mut self, now: u64) {
+        while !self.finished {
+            let tick_ns = self.origin_ns + (self.ticks + 1) * SECOND_NS;
+            let (next, begins_ns) = self.next_phase();
+            self.moment_ns = tick_ns.min(begins_ns);
+            if now < self.moment_ns {
+                return;
+            }
+            if begins_ns <= tick_ns {
+                self.enter(next, begins_ns);
+            } else {
+                self.ticks += 1;
+                self.tick(Moment::At(tick_ns), tick_ns, None);
+            }
+        }
+    }
+
+    /// The phase after this one, and when it begins; `None` is the end.
+    fn next_phase(&self) -> (Option<Phase>, u64) {
+        let next = match self.phase {
+            Phase::Connect if self.plan.warmup.is_some() => Phase::Warmup,
+            Phase::Connect | Phase::Warmup => Phase::Measure,
+            Phase::Measure => Phase::Drain,
+            Phase::Drain => return (None, self.drain_ns + (self.plan.drain_s * 1e9) as u64),
+        };
+        (Some(next), self.control.begins_ns(next).unwrap_or(u64::MAX))
+    }
+
+    fn enter(&mut self, phase: Option<Phase>, t_ns: u64) {
+        let Some(phase) = phase else {
+            self.finished = true;
+            return;
+        };
+        self.tick(Moment::At(t_ns), t_ns, Some(phase));
+        let before = std::mem::replace(&mut self.phase, phase);
+        match phase {
+            Phase::Connect => unreachable!("the run begins with it"),
+            Phase::Warmup => self.limit(self.plan.warmup.expect("this phase is in the plan")),
+            Phase::Measure => {
+                self.begin_window(t_ns);
+                self.limit(self.plan.measure);
+            }
+            Phase::Drain => {
+                self.end_window(t_ns);
+                self.quota = u64::MAX;
+            }
+        }
+        if before == Phase::Connect {
+            self.start_ns = t_ns;
+            self.begin_schedule(t_ns);
+        }
+        // Who waited for this phase begins; who is in the middle of something goes on.
+        if before == Phase::Connect || phase == Phase::Measure && matches!(self.plan.warmup, Some(Until::Messages(_))) {
+            for index in 0..self.connections.len() {
+                self.start(index, clock::now_ns());
+            }
+        }
+    }
+
+    fn limit(&mut self, until: Until) {
+        (self.quota, self.counting) = match until {
+            Until::Seconds(_) => (u64::MAX, false),
+            Until::Messages(messages) => (self.plan.share(messages, self.index), true),
+        };
+    }
+
+    fn begin_window(&mut self, t_ns: u64) {
+        self.measure_ns = t_ns;
+        self.drain_ns = self.control.begins_ns(Phase::Drain).unwrap_or(u64::MAX);
+        let counters = &self.record.counters;
+        self.begun = Some(Window {
+            begin_ns: t_ns,
+            end_ns: t_ns,
+            usage: Usage::of_this_thread(),
+            bytes_sent: counters.bytes_sent,
+            bytes_received: counters.bytes_received,
+        });
+    }
+
+    fn end_window(&mut self, t_ns: u64) {
+        self.drain_ns = t_ns;
+        let Some(begun) = self.begun else { return };
+        self.ended = Some(Window {
+            begin_ns: begun.begin_ns,
+            end_ns: t_ns.max(begun.begin_ns),
+            usage: Usage::of_this_thread().since(&begun.usage),
+            bytes_sent: self.record.counters.bytes_sent - begun.bytes_sent,
+            bytes_received: self.record.counters.bytes_received - begun.bytes_received,
+        });
+    }
+
+    /// A phase that ends by count has ended when nothing of it is left to send or to await, or nobody to send it.
+    pub fn check_end(&mut self) {
+        if self.phase == Phase::Connect && !self.settled && self.changes.is_empty() && self.opening == 0 {
+            self.settled = true;
+            self.report(Report::Settled);
+        }
+        if self.phase == Phase::Drain && self.in_flight == 0 && self.late.is_empty() && !self.script.is_notice() {
+            self.finished = true;
+        }
+        let gave_up = self.failures_in_a_row >= FAILURES_IN_A_ROW;
+        if !self.counting {
+            self.finished |= gave_up;
+            return;
+        }
+        let under_way = if self.phase == Phase::Measure { self.measured_in_flight } else { self.in_flight };
+        let nobody =
+            !self.plan.connection_per_request() && self.record.counters.open == 0 && self.opening + self.closing == 0;
+        if under_way == 0 && (self.quota == 0 || nobody || gave_up) {
+            self.counting = false;
+            self.lost |= self.quota > 0;
+            self.quota = 0;
+            let t_ns = self.last_reply_ns.max(self.begun.map_or(self.start_ns, |begun| begun.begin_ns));
+            self.report(Report::Counted { phase: self.phase, t_ns });
+        }
+    }
+
+    fn tick(&mut self, moment: Moment, t_ns: u64, begins: Option<Phase>) {
+        let tick = Tick {
+            moment,
+            t_ns,
+            phase: self.phase,
+            begins,
+            counters: self.record.counters,
+            usage: Usage::of_this_thread(),
+            interval: self.record.hand_over(),
+        };
+        self.report(Report::Tick(tick));
+    }
+
+    pub fn finish(mut self) {
+        let now = clock::now_ns();
+        if self.phase == Phase::Measure {
+            self.end_window(now);
+            self.tick(Moment::Cut, now, Some(Phase::Drain));
+            self.phase = Phase::Drain;
+        }
+        let window = self.measure_ns..self.drain_ns;
+        self.record.ledger.unsent = self.late.iter().filter(|due| window.contains(due)).count() as u64;
+        let unanswered = self.measured_in_flight;
+        let ledger = self.record.ledger;
+        let lawful = ledger.sent == ledger.answered + ledger.failed + unanswered;
+        assert!(lawful || self.script.is_notice(), "a message was lost count of: {ledger:?}, {unanswered} under way");
+        self.tick(Moment::Last, now, None);
+        let last = Final {
+            counters: self.record.counters,
+            usage: Usage::of_this_thread(),
+            ledger,
+            errors: std::mem::take(&mut self.record.measured_errors),
+            window: self.ended,
+            broadcasts: std::mem::take(&mut self.broadcasts),
+            lost: self.lost || self.failures_in_a_row >= FAILURES_IN_A_ROW,
+        };
+        self.say_goodbye_to_all();
+        self.report(Report::Finished(Box::new(last)));
+    }
+}
