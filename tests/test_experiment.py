@@ -4,6 +4,7 @@ import pytest
 
 from wsbench import experiment, metrics
 from wsbench.campaign import order_of
+from wsbench.errors import UserError
 
 
 def changed(file, old, new):
@@ -35,7 +36,7 @@ def test_the_concurrency_test_of_2018_is_as_published():
     [
         ("rounds = 2", "rounds = 2\ncolour = 1", r"unknown key 'timing.colour'"),
         ("rounds = 2", "rounds = 0", r"'timing.rounds': .* found 0"),
-        ('"ping"', '"sing"', r"'scenario': .*'doc', 'echo' or 'ping'.* found 'sing'"),
+        ('"ping"', '"sing"', r"'scenario': .*'doc', 'echo', 'ping', 'idle' or 'push'.* found 'sing'"),
         ("connections = [2, 4]", "moons = [2, 4]", r"'sweep.moons' cannot be swept; allowed: connections"),
         ("connections = [2, 4]", "connections = [0]", r"'connections': .* found 0"),
         ("measure_s = 0.6", "", r"either 'load.messages' or 'timing.measure_s'"),
@@ -65,3 +66,37 @@ def test_every_round_runs_every_cell_once_in_an_order_drawn_from_the_seed(experi
     assert order == order_of(read, servers, seed=7)
     assert order != order_of(read, servers, seed=8)
     assert [one.number for one in order] == list(range(1, 25))
+
+
+def written(tmp_path, loop: str, load: str):
+    file = tmp_path / "one.toml"
+    file.write_text(
+        f'question = "?"\nreading = "."\nservers = ["reference"]\nscenario = "echo"\nloop = "{loop}"\n'
+        f'headline = "messages_per_s"\n[timing]\nmeasure_s = 1\n[load]\n{load}\n'
+    )
+    return experiment.read(file)
+
+
+def test_an_open_loop_becomes_a_schedule_and_a_sweep_of_rates_cells(tmp_path):
+    read = written(tmp_path, "open", 'rate_per_s = 500\narrivals = "poisson"\n[sweep]\nrate_per_s = [100, 200]')
+    assert [read.load_of(cell).loop("open").rate[0].to_per_s for cell in read.cells()] == [100, 200]
+    assert read.load.loop("open").arrivals == "poisson"
+
+
+@pytest.mark.parametrize(
+    ("loop", "load"),
+    [("open", "depth = 1"), ("closed", "rate_per_s = 5"), ("none", "rate_per_s = 5"), ("open", "rate_per_s = 0")],
+)
+def test_a_loop_and_a_rate_that_do_not_go_together_are_refused(tmp_path, loop, load):
+    with pytest.raises(UserError, match="rate"):
+        written(tmp_path, loop, load)
+
+
+def test_a_closed_loop_thinks_and_comes_in_stages(tmp_path):
+    read = written(
+        tmp_path,
+        "closed",
+        'think = {kind = "gaussian", mean_s = 5, deviation_s = 2}\nstages = [{to = 40, over_s = 3, chunk = 4}]',
+    )
+    assert read.load.loop("closed").think.mean_s == 5
+    assert read.load.stages[0].chunk == 4

@@ -60,9 +60,9 @@ def request(name: str, servers: list[str] | None, rounds: int | None, seed: int 
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
     variants = catalogue.select(asked.servers, catalogue.read())
-    if not any(asked.scenario in variant.scenarios for variant in variants):
+    if not any(asked.served in variant.scenarios for variant in variants):
         names = ", ".join(variant.name for variant in variants)
-        raise UserError(f"none of the chosen servers serves {asked.scenario!r}: {names}")
+        raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
     return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked))
 
@@ -182,10 +182,10 @@ def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[V
     """Builds and checks every chosen variant; one that cannot be run is a row that says why."""
     rows = []
     for variant in asked.variants:
-        if asked.experiment.scenario not in variant.scenarios:
-            row = row_of(variant, None, [], f"does not serve {asked.experiment.scenario!r}")
+        if asked.experiment.served not in variant.scenarios:
+            row = row_of(variant, None, [], f"does not serve {asked.experiment.served!r}")
         else:
-            row = _built_and_checked(variant, asked.experiment.scenario, port, watcher.say)
+            row = _built_and_checked(variant, asked.experiment.served, port, watcher.say)
         if row.skipped is not None:
             watcher.say(f"skipped {row.name}: {row.skipped}")
         rows.append((variant, row))

@@ -197,7 +197,7 @@ def request_of(arguments) -> campaign.Request:
 
 def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
-    serving = [variant for variant in asked.variants if asked.experiment.scenario in variant.scenarios]
+    serving = [variant for variant in asked.variants if asked.experiment.served in variant.scenarios]
     order = campaign.order_of(asked.experiment, serving, asked.seed)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
@@ -210,7 +210,7 @@ def plan_campaign(arguments) -> int:
         print(f"departure: {departure}")
     for variant in asked.variants:
         if variant not in serving:
-            print(f"left out {variant.name}: does not serve {asked.experiment.scenario!r}")
+            print(f"left out {variant.name}: does not serve {asked.experiment.served!r}")
     return 0
 
 

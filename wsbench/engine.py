@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from wsbench.engine_files import Closed, Connect, Limits, Messages, Plan, Scenario, Seconds, Target
+from wsbench.engine_files import Closed, Connect, Limits, Loop, Messages, Plan, Scenario, Seconds, Stage, Target
 from wsbench.errors import TrialFailed, UserError
 
 DRAIN_S = 2.0
@@ -35,7 +35,9 @@ def path_for(scenario: Scenario, transport: str) -> str:
     """The request target that the server contract gives this scenario."""
     if transport == "tcp":
         return "/"
-    return f"/doc?size={scenario.bytes}" if scenario.kind == "doc" else f"/{scenario.kind}"
+    if scenario.kind == "doc":
+        return f"/doc?size={scenario.bytes}"
+    return "/echo" if scenario.kind == "idle" else f"/{scenario.kind}"
 
 
 def plan(
@@ -47,18 +49,22 @@ def plan(
     measure: Seconds | Messages,
     seed: int,
     cpus: list[int],
+    loop: Loop = Closed(),  # noqa: B008 (frozen)
+    connect: Connect = Connect(),  # noqa: B008 (frozen)
+    stages: list[Stage] | None = None,
 ) -> Plan:
     """One local engine process: a worker per CPU it was given, as far as there are connections for them."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
+    connecting_s = connections / min(500, connect.per_s or 500)
     before = warmup.seconds if isinstance(warmup, Seconds) else 0.0
     return Plan(
         scenario=scenario,
         transport=transport,
         target=target,
-        loop=Closed(),
+        loop=loop,
         connections=connections,
-        connect=Connect(),
-        stages=None,
+        connect=connect,
+        stages=stages,
         mask="random",
         tls=None,
         deflate=None,
@@ -70,7 +76,7 @@ def plan(
         limits=Limits(
             connect_s=CONNECT_S,
             reply_s=REPLY_S,
-            deadline_s=before + longest + DRAIN_S + CONNECT_S + connections / 500 + 15,
+            deadline_s=before + longest + DRAIN_S + CONNECT_S + connecting_s + 15,
         ),
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,

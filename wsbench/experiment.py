@@ -13,29 +13,90 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from wsbench.catalogue import ROOT
-from wsbench.engine_files import Doc, Echo, Messages, Ping, Scenario, Seconds
+from wsbench.engine_files import (
+    Closed,
+    Connect,
+    Doc,
+    Echo,
+    Idle,
+    Loop,
+    Messages,
+    NoLoop,
+    Open,
+    Ping,
+    Push,
+    Scenario,
+    Seconds,
+    Segment,
+    Stage,
+    Think,
+)
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, one_line
 from wsbench.rundir import CellValue
 
 EXPERIMENTS = ROOT / "experiments"
 #: Keys of [load] that a sweep may vary.
-SWEPT = ("connections", "payload_bytes", "messages", "persistent", "opcode")
+SWEPT = (
+    "connections",
+    "payload_bytes",
+    "messages",
+    "persistent",
+    "opcode",
+    "depth",
+    "messages_per_connection",
+    "rate_per_s",
+    "slow_readers",
+)
 
 
 class Load(Frozen):
-    """What the engine puts on the server; `connections` are requests under way at once where each has its own connection."""
+    """What the engine puts on the server; `connections` are requests under way at once where each has its own connection.
+
+    A closed loop may have `depth`, `think` and `messages_per_connection`, an open one needs `rate_per_s` or `rate`. The rate
+    is that of messages; of broadcasts where the scenario is push.
+    """
 
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
     payload_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 128
     opcode: Literal["text", "binary"] = "text"
     persistent: bool = True
     messages: Annotated[int, Field(ge=1)] | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    think: Think | None = None
+    messages_per_connection: Annotated[int, Field(ge=1)] | None = None
+    rate_per_s: Annotated[float, Field(gt=0)] | None = None
+    rate: list[Segment] | None = None
+    arrivals: Literal["constant", "poisson"] = "constant"
+    connect: Connect = Connect()
+    stages: list[Stage] | None = None
+    slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def scenario(self, kind: str) -> Scenario:
-        if kind == "doc":
-            return Doc(persistent=self.persistent, bytes=self.payload_bytes)
-        return Echo(opcode=self.opcode, bytes=self.payload_bytes) if kind == "echo" else Ping()
+        match kind:
+            case "doc":
+                return Doc(persistent=self.persistent, bytes=self.payload_bytes)
+            case "echo":
+                return Echo(opcode=self.opcode, bytes=self.payload_bytes)
+            case "push":
+                return Push(slow_readers=self.slow_readers)
+            case "idle":
+                return Idle()
+        return Ping()
+
+    def loop(self, kind: str) -> Loop:
+        """UserError where the loop and what is said of it do not go together."""
+        rated = self.rate_per_s is not None or self.rate is not None
+        if rated != (kind == "open") or (self.rate_per_s is not None and self.rate is not None):
+            raise UserError(
+                f"a loop that is {kind!r} needs {'one of' if kind == 'open' else 'neither'} 'load.rate_per_s', 'load.rate'"
+            )
+        if kind == "open":
+            steady = Segment(from_per_s=self.rate_per_s or 0, to_per_s=self.rate_per_s or 0, for_s=1)
+            return Open(arrivals=self.arrivals, rate=self.rate or [steady], depth=self.depth)
+        if kind == "none":
+            return NoLoop()
+        return Closed(depth=self.depth or 1, think=self.think, messages_per_connection=self.messages_per_connection)
 
 
 class Timing(Frozen):
@@ -50,12 +111,17 @@ class Experiment(Frozen):
     question: str
     reading: str
     servers: list[str]
-    scenario: Literal["doc", "echo", "ping"]
-    loop: Literal["closed"]
+    scenario: Literal["doc", "echo", "ping", "idle", "push"]
+    loop: Literal["closed", "open", "none"]
     headline: str
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
     timing: Timing = Timing()
+
+    @property
+    def served(self) -> str:
+        """What of the server contract a server must serve for it: idle connections are those of an echo."""
+        return "echo" if self.scenario == "idle" else self.scenario
 
     def cells(self) -> list[dict[str, CellValue]]:
         """Every combination of swept values, in the order of the file."""
@@ -92,6 +158,7 @@ def read(path: Path) -> Experiment:
             load = experiment.load_of(cell)
             if (load.messages is None) == (experiment.timing.measure_s is None):
                 raise UserError(f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither")
+            load.loop(experiment.loop)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, ValidationError) as error:

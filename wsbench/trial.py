@@ -131,6 +131,9 @@ def _measure(order, variant, setting, folder, server, port, watch) -> None:
         measure=experiment.measure_of(load),
         seed=setting.seed + order.number,
         cpus=setting.placement.engine,
+        loop=load.loop(experiment.loop),
+        connect=load.connect,
+        stages=load.stages,
     )
     write_json(folder.path / "plan.json", plan)
     log = folder.path / "engine.log"
