@@ -8,6 +8,7 @@ core of its own. Ratios are taken within a repeat, so that drift of the machine 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import subprocess
@@ -43,6 +44,7 @@ COLUMNS = (
     "{unit}s/s",
     "CPU ns/{unit}, whole process",
     "× floor",
+    "of it user",
     "CPU ns/{unit}, exchange alone",
     "× floor",
     "server busy",
@@ -94,7 +96,8 @@ def heading(asked: argparse.Namespace) -> str:
     where = (
         f"{here.cpu_model}, {here.cpus} CPUs, {here.virtualisation or 'virtualisation not told'}, Linux {here.kernel}"
     )
-    how = f"{asked.repeats} repeats of {asked.seconds:g} s, revision {here.git_revision}"
+    load = f"{os.getloadavg()[0]:.2f} on average in the minute before"
+    how = f"{asked.repeats} repeats of {asked.seconds:g} s, load {load}, revision {here.git_revision}"
     return f"## The engine against the floor\n\n{where}; {how}. Median (quartiles); × floor: median (range) within repeats.\n"
 
 
@@ -143,6 +146,7 @@ def row(name: str, runs: list[Measured], floor: list[Measured]) -> str:
         quartiles([run.said.rate_per_s for run in runs]),
         quartiles(whole),
         ratio(whole, [run.cpu_ns_per_message for run in floor]),
+        quartiles([run.user_ns_per_message for run in runs]),
         quartiles(alone),
         ratio(alone, [run.window_cpu_ns_per_message for run in floor]),
         f"{statistics.median(run.server_busy for run in runs):.0%}",

@@ -31,12 +31,17 @@ class Measured:
     """A contender's run: its own account, and the CPU of its whole process, setting up included, by the kernel's."""
 
     said: Said
-    cpu_ns: float
+    user_ns: float
+    system_ns: float
     server_busy: float
 
     @property
     def cpu_ns_per_message(self) -> float:
-        return self.cpu_ns / self.said.messages
+        return (self.user_ns + self.system_ns) / self.said.messages
+
+    @property
+    def user_ns_per_message(self) -> float:
+        return self.user_ns / self.said.messages
 
     @property
     def window_cpu_ns_per_message(self) -> float | None:
@@ -86,16 +91,22 @@ class Bench:
             command = contender.command(run)
             process = psutil.Process(server.pid)
             server_cpu, began = _cpu_s(process), time.monotonic()
-            output, cpu_s = carry_out(command, run)
+            output, cpu = carry_out(command, run)
             server_busy = (_cpu_s(process) - server_cpu) / (time.monotonic() - began)
         said = contender.read(run, output)
         if said.messages < 1:
             raise NoNumber("not one message was answered")
-        return Measured(said, cpu_s * 1e9, server_busy)
+        return Measured(said, cpu.user_ns, cpu.system_ns, server_busy)
 
 
-def carry_out(command: list[str], run: Run) -> tuple[str, float]:
-    """A contender's standard output, and the CPU seconds of its process and all its children."""
+@dataclass(frozen=True)
+class Cpu:
+    user_ns: float
+    system_ns: float
+
+
+def carry_out(command: list[str], run: Run) -> tuple[str, Cpu]:
+    """A contender's standard output, and the CPU of its process and all its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(
@@ -114,7 +125,8 @@ def carry_out(command: list[str], run: Run) -> tuple[str, float]:
         last = (done.stderr.strip() or done.stdout.strip() or "no word").splitlines()[-1]
         word = "refused" if done.returncode == 2 else f"exit code {done.returncode}"
         raise NoNumber(f"{word}: {last.replace(str(run.folder) + '/', '')}")
-    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    user_s, system_s = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+    return done.stdout, Cpu(user_s * 1e9, system_s * 1e9)
 
 
 def build_floor() -> Path:

@@ -4,7 +4,7 @@
 //!
 //! `floor MODE ADDRESS CONNECTIONS DEPTH BYTES SECONDS`, and one line of JSON comes out. A connection that breaks ends it with
 //! exit code 1. Modes: `echo` (DEPTH frames in one write, the next ones when all are back), `connect` (each connection once:
-//! TCP, handshake, held until all are there), `keep-alive` and `close` (HTTP documents, many a connection or one).
+//! TCP, handshake, held until all are there, Close frame), `keep-alive` and `close` (HTTP documents, many a connection or one).
 
 mod socket;
 
@@ -126,7 +126,29 @@ fn connect(load: &Load) -> Outcome {
     let begin = Usage::now();
     let sockets = open_all(load, &mut poll);
     let cost = Usage::now().since(&begin);
-    Outcome { messages: sockets.len() as u64, cost }
+    let messages = sockets.len() as u64;
+    close_all(sockets, &mut poll);
+    Outcome { messages, cost }
+}
+
+/// Closes as the engine must, so that no server is left with a reset: a Close frame, then whatever comes until the server's end.
+fn close_all(sockets: Vec<Socket>, poll: &mut Poll) {
+    const CLOSE: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
+    let mut buffer = [0; 4096];
+    let mut left = sockets.len();
+    for socket in &sockets {
+        assert_eq!(socket.send(&CLOSE), CLOSE.len(), "a Close frame was not taken whole");
+    }
+    let mut sockets: Vec<Option<Socket>> = sockets.into_iter().map(Some).collect();
+    while left > 0 {
+        for at in 0..poll.wait() {
+            let socket = &mut sockets[poll.event(at).place];
+            if socket.as_ref().and_then(|socket| socket.receive(&mut buffer)) == Some(0) {
+                *socket = None;
+                left -= 1;
+            }
+        }
+    }
 }
 
 /// Every connection of the load, upgraded where it speaks WebSocket and known to `poll` by its place.
