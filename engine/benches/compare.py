@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 import alone
@@ -39,6 +38,8 @@ SETTINGS = {
 ALONE = ("memory", "pacing")
 REPEATS = 5
 SECONDS, QUICK_SECONDS = 5.0, 1.0
+#: CPUs that other processes may take during a run; beyond that its repeat is taken again, as often as there are repeats.
+DISTURBED = 0.15
 COLUMNS = (
     "contender",
     "{unit}s/s",
@@ -111,44 +112,56 @@ def compare(bench: Bench, contenders: list, setting: Setting, asked: argparse.Na
     lines = [f"\n### {setting.name}\n", f"| {header} |", "|---|" + "--:|" * (len(COLUMNS) - 1)]
     asked_for = [contender for contender in contenders if serves(contender, setting)]
     able = [contender for contender in asked_for if contender.version() is not None]
-    runs, problems = repeat(bench, able, setting, asked)
+    repeats, disturbed, problems = repeat(bench, able, setting, asked)
     for contender in asked_for:
         if contender not in able:
             lines.append(f"| {contender.name} | not installed: {contender.install} |")
         elif contender.name in problems:
             lines.append(f"| {contender.name} | no number: {problems[contender.name]} |")
         else:
-            lines.append(row(contender.name, runs[contender.name], runs[Floor.name]))
+            lines.append(row([(runs[contender.name], runs.get(Floor.name)) for runs in repeats], contender.name))
+    if disturbed:
+        taken = f"{disturbed} repeats were thrown away, for other processes took more than {DISTURBED:.0%} of a CPU"
+        lines.append(f"\n{taken}; {len(repeats)} of {asked.repeats} are left.")
     return lines
 
 
 def repeat(bench: Bench, contenders: list, setting: Setting, asked: argparse.Namespace):
-    """Every contender's run in every repeat, and the reason of those that gave no number; a reason ends its repeats."""
-    runs: dict[str, list[Measured]] = defaultdict(list)
+    """Every contender's run by name, for each undisturbed repeat; how many were disturbed; and the reason of those contenders
+    that gave no number, which ends their repeats."""
+    repeats: list[dict[str, Measured]] = []
+    disturbed = 0
     problems: dict[str, str] = {}
-    for number in range(asked.repeats):
-        print(f"{setting.name}: repeat {number + 1} of {asked.repeats}", file=sys.stderr)
+    while len(repeats) < asked.repeats and disturbed < asked.repeats:
+        print(f"{setting.name}: repeat {len(repeats) + 1} of {asked.repeats}", file=sys.stderr)
+        runs: dict[str, Measured] = {}
         for contender in random.sample(contenders, len(contenders)):
             if contender.name in problems:
                 continue
             try:
-                runs[contender.name].append(bench.measure(contender, bench.run(setting, asked.seconds)))
+                runs[contender.name] = bench.measure(contender, bench.run(setting, asked.seconds))
             except NoNumber as reason:
                 problems[contender.name] = str(reason)
-    return runs, problems
+        if any(run.others_busy > DISTURBED for run in runs.values()):
+            disturbed += 1
+        else:
+            repeats.append(runs)
+    return [runs for runs in repeats if runs], disturbed, problems
 
 
-def row(name: str, runs: list[Measured], floor: list[Measured]) -> str:
-    whole = [run.cpu_ns_per_message for run in runs]
-    alone = [run.window_cpu_ns_per_message for run in runs]
+def row(pairs: list[tuple[Measured, Measured | None]], name: str) -> str:
+    """A contender's cells, from its run and the floor's in every repeat."""
+    if not pairs:
+        return f"| {name} | no number: the machine was never quiet |"
+    runs = [run for run, _ in pairs]
     cells = [
         name,
         quartiles([run.said.rate_per_s for run in runs]),
-        quartiles(whole),
-        ratio(whole, [run.cpu_ns_per_message for run in floor]),
+        quartiles([run.cpu_ns_per_message for run in runs]),
+        ratio([(run.cpu_ns_per_message, floor and floor.cpu_ns_per_message) for run, floor in pairs]),
         quartiles([run.user_ns_per_message for run in runs]),
-        quartiles(alone),
-        ratio(alone, [run.window_cpu_ns_per_message for run in floor]),
+        quartiles([run.window_cpu_ns_per_message for run in runs]),
+        ratio([(run.window_cpu_ns_per_message, floor and floor.window_cpu_ns_per_message) for run, floor in pairs]),
         f"{statistics.median(run.server_busy for run in runs):.0%}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -163,11 +176,11 @@ def quartiles(values: list[float | None]) -> str:
     return f"{middle:,.0f} ({low:,.0f}–{high:,.0f})"
 
 
-def ratio(values: list[float | None], floor: list[float | None]) -> str:
-    """Only where the floor has a run in every repeat that the other has."""
-    if None in values or None in floor or len(values) != len(floor):
+def ratio(pairs: list[tuple[float | None, float | None]]) -> str:
+    """Median and range of value over floor, where every repeat has both."""
+    if any(None in pair for pair in pairs):
         return "–"
-    ratios = [value / base for value, base in zip(values, floor, strict=True)]
+    ratios = [value / floor for value, floor in pairs]
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
 
 

@@ -28,12 +28,14 @@ GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class Measured:
-    """A contender's run: its own account, and the CPU of its whole process, setting up included, by the kernel's."""
+    """A contender's run: its own account, and the CPU of its whole process, setting up included, by the kernel's. How busy
+    the server was, and every other process of the machine together, is in CPUs."""
 
     said: Said
     user_ns: float
     system_ns: float
     server_busy: float
+    others_busy: float
 
     @property
     def cpu_ns_per_message(self) -> float:
@@ -90,13 +92,15 @@ class Bench:
         with self.server(run) as server:
             command = contender.command(run)
             process = psutil.Process(server.pid)
-            server_cpu, began = _cpu_s(process), time.monotonic()
+            server_s, machine_s, began = _cpu_s(process), _machine_cpu_s(), time.monotonic()
             output, cpu = carry_out(command, run)
-            server_busy = (_cpu_s(process) - server_cpu) / (time.monotonic() - began)
+            server_s, machine_s = _cpu_s(process) - server_s, _machine_cpu_s() - machine_s
+            wall_s = time.monotonic() - began
         said = contender.read(run, output)
         if said.messages < 1:
             raise NoNumber("not one message was answered")
-        return Measured(said, cpu.user_ns, cpu.system_ns, server_busy)
+        others_s = max(0.0, machine_s - server_s - (cpu.user_ns + cpu.system_ns) / 1e9)
+        return Measured(said, cpu.user_ns, cpu.system_ns, server_s / wall_s, others_s / wall_s)
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,12 @@ def build_floor() -> Path:
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return times.user + times.system
+
+
+def _machine_cpu_s() -> float:
+    """What all processes together have used; interrupts belong to none of them."""
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + times.steal
 
 
 def _await(port: int) -> None:
