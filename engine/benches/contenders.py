@@ -138,7 +138,7 @@ class Engine:
         if not websocket:
             plan["scenario"]["persistent"] = setting.mode == "keep-alive"
         if setting.depth > 1:
-            plan["loop"] = {"kind": "closed", "depth": setting.depth}
+            plan["loop"]["depth"] = setting.depth
         return plan
 
     def read(self, run: Run, output: str) -> Said:
