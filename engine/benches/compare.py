@@ -142,7 +142,7 @@ def repeat(bench: Bench, contenders: list, setting: Setting, asked: argparse.Nam
                 runs[contender.name] = bench.measure(contender, bench.run(setting, asked.seconds))
             except NoNumber as reason:
                 problems[contender.name] = str(reason)
-        if any(run.others_busy > DISTURBED for run in runs.values()):
+        if any(run.cost.others_busy > DISTURBED for run in runs.values()):
             disturbed += 1
         else:
             repeats.append(runs)
@@ -162,7 +162,7 @@ def row(pairs: list[tuple[Measured, Measured | None]], name: str) -> str:
         quartiles([run.user_ns_per_message for run in runs]),
         quartiles([run.window_cpu_ns_per_message for run in runs]),
         ratio([(run.window_cpu_ns_per_message, floor and floor.window_cpu_ns_per_message) for run, floor in pairs]),
-        f"{statistics.median(run.server_busy for run in runs):.0%}",
+        f"{statistics.median(run.cost.server_busy for run in runs):.0%}",
     ]
     return f"| {' | '.join(cells)} |"
 

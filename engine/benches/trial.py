@@ -27,23 +27,30 @@ GRACE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A contender's run: its own account, and the CPU of its whole process, setting up included, by the kernel's. How busy
-    the server was, and every other process of the machine together, is in CPUs."""
+class Cost:
+    """The CPU of a contender's whole process, setting up included. How busy the server was, and every other process of the
+    machine together, in CPUs."""
 
-    said: Said
     user_ns: float
     system_ns: float
     server_busy: float
     others_busy: float
 
+
+@dataclass(frozen=True)
+class Measured:
+    """A contender's run: its own account, and what it cost by the kernel's."""
+
+    said: Said
+    cost: Cost
+
     @property
     def cpu_ns_per_message(self) -> float:
-        return (self.user_ns + self.system_ns) / self.said.messages
+        return (self.cost.user_ns + self.cost.system_ns) / self.said.messages
 
     @property
     def user_ns_per_message(self) -> float:
-        return self.user_ns / self.said.messages
+        return self.cost.user_ns / self.said.messages
 
     @property
     def window_cpu_ns_per_message(self) -> float | None:
@@ -90,27 +97,26 @@ class Bench:
     def measure(self, contender, run: Run) -> Measured:
         """NoNumber with the reason where the contender cannot, or did not, do what the setting asks."""
         with self.server(run) as server:
-            command = contender.command(run)
-            process = psutil.Process(server.pid)
-            server_s, machine_s, began = _cpu_s(process), _machine_cpu_s(), time.monotonic()
-            output, cpu = carry_out(command, run)
-            server_s, machine_s = _cpu_s(process) - server_s, _machine_cpu_s() - machine_s
-            wall_s = time.monotonic() - began
+            output, cost = observe(contender.command(run), run, server)
         said = contender.read(run, output)
         if said.messages < 1:
             raise NoNumber("not one message was answered")
-        others_s = max(0.0, machine_s - server_s - (cpu.user_ns + cpu.system_ns) / 1e9)
-        return Measured(said, cpu.user_ns, cpu.system_ns, server_s / wall_s, others_s / wall_s)
+        return Measured(said, cost)
 
 
-@dataclass(frozen=True)
-class Cpu:
-    user_ns: float
-    system_ns: float
+def observe(command: list[str], run: Run, server: Server) -> tuple[str, Cost]:
+    """A contender's standard output, and what it cost."""
+    process = psutil.Process(server.pid)
+    server_s, machine_s, began = _cpu_s(process), _machine_cpu_s(), time.monotonic()
+    output, user_s, system_s = _carry_out(command, run)
+    server_s, machine_s = _cpu_s(process) - server_s, _machine_cpu_s() - machine_s
+    wall_s = time.monotonic() - began
+    others_s = max(0.0, machine_s - server_s - user_s - system_s)
+    return output, Cost(user_s * 1e9, system_s * 1e9, server_s / wall_s, others_s / wall_s)
 
 
-def carry_out(command: list[str], run: Run) -> tuple[str, Cpu]:
-    """A contender's standard output, and the CPU of its process and all its children."""
+def _carry_out(command: list[str], run: Run) -> tuple[str, float, float]:
+    """A contender's standard output, and the user and system CPU of its process and all its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(
@@ -129,8 +135,7 @@ def carry_out(command: list[str], run: Run) -> tuple[str, Cpu]:
         last = (done.stderr.strip() or done.stdout.strip() or "no word").splitlines()[-1]
         word = "refused" if done.returncode == 2 else f"exit code {done.returncode}"
         raise NoNumber(f"{word}: {last.replace(str(run.folder) + '/', '')}")
-    user_s, system_s = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-    return done.stdout, Cpu(user_s * 1e9, system_s * 1e9)
+    return done.stdout, after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
 
 
 def build_floor() -> Path:
