@@ -5,7 +5,7 @@ WSBENCH := $(VENV)/bin/wsbench
 ENGINE  := $(VENV)/bin/wsbench-engine
 CARGO   := cargo --quiet
 
-.PHONY: quick test setup setup-test check-python check-engine check-servers clean
+.PHONY: quick test setup setup-test check-python check-engine check-servers bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick
@@ -30,14 +30,18 @@ setup-test: setup
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[test]'
 
 check-python: setup-test
-	$(VENV)/bin/ruff check wsbench tests
-	$(VENV)/bin/ruff format --check --quiet wsbench tests
+	$(VENV)/bin/ruff check wsbench tests engine/benches
+	$(VENV)/bin/ruff format --check --quiet wsbench tests engine/benches
 	$(VENV)/bin/pytest
 
 check-engine: setup
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
 	$(CARGO) clippy --release --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
 	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml
+
+# BENCH_OPTIONS="--quick", "--only echo-50", "--engine OLD --engine NEW": `engine/benches/compare.py --help` lists them.
+bench-engine: setup
+	$(VENV)/bin/python engine/benches/compare.py $(BENCH_OPTIONS)
 
 check-servers: setup
 	$(WSBENCH) check

@@ -1,0 +1,288 @@
+//! The floor: what the kernel alone asks of a load generator with one thread on epoll. A prebuilt request goes out, its reply
+//! is counted in bytes and not looked at, the next goes out from inside the same read; no clock is read for a message.
+//! `engine/benches/compare.py` runs it beside the engine; it measures no server, for it would take any bytes for an answer.
+//!
+//! `floor MODE ADDRESS CONNECTIONS DEPTH BYTES SECONDS`, and one line of JSON comes out. A connection that breaks ends it with
+//! exit code 1. Modes: `echo` (DEPTH frames in one write, the next ones when all are back), `connect` (each connection once:
+//! TCP, handshake, held until all are there, Close frame), `keep-alive` and `close` (HTTP documents, many a connection or one).
+
+mod socket;
+
+use socket::{Poll, Socket, Usage};
+use std::net::SocketAddrV4;
+
+/// As many connects at once as the engine makes.
+const CONNECTS_AT_ONCE: usize = 100;
+const BUFFER_BYTES: usize = 512 << 10;
+/// The process is killed this long after its work should have ended.
+const GRACE_S: f64 = 60.0;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Echo,
+    Connect,
+    KeepAlive,
+    Close,
+}
+
+struct Load {
+    mode: Mode,
+    address: SocketAddrV4,
+    connections: usize,
+    depth: usize,
+    bytes: usize,
+    seconds: f64,
+}
+
+/// What was exchanged, and what it cost from the first message (or connect) to the last.
+struct Outcome {
+    messages: u64,
+    cost: Usage,
+}
+
+fn main() {
+    let Some(load) = Load::from_arguments() else {
+        eprintln!("usage: floor echo|connect|keep-alive|close ADDRESS CONNECTIONS DEPTH BYTES SECONDS");
+        std::process::exit(2);
+    };
+    socket::end_with_parent_or_after(load.seconds + GRACE_S);
+    let outcome = match load.mode {
+        Mode::Connect => connect(&load),
+        Mode::Echo | Mode::KeepAlive => exchange(&load),
+        Mode::Close => reopen(&load),
+    };
+    let Usage { wall_ns, user_ns, system_ns } = outcome.cost;
+    println!(r#"{{"messages":{},"wall_ns":{wall_ns},"user_ns":{user_ns},"system_ns":{system_ns}}}"#, outcome.messages);
+}
+
+impl Load {
+    fn from_arguments() -> Option<Load> {
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let [mode, address, connections, depth, bytes, seconds] = arguments.as_slice() else { return None };
+        let mode = match mode.as_str() {
+            "echo" => Mode::Echo,
+            "connect" => Mode::Connect,
+            "keep-alive" => Mode::KeepAlive,
+            "close" => Mode::Close,
+            _ => return None,
+        };
+        Some(Load {
+            mode,
+            address: address.parse().ok()?,
+            connections: connections.parse().ok().filter(|&count| count > 0)?,
+            depth: depth.parse().ok().filter(|&depth| depth > 0)?,
+            bytes: bytes.parse().ok()?,
+            seconds: seconds.parse().ok()?,
+        })
+    }
+
+    fn document_request(&self) -> Vec<u8> {
+        let connection = if self.mode == Mode::Close { "Connection: close\r\n" } else { "" };
+        format!("GET /doc?size={} HTTP/1.1\r\nHost: {}\r\n{connection}\r\n", self.bytes, self.address).into_bytes()
+    }
+}
+
+/// A text frame of letters under a constant mask, as a client must send it.
+fn masked_frame(bytes: usize) -> Vec<u8> {
+    const KEY: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
+    let mut frame = vec![0x81];
+    match bytes {
+        0..=125 => frame.push(0x80 | bytes as u8),
+        126..=65_535 => {
+            frame.push(0x80 | 126);
+            frame.extend_from_slice(&(bytes as u16).to_be_bytes());
+        }
+        _ => {
+            frame.push(0x80 | 127);
+            frame.extend_from_slice(&(bytes as u64).to_be_bytes());
+        }
+    }
+    frame.extend_from_slice(&KEY);
+    frame.extend((0..bytes).map(|at| b'a' ^ KEY[at % 4]));
+    frame
+}
+
+/// The length of one document's reply, learnt from the server.
+fn reply_length(load: &Load, buffer: &mut [u8]) -> usize {
+    let socket = Socket::connect(load.address);
+    assert!(socket.send(&load.document_request()) > 0, "the first request was not taken");
+    let mut received = 0;
+    loop {
+        received += socket.receive_waiting(&mut buffer[received..]);
+        let head = String::from_utf8_lossy(&buffer[..received]);
+        if let Some(end) = head.find("\r\n\r\n")
+            && received >= end + 4 + load.bytes
+        {
+            assert!(head.starts_with("HTTP/1.1 200"), "the server does not serve the document");
+            return received;
+        }
+    }
+}
+
+// ---- connect ---------------------------------------------------------------------------------------------------------
+
+fn connect(load: &Load) -> Outcome {
+    let mut poll = Poll::new();
+    let begin = Usage::now();
+    let sockets = open_all(load, &mut poll);
+    let cost = Usage::now().since(&begin);
+    let messages = sockets.len() as u64;
+    close_all(sockets, &mut poll);
+    Outcome { messages, cost }
+}
+
+/// Closes as the engine must, so that no server is left with a reset: a Close frame, then whatever comes until the server's end.
+fn close_all(sockets: Vec<Socket>, poll: &mut Poll) {
+    const CLOSE: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
+    let mut buffer = [0; 4096];
+    let mut left = sockets.len();
+    for socket in &sockets {
+        assert_eq!(socket.send(&CLOSE), CLOSE.len(), "a Close frame was not taken whole");
+    }
+    let mut sockets: Vec<Option<Socket>> = sockets.into_iter().map(Some).collect();
+    while left > 0 {
+        for at in 0..poll.wait() {
+            let socket = &mut sockets[poll.event(at).place];
+            if socket.as_ref().and_then(|socket| socket.receive(&mut buffer)) == Some(0) {
+                *socket = None;
+                left -= 1;
+            }
+        }
+    }
+}
+
+/// Every connection of the load, upgraded where it speaks WebSocket and known to `poll` by its place.
+fn open_all(load: &Load, poll: &mut Poll) -> Vec<Socket> {
+    let upgrade = format!(
+        "GET /echo HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        load.address
+    );
+    let websocket = matches!(load.mode, Mode::Echo | Mode::Connect);
+    let mut sockets: Vec<Socket> = Vec::with_capacity(load.connections);
+    let mut upgraded = 0;
+    let mut buffer = [0; 4096];
+    while upgraded < load.connections {
+        while sockets.len() < load.connections && sockets.len() - upgraded < CONNECTS_AT_ONCE {
+            let socket = Socket::connect(load.address);
+            socket.send_at_once();
+            poll.add(&socket, sockets.len());
+            if websocket {
+                assert_eq!(socket.send(upgrade.as_bytes()), upgrade.len(), "a handshake was not taken whole");
+            } else {
+                upgraded += 1;
+            }
+            sockets.push(socket);
+        }
+        if !websocket {
+            continue;
+        }
+        for at in 0..poll.wait() {
+            let answer = sockets[poll.event(at).place].receive(&mut buffer).unwrap_or(0);
+            let answer = &buffer[..answer];
+            assert!(answer.starts_with(b"HTTP/1.1 101") && answer.ends_with(b"\r\n\r\n"), "no upgrade in one piece");
+            upgraded += 1;
+        }
+    }
+    sockets
+}
+
+// ---- echo and keep-alive ---------------------------------------------------------------------------------------------
+
+/// What a connection still has to receive of its burst, and how much of the burst the kernel has taken.
+#[derive(Clone, Copy)]
+struct Progress {
+    awaited: usize,
+    sent: usize,
+}
+
+fn exchange(load: &Load) -> Outcome {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let (request, reply) = match load.mode {
+        // A server's frame is the client's without its mask.
+        Mode::Echo => (masked_frame(load.bytes), masked_frame(load.bytes).len() - 4),
+        _ => (load.document_request(), reply_length(load, &mut vec![0; load.bytes + 4096])),
+    };
+    let (burst, awaited) = (request.repeat(load.depth), reply * load.depth);
+    let mut poll = Poll::new();
+    let sockets = open_all(load, &mut poll);
+    let mut progress = vec![Progress { awaited, sent: 0 }; sockets.len()];
+    let mut bursts = 0;
+
+    let begin = Usage::now();
+    poll.end_after(load.seconds);
+    for (place, socket) in sockets.iter().enumerate() {
+        progress[place].sent = start(&mut poll, socket, place, &burst);
+    }
+    loop {
+        for at in 0..poll.wait() {
+            let event = poll.event(at);
+            if event.ends {
+                return Outcome { messages: bursts * load.depth as u64, cost: Usage::now().since(&begin) };
+            }
+            let (socket, state) = (&sockets[event.place], &mut progress[event.place]);
+            if event.writable {
+                state.sent += socket.send(&burst[state.sent..]);
+                if state.sent == burst.len() {
+                    poll.read_only(socket, event.place);
+                }
+            }
+            let Some(count) = socket.receive(&mut buffer) else { continue };
+            assert!((1..=state.awaited).contains(&count), "{count} bytes came where {} were awaited", state.awaited);
+            state.awaited -= count;
+            if state.awaited == 0 {
+                bursts += 1;
+                *state = Progress { awaited, sent: start(&mut poll, socket, event.place, &burst) };
+            }
+        }
+    }
+}
+
+/// Sends a burst; what the kernel does not take goes out when the socket is writable. How much was taken.
+fn start(poll: &mut Poll, socket: &Socket, place: usize, burst: &[u8]) -> usize {
+    let sent = socket.send(burst);
+    if sent < burst.len() {
+        poll.read_and_write(socket, place);
+    }
+    sent
+}
+
+// ---- close -----------------------------------------------------------------------------------------------------------
+
+/// A connection a document: the next is opened when the server has closed the last.
+fn reopen(load: &Load) -> Outcome {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let request = load.document_request();
+    let reply = reply_length(load, &mut buffer);
+    let mut poll = Poll::new();
+    let mut awaited = vec![reply; load.connections];
+    let open = |poll: &mut Poll, place: usize| {
+        let socket = Socket::connect(load.address);
+        poll.add(&socket, place);
+        assert_eq!(socket.send(&request), request.len(), "a request was not taken whole");
+        socket
+    };
+    let mut messages = 0;
+
+    let begin = Usage::now();
+    poll.end_after(load.seconds);
+    let mut sockets: Vec<Socket> = (0..load.connections).map(|place| open(&mut poll, place)).collect();
+    loop {
+        for at in 0..poll.wait() {
+            let event = poll.event(at);
+            if event.ends {
+                return Outcome { messages, cost: Usage::now().since(&begin) };
+            }
+            let Some(count) = sockets[event.place].receive(&mut buffer) else { continue };
+            assert!(count <= awaited[event.place], "a reply longer than the first one");
+            awaited[event.place] -= count;
+            if count > 0 {
+                continue;
+            }
+            assert_eq!(awaited[event.place], 0, "a reply that ends early");
+            messages += 1;
+            awaited[event.place] = reply;
+            sockets[event.place] = open(&mut poll, event.place);
+        }
+    }
+}
