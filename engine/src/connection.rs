@@ -68,48 +68,104 @@ pub struct Pending {
     pub measured: bool,
 }
 
+/// What is under way on a connection, oldest first: one in place, because most connections never have two.
+#[derive(Default)]
+pub struct UnderWay {
+    first: Option<Pending>,
+    more: Option<Box<VecDeque<Pending>>>,
+}
+
+impl UnderWay {
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub fn oldest(&self) -> Option<&Pending> {
+        self.first.as_ref()
+    }
+
+    pub fn oldest_mut(&mut self) -> Option<&mut Pending> {
+        self.first.as_mut()
+    }
+
+    #[inline]
+    pub fn add(&mut self, pending: Pending) {
+        match self.first {
+            None => self.first = Some(pending),
+            Some(_) => self.more.get_or_insert_default().push_back(pending),
+        }
+    }
+
+    #[inline]
+    pub fn take(&mut self) -> Option<Pending> {
+        let next = self.more.as_mut().and_then(|more| more.pop_front());
+        std::mem::replace(&mut self.first, next)
+    }
+}
+
+/// Three cache lines: what every message touches, the reader, and what few messages need. With many connections each line
+/// is a miss for each message.
+#[repr(C, align(64))]
 pub struct Connection {
     socket: Option<OwnedFd>,
-    pub tls: Option<Box<tls::Session>>,
-    /// Compresses what is sent, where that was agreed upon.
-    pub deflater: Option<Box<Deflater>>,
     pub number: u32,
     pub stage: Stage,
     /// Stands in the worker's line of connections that can take a message.
     pub in_line: bool,
     /// The user is to go as soon as nothing is under way.
     pub leaving: bool,
-    pub reader: Reader,
-    /// Under way, oldest first; replies come in this order.
-    pub pending: VecDeque<Pending>,
+    pub under_way: UnderWay,
     /// Messages sent, of all times. For a receiver of broadcasts: the number after the last one that came.
     pub sequence: u64,
+    /// What a short write has left over; never empty.
+    pub unsent: Option<Box<Unsent>>,
+    pub reader: Reader,
     /// Replies on this very connection.
     pub replies: u64,
     pub opened_ns: u64,
-    /// A connection per request: the reply was complete; it counts once the server has closed.
+    /// A connection per request: the reply was complete; it counts once the server has closed. Also when we said goodbye.
     pub replied_ns: u64,
-    /// What a short write has left over; empty, and without memory, in the usual case.
-    pub unsent: Vec<u8>,
+    pub tls: Option<Box<tls::Session>>,
+    /// Compresses what is sent, where that was agreed upon.
+    pub deflater: Option<Box<Deflater>>,
 }
+
+const _: () = assert!(size_of::<Connection>() == 192, "an idle connection costs what it is");
+
+pub struct Unsent(pub Vec<u8>);
 
 impl Connection {
     pub fn new(number: u32, transport: Transport) -> Connection {
         Connection {
             socket: None,
-            tls: None,
-            deflater: None,
             number,
             stage: Stage::Closed,
             in_line: false,
             leaving: false,
-            reader: Reader::new(transport),
-            pending: VecDeque::new(),
+            under_way: UnderWay::default(),
             sequence: 0,
+            unsent: None,
+            reader: Reader::new(transport),
             replies: 0,
             opened_ns: 0,
             replied_ns: 0,
-            unsent: Vec::new(),
+            tls: None,
+            deflater: None,
+        }
+    }
+
+    /// Keeps what the kernel did not take.
+    pub fn keep(&mut self, bytes: &[u8]) {
+        match &mut self.unsent {
+            Some(unsent) => unsent.0.extend_from_slice(bytes),
+            None if bytes.is_empty() => {}
+            None => self.unsent = Some(Box::new(Unsent(bytes.to_vec()))),
         }
     }
 
@@ -120,7 +176,7 @@ impl Connection {
     /// The message that the next reply answers.
     #[inline]
     pub fn expected(&self) -> Message {
-        Message { connection: self.number, sequence: self.sequence + 1 - self.pending.len() as u64 }
+        Message { connection: self.number, sequence: self.sequence + 1 - self.under_way.len() as u64 }
     }
 
     /// Begins to connect, without waiting.
@@ -153,7 +209,7 @@ impl Connection {
         self.tls = None;
         self.deflater = None;
         self.stage = Stage::Closed;
-        self.unsent = Vec::new();
+        self.unsent = None;
     }
 }
 

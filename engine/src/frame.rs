@@ -79,23 +79,27 @@ pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
     out.extend_from_slice(&key);
 }
 
-/// Appends `payload`, masked, in one pass of copy and XOR; `offset` is its place in the frame's whole payload.
+/// Appends `payload`, masked; `offset` is its place in the frame's whole payload.
 #[inline]
 pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usize) {
     let key = u32::from_ne_bytes(key).rotate_right(8 * (offset as u32 % 4));
     let wide = u64::from(key) | u64::from(key) << 32;
-    let start = out.len();
-    out.resize(start + payload.len(), 0);
-    let (mut to, mut from) = (out[start..].chunks_exact_mut(8), payload.chunks_exact(8));
-    for (to, from) in (&mut to).zip(&mut from) {
-        let word = u64::from_ne_bytes(from.try_into().expect("eight bytes")) ^ wide;
-        to.copy_from_slice(&word.to_ne_bytes());
-    }
-    for ((to, from), key) in to.into_remainder().iter_mut().zip(from.remainder()).zip(key.to_ne_bytes().iter().cycle())
-    {
-        *to = from ^ key;
+    // A block at a time, so that it is masked while it is in the nearest cache.
+    for block in payload.chunks(BLOCK) {
+        let start = out.len();
+        out.extend_from_slice(block);
+        let (words, rest) = out[start..].as_chunks_mut::<8>();
+        for word in words {
+            *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();
+        }
+        for (byte, key) in rest.iter_mut().zip(wide.to_ne_bytes()) {
+            *byte ^= key;
+        }
     }
 }
+
+/// A multiple of the key's length.
+const BLOCK: usize = 4096;
 
 /// Appends a whole masked frame.
 pub fn write(out: &mut Vec<u8>, opcode: u8, payload: &[u8], key: [u8; 4]) {

@@ -82,7 +82,7 @@ impl Worker {
     /// Whether a connection that is being made has nothing to say yet, so that only the kernel can tell when it is.
     fn is_silent(&self, index: usize) -> bool {
         let connection = &self.connections[index];
-        self.plan.transport != Transport::Websocket && connection.pending.is_empty() && connection.tls.is_none()
+        self.plan.transport != Transport::Websocket && connection.under_way.is_empty() && self.tls.is_none()
     }
 
     /// Sends what comes first on a connection, if it is made. Whether all of it went out.
@@ -100,17 +100,15 @@ impl Worker {
         let sent = poll::send(descriptor, &self.out);
         if let Ok(Some(sent)) = sent {
             self.record.counters.bytes_sent += sent as u64;
-            if sent < self.out.len() {
-                self.connections[index].unsent = self.out[sent..].to_vec();
-            }
-            if self.connections[index].tls.is_some() {
+            self.connections[index].keep(&self.out[sent..]);
+            if self.tls.is_some() {
                 self.connections[index].stage = Stage::Securing;
             } else {
                 self.connected(index, now);
             }
         }
         self.out.clear();
-        Ok(sent?.is_some() && self.connections[index].unsent.is_empty())
+        Ok(sent?.is_some() && self.connections[index].unsent.is_none())
     }
 
     /// The upgrade, or the request that the connection was made for.
@@ -118,7 +116,7 @@ impl Worker {
         if self.plan.transport == Transport::Websocket {
             let key = handshake::key(self.plan.seed, self.connections[index].number);
             self.out.extend_from_slice(&handshake::request(&self.plan, &key));
-        } else if !self.connections[index].pending.is_empty() {
+        } else if !self.connections[index].under_way.is_empty() {
             self.out.extend_from_slice(&self.request);
         }
     }
@@ -127,7 +125,7 @@ impl Worker {
     pub fn secured(&mut self, index: usize, now: u64) {
         self.write_first_words(index);
         self.connected(index, now);
-        if self.connections[index].stage == Stage::Open && self.connections[index].pending.is_empty() {
+        if self.connections[index].stage == Stage::Open && self.connections[index].under_way.is_empty() {
             self.start(index, now);
         }
     }
@@ -139,7 +137,7 @@ impl Worker {
             return;
         }
         self.usable(index, now);
-        if let Some(request) = self.connections[index].pending.front_mut() {
+        if let Some(request) = self.connections[index].under_way.oldest_mut() {
             request.sent_ns = now;
         }
     }
@@ -169,7 +167,7 @@ impl Worker {
     fn usable(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.stage = Stage::Open;
-        let warms_up = match connection.pending.front() {
+        let warms_up = match connection.under_way.oldest() {
             Some(request) => !request.measured,
             None => self.phase == Phase::Warmup,
         };
@@ -237,7 +235,7 @@ impl Worker {
     /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way.
     pub fn leave_if_idle(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
-        if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.pending.is_empty() {
+        if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.under_way.is_empty() {
             self.say_goodbye(index, now);
         }
     }
@@ -297,7 +295,7 @@ impl Worker {
         let key = self.random.u32(..).to_ne_bytes();
         for connection in &mut self.connections {
             let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { continue };
-            if self.plan.transport == Transport::Websocket && connection.unsent.is_empty() {
+            if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
                 self.out.clear();
                 frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
                 if let Some(session) = &mut connection.tls {

@@ -37,7 +37,7 @@ impl Worker {
                     if now >= self.moment_ns {
                         self.keep_time(now);
                     }
-                    let sealed = self.connections[index].tls.is_some();
+                    let sealed = self.tls.is_some();
                     let taken = match sealed {
                         true => self.take_in_sealed(index, &buffer[..count], now),
                         false => self.take_in(index, &buffer[..count], now),
@@ -155,7 +155,7 @@ impl Worker {
 
     #[inline]
     fn reply(&mut self, index: usize, wrong: Option<Failure>, now: u64) {
-        if self.connections[index].pending.is_empty() {
+        if self.connections[index].under_way.is_empty() {
             return self.fail(index, (Kind::UnexpectedReply, "a message that nothing was waiting for".into()));
         }
         match wrong {
@@ -168,7 +168,7 @@ impl Worker {
     /// far as this connection can tell; one that was answered already, or given up, changes nothing.
     #[cold]
     fn reply_to_another(&mut self, index: usize, shift: i64, wrong: Option<Failure>, now: u64) {
-        let pending = self.connections[index].pending.len() as i64;
+        let pending = self.connections[index].under_way.len() as i64;
         if shift < 0 || shift >= pending {
             let which = if shift < 0 { "before" } else { "not sent yet" };
             return self.fail(index, (Kind::UnexpectedReply, format!("a reply to a message {which}")));
@@ -182,7 +182,7 @@ impl Worker {
     fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
         let Scenario::Doc { persistent, bytes } = self.plan.scenario else { unreachable!("http is doc") };
         let connection = &mut self.connections[index];
-        if connection.pending.is_empty() || connection.stage == Stage::AwaitingClose {
+        if connection.under_way.is_empty() || connection.stage == Stage::AwaitingClose {
             return self.fail(index, (Kind::UnexpectedReply, format!("status {}", reply.status)));
         }
         if reply.status != 200 {
@@ -248,7 +248,7 @@ impl Worker {
     fn account(&mut self, index: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
-        let Some(Pending { due_ns, sent_ns, measured }) = connection.pending.pop_front() else { return };
+        let Some(Pending { due_ns, sent_ns, measured }) = connection.under_way.take() else { return };
         connection.replies += 1;
         self.in_flight -= 1;
         self.record.counters.answered += 1;
@@ -316,15 +316,15 @@ impl Worker {
         if connection.stage == Stage::Closing {
             return self.gone(index, now);
         }
-        let under_way = connection.pending.len();
+        let under_way = connection.under_way.len();
         let hit = match failure.0 {
             Kind::UnexpectedReply if !per_request => 0,
             _ if spoils => under_way,
             _ => under_way.min(1),
         };
         let mut measured = 0;
-        for message in connection.pending.drain(..hit) {
-            measured += u64::from(message.measured);
+        for _ in 0..hit {
+            measured += u64::from(connection.under_way.take().is_some_and(|message| message.measured));
         }
         self.in_flight -= hit as u64;
         self.record.counters.failed += hit as u64;

@@ -70,7 +70,7 @@ impl Worker {
             Stage::Closed => self.plan.connection_per_request(),
             _ => false,
         };
-        usable && connection.pending.len() < self.plan.depth()
+        usable && connection.under_way.len() < self.plan.depth()
     }
 
     pub fn stand_in_line(&mut self, index: usize) {
@@ -102,14 +102,14 @@ impl Worker {
         }
         let connection = &mut self.connections[index];
         if let Loop::Closed { messages_per_connection: Some(most), .. } = self.plan.pace
-            && connection.replies + connection.pending.len() as u64 >= most
+            && connection.replies + connection.under_way.len() as u64 >= most
         {
             return;
         }
         self.quota -= 1;
         let measured = due_ns >= self.measure_ns;
         connection.sequence += 1;
-        connection.pending.push_back(Pending { due_ns, sent_ns: now, measured });
+        connection.under_way.add(Pending { due_ns, sent_ns: now, measured });
         self.in_flight += 1;
         self.record.counters.sent += 1;
         if measured {
@@ -119,7 +119,7 @@ impl Worker {
         match self.plan.transport {
             Transport::Websocket => {
                 let message = Message { connection: connection.number, sequence: connection.sequence };
-                if connection.deflater.is_some() || self.plan.fragment_bytes.is_some() {
+                if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
                     return self.write_frames(index, message);
                 }
                 let mut stamp = Default::default();
@@ -195,23 +195,25 @@ impl Worker {
     #[inline]
     pub fn flush(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        if let Some(session) = &mut connection.tls {
+        if self.tls.is_some()
+            && let Some(session) = &mut connection.tls
+        {
             session.seal(&mut self.out);
         }
         if self.out.is_empty() {
             return;
         }
         let Some(descriptor) = connection.descriptor() else { return self.out.clear() };
-        if !connection.unsent.is_empty() {
-            connection.unsent.append(&mut self.out);
-            return;
+        if connection.unsent.is_some() {
+            connection.keep(&self.out);
+            return self.out.clear();
         }
         match poll::send(descriptor, &self.out) {
             Ok(sent) => {
                 let sent = sent.unwrap_or(0);
                 self.record.counters.bytes_sent += sent as u64;
                 if sent < self.out.len() {
-                    connection.unsent = self.out[sent..].to_vec();
+                    connection.keep(&self.out[sent..]);
                     if let Err(error) = self.poll.change(descriptor, index, poll::READ_WRITE) {
                         self.host_cannot(format!("epoll: {error}"));
                     }
@@ -228,15 +230,16 @@ impl Worker {
         if connection.stage == Stage::Connecting {
             return self.connect_ended(index);
         }
-        match poll::send(descriptor, &connection.unsent) {
+        let Some(unsent) = &mut connection.unsent else { return };
+        match poll::send(descriptor, &unsent.0) {
             Ok(sent) => {
                 self.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
-                drop(connection.unsent.drain(..sent.unwrap_or(0)));
+                drop(unsent.0.drain(..sent.unwrap_or(0)));
             }
             Err(error) => return self.fail(index, broken(&error)),
         }
-        if connection.unsent.is_empty() {
-            connection.unsent = Vec::new();
+        if unsent.0.is_empty() {
+            connection.unsent = None;
             if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
                 self.host_cannot(format!("epoll: {error}"));
             }

@@ -298,7 +298,7 @@ impl Worker {
         let limits = self.plan.limits;
         let connection = &self.connections[index];
         let later_than = |from: u64, seconds: f64| now.saturating_sub(from) as f64 > seconds * 1e9;
-        let oldest_ns = connection.pending.front().map_or(u64::MAX, |oldest| oldest.sent_ns);
+        let oldest_ns = connection.under_way.oldest().map_or(u64::MAX, |oldest| oldest.sent_ns);
         let failure = match connection.stage {
             Stage::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
                 (Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
