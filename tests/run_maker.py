@@ -175,6 +175,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
         limits=engine_files.Limits(connect_s=10, reply_s=10, deadline_s=60),
         threads=1,
         cpus=[1],
+        busy_poll=False,
         source_addresses=["127.0.0.1"],
         headers=[],
         seed=1,

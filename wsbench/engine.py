@@ -80,6 +80,7 @@ def plan(
         ),
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,
+        busy_poll=False,
         source_addresses=["0.0.0.0"],
         headers=[],
         seed=seed,

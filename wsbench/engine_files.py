@@ -189,6 +189,7 @@ class Plan(Frozen):
     limits: Limits
     threads: Annotated[int, Field(ge=1)]
     cpus: list[int]
+    busy_poll: bool
     source_addresses: list[str]
     headers: list[tuple[str, str]]
     seed: int

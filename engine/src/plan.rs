@@ -197,6 +197,8 @@ pub struct Plan {
     pub limits: Limits,
     pub threads: usize,
     pub cpus: Vec<usize>,
+    /// The workers never sleep: no message waits for a CPU to wake up, and no CPU is left for anything else.
+    pub busy_poll: bool,
     pub source_addresses: Vec<IpAddr>,
     pub headers: Vec<(String, String)>,
     pub seed: u64,

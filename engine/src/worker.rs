@@ -253,7 +253,8 @@ impl Worker {
         if self.in_flight as usize + self.opening + self.closing > 0 {
             until = until.min(now + self.sweep_period() / 4);
         }
-        let timeout = if self.finished { 0 } else { until.saturating_sub(now) };
+        let polls = self.finished || self.plan.busy_poll && self.phase != Phase::Connect;
+        let timeout = if polls { 0 } else { until.saturating_sub(now) };
         let count = match self.poll.wait(timeout) {
             Ok(count) => count,
             Err(error) => return self.host_cannot(format!("epoll: {error}")),

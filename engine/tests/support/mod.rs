@@ -62,6 +62,7 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "limits": {"connect_s": 1.0, "reply_s": 1.0, "deadline_s": 30.0},
         "threads": 1,
         "cpus": [],
+        "busy_poll": false,
         "source_addresses": ["127.0.0.1"],
         "headers": [],
         "seed": 7,
