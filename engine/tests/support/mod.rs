@@ -40,6 +40,17 @@ pub fn closed(depth: usize) -> Value {
     json!({"kind": "closed", "depth": depth, "think": null, "messages_per_connection": null})
 }
 
+/// An open loop of a constant rate.
+pub fn open(arrivals: &str, per_s: f64, depth: Option<usize>) -> Value {
+    let rate = json!([{"from_per_s": per_s, "to_per_s": per_s, "for_s": 1.0}]);
+    json!({"kind": "open", "arrivals": arrivals, "rate": rate, "depth": depth})
+}
+
+/// A closed loop whose connections pause before each message, and are exchanged after so many replies.
+pub fn thinking(depth: usize, think: Value, messages_per_connection: Option<u64>) -> Value {
+    json!({"kind": "closed", "depth": depth, "think": think, "messages_per_connection": messages_per_connection})
+}
+
 /// A small valid plan; tests change what they are about.
 pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -> Value {
     json!({
@@ -209,6 +220,16 @@ impl Run {
         assert_eq!(json!(seen), expected, "the error events say the same as the end");
     }
 
+    pub fn control(&self, key: &str) -> u64 {
+        self.end()["control"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {}", self.end()))
+    }
+
+    /// How many values of a histogram are at least so long.
+    pub fn at_least(&self, tag: &str, time: Duration) -> u64 {
+        let Some(histogram) = self.histograms.get(tag) else { return 0 };
+        histogram.count_between(time.as_nanos() as u64, u64::MAX / 2)
+    }
+
     pub fn ledger_is(&self, answered: u64, failed: u64, unanswered: u64) {
         let found = ["answered", "failed", "unanswered"].map(|key| self.measured(key));
         assert_eq!(
@@ -233,7 +254,8 @@ impl Run {
         let sent = self.measured("answered") + self.measured("failed") + self.measured("unanswered");
         assert_eq!(self.measured("sent"), sent, "the ledger: {}", self.end());
         let answered = self.measured("answered");
-        assert_eq!(self.count("service"), answered, "one `service` value for each answered message");
+        let tag = if self.histograms.contains_key("push") { "push" } else { "service" };
+        assert_eq!(self.count(tag), answered, "one `{tag}` value for each answered message");
         if self.histograms.contains_key("request") {
             assert_eq!(self.count("request"), answered, "one `request` value for each answered request");
         }

@@ -130,18 +130,29 @@ impl Peer {
 
     /// One frame of the engine: it must be masked, whole and small enough for a test.
     pub fn frame(&mut self) -> io::Result<(u8, Vec<u8>)> {
+        let (first, _, payload) = self.any_frame()?;
+        assert_eq!(first & 0xf0, 0x80, "the engine sends whole frames without reserved bits");
+        Ok((first & 0x0f, payload))
+    }
+
+    /// One frame of the engine as it stands on the wire: its first byte, its mask key and its unmasked payload.
+    pub fn any_frame(&mut self) -> io::Result<(u8, [u8; 4], Vec<u8>)> {
         let front = self.read_exactly(2)?;
-        assert_eq!(front[0] & 0xf0, 0x80, "the engine sends whole frames without reserved bits");
         assert_eq!(front[1] & 0x80, 0x80, "the engine masks");
         let length = match front[1] & 0x7f {
             126 => u16::from_be_bytes(self.read_exactly(2)?.try_into().expect("two bytes")).into(),
             127 => u64::from_be_bytes(self.read_exactly(8)?.try_into().expect("eight bytes")),
             short => short.into(),
         };
-        let key = self.read_exactly(4)?;
+        let key: [u8; 4] = self.read_exactly(4)?.try_into().expect("four bytes");
         let mut payload = self.read_exactly(length as usize)?;
         payload.iter_mut().zip(key.iter().cycle()).for_each(|(byte, key)| *byte ^= key);
-        Ok((front[0] & 0x0f, payload))
+        Ok((front[0], key, payload))
+    }
+
+    /// Another handle to write to this connection with.
+    pub fn writer(&self) -> TcpStream {
+        self.stream.try_clone().expect("a clone")
     }
 
     pub fn send(&mut self, opcode: u8, payload: &[u8]) -> io::Result<()> {
