@@ -27,7 +27,11 @@ MAY_IMPORT = {
         *("catalogue", "engine", "engine_files", "errors", "experiment", "frozen", "machine", "process", "rundir"),
         "sampler",
     },
-    "load": {"engine", "engine_files", "errors", "frozen", "machine", "process", "rundir"},
+    "load": {"engine", "engine_files", "errors", "frozen", "machine", "process", "rundir", "sampler"},
+    "load_options": {"engine_files", "errors", "load", "thresholds"},
+    "load_view": {"engine_files", "histogram", "metrics", "rundir", "terminal", "thresholds", "verdict", "view"},
+    "hdr": {"histogram", "view"},
+    "thresholds": {"errors", "metrics", "view"},
     "campaign": {
         *("build", "catalogue", "conformance", "engine", "errors", "experiment", "frozen", "machine", "rundir"),
         *("trial", "__init__"),

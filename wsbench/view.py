@@ -114,6 +114,11 @@ class TrialView:
         return self.measured.replies_in_window if by_time else self.measured.answered
 
     @cached_property
+    def reported_times(self) -> Histogram | None:
+        """What users would have waited: from the due time where messages have one, else `times`."""
+        return self.histograms.get("response", self.times)
+
+    @cached_property
     def open_loop(self) -> Open | None:
         return self.plan.loop if self.plan is not None and isinstance(self.plan.loop, Open) else None
 
