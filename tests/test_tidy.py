@@ -41,7 +41,11 @@ MAY_IMPORT = {
     "metrics": {"engine_files", "histogram", "registry", "view"},
     "verdict": {"engine_files", "metrics", "view"},
     "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"},
-    "terminal": {"engine_files", "metrics", "report", "rundir", "verdict", "view"},
+    "judgements": {"engine_files", "histogram", "metrics", "view"},
+    "selftest": {
+        *("engine", "engine_files", "errors", "frozen", "judgements", "machine", "process", "rundir", "view"),
+    },
+    "terminal": {"judgements", "engine_files", "metrics", "report", "rundir", "verdict", "view"},
 }
 MODULES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.parent != PACKAGE)
 

@@ -24,6 +24,7 @@ from wsbench import (
     load_view,
     machine,
     metrics,
+    selftest,
     terminal,
     thresholds,
     verdict,
@@ -95,6 +96,8 @@ def parser() -> argparse.ArgumentParser:
     reporting.add_argument("run", type=Path)
     loading = command("load", load_url, "load a server of your own")
     load_options.add(loading)
+    testing = command("selftest", test_itself, "is the instrument right, on this machine, now? (a minute)")
+    testing.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(selftest.CHECKS)} (default: all)")
     command("doctor", doctor, "what this machine has and lacks, and what to do about it")
     return top
 
@@ -251,6 +254,14 @@ def load_url(arguments) -> int:
         print(f"written: {', '.join(map(str, written))}")
     kind = verdict.verdict(view).kind
     return load_view.exit_code(done.record.outcome == "ok", done.interrupted, kind, judged)
+
+
+def test_itself(arguments) -> int:
+    for name in arguments.checks:
+        if name not in selftest.CHECKS:
+            raise UserError(f"no check is called {name!r}; there are: {', '.join(selftest.CHECKS)}")
+    rows = selftest.run(arguments.checks, terminal.Progress().say)
+    return terminal.selftest_table(rows)
 
 
 def doctor(_) -> int:

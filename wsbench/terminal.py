@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from wsbench import metrics
+from wsbench import judgements, metrics
 from wsbench.engine_files import Tick
 from wsbench.rundir import RunFolder, TrialFolder, TrialOrder, TrialRecord
 from wsbench.verdict import verdict
@@ -109,3 +109,20 @@ def campaign_summary(run: RunFolder) -> None:
         for row in rows
     ]
     table(None, headers, body, right=set(range(2, 2 + len(shown))))
+
+
+def selftest_table(rows: list[judgements.Row]) -> int:
+    """The table of a self-test; 0 only where everything that was checked holds."""
+    table(
+        None,
+        ["check", "quantity", "allowed", "found", "result"],
+        [[row.check, row.quantity, row.allowed, row.found, row.result] for row in rows],
+    )
+    for row in rows:
+        if row.result != "holds":
+            console.print(escape(f"{row.result}: {row.check}, {row.quantity}{': ' if row.why else ''}{row.why}"))
+    counts = {
+        result: sum(row.result == result for row in rows) for result in ("holds", "FAILS", "undecided", "not checked")
+    }
+    console.print(", ".join(f"{count} {result}" for result, count in counts.items()))
+    return 0 if judgements.passed(rows) else 1
