@@ -20,7 +20,7 @@ HOUR_NS = 3_600_000_000_000
 SECOND = 1_000_000_000
 START_NS = 1_000 * SECOND
 UNIX_NS = 1_795_000_000 * SECOND
-CONNECT_S, WARMUP_S, DRAIN_S = 0.2, 1.0, 0.1
+WARMUP_S, DRAIN_S = 1.0, 0.1
 HOSTILE = "<script>document.title='owned'</script>"
 
 
@@ -57,6 +57,14 @@ class Trial:
     sample_s: float = 0.25
     cpu_clock: bool = True  # False: the server's CPU in ticks only
     samples_end_early: bool = False
+    loop: engine_files.Loop = field(default_factory=engine_files.Closed)
+    unsent: int = 0  # due in the window and never sent
+    late: int = 0  # due in the window and sent after it
+    lag_us: float | None = None  # mean send lag; None: none is recorded, as in a closed loop
+    under_way: float = 0.0  # at every tick, of an open loop
+    died: int = 0  # connections
+    broadcasts: tuple[tuple[int, int, int, int], ...] = ()  # expected, received, µs to the first and to the last
+    connect_s: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,24 @@ def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = No
     return rundir.TrialFolder(folder)
 
 
+def at_rate(per_s: float = 20_000.0, **quantities) -> Trial:
+    """An open loop in which nothing is wrong: the rate was met, the server has time to spare."""
+    rate = [engine_files.Segment(from_per_s=per_s, to_per_s=per_s, for_s=1)]
+    loop = engine_files.Open(
+        rate=rate, arrivals=quantities.pop("arrivals", "constant"), depth=quantities.pop("depth", None)
+    )
+    usual = {"rate": per_s, "loop": loop, "lag_us": 20.0, "under_way": 64.0, "server_busy": 0.5}
+    return Trial(**{**usual, **quantities})
+
+
+def pushing(**quantities) -> Trial:
+    """Broadcasts, ten a second, in which nothing is wrong."""
+    rate = [engine_files.Segment(from_per_s=10, to_per_s=10, for_s=1)]
+    usual = {"scenario": engine_files.Push(), "loop": engine_files.Open(rate=rate), "server_busy": 0.5}
+    usual |= {"rate": 640.0, "broadcasts": ((64, 64, 100, 300),) * 40, "little": 0.01}
+    return Trial(**{**usual, **quantities})
+
+
 def failed(reason: str = "the server ended before it was ready") -> Trial:
     return Trial(outcome="failed", reason=reason, log_tail=("listening on 127.0.0.1", f"Error: {HOSTILE}"))
 
@@ -158,7 +184,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
         scenario=trial.scenario,
         transport="http" if doc else "websocket",
         target=engine_files.Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/doc" if doc else "/echo"),
-        loop=engine_files.Closed(),
+        loop=trial.loop,
         connections=trial.connections,
         connect=engine_files.Connect(),
         stages=None,
@@ -184,7 +210,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
 
 
 def _times(trial: Trial) -> dict[str, int]:
-    warmup = START_NS + round(CONNECT_S * SECOND)
+    warmup = START_NS + round(trial.connect_s * SECOND)
     measure = warmup + round(WARMUP_S * SECOND)
     drain = measure + round(trial.window_s * SECOND)
     end = drain + round(DRAIN_S * SECOND)
@@ -216,23 +242,38 @@ def _events(trial: Trial) -> tuple[list, int]:
         answered=answered,
         failed=trial.failed,
         unanswered=trial.unanswered,
-        unsent=0,
+        unsent=trial.unsent,
         window_ns=window_ns,
         replies_in_window=answered,
         bytes_sent=answered * 136,
         bytes_received=answered * 130,
     )
+    events.extend(_broadcasts(trial, at["measure"]))
     end = engine_files.End(
         event="end",
         t_ns=at["end"],
         outcome=trial.engine_outcome,
-        connections=engine_files.ConnectionCounts(asked=trial.connections, established=established, open=established),
+        connections=engine_files.ConnectionCounts(
+            asked=trial.connections, established=established, open=established - trial.died
+        ),
         measured=measured,
         control=engine_files.Control(pings_answered=0, fragmented_replies=0, reconnects=0, out_of_order=0, foreign=0),
         errors={"timeout": trial.failed} if trial.failed else {},
         threads=[worker],
     )
     return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
+
+
+def _broadcasts(trial: Trial, began_ns: int) -> list:
+    made = []
+    for number, (expected, received, first_us, last_us) in enumerate(trial.broadcasts):
+        t_ns = began_ns + number * SECOND // 10
+        came = {"first_ns": t_ns + first_us * 1000, "last_ns": t_ns + last_us * 1000}
+        if not received:
+            came = {"first_ns": None, "last_ns": None}
+        counts = {"number": number, "expected": expected, "received": received}
+        made.append(engine_files.Broadcast(event="broadcast", t_ns=t_ns, **counts, **came))
+    return made
 
 
 def _before_the_window(events: list) -> list:
@@ -248,14 +289,16 @@ def _without_window(end: engine_files.End) -> engine_files.End:
 
 def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> engine_files.Tick:
     done = round(trial.rate * max(0, min(t_ns, at["drain"]) - at["warmup"]) / SECOND)
+    sent = done - (trial.late if t_ns >= at["drain"] else 0)
+    under_way = round(trial.under_way) if at["warmup"] < t_ns <= at["drain"] else 0
     running_ns = t_ns - START_NS
     return engine_files.Tick(
         event="tick",
         t_ns=t_ns,
         phase=phase,
         open=trial.connections,
-        sent=done,
-        answered=done,
+        sent=sent,
+        answered=max(0, sent - under_way),
         failed=0,
         bytes_sent=done * 136,
         bytes_received=done * 130,
@@ -307,7 +350,12 @@ def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
     for place in range(whole):
         part = recorded * (place + 1) // whole - recorded * place // whole
         service = _histogram(shape, part, trial.longest_ns if place == 0 else None)
-        lines.append(f"Tag=service,{place}.000,1.000,0.000,{service}")
+        tag = "push" if trial.scenario.kind == "push" else "service"
+        lines.append(f"Tag={tag},{place}.000,1.000,0.000,{service}")
+        if trial.lag_us is not None:
+            lag = _histogram(_lognormal(trial.lag_us * 1000, 0.2), part, None)
+            lines.append(f"Tag=response,{place}.000,1.000,0.000,{service}")
+            lines.append(f"Tag=send_lag,{place}.000,1.000,0.000,{lag}")
         if per_request:
             lines.append(f"Tag=request,{place}.000,1.000,0.000,{service}")
     lines.append(f"Tag=connect,0.000,1.000,0.000,{_histogram(_lognormal(200_000, 0.2), trial.connections, None)}")

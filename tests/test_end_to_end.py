@@ -160,7 +160,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
     try:
         wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 10, "the server")
         done = wsbench("load", f"tcp://127.0.0.1:{port}", "-c", "3", "-n", "2000")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode in (0, 4), done.stderr  # 4: a machine too busy to measure on
         assert "2,000 sent = 2,000 answered + 0 failed + 0 unanswered" in done.stdout
         assert "p99.9" in done.stdout
     finally:

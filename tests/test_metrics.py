@@ -1,7 +1,7 @@
 """Metrics on synthetic trials whose numbers are known by construction."""
 
 import pytest
-from run_maker import Trial, failed, write_trial
+from run_maker import Trial, at_rate, failed, pushing, write_trial
 
 from wsbench import catalogue, engine_files, histogram, metrics, rundir
 from wsbench import view as view_room
@@ -202,3 +202,97 @@ def test_the_example_run_of_the_protocol_is_understood():
         assert found[tag].count == end.measured.answered
     assert found["response"].mean >= found["service"].mean
     assert isinstance(folder.plan.loop, engine_files.Open)
+
+
+# ---- open loops, broadcasts, connecting ------------------------------------------------------------------------------
+
+
+def of(path, trial: Trial) -> TrialView:
+    folder = write_trial(path / "0001", trial)
+    return TrialView(folder, folder.record)
+
+
+def test_an_open_loops_times_and_ratios(tmp_path):
+    found = metrics.values(of(tmp_path, at_rate(lag_us=20)))
+    assert found["response_us_p50"] == found["service_us_p50"]
+    assert found["send_lag_us_mean"] == pytest.approx(20, rel=0.01)
+    assert found["rate_ratio"] == 1
+    assert found["planned_rate_ratio"] == 1
+
+
+def test_a_rate_ratio_counts_what_left_inside_the_window_over_what_was_due(tmp_path):
+    found = metrics.values(of(tmp_path, at_rate(unsent=20_000, late=1_000)))
+    assert found["rate_ratio"] == 79_000 / 100_000
+    assert found["planned_rate_ratio"] == 100_000 / 80_000
+    assert found["error_fraction"] == 0.2
+
+
+def test_a_closed_loop_has_no_rate_to_keep_and_no_due_time(tmp_path):
+    found = metrics.measure(view(tmp_path))
+    assert found.reasons["rate_ratio"] == found.reasons["planned_rate_ratio"] == metrics.NOT_OPEN
+    assert found.reasons["response_us_p99"] == "no response time was recorded"
+    assert found.reasons["push_reach"] == metrics.NOT_PUSH
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "due"),
+    [
+        ([(100, 100, 1)], 3.5, 350),
+        ([(0, 100, 2)], 1, 25),
+        ([(0, 100, 2)], 3, 200),
+        ([(10, 10, 2), (20, 0, 2)], 3, 35),
+        ([(10, 10, 2), (20, 0, 2)], 9, 40),
+        ([(50, 10, 0)], 2, 20),
+    ],
+)
+def test_a_plans_rate_is_integrated_exactly(rate, seconds, due):
+    segments = [engine_files.Segment(from_per_s=a, to_per_s=b, for_s=s) for a, b, s in rate]
+    assert engine_files.Open(rate=segments).due_before(seconds) == pytest.approx(due)
+
+
+def test_the_plans_rate_is_that_of_the_window_which_a_warm_up_precedes(tmp_path):
+    ramp = [engine_files.Segment(from_per_s=0, to_per_s=4_000, for_s=4)]
+    trial = of(tmp_path, at_rate(rate=3_000, loop=engine_files.Open(rate=ramp), window_s=4))
+    # From second 1 to second 5: 12,000 / 1.6 on the ramp's last three seconds, and 4,000 in the one that holds.
+    assert trial.planned_in_window == pytest.approx(7_500 + 4_000)
+
+
+def test_broadcasts_are_judged_by_their_last_receiver_and_only_if_it_came(tmp_path):
+    cells = ((64, 64, 100, 300), (64, 64, 100, 500), (64, 64, 100, 900), (64, 32, 10, 20), (64, 0, 0, 0))
+    found = metrics.values(of(tmp_path, pushing(broadcasts=cells)))
+    assert found["push_reach"] == (3 * 64 + 32) / (5 * 64)
+    assert found["push_spread_us"] == 400
+    assert found["push_last_us_p50"] == 500
+    assert found["push_last_us_max"] == 900
+    assert found["push_us_p50"] is not None
+    none = metrics.measure(of(tmp_path / "none", pushing(broadcasts=((64, 32, 10, 20),))))
+    assert (
+        none.reasons["push_spread_us"]
+        == none.reasons["push_last_us_max"]
+        == "no broadcast reached all of its receivers"
+    )
+    assert none.values["push_reach"] == 0.5
+    assert (
+        "no broadcast was triggered"
+        in metrics.measure(of(tmp_path / "b", pushing(broadcasts=()))).reasons["push_reach"]
+    )
+
+
+def test_connecting_has_a_rate_where_it_took_long_enough(tmp_path):
+    assert metrics.connects_per_s(view(tmp_path / "a", connect_s=0.5, connections=100)) == 200
+    short = metrics.measure(view(tmp_path / "b", connect_s=0.05, connections=100))
+    assert "too short for a rate" in short.reasons["connects_per_s"]
+    per_request = metrics.measure(view(tmp_path / "c", connect_s=0.5, scenario=doc(False)))
+    assert per_request.values["connects_per_s"] is None
+
+
+def test_bytes_are_counted_both_ways(tmp_path):
+    found = metrics.values(view(tmp_path, rate=1_000))
+    assert (found["sent_bytes_per_s"], found["received_bytes_per_s"]) == (136_000, 130_000)
+
+
+def test_connections_that_died_are_those_that_nothing_had_closed(tmp_path):
+    assert metrics.connections_lost(view(tmp_path / "a", died=3)) == 3
+    churn = engine_files.Closed(messages_per_connection=10)
+    reason = metrics.measure(view(tmp_path / "b", died=3, loop=churn)).reasons["connections_lost"]
+    assert reason == "connections come and go in this load"

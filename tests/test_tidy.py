@@ -27,16 +27,25 @@ MAY_IMPORT = {
         *("catalogue", "engine", "engine_files", "errors", "experiment", "frozen", "machine", "process", "rundir"),
         "sampler",
     },
-    "load": {"engine", "engine_files", "errors", "frozen", "machine", "process", "rundir"},
+    "load": {"engine", "engine_files", "errors", "frozen", "machine", "process", "rundir", "sampler"},
+    "load_options": {"engine_files", "errors", "load", "thresholds"},
+    "load_view": {"engine_files", "histogram", "metrics", "rundir", "terminal", "thresholds", "verdict", "view"},
+    "hdr": {"histogram", "view"},
+    "thresholds": {"errors", "metrics", "view"},
     "campaign": {
         *("build", "catalogue", "conformance", "engine", "errors", "experiment", "frozen", "machine", "rundir"),
         *("trial", "__init__"),
     },
     "view": {"engine_files", "histogram", "rundir"},
-    "metrics": {"engine_files", "histogram", "view"},
+    "registry": {"view"},
+    "metrics": {"engine_files", "histogram", "registry", "view"},
     "verdict": {"engine_files", "metrics", "view"},
     "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"},
-    "terminal": {"engine_files", "metrics", "report", "rundir", "verdict", "view"},
+    "judgements": {"engine_files", "histogram", "metrics", "view"},
+    "selftest": {
+        *("engine", "engine_files", "errors", "frozen", "judgements", "machine", "process", "rundir", "view"),
+    },
+    "terminal": {"judgements", "engine_files", "metrics", "report", "rundir", "verdict", "view"},
 }
 MODULES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.parent != PACKAGE)
 

@@ -1,7 +1,7 @@
 """Each check of the verdict, on a trial in which only that one thing is wrong."""
 
 import pytest
-from run_maker import HOUR_NS, Trial, failed, write_trial
+from run_maker import HOUR_NS, Trial, at_rate, failed, pushing, write_trial
 
 from wsbench import engine_files, metrics, verdict
 from wsbench.view import TrialView
@@ -164,3 +164,105 @@ def test_the_worst_reason_comes_first(tmp_path):
 
 def test_every_limit_has_its_argument():
     assert all(len(limit.why) > 40 for limit in verdict.LIMITS.values())
+
+
+# ---- open loops, broadcasts, held connections ------------------------------------------------------------------------
+
+
+def judged(path, trial: Trial) -> verdict.Verdict:
+    folder = write_trial(path / "0001", trial)
+    return verdict.verdict(TrialView(folder, folder.record))
+
+
+def test_an_open_loop_whose_rate_was_met_is_valid_and_limited_by_nobody(tmp_path):
+    assert judged(tmp_path, at_rate()) == verdict.Verdict("VALID", (), "neither")
+    full = judged(tmp_path / "full", at_rate(server_busy=0.99))
+    assert full.bottleneck == "neither", "a server that keeps up is not a limit, however busy"
+
+
+@pytest.mark.parametrize(
+    ("late", "kind"), [(0, "VALID"), (80, "VALID"), (84, "SUSPECT"), (800, "SUSPECT"), (804, "INVALID")]
+)
+def test_a_missed_rate_is_judged_at_the_edges_of_its_limit(tmp_path, late, kind):
+    # 80,000 are due in the window: 80 are one in a thousand, 800 one in a hundred; two may be at an edge of the window.
+    found = judged(tmp_path, at_rate(late=late))
+    assert found.kind == kind
+    assert kind == "VALID" or "the offered rate was not reached" in found.reasons[0]
+
+
+def test_who_was_the_limit_is_asked_once_the_rate_was_missed(tmp_path):
+    assert judged(tmp_path / "a", at_rate(late=4_000, server_busy=0.97)).bottleneck == "server"
+    assert judged(tmp_path / "b", at_rate(late=4_000, engine_busy=0.97)).bottleneck == "engine"
+    assert judged(tmp_path / "c", at_rate(late=4_000)).bottleneck == "neither"
+
+
+def test_a_full_engine_that_met_the_rate_is_no_lower_bound_but_not_trusted(tmp_path):
+    found = judged(tmp_path, at_rate(engine_busy=0.97))
+    assert (found.kind, found.bottleneck) == ("SUSPECT", "neither")
+    assert "may be in the response times" in found.reasons[0]
+
+
+def test_a_schedule_that_is_not_the_plans_is_found(tmp_path):
+    assert "the schedule was not the plan's" in judged(tmp_path / "a", at_rate(rate=19_000)).reasons[0]
+    few = judged(tmp_path / "b", at_rate(rate=19_800, arrivals="poisson"))
+    assert few.kind == "VALID", "800 fewer than 80,000 are within four deviations of Poisson arrivals"
+    assert judged(tmp_path / "c", at_rate(rate=19_600, arrivals="poisson")).kind == "SUSPECT"
+
+
+def test_messages_that_were_never_sent_are_lost(tmp_path):
+    found = judged(tmp_path, at_rate(unsent=40))
+    assert found.kind == "SUSPECT"
+    assert any("40 of 80,040 messages were lost" in reason for reason in found.reasons)
+    assert judged(tmp_path / "b", at_rate(unsent=90)).kind == "INVALID"
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.09, "VALID"), (0.11, "SUSPECT"), (0.49, "SUSPECT"), (0.51, "INVALID")])
+def test_messages_that_left_late_are_held_against_the_response(tmp_path, share, kind):
+    folder = write_trial(tmp_path / "probe", at_rate(lag_us=1000))
+    found = metrics.values(TrialView(folder, folder.record))
+    per_us = found["send_lag_us_p99"] / 1000 / found["response_us_p99"]
+    found = judged(tmp_path, at_rate(lag_us=share / per_us))
+    assert found.kind == kind
+    assert kind == "VALID" or "messages left late" in found.reasons[0]
+
+
+def test_waiting_for_a_free_connection_is_part_of_a_load_with_a_depth(tmp_path):
+    assert judged(tmp_path, at_rate(lag_us=3000, depth=1)).kind == "VALID"
+
+
+def test_an_open_loop_without_a_recorded_lag_is_suspect(tmp_path):
+    assert "how late messages were sent is not known" in judged(tmp_path, at_rate(lag_us=None)).reasons
+
+
+@pytest.mark.parametrize(("under_way", "kind"), [(64, "VALID"), (77, "VALID"), (82, "SUSPECT"), (90, "INVALID")])
+def test_littles_law_is_checked_on_an_open_loop_by_what_the_ticks_saw(tmp_path, under_way, kind):
+    # 64 are expected; seven ticks of a Poisson number: 4 · 8 / √7 + 1 = 13 are chance, then 2 % and 10 %.
+    found = judged(tmp_path, at_rate(under_way=under_way))
+    assert found.kind == kind
+    assert kind == "VALID" or "Little's law" in found.reasons[0]
+
+
+def test_an_open_loop_without_the_ticks_at_its_edges_is_suspect_and_not_called_met(tmp_path):
+    folder = write_trial(tmp_path / "0001", at_rate())
+    trial = TrialView(folder, folder.record)
+    trial.__dict__["ticks"] = []
+    found = verdict.verdict(trial)
+    assert "whether the offered rate was reached is not known" in found.reasons[0]
+
+
+def test_broadcasts_that_reached_all_are_valid_and_missed_copies_are_errors(tmp_path):
+    assert judged(tmp_path / "a", pushing()) == verdict.Verdict("VALID", (), "neither")
+    lost = judged(tmp_path / "b", pushing(unanswered=2))
+    assert lost.kind == "SUSPECT"
+    assert "2 of 2,562 messages were lost" in lost.reasons[0]
+    assert judged(tmp_path / "c", pushing(unanswered=3)).kind == "INVALID"
+    assert judged(tmp_path / "d", pushing(recorded=2_000)).kind == "INVALID"
+
+
+def test_held_connections_need_no_message_and_must_not_die(tmp_path):
+    idle = {"scenario": engine_files.Idle(), "loop": engine_files.NoLoop(), "rate": 1e-9, "connections": 2_000}
+    assert judged(tmp_path / "a", Trial(**idle, server_busy=0.1)) == verdict.Verdict("VALID", (), "neither")
+    for died, kind in ((1, "SUSPECT"), (2, "SUSPECT"), (3, "INVALID")):
+        found = judged(tmp_path / str(died), Trial(**idle, died=died))
+        assert found.kind == kind
+        assert found.reasons[0] == f"{died} of 2,000 connections died"

@@ -1,6 +1,7 @@
 """The command line: reads what is asked, calls the room that does it, prints what it returns.
 
-Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build); 2 bad input, one plain line; 130 Ctrl-C.
+Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load); 2 bad input, one plain line;
+3 `load`: a threshold was breached; 4 `load`: the measurement is INVALID, so that no threshold can be judged by it; 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -10,10 +11,28 @@ import shlex
 import sys
 from pathlib import Path
 
-from wsbench import __version__, build, campaign, catalogue, engine, experiment, load, machine, metrics, terminal
-from wsbench.engine_files import Messages, Seconds
+from wsbench import (
+    __version__,
+    build,
+    campaign,
+    catalogue,
+    engine,
+    experiment,
+    hdr,
+    load,
+    load_options,
+    load_view,
+    machine,
+    metrics,
+    selftest,
+    terminal,
+    thresholds,
+    verdict,
+)
 from wsbench.errors import TrialFailed, UserError
+from wsbench.load_options import positive
 from wsbench.rundir import RunFolder
+from wsbench.view import TrialView
 
 RUNS = Path("runs")
 
@@ -34,7 +53,7 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         print("wsbench: stopped; every finished trial is kept", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(load_view.INTERRUPTED)
     except BrokenPipeError:
         sys.exit(141)
 
@@ -75,39 +94,12 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
     reporting = command("report", report_campaign, "write report.html and trials.parquet of a run")
     reporting.add_argument("run", type=Path)
-    loading = command("load", load_url, "load a server of your own: ws://, http:// or tcp://")
-    loading.add_argument("url")
-    loading.add_argument("-c", "--connections", type=positive, default=50)
-    until = loading.add_mutually_exclusive_group()
-    until.add_argument("-n", "--messages", type=positive, help="end after so many")
-    until.add_argument("-t", "--seconds", type=seconds, default=10.0, help="end after so long (default 10)")
-    loading.add_argument(
-        "--warmup", type=float, default=1.0, metavar="SECONDS", help="before the measurement (default 1)"
-    )
-    loading.add_argument("--bytes", type=int, help="payload of a message (default 128), or length of the document")
-    loading.add_argument("--binary", action="store_true", help="binary messages instead of text")
-    loading.add_argument("--ping", action="store_true", help="`Ping`, answered by `Pong`, instead of an echo")
-    loading.add_argument("--close", action="store_true", help="http: a connection for every request")
-    loading.add_argument("--threads", type=positive, help="workers of the engine")
-    loading.add_argument("--mine", action="append", default=[], metavar="HOST", help="this other host is mine to load")
+    loading = command("load", load_url, "load a server of your own")
+    load_options.add(loading)
+    testing = command("selftest", test_itself, "is the instrument right, on this machine, now? (a minute)")
+    testing.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(selftest.CHECKS)} (default: all)")
     command("doctor", doctor, "what this machine has and lacks, and what to do about it")
     return top
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: more than 0, at most 86400")
-    return value
 
 
 def port(text: str) -> int:
@@ -242,29 +234,34 @@ def write_report(run: RunFolder) -> None:
 
 
 def load_url(arguments) -> int:
-    if arguments.bytes is not None and not 0 <= arguments.bytes <= 16 << 20:
-        raise UserError(f"--bytes: found {arguments.bytes}, allowed: 0 to {16 << 20}")
-    if not 0 <= arguments.warmup <= 3600:
-        raise UserError(f"--warmup: found {arguments.warmup}, allowed: 0 to 3600")
-    by_count = arguments.messages is not None
-    asked = load.Request(
-        url=arguments.url,
-        connections=arguments.connections,
-        measure=Messages(messages=arguments.messages) if by_count else Seconds(seconds=arguments.seconds),
-        warmup_s=arguments.warmup,
-        payload_bytes=arguments.bytes,
-        opcode="binary" if arguments.binary else "text",
-        ping=arguments.ping,
-        persistent=not arguments.close,
-        mine=arguments.mine,
-        threads=arguments.threads,
-    )
+    asked = load_options.request(arguments)
     folder = load.new_folder(RUNS)
-    watcher = terminal.LoadProgress()
-    record = load.carry_out(asked, folder, watcher.look)
-    terminal.load_summary(folder, record)
-    print(f"kept in {folder.path}")
-    return int(record.outcome == "failed")
+    seconds = getattr(asked.measure, "seconds", None)
+    with load_view.Progress(seconds, quiet=arguments.json) as progress:
+        done = load.carry_out(asked, folder, progress.look)
+    view = TrialView(folder, done.record)
+    judged = [] if done.interrupted else thresholds.judge(view, arguments.fail_if)
+    if arguments.json:
+        print(load_view.document(folder, done.record, judged, done.interrupted))
+    else:
+        load_view.summary(folder, done.record, judged)
+        print(f"kept in {folder.path}")
+    written = hdr.export(view, arguments.hdr) if arguments.hdr and folder.latency_log.exists() else []
+    if arguments.csv:
+        load_view.write_csv(folder, done.record, arguments.csv)
+        written.append(arguments.csv)
+    if written and not arguments.json:
+        print(f"written: {', '.join(map(str, written))}")
+    kind = verdict.verdict(view).kind
+    return load_view.exit_code(done.record.outcome == "ok", done.interrupted, kind, judged)
+
+
+def test_itself(arguments) -> int:
+    for name in arguments.checks:
+        if name not in selftest.CHECKS:
+            raise UserError(f"no check is called {name!r}; there are: {', '.join(selftest.CHECKS)}")
+    rows = selftest.run(arguments.checks, terminal.Progress().say)
+    return terminal.selftest_table(rows)
 
 
 def doctor(_) -> int:

@@ -121,6 +121,16 @@ class Open(Frozen):
     rate: Annotated[list[Segment], Field(min_length=1)]
     depth: Annotated[int, Field(ge=1)] | None = None
 
+    def due_before(self, seconds: float) -> float:
+        """How many messages are due in the first so many seconds of the schedule; of Poisson arrivals the mean."""
+        due = 0.0
+        for segment in self.rate:
+            inside = min(seconds, segment.for_s)
+            grown = (segment.to_per_s - segment.from_per_s) * inside / segment.for_s if segment.for_s else 0.0
+            due += (segment.from_per_s + grown / 2) * inside
+            seconds -= inside
+        return due + self.rate[-1].to_per_s * seconds
+
 
 class NoLoop(Frozen):
     """Nothing is ever due."""

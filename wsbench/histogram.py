@@ -154,11 +154,16 @@ def read_log(file: Path) -> Iterator[Interval]:
         if not line.endswith(b"\n"):
             return
         try:
-            text = line.decode("ascii").strip()
-            if text and not text.startswith(("#", '"')):
-                yield _interval(text)
+            if (interval := parse_line(line.decode("ascii"))) is not None:
+                yield interval
         except (ValueError, struct.error, zlib.error) as error:
             raise UserError(f"{file}:{number}: not a line of an HdrHistogram log: {error}") from error
+
+
+def parse_line(line: str) -> Interval | None:
+    """One line of a log; None for comments, the heading and empty lines. ValueError where it is none of these."""
+    text = line.strip()
+    return _interval(text) if text and not text.startswith(("#", '"')) else None
 
 
 def merge(intervals: Iterable[Interval]) -> dict[str, Histogram]:

@@ -1,60 +1,105 @@
 """`wsbench load URL`: one run of the engine against any server the user names, kept as a trial's folder.
 
-It refuses to load what is neither this machine nor named as the user's own. It starts no server and samples none.
+It refuses to load what is neither this machine nor named as the user's own. It starts no server; it samples one whose process
+the user names.
 """
 
 from __future__ import annotations
 
 import http.client
 import ipaddress
+import os
+import resource
+import shutil
 import socket
+import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from wsbench import engine, machine
-from wsbench.engine_files import Doc, Echo, Messages, Ping, Plan, Scenario, Seconds, Target
+from wsbench.engine_files import (
+    Connect,
+    Deflate,
+    Doc,
+    Echo,
+    Idle,
+    Loop,
+    Messages,
+    Ping,
+    Plan,
+    Push,
+    Scenario,
+    Seconds,
+    Stage,
+    Target,
+    Tls,
+)
 from wsbench.errors import TrialFailed, UserError
 from wsbench.frozen import write_json
 from wsbench.process import Engine
 from wsbench.rundir import TrialFolder, TrialRecord
+from wsbench.sampler import Sampler
 
-TRANSPORTS = {"ws": "websocket", "http": "http", "tcp": "tcp"}
+#: Scheme: transport, whether below it is TLS, and the usual port.
+SCHEMES = {
+    "ws": ("websocket", False, 80),
+    "wss": ("websocket", True, 443),
+    "http": ("http", False, 80),
+    "https": ("http", True, 443),
+    "tcp": ("tcp", False, 80),
+}
+STAMP_BYTES = 16
+ENGINE_FILES = 32  # what the engine opens beside its connections, and four a worker
+PLAN_WAS_WRONG = 2
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; `measure` is a time or a number of messages."""
+    """What the user asked for; `measure` is a time or a number of messages. `kind` None: what the URL's scheme says."""
 
     url: str
+    kind: str | None
+    loop: Loop
     connections: int
+    connect_per_s: float | None
+    stages: list[Stage] | None
     measure: Seconds | Messages
     warmup_s: float
     payload_bytes: int | None
+    content: Path | None
     opcode: str
-    ping: bool
     persistent: bool
-    mine: list[str]
+    slow_readers: float
+    mask: str
+    deflate: Deflate | None
+    fragment_bytes: int | None
+    subprotocols: list[str]
+    headers: list[tuple[str, str]]
+    ca: Path | None
+    verify: bool
+    sources: list[str]
     threads: int | None
+    mine: list[str]
+    server_pid: int | None
 
 
 def plan_of(asked: Request) -> Plan:
-    """The plan for a request; UserError where the URL, the target or the payload cannot be."""
+    """The plan for a request; UserError where the URL, the target, the payload or this machine's limits forbid it."""
     url = urlsplit(asked.url)
-    if url.scheme not in TRANSPORTS or not url.hostname:
+    if url.scheme not in SCHEMES or not url.hostname:
         raise UserError(
-            f"{asked.url!r} is no target; allowed: ws://HOST:PORT/PATH, http://HOST:PORT/PATH, tcp://HOST:PORT"
+            f"{asked.url!r} is no target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
         )
-    address = _address(url, asked.mine)
-    scenario = _scenario(asked, url)
-    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    transport, sealed, usual_port = SCHEMES[url.scheme]
+    address = _address(url, usual_port, asked.mine)
     shown = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
     cpus = machine.placement().engine
     made = engine.plan(
-        scenario=scenario,
-        transport=TRANSPORTS[url.scheme],
-        target=Target(address=shown, host=url.netloc.rpartition("@")[2], path=path),
+        scenario=_scenario(asked, url, usual_port),
+        transport=transport,
+        target=Target(address=shown, host=url.netloc.rpartition("@")[2], path=_path(url)),
         connections=asked.connections,
         warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
         measure=asked.measure,
@@ -62,15 +107,53 @@ def plan_of(asked: Request) -> Plan:
         # The server may be anywhere on this machine: its CPUs are not known, so the engine is not pinned either.
         cpus=[],
     )
-    threads = min(asked.threads or len(cpus), asked.connections)
-    source = "::" if ":" in address[0] else "0.0.0.0"
-    return made.model_copy(update={"threads": threads, "source_addresses": [source]})
+    connecting_s = asked.connections / asked.connect_per_s if asked.connect_per_s else 0.0
+    deadline_s = made.limits.deadline_s + connecting_s
+    changed = {
+        "loop": asked.loop,
+        "connect": Connect(per_s=asked.connect_per_s),
+        "stages": asked.stages,
+        "mask": asked.mask,
+        "tls": Tls(verify=asked.verify, ca=_absolute(asked.ca)) if sealed else None,
+        "deflate": asked.deflate,
+        "fragment_bytes": asked.fragment_bytes,
+        "subprotocols": asked.subprotocols,
+        "headers": asked.headers,
+        "limits": made.limits.model_copy(update={"deadline_s": deadline_s}),
+        "threads": min(asked.threads or len(cpus), asked.connections),
+        "source_addresses": asked.sources or ["::" if ":" in address[0] else "0.0.0.0"],
+    }
+    plan = made.model_copy(update=changed)
+    _require_room(plan)
+    return plan
 
 
-def _address(url: SplitResult, mine: list[str]) -> tuple[str, int]:
+def _require_room(plan: Plan) -> None:
+    """One line where this machine cannot hold so many connections.
+
+    More than one process may open would take several engine processes. They are not started: a plan has no time at which to
+    begin, so their windows would not be the same, and numbers of different windows cannot be added.
+    """
+    needed = plan.connections + ENGINE_FILES + 4 * plan.threads
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if limit != resource.RLIM_INFINITY and needed > limit:
+        raise UserError(
+            f"{plan.connections:,} connections need {needed:,} open files, one process may open {limit:,} here (hard limit); "
+            f"raise it as root with `ulimit -Hn {needed}` or in /etc/security/limits.conf"
+        )
+    ports = machine.local_ports()
+    if ports is not None and plan.connections > ports * len(plan.source_addresses):
+        wanted = -(-plan.connections // ports)
+        raise UserError(
+            f"{plan.connections:,} connections to one address need {wanted} source addresses, each has {ports:,} local ports; "
+            "give --source several times (127.0.0.2, 127.0.0.3, … on this machine)"
+        )
+
+
+def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, int]:
     """The address to load: loopback, or a host that the user has named as theirs. One that refuses is an error at once."""
     try:
-        port = url.port or 80
+        port = url.port or usual_port
         found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)[0][4]
     except (OSError, ValueError) as error:
         raise UserError(f"{url.netloc}: {error}") from error
@@ -85,20 +168,54 @@ def _address(url: SplitResult, mine: list[str]) -> tuple[str, int]:
     return found[0], found[1]
 
 
-def _scenario(asked: Request, url: SplitResult) -> Scenario:
-    if url.scheme == "tcp" or (url.scheme == "ws" and asked.ping):
+def _scenario(asked: Request, url: SplitResult, usual_port: int) -> Scenario:
+    if SCHEMES[url.scheme][0] == "http":
+        if asked.kind is not None or asked.content is not None:
+            raise UserError("http and https ask for documents: --ping, --idle, --push and --file need ws, wss or tcp")
+        known = asked.payload_bytes is not None
+        length = asked.payload_bytes if known else _document_length(asked, url, usual_port)
+        return Doc(persistent=asked.persistent, bytes=length)
+    if not asked.persistent:
+        raise UserError("--close is for http and https; --per-connection closes others after so many replies")
+    if asked.kind == "idle":
+        return Idle()
+    if asked.kind == "ping" or (url.scheme == "tcp" and asked.kind is None):
         return Ping()
-    if url.scheme == "ws":
-        return Echo(opcode=asked.opcode, bytes=128 if asked.payload_bytes is None else asked.payload_bytes)
-    length = asked.payload_bytes
-    return Doc(persistent=asked.persistent, bytes=_document_length(url) if length is None else length)
+    if url.scheme == "tcp":
+        raise UserError("--push needs ws or wss")
+    if asked.kind == "push":
+        return Push(slow_readers=asked.slow_readers)
+    if asked.content is not None:
+        return _content(asked.content, asked.opcode)
+    return Echo(opcode=asked.opcode, bytes=128 if asked.payload_bytes is None else asked.payload_bytes)
 
 
-def _document_length(url: SplitResult) -> int:
-    """How long the document is now; every reply will have to be just as long."""
+def _content(file: Path, opcode: str) -> Echo:
     try:
-        connection = http.client.HTTPConnection(url.hostname, url.port or 80, timeout=10)
-        connection.request("GET", (url.path or "/") + (f"?{url.query}" if url.query else ""))
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"--file {file}: {error.strerror}") from error
+    if opcode == "text":
+        try:
+            # The first bytes are overwritten: what is left must still be text.
+            data[STAMP_BYTES:].decode()
+        except UnicodeDecodeError as error:
+            raise UserError(f"--file {file}: not UTF-8 from byte {STAMP_BYTES} on; give --binary") from error
+    return Echo(opcode=opcode, bytes=len(data), content=_absolute(file))
+
+
+def _document_length(asked: Request, url: SplitResult, usual_port: int) -> int:
+    """How long the document is now; every reply will have to be just as long."""
+    where = url.hostname, url.port or usual_port
+    try:
+        if url.scheme == "https":
+            context = ssl.create_default_context(cafile=_absolute(asked.ca))
+            if not asked.verify:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            connection = http.client.HTTPSConnection(*where, timeout=10, context=context)
+        else:
+            connection = http.client.HTTPConnection(*where, timeout=10)
+        connection.request("GET", _path(url), headers=dict(asked.headers))
         reply = connection.getresponse()
         body = reply.read()
     except (OSError, http.client.HTTPException) as error:
@@ -108,26 +225,55 @@ def _document_length(url: SplitResult) -> int:
     return len(body)
 
 
-def carry_out(asked: Request, folder: TrialFolder, watch) -> TrialRecord:
-    """Runs the engine and writes a trial's files. On Ctrl-C what was measured is kept, with outcome `interrupted`."""
+def _path(url: SplitResult) -> str:
+    return (url.path or "/") + (f"?{url.query}" if url.query else "")
+
+
+def _absolute(file: Path | None) -> str | None:
+    return None if file is None else str(file.resolve())
+
+
+@dataclass(frozen=True)
+class Done:
+    """A load that ran: its record, on disk by then, and whether Ctrl-C ended it."""
+
+    record: TrialRecord
+    interrupted: bool
+
+
+def carry_out(asked: Request, folder: TrialFolder, watch) -> Done:
+    """Runs the engine and writes a trial's files. On Ctrl-C what was measured is kept, with outcome `interrupted`.
+
+    `watch(folder)` is called a few times a second. UserError, and no folder, where the engine refuses the plan.
+    """
     binary = engine.require_binary()
     plan = plan_of(asked)
+    server_cpus = _cpus_of(asked.server_pid)
     folder.path.mkdir(parents=True)
     write_json(folder.path / "plan.json", plan)
     log = folder.path / "engine.log"
     began, clock = time.time(), time.monotonic()
-    reason = None
-    with Engine(binary, folder.path / "plan.json", folder.path, log) as running:
+    reason, interrupted = None, False
+    with (
+        Sampler(folder.path / "resources.jsonl", asked.server_pid) as sampler,
+        Engine(binary, folder.path / "plan.json", folder.path, log) as running,
+    ):
+        sampler.watch_engine(running.pid)
         try:
             until = time.monotonic() + plan.limits.deadline_s + 10
             while (code := running.wait(0.25)) is None and time.monotonic() < until:
                 watch(folder)
+            watch(folder)
         except KeyboardInterrupt:
+            interrupted = True
             running.interrupt()
             code = running.exit_code
     try:
         engine.check_exit(code, log)
     except TrialFailed as failure:
+        if code == PLAN_WAS_WRONG:
+            shutil.rmtree(folder.path)
+            raise UserError(str(failure)) from failure
         reason = str(failure)
     record = TrialRecord(
         number=1,
@@ -140,14 +286,27 @@ def carry_out(asked: Request, folder: TrialFolder, watch) -> TrialRecord:
         started_unix_s=began,
         duration_s=time.monotonic() - clock,
         ready_s=None,
-        server_cpus=[],
+        server_cpus=server_cpus,
         engine_cpus=plan.cpus,
         server_exit=None,
         log_tail=[],
     )
     write_json(folder.path / "trial.json", record)
-    return record
+    return Done(record, interrupted)
+
+
+def _cpus_of(pid: int | None) -> list[int]:
+    """The CPUs that a process may use; none where it is not known."""
+    if pid is None:
+        return []
+    try:
+        return sorted(os.sched_getaffinity(pid))
+    except OSError as error:
+        raise UserError(f"--pid {pid}: {error.strerror}") from error
 
 
 def new_folder(runs: Path) -> TrialFolder:
-    return TrialFolder(runs / f"{time.strftime('%Y-%m-%dT%H%M%S', time.gmtime())}-load")
+    """A folder that is not there yet; two loads in one second have a number each."""
+    stem = f"{time.strftime('%Y-%m-%dT%H%M%S', time.gmtime())}-load"
+    names = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
+    return TrialFolder(next(runs / name for name in names if not (runs / name).exists()))

@@ -194,3 +194,12 @@ def _field(file: Path, key: str, separator: str) -> str | None:
 def _virtualisation() -> str | None:
     output = output_of(["systemd-detect-virt"])
     return output.text if output.text and "not found" not in output.text else None
+
+
+def local_ports() -> int | None:
+    """How many connections one source address can have to one target; None where this machine does not tell."""
+    found = _sysctl("net.ipv4.ip_local_port_range")
+    if found is None:
+        return None
+    low, high = (int(part) for part in found.split())
+    return high - low + 1

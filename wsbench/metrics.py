@@ -8,90 +8,25 @@ computes no quantile itself and never runs anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import wraps
 from itertools import pairwise
-from typing import Literal
+from statistics import median
 
-from wsbench.engine_files import Doc, Worker
+from wsbench.engine_files import Broadcast, Doc, Push, Worker
 from wsbench.histogram import Histogram
+from wsbench.registry import METRICS, Metric, Numbers, measure, metric, values
 from wsbench.view import NO_END, NO_WINDOW, NS_PER_S, TrialView, Unmeasured, cpu_s, known
 
-Direction = Literal["higher", "lower", "neither"]
-Number = float | int
+__all__ = ["METRICS", "Metric", "Numbers", "measure", "values"]
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
 PEAK_S = 0.2  # a little less than the longest distance of samples, which varies by a few milliseconds
+NO_PLAN = "the trial has no plan"
 NOT_HTTP = "the scenario has no HTTP requests"
+NOT_OPEN = "the loop is not open: nothing is due but by a reply"
+NOT_PUSH = "the scenario has no broadcasts"
+SHORTEST_CONNECT_S = 0.1  # the engine ends this phase 2 ms after the last connection, so that all workers see its end
 NO_SAMPLES = "no sample of the server lies inside the measured window"
 NO_SCHEDSTAT = "this kernel does not tell how long a thread waits for a CPU (no schedstat)"
-
-
-# ---- the registry --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A named number computed from a trial."""
-
-    name: str
-    unit: str
-    direction: Direction
-    text: str
-    compute: Callable[[TrialView], Number]
-
-    @property
-    def summary(self) -> str:
-        return self.text.splitlines()[0]
-
-
-METRICS: dict[str, Metric] = {}
-
-
-def metric(unit: str, direction: Direction):
-    """Registers a function under its own name."""
-
-    def register(compute):
-        assert compute.__doc__, f"metric {compute.__name__} has no docstring"
-        assert compute.__name__ not in METRICS
-        METRICS[compute.__name__] = Metric(compute.__name__, unit, direction, compute.__doc__, compute)
-
-        @wraps(compute)
-        def number(view: TrialView) -> Number | None:
-            try:
-                return compute(view)
-            except Unmeasured:
-                return None
-
-        return number
-
-    return register
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Metrics of one trial by name, and for each that is None the reason."""
-
-    values: dict[str, Number | None]
-    reasons: dict[str, str]
-
-
-def measure(view: TrialView, names: Iterable[str] | None = None) -> Numbers:
-    """The chosen metrics of one trial, or all; only `ready_s` where the trial failed."""
-    found = Numbers({}, {})
-    for name in METRICS if names is None else names:
-        try:
-            if view.record.outcome == "failed" and name != "ready_s":
-                raise Unmeasured(f"the trial failed: {view.record.reason}")
-            found.values[name] = METRICS[name].compute(view)
-        except Unmeasured as reason:
-            found.values[name], found.reasons[name] = None, str(reason)
-    return found
-
-
-def values(view: TrialView, names: Iterable[str] | None = None) -> dict[str, Number | None]:
-    return measure(view, names).values
 
 
 def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str) -> None:
@@ -154,9 +89,55 @@ def received_bytes_per_s(view):
     return known(view.measured, NO_END).bytes_received / known(view.window_s, NO_WINDOW)
 
 
+@metric("bytes/s", "higher")
+def sent_bytes_per_s(view):
+    """Bytes sent on the wire per second of the measured window, framing and heads included."""
+    return known(view.measured, NO_END).bytes_sent / known(view.window_s, NO_WINDOW)
+
+
+@metric("connections/s", "higher")
+def connects_per_s(view):
+    """Connections made per second before the first message, over the whole phase in which they were opened.
+
+    Only for a phase of at least 0.1 s: two milliseconds of it are the engine's own.
+    """
+    if known(view.plan, NO_PLAN).stages is not None or view.connection_per_request:
+        raise Unmeasured("connections are not opened in a phase of their own")
+    began = known(view.begins.get("connect"), "the engine wrote no phase `connect`")
+    ticks = known([tick for tick in view.ticks if tick.phase == "connect"] or None, "the phase `connect` has no tick")
+    seconds = (ticks[-1].t_ns - began) / NS_PER_S
+    if seconds < SHORTEST_CONNECT_S:
+        raise Unmeasured(f"connecting took {seconds:.3g} s, too short for a rate (less than {SHORTEST_CONNECT_S:g} s)")
+    return ticks[-1].open / seconds
+
+
+@metric("ratio", "neither")
+def rate_ratio(view):
+    """Open loop: messages (broadcasts) that left inside the measured window, over those that were due in it.
+
+    Due are those of the schedule, sent or not. Below 1 the load was lighter than asked.
+    """
+    due = known(view.due_in_window, _no_open_loop(view) or NO_END)
+    left = known(view.left_in_window, "the engine wrote no tick at an edge of the window")
+    return left / known(due or None, "no message was due in the measured window")
+
+
+@metric("ratio", "neither")
+def planned_rate_ratio(view):
+    """Open loop: messages due in the measured window by the engine's count, over the plan's rate integrated over it.
+
+    Of Poisson arrivals the plan knows only the mean, so with n messages this scatters by 1/√n.
+    """
+    planned = known(view.planned_in_window, _no_open_loop(view) or "the run was not ended by time, or never began")
+    return known(view.due_in_window, NO_END) / known(planned or None, "no message was planned for the measured window")
+
+
 # ---- latencies -----------------------------------------------------------------------------------------------------
 
 _SERVICE = "the time from sending a message to its complete reply"
+_RESPONSE = "the time from when a message was due to its complete reply (open loops and pauses)"
+_SEND_LAG = "the time by which messages left later than they were due (open loops and pauses)"
+_PUSH = "the time from triggering a broadcast to one receiver's copy"
 for _statistic, _words in [
     ("p50", "Median of"),
     ("p90", "90th percentile of"),
@@ -166,11 +147,43 @@ for _statistic, _words in [
     ("mean", "Mean of"),
 ]:
     _latency("service", "us", NS_PER_US, _statistic, f"{_words} {_SERVICE}.")
+    _latency("response", "us", NS_PER_US, _statistic, f"{_words} {_RESPONSE}.")
+    _latency("send_lag", "us", NS_PER_US, _statistic, f"{_words} {_SEND_LAG}.")
+    _latency("push", "us", NS_PER_US, _statistic, f"{_words} {_PUSH}.")
 for _statistic, _words in [("p50", "Median"), ("p99", "99th percentile of the")]:
     _latency("connect", "us", NS_PER_US, _statistic, f"{_words} time from `connect()` to a usable connection.")
 for _statistic, _words in [("p50", "Median"), ("p90", "90th percentile of the"), ("p99", "99th percentile of the")]:
     _latency("request", "us", NS_PER_US, _statistic, f"{_words} time from `connect()` to the server's close.")
 _latency("request", "us", NS_PER_US, "max", "Longest time from `connect()` to the server's close.")
+
+
+# ---- broadcasts ----------------------------------------------------------------------------------------------------
+
+
+@metric("fraction", "higher")
+def push_reach(view):
+    """Copies received, over the copies expected: a broadcast's are the connections open and reading when it was triggered."""
+    broadcasts = _broadcasts(view)
+    expected = known(sum(one.expected for one in broadcasts) or None, "nobody was there to receive a broadcast")
+    return sum(one.received for one in broadcasts) / expected
+
+
+@metric("µs", "lower")
+def push_spread_us(view):
+    """From a broadcast's first receiver to its last, median over the broadcasts that reached all."""
+    return median(one.last_ns - one.first_ns for one in _complete(view)) / NS_PER_US
+
+
+@metric("µs", "lower")
+def push_last_us_p50(view):
+    """From triggering a broadcast to its last receiver, median over the broadcasts that reached all."""
+    return median(one.last_ns - one.t_ns for one in _complete(view)) / NS_PER_US
+
+
+@metric("µs", "lower")
+def push_last_us_max(view):
+    """From triggering a broadcast to its last receiver, longest over the broadcasts that reached all."""
+    return max(one.last_ns - one.t_ns for one in _complete(view)) / NS_PER_US
 
 
 # ---- errors --------------------------------------------------------------------------------------------------------
@@ -189,6 +202,16 @@ def error_fraction(view):
     ledger = known(view.measured, NO_END)
     due = known((ledger.sent + ledger.unsent) or None, "no message was due in the measured window")
     return (ledger.failed + ledger.unanswered + ledger.unsent) / due
+
+
+@metric("count", "lower")
+def connections_lost(view):
+    """Kept connections that were established and no longer open at the end, although nothing had closed them."""
+    plan, end = known(view.plan, NO_PLAN), known(view.end, NO_END)
+    comes_and_goes = plan.stages is not None or getattr(plan.loop, "messages_per_connection", None) is not None
+    if view.connection_per_request or comes_and_goes or end.control.reconnects:
+        raise Unmeasured("connections come and go in this load")
+    return max(0, end.connections.established - end.connections.open)
 
 
 # ---- resources -----------------------------------------------------------------------------------------------------
@@ -284,14 +307,19 @@ def ready_s(view):
 
 
 def missing_connections(view: TrialView) -> int:
-    """Kept connections that were asked for and not established; 0 where every request has its own."""
+    """Kept connections that were asked for and not established; 0 where every request has its own.
+
+    Where stages say how many there are, those of the highest; who comes again counts again, so it is at least so many.
+    """
     if view.end is None or view.connection_per_request:
         return 0
-    return max(0, view.end.connections.asked - view.end.connections.established)
+    stages = view.plan.stages if view.plan is not None else None
+    asked = view.end.connections.asked if stages is None else max(stage.to for stage in stages)
+    return max(0, asked - view.end.connections.established)
 
 
 def _require_doc(view: TrialView) -> None:
-    if not isinstance(known(view.plan, "the trial has no plan").scenario, Doc):
+    if not isinstance(known(view.plan, NO_PLAN).scenario, Doc):
         raise Unmeasured(NOT_HTTP)
 
 
@@ -299,6 +327,22 @@ def _ms_per_request(view: TrialView) -> float:
     _require_doc(view)
     counted = known(view.counted, NO_END)
     return 1000 * known(view.window_s, NO_WINDOW) / known(counted or None, "no request was answered")
+
+
+def _no_open_loop(view: TrialView) -> str | None:
+    return NOT_OPEN if view.open_loop is None else None
+
+
+def _broadcasts(view: TrialView) -> list[Broadcast]:
+    if not isinstance(known(view.plan, NO_PLAN).scenario, Push):
+        raise Unmeasured(NOT_PUSH)
+    return known(view.broadcasts or None, "no broadcast was triggered in the measured window")
+
+
+def _complete(view: TrialView) -> list[Broadcast]:
+    """Broadcasts with a last receiver: one that somebody missed has none."""
+    whole = [one for one in _broadcasts(view) if one.received >= one.expected and one.last_ns is not None]
+    return known(whole or None, "no broadcast reached all of its receivers")
 
 
 def _recorded(view: TrialView, tag: str) -> Histogram:

@@ -40,11 +40,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Sampler:
-    """Samples from entry to exit of its context. `server_pid` is the root of the server's process tree."""
+    """Samples from entry to exit of its context. `server_pid` is the root of the server's process tree; None where the
+    server is not known."""
 
-    def __init__(self, file: Path, server_pid: int):
+    def __init__(self, file: Path, server_pid: int | None):
         self._file = file.open("w", encoding="utf-8")
-        self._server = Tree("server", server_pid)
+        self._server = None if server_pid is None else Tree("server", server_pid)
         self._engine: Tree | None = None
         self._began = time.monotonic()
         self._stop = threading.Event()
@@ -76,11 +77,13 @@ class Sampler:
             self._stop.wait(min(LONGEST_S, max(SHORTEST_S, SHARE_OF_ELAPSED * (now - self._began))))
 
     def _fine(self) -> None:
-        self._write(self._server.sample())
+        if self._server is not None:
+            self._write(self._server.sample())
         self._file.flush()
 
     def _coarse(self) -> None:
-        self._server.look_for_children()
+        if self._server is not None:
+            self._server.look_for_children()
         if self._engine is not None:
             self._write(self._engine.sample())
         self._write(_machine())

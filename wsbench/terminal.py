@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from wsbench import metrics
-from wsbench.engine_files import Error, Tick
+from wsbench import judgements, metrics
+from wsbench.engine_files import Tick
 from wsbench.rundir import RunFolder, TrialFolder, TrialOrder, TrialRecord
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
@@ -111,49 +111,18 @@ def campaign_summary(run: RunFolder) -> None:
     table(None, headers, body, right=set(range(2, 2 + len(shown))))
 
 
-def load_summary(folder: TrialFolder, record: TrialRecord) -> None:
-    """What `load` measured, with percentiles, errors and verdict."""
-    view = TrialView(folder, record)
-    found = verdict(view)
-    if record.outcome == "failed" or view.end is None:
-        console.print(f"[red]failed[/]: {escape(record.reason or 'the engine wrote no result')}")
-        return
-    end, measured = view.end, view.end.measured
-    rate = metrics.messages_per_s(view)
-    console.print(f"{escape(record.server)}  {end.connections.established} of {end.connections.asked} connections")
-    window = "the measured window never began" if view.window_s is None else f"over {view.window_s:.2f} s"
-    console.print(
-        f"{'no rate' if rate is None else f'{rate:,.0f} messages/s'} {window}: "
-        f"{measured.sent:,} sent = {measured.answered:,} answered + {measured.failed:,} failed + {measured.unanswered:,} unanswered"
+def selftest_table(rows: list[judgements.Row]) -> int:
+    """The table of a self-test; 0 only where everything that was checked holds."""
+    table(
+        None,
+        ["check", "quantity", "allowed", "found", "result"],
+        [[row.check, row.quantity, row.allowed, row.found, row.result] for row in rows],
     )
-    rows = []
-    for tag in ("service", "request", "connect"):
-        if (histogram := view.histograms.get(tag)) is not None and histogram.count:
-            quantiles = [histogram.quantile(q) for q in ("0.5", "0.9", "0.99", "0.999")]
-            values = [histogram.min, *quantiles, histogram.max]
-            rows.append([tag, f"{histogram.count:,}", *[f"{value / 1000:,.1f}" for value in values]])
-    table(None, ["µs", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
-    for kind, count in sorted(end.errors.items()):
-        examples = [event.example for event in view.events if isinstance(event, Error) and event.kind == kind]
-        console.print(f"[red]{kind}[/]: {count} ({escape(examples[0] if examples else '')})")
-    console.print("closed loop: service time at saturation, not response time at a fixed rate")
-    console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]  limit: {found.bottleneck}")
-    for reason in found.reasons:
-        console.print(f"  {escape(reason)}")
-
-
-class LoadProgress:
-    """A line a second while `load` runs."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-
-    def look(self, folder: TrialFolder) -> None:
-        ticks = [event for event in folder.events() if isinstance(event, Tick)]
-        for before, tick in zip([None, *ticks], ticks, strict=False):
-            if ticks.index(tick) < self._seen or before is None:
-                continue
-            elapsed_s = (tick.t_ns - before.t_ns) / 1e9
-            rate = f"{(tick.answered - before.answered) / elapsed_s:,.0f} messages/s, " if elapsed_s else ""
-            console.print(f"{tick.phase:8} {tick.open} open, {rate}{tick.failed} failed")
-        self._seen = len(ticks)
+    for row in rows:
+        if row.result != "holds":
+            console.print(escape(f"{row.result}: {row.check}, {row.quantity}{': ' if row.why else ''}{row.why}"))
+    counts = {
+        result: sum(row.result == result for row in rows) for result in ("holds", "FAILS", "undecided", "not checked")
+    }
+    console.print(", ".join(f"{count} {result}" for result, count in counts.items()))
+    return 0 if judgements.passed(rows) else 1

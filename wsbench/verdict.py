@@ -7,12 +7,14 @@ a reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import fmean, pstdev
 from typing import Literal
 
 from wsbench import metrics
-from wsbench.engine_files import Closed
+from wsbench.engine_files import Closed, Idle, Open, Push
 from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
 Kind = Literal["VALID", "SUSPECT", "INVALID"]
@@ -43,6 +45,21 @@ LIMITS = {
         "under way, so the load was lighter than asked. 2 % is well above the histogram's 0.1 %; at 10 % the latencies "
         "belong to another load than the one named.",
     ),
+    "rate": Limit(
+        0.001,
+        0.01,
+        "Open loop: the share by which the rate that left, or the schedule itself, missed the rate asked for. Near saturation "
+        "response time goes with 1/(1 - utilisation): at 90 % one per cent less load makes it a tenth shorter, one in a thousand "
+        "a hundredth, which repeats hide. From 1 % on the response times belong to another rate than the one named.",
+    ),
+    "send_lag": Limit(
+        0.1,
+        0.5,
+        "p99 of the send lag against p99 of response. All but one in a hundred messages left within that lag, so it is the most "
+        "by which late sending can have raised the quantiles up to there. Up to a tenth repeats differ as much; from half on "
+        "the number says more about the engine than about the server. Only where a message need not wait for a free "
+        "connection: with a limited depth that wait is part of the load and of the response.",
+    ),
     "engine_busy": Limit(0.95, NEVER, "A worker with no idle time left adds its own queue to every latency it takes."),
     "wait_share": Limit(
         0.05,
@@ -67,6 +84,7 @@ LIMITS = {
     "steal": Limit(0.01, 0.05, "CPU time that the hypervisor gave to somebody else is missing from both sides."),
     "window_s": Limit(0.5, 0.0, "A shorter window is decided by its edges, and by whatever the machine did just then."),
 }
+TICKS_FOR_LITTLE = 4
 SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let a saturated process tree show more
 
 
@@ -86,7 +104,7 @@ def verdict(view: TrialView) -> Verdict:
     if view.end is None or view.plan is None:
         return Verdict("INVALID", ("the engine's record is incomplete",), "unknown")
     found: list[tuple[Kind, str]] = []
-    for check in (_outcome, _connections, _ledger, _histograms, _errors, _little, _engine, _wait, _machine, _window):
+    for check in CHECKS:
         found.extend(check(view))
     kinds = {kind for kind, _ in found}
     worst: Kind = "INVALID" if "INVALID" in kinds else "SUSPECT" if kinds else "VALID"
@@ -95,10 +113,12 @@ def verdict(view: TrialView) -> Verdict:
 
 
 def bottleneck(view: TrialView) -> Bottleneck:
-    """Who had no CPU left: the busier of the two, once past its limit.
+    """Who had no CPU left: the busier of the two, once past its limit. Nobody, where an open loop's rate was met.
 
     "neither" also covers a server that keeps fewer threads busy than it has CPUs: samples are of whole process trees.
     """
+    if rate_met(view):
+        return "neither"
     engine, server = engine_busy(view), server_busy(view)
     engine_full = engine is not None and engine >= LIMITS["engine_busy"].suspect
     server_full = server is not None and server >= SERVER_BUSY
@@ -107,6 +127,12 @@ def bottleneck(view: TrialView) -> Bottleneck:
     if server_full:
         return "server"
     return "neither" if engine is not None and server is not None else "unknown"
+
+
+def rate_met(view: TrialView) -> bool:
+    """Whether an open loop's messages left at the rate at which they were due."""
+    short = _shortfall(view)
+    return short is not None and abs(short) <= LIMITS["rate"].suspect
 
 
 def engine_busy(view: TrialView) -> float | None:
@@ -129,7 +155,7 @@ Found = Iterator[tuple[Kind, str]]
 def _outcome(view: TrialView) -> Found:
     if view.end.outcome != "completed":
         yield "INVALID", f"the engine's outcome is {view.end.outcome}"
-    if not view.counted:
+    if not view.counted and not isinstance(view.plan.scenario, Idle):
         yield "INVALID", "no message was answered"
 
 
@@ -137,6 +163,10 @@ def _connections(view: TrialView) -> Found:
     if metrics.missing_connections(view):
         counts = view.end.connections
         yield "INVALID", f"{counts.established:,} of {counts.asked:,} connections were established"
+    lost = metrics.connections_lost(view)
+    if lost:
+        established = view.end.connections.established
+        yield _beyond("errors", lost / established), f"{lost:,} of {established:,} connections died"
 
 
 def _ledger(view: TrialView) -> Found:
@@ -148,8 +178,8 @@ def _ledger(view: TrialView) -> Found:
             f"messages are not conserved: {ledger.sent:,} sent; {ledger.answered:,} answered, "
             f"{ledger.failed:,} failed, {ledger.unanswered:,} unanswered",
         )
-    service = view.histograms.get("service")
-    recorded = service.count if service is not None else 0
+    tag = "push" if isinstance(view.plan.scenario, Push) else "service"
+    recorded = view.histograms[tag].count if tag in view.histograms else 0
     if recorded != ledger.answered:
         yield "INVALID", f"{ledger.answered:,} messages were answered, {recorded:,} have a latency"
 
@@ -189,13 +219,94 @@ def _little(view: TrialView) -> Found:
         yield kind, f"rate × mean time gives {ratio * places:,.1f} messages under way, not {places:,} (Little's law)"
 
 
+def _little_open(view: TrialView) -> Found:
+    """Little's law for an open loop: messages under way at the ticks, which no latency enters, against rate × mean time.
+
+    The ticks sample a number that varies, so four standard errors of their mean are allowed, of a Poisson number at the
+    least; one message, because a constant rate can meet the ticks always at the same place between two messages; and
+    what the edges of the window cut. Below some ten messages under way this check says little.
+    """
+    times, window = view.times, view.window
+    if not isinstance(view.plan.loop, Open) or isinstance(view.plan.scenario, Push) or view.connection_per_request:
+        return
+    if times is None or not times.count or window is None or not view.window_s or not view.measured.sent:
+        return
+    ticks = [tick for tick in view.ticks if window[0] <= tick.t_ns <= window[1] and tick.phase in ("warmup", "measure")]
+    under_way = [tick.sent - tick.answered - tick.failed for tick in ticks]
+    if len(under_way) < TICKS_FOR_LITTLE or not view.counted:
+        return
+    expected = view.counted / view.window_s * times.mean / NS_PER_S
+    seen = fmean(under_way)
+    error = 4 * max(pstdev(under_way), math.sqrt(expected)) / math.sqrt(len(under_way))
+    edges = expected * (under_way[0] + under_way[-1]) / view.measured.sent
+    gap = max(0.0, abs(seen - expected) - 1 - error - edges)
+    if expected and (kind := _beyond("little", gap / expected)):
+        yield kind, f"rate × mean time gives {expected:,.1f} messages under way, {seen:,.1f} were seen (Little's law)"
+
+
+def _rate(view: TrialView) -> Found:
+    """Open loop: the rate that was due is the plan's, and what was due has left."""
+    short = _shortfall(view)
+    if short is None:
+        if isinstance(view.plan.loop, Open):
+            reason = metrics.measure(view, ["rate_ratio"]).reasons.get("rate_ratio", NO_WINDOW)
+            yield "SUSPECT", f"whether the offered rate was reached is not known: {reason}"
+        return
+    if kind := _beyond("rate", abs(short)):
+        yield (
+            kind,
+            f"the offered rate was not reached: {view.left_in_window:,} messages left in the window, {view.due_in_window:,} due",
+        )
+    planned, due = view.planned_in_window, view.due_in_window
+    if planned:
+        # Both edges cut one message of each worker's schedule; Poisson arrivals scatter, and four deviations never happen.
+        chance = 4 * math.sqrt(planned) if view.open_loop.arrivals == "poisson" else 0.0
+        gap = max(0.0, abs(due - planned) - view.plan.threads - 1 - chance)
+        if kind := _beyond("rate", gap / planned):
+            yield (
+                kind,
+                f"the schedule was not the plan's: {due:,} messages were due in the window, {planned:,.0f} planned",
+            )
+
+
+def _shortfall(view: TrialView) -> float | None:
+    """The share of due messages that did not leave in the window; negative: more left than were due, a backlog.
+
+    A message of each worker may be on its way to the socket at either edge.
+    """
+    left, due = view.left_in_window, view.due_in_window
+    if left is None or not due:
+        return None
+    gap = max(0, abs(due - left) - view.plan.threads - 1)
+    return math.copysign(gap / due, due - left)
+
+
+def _send_lag(view: TrialView) -> Found:
+    lag, response = view.histograms.get("send_lag"), view.histograms.get("response")
+    loop = view.plan.loop
+    if isinstance(loop, Open) and loop.depth is not None:
+        return
+    if lag is None or response is None or not lag.count or not response.count:
+        if isinstance(loop, Open) and view.counted and not isinstance(view.plan.scenario, Push):
+            yield "SUSPECT", "how late messages were sent is not known"
+        return
+    p99, of = lag.quantile("0.99"), response.quantile("0.99")
+    if kind := _beyond("send_lag", p99 / of):
+        yield kind, f"messages left late: p99 of the send lag is {p99 / 1e3:,.4g} µs, {p99 / of:.0%} of p99 of response"
+
+
 def _engine(view: TrialView) -> Found:
     busy = engine_busy(view)
     if busy is None:
         yield "SUSPECT", "the engine's CPU use is not known"
         return
     full = busy >= LIMITS["engine_busy"].suspect
-    if full and bottleneck(view) == "engine":
+    if full and rate_met(view):
+        yield (
+            "SUSPECT",
+            f"the engine was {busy:.0%} busy: although the rate was met, its own queue may be in the response times",
+        )
+    elif full and bottleneck(view) == "engine":
         yield "SUSPECT", f"the engine was the limit ({busy:.0%} busy): this is a lower bound on the server"
     elif full and server_busy(view) is None:
         yield "SUSPECT", f"the engine was {busy:.0%} busy and the server's CPU use is not known: perhaps a lower bound"
@@ -203,6 +314,8 @@ def _engine(view: TrialView) -> Found:
 
 def _wait(view: TrialView) -> Found:
     """The engine's run-queue wait, against each number that it would falsify; steal is none of it and has its own check."""
+    if isinstance(view.plan.scenario, Idle):
+        return
     found = metrics.measure(view, ["engine_wait_percent", "engine_wait_us_per_message"])
     times = view.times
     if found.reasons or times is None or not times.count:
@@ -248,6 +361,12 @@ def _window(view: TrialView) -> Found:
         yield "INVALID", NO_WINDOW
     elif view.window_s < LIMITS["window_s"].suspect:
         yield "SUSPECT", f"the measured window is only {view.window_s:.3g} s long"
+
+
+CHECKS = (
+    *(_outcome, _connections, _ledger, _histograms, _errors, _little, _little_open, _rate, _send_lag, _engine, _wait),
+    *(_machine, _window),
+)
 
 
 def _beyond(name: str, value: float) -> Kind | None:

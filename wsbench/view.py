@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from wsbench import histogram
-from wsbench.engine_files import Doc, End, Measured, PhaseBegin, Plan, Seconds, Tick
+from wsbench.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.histogram import Histogram
 from wsbench.rundir import MachineSample, ProcessSample, TrialFolder, TrialRecord
 
@@ -78,9 +78,14 @@ class TrialView:
         return [event for event in self.events if isinstance(event, Tick)]
 
     @cached_property
+    def begins(self) -> dict[str, int]:
+        """When each phase began."""
+        return {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
+
+    @cached_property
     def window(self) -> tuple[int, int] | None:
         """The measured window on the monotonic clock: from `measure` to `drain`, or as long as the ledger says."""
-        begins = {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
+        begins = self.begins
         if "measure" not in begins:
             return None
         if "drain" in begins:
@@ -95,8 +100,10 @@ class TrialView:
 
     @cached_property
     def times(self) -> Histogram | None:
-        """The latencies that describe this trial: whole requests where each has its own connection, else service times."""
-        return self.histograms.get("request" if self.connection_per_request else "service")
+        """The latencies that describe this trial: whole requests where each has its own connection, copies of a broadcast,
+        else service times."""
+        push = self.plan is not None and isinstance(self.plan.scenario, Push)
+        return self.histograms.get("push" if push else "request" if self.connection_per_request else "service")
 
     @cached_property
     def counted(self) -> int | None:
@@ -105,6 +112,49 @@ class TrialView:
             return None
         by_time = isinstance(self.plan.measure, Seconds)
         return self.measured.replies_in_window if by_time else self.measured.answered
+
+    @cached_property
+    def reported_times(self) -> Histogram | None:
+        """What users would have waited: from the due time where messages have one, else `times`."""
+        return self.histograms.get("response", self.times)
+
+    @cached_property
+    def open_loop(self) -> Open | None:
+        return self.plan.loop if self.plan is not None and isinstance(self.plan.loop, Open) else None
+
+    @cached_property
+    def broadcasts(self) -> list[Broadcast]:
+        """Those that were triggered inside the measured window."""
+        start, end = self.window or (0, 0)
+        return [event for event in self.events if isinstance(event, Broadcast) and start <= event.t_ns < end]
+
+    @cached_property
+    def left_in_window(self) -> int | None:
+        """Messages (broadcasts, where the scenario is push) that left inside the window, whenever they were due."""
+        if self.window is None or self.plan is None:
+            return None
+        if isinstance(self.plan.scenario, Push):
+            return len(self.broadcasts)
+        at = {tick.t_ns: tick.sent for tick in self.ticks}
+        start, end = self.window
+        return at[end] - at[start] if start in at and end in at else None
+
+    @cached_property
+    def due_in_window(self) -> int | None:
+        """Messages (broadcasts) of an open loop that were due in the window, sent or not."""
+        if self.open_loop is None or self.measured is None or self.plan is None:
+            return None
+        sent = len(self.broadcasts) if isinstance(self.plan.scenario, Push) else self.measured.sent
+        return sent + self.measured.unsent
+
+    @cached_property
+    def planned_in_window(self) -> float | None:
+        """Messages that the plan's rate makes due in the window; it begins with the first phase after `connect`."""
+        if self.open_loop is None or self.window is None or not isinstance(self.plan.measure, Seconds):
+            return None
+        began = self.begins.get("warmup", self.begins["measure"])
+        first, last = ((edge - began) / NS_PER_S for edge in self.window)
+        return self.open_loop.due_before(last) - self.open_loop.due_before(first)
 
     def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
         return [sample for sample in self.samples if isinstance(sample, ProcessSample) and sample.of == of]

@@ -1,0 +1,309 @@
+"""`wsbench load` as its user meets it: options, plans, thresholds, exports, exit codes, Ctrl-C."""
+
+import csv
+import io
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import SERVERS, WSBENCH
+from hdrh.histogram import HdrHistogram
+from run_maker import HOUR_NS, Trial, at_rate, write_trial
+
+from wsbench import cli, hdr, histogram, load, load_options, load_view, thresholds
+from wsbench.engine_files import Open, Plan, Segment
+from wsbench.errors import UserError
+from wsbench.view import TrialView
+
+
+@pytest.fixture
+def silent():
+    """The address of something that accepts connections and never says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64)
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def pong(environment):
+    """The address of a real server of the contract's `ping` over TCP."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    argv = [sys.executable, str(SERVERS / "fragile" / "server.py")]
+    server = subprocess.Popen(argv, env={**environment, "HOST": "127.0.0.1", "PORT": str(port)})
+    until = time.monotonic() + 10
+    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield f"127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+def plan_of(*typed: str) -> Plan:
+    asked = load_options.request(cli.parser().parse_args(["load", *typed]))
+    plan = load.plan_of(asked)
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+    return plan
+
+
+# ---- from options to a plan ------------------------------------------------------------------------------------------
+
+
+def test_a_rate_is_an_open_loop_and_without_one_it_is_closed(silent):
+    plan = plan_of(f"ws://{silent}/echo", "--rate", "5000", "--poisson", "--depth", "4")
+    assert plan.loop == Open(arrivals="poisson", rate=[Segment(from_per_s=5000, to_per_s=5000, for_s=0)], depth=4)
+    closed = plan_of(f"ws://{silent}/echo", "--depth", "8", "--per-connection", "100").loop
+    assert (closed.kind, closed.depth, closed.messages_per_connection, closed.think) == ("closed", 8, 100, None)
+
+
+def test_ramps_follow_each_other_and_say_how_long_it_takes(silent):
+    plan = plan_of(f"ws://{silent}/echo", "--ramp", "0:1000:5", "--ramp", "1000:1000:7")
+    assert [(one.from_per_s, one.to_per_s, one.for_s) for one in plan.loop.rate] == [(0, 1000, 5), (1000, 1000, 7)]
+    assert plan.measure.seconds == 12
+    assert plan.warmup is None, "the schedule would begin with the warm-up"
+
+
+def test_stages_say_how_many_connections_and_how_long(silent):
+    plan = plan_of(f"ws://{silent}/echo", "--stages", "100:10,20:5:4")
+    assert [(one.to, one.over_s, one.chunk) for one in plan.stages] == [(100, 10, 1), (20, 5, 4)]
+    assert (plan.connections, plan.measure.seconds, plan.warmup) == (100, 15, None)
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "numbers"),
+    [
+        ("mean=0.5", "constant", {"mean_s": 0.5}),
+        ("exponential,mean=2", "exponential", {"mean_s": 2}),
+        ("from=1,to=3", "uniform", {"from_s": 1, "to_s": 3}),
+        ("mean=5,deviation=2", "gaussian", {"mean_s": 5, "deviation_s": 2}),
+        ("median=1,sigma=0.5", "lognormal", {"median_s": 1, "sigma": 0.5}),
+    ],
+)
+def test_every_pause_has_its_form(typed, kind, numbers):
+    found = load_options.think(typed)
+    assert found.model_dump() == {"kind": kind, **numbers}
+
+
+def test_every_other_option_reaches_the_plan(silent, tmp_path):
+    file = tmp_path / "payload"
+    file.write_bytes(b"x" * 16 + "grüße".encode())
+    plan = plan_of(
+        *(f"ws://{silent}/a?b=c", "--file", str(file), "--fragment", "10", "--mask", "zero", "--deflate", "--binary"),
+        *("--subprotocol", "chat", "--subprotocol", "mqtt", "-H", "X-One: 1:2", "--source", "127.0.0.2"),
+        *("--source", "127.0.0.3", "--connect-rate", "100", "--threads", "2", "-c", "9"),
+    )
+    assert (plan.scenario.bytes, plan.scenario.content, plan.scenario.opcode) == (23, str(file), "binary")
+    assert (plan.fragment_bytes, plan.mask, plan.deflate.level, plan.threads) == (10, "zero", 6, 2)
+    assert (plan.subprotocols, plan.headers) == (["chat", "mqtt"], [("X-One", "1:2")])
+    assert (plan.source_addresses, plan.connect.per_s) == (["127.0.0.2", "127.0.0.3"], 100)
+    assert (plan.target.path, plan.connections) == ("/a?b=c", 9)
+    assert plan_of(f"ws://{silent}/", "--push", "20", "--slow-readers", "0.1").scenario.slow_readers == 0.1
+    assert plan_of(f"tcp://{silent}", "--idle").loop.kind == "none"
+
+
+def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
+    assert plan_of(f"wss://{silent}/echo").tls.model_dump() == {"verify": True, "ca": None}
+    assert plan_of(f"wss://{silent}/echo", "--insecure").tls.verify is False
+    authority = plan_of(f"wss://{silent}/echo", "--ca", str(tmp_path / "ca.pem")).tls.ca
+    assert authority == str(tmp_path / "ca.pem")
+    secure = plan_of(f"https://{silent}/", "--bytes", "7")
+    assert (secure.transport, secure.scenario.kind, secure.scenario.bytes, secure.tls.verify) == (
+        "http",
+        "doc",
+        7,
+        True,
+    )
+    assert plan_of(f"ws://{silent}/echo").tls is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        (["--rate", "5", "--think", "mean=1"], "--think is of a closed loop"),
+        (["--rate", "0"], "found '0', allowed: a number from 0.001"),
+        (["--poisson"], "--poisson needs --rate, --ramp or --push"),
+        (["--rate", "5", "--ramp", "1:2:3"], "not allowed with argument"),
+        (["--ramp", "1:2"], "found '1:2', allowed: FROM:TO:SECONDS"),
+        (["--stages", "ten:5"], "found 'ten:5', allowed: TO:SECONDS"),
+        (["--stages", "5:5", "-c", "5"], "leave -c out"),
+        (["--think", "mean=1,sigma=2"], "allowed: mean=S, exponential,mean=S"),
+        (["--idle", "--ping"], "give one of --ping, --idle and --push"),
+        (["--file", "/nowhere/at/all"], "No such file or directory"),
+        (["--file", "x", "--bytes", "5"], "leave --bytes out"),
+        (["--ca", "x", "--insecure"], "give one of them"),
+        (["-H", "no colon"], "allowed: 'Name: value'"),
+        (["--close"], "--close is for http and https"),
+        (["--bytes", "-1"], "--bytes: found -1"),
+        (["--csv", "/nowhere/at/all.csv"], "there is no folder"),
+        (["--fail-if", "service_us_p98 > 5"], "no metric is called 'service_us_p98'; the nearest are service_us_p9"),
+        (["--fail-if", "service_us_p99 over 5"], "allowed: NAME OP NUMBER"),
+    ],
+)
+def test_what_cannot_be_is_one_line_before_anything_runs(silent, typed, line):
+    with pytest.raises(UserError) as said:
+        plan_of(f"ws://{silent}/echo", *typed)
+    assert line in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+def test_text_from_a_file_must_be_text_after_its_stamp(silent, tmp_path):
+    file = tmp_path / "payload"
+    file.write_bytes(b"x" * 15 + "ü".encode())
+    with pytest.raises(UserError, match="not UTF-8 from byte 16 on; give --binary"):
+        plan_of(f"ws://{silent}/echo", "--file", str(file))
+    assert plan_of(f"ws://{silent}/echo", "--file", str(file), "--binary").scenario.bytes == 17
+
+
+def test_more_connections_than_files_or_ports_are_refused_with_the_remedy(silent, monkeypatch):
+    monkeypatch.setattr(load.resource, "getrlimit", lambda _: (256, 1024))
+    with pytest.raises(UserError, match=r"2,000 connections need 2,036 open files, .* 1,024 here .*ulimit -Hn 2036"):
+        plan_of(f"ws://{silent}/echo", "-c", "2000", "--threads", "1")
+    assert plan_of(f"ws://{silent}/echo", "-c", "900", "--threads", "1").connections == 900
+    monkeypatch.setattr(load.machine, "local_ports", lambda: 400)
+    with pytest.raises(UserError, match=r"need 3 source addresses, each has 400 local ports"):
+        plan_of(f"ws://{silent}/echo", "-c", "900")
+
+
+# ---- thresholds and exit codes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("response_us_p99 > 5000", ("response_us_p99", ">", 5000)),
+        ("  error_fraction!=0", ("error_fraction", "!=", 0)),
+        ("messages_per_s<=1e3 ", ("messages_per_s", "<=", 1000)),
+        ("rate_ratio < .999", ("rate_ratio", "<", 0.999)),
+    ],
+)
+def test_a_threshold_is_a_name_an_operator_and_a_number(text, parts):
+    found = thresholds.parse(text)
+    assert (found.name, found.operator, found.number) == parts
+
+
+def judge(path: Path, trial: Trial, *texts: str) -> list[thresholds.Judged]:
+    folder = write_trial(path / "0001", trial)
+    return thresholds.judge(TrialView(folder, folder.record), [thresholds.parse(text) for text in texts])
+
+
+def test_a_threshold_is_breached_where_it_holds_and_where_its_metric_is_not_known(tmp_path):
+    rate, ratio, unknown = judge(tmp_path, at_rate(), "messages_per_s < 20000", "rate_ratio >= 1", "push_reach < 1")
+    assert (rate.breached, ratio.breached, unknown.breached) == (False, True, True)
+    assert rate.words == "--fail-if 'messages_per_s < 20000': held, 20,000 messages/s"
+    assert "not known: the scenario has no broadcasts" in unknown.words
+
+
+@pytest.mark.parametrize(
+    ("ran", "interrupted", "kind", "breached", "code"),
+    [
+        (True, False, "VALID", False, 0),
+        (True, False, "SUSPECT", False, 0),
+        (True, False, "VALID", True, 3),
+        (True, False, "INVALID", True, 4),
+        (True, False, "INVALID", False, 4),
+        (False, False, "INVALID", True, 1),
+        (True, True, "INVALID", True, 130),
+    ],
+)
+def test_the_exit_code_says_what_matters_most(tmp_path, ran, interrupted, kind, breached, code):
+    judged = judge(tmp_path, at_rate(), "rate_ratio >= 1" if breached else "rate_ratio > 1")
+    assert load_view.exit_code(ran, interrupted, kind, judged) == code
+
+
+# ---- through the front door ------------------------------------------------------------------------------------------
+
+
+def test_json_is_one_document_and_its_exit_code_follows_from_it(wsbench, pong, tmp_path):
+    typed = ("load", f"tcp://{pong}", "-c", "4", "-t", "1", "--warmup", "0.2", "--rate", "500", "--json")
+    done = wsbench(*typed, "--fail-if", "response_us_p50 > 0.001", "--hdr", "out", "--csv", "out.csv")
+    found = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert done.returncode == (4 if found["verdict"]["kind"] == "INVALID" else 3)
+    assert found["thresholds"][0]["breached"] is True
+    assert found["ledger"]["sent"] == found["ledger"]["answered"] == 500
+    assert found["metrics"]["planned_rate_ratio"]["value"] == pytest.approx(1, abs=0.01)
+    assert found["metrics"]["push_reach"] == {
+        "value": None,
+        "unit": "fraction",
+        "reason": "the scenario has no broadcasts",
+    }
+    assert found["times_ns"]["response"]["count"] == 500
+    assert found["times_ns"]["response"]["p999"] <= found["times_ns"]["response"]["max"]
+    kept = tmp_path / found["folder"]
+    assert (kept / "plan.json").exists()
+    assert (tmp_path / "out.hlog").read_bytes() == (kept / "latency.hlog").read_bytes()
+    assert f"TotalCount     = {500:12.3f}]" in (tmp_path / "out.hgrm").read_text()
+    rows = {row["metric"]: row for row in csv.DictReader((tmp_path / "out.csv").open())}
+    assert float(rows["messages_per_s"]["value"]) == found["metrics"]["messages_per_s"]["value"]
+    assert rows["push_reach"]["value"] == ""
+    assert rows["push_reach"]["reason"] == "the scenario has no broadcasts"
+
+
+def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench, pong):
+    done = wsbench("load", f"tcp://{pong}", "-c", "4", "-t", "2", "--warmup", "0", "--rate", "200")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("phase measure, open 4, sent/s ")]
+    assert lines
+    assert all("p99" in line and "failed 0" in line and "left" in line for line in lines)
+    assert "open loop (constant arrivals)" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_server_that_never_answers_makes_an_invalid_measurement(wsbench, silent):
+    done = wsbench("load", f"tcp://{silent}", "-c", "2", "-t", "0.5", "--warmup", "0", "--fail-if", "errors > 9999")
+    assert done.returncode == 4, done.stdout
+    assert "no message was answered" in done.stdout
+
+
+def test_a_plan_that_the_engine_refuses_is_bad_input_and_leaves_no_folder(wsbench, pong, tmp_path):
+    done = wsbench("load", f"tcp://{pong}", "--source", "::1")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "source_addresses" in done.stderr
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_ctrl_c_says_what_was_measured_and_judges_no_threshold(environment, pong, tmp_path):
+    typed = ["load", f"tcp://{pong}", "-c", "2", "-t", "60", "--warmup", "0", "--json", "--fail-if", "errors >= 0"]
+    running = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    until = time.monotonic() + 20
+    while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/events.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    time.sleep(0.5)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=30)
+    assert running.returncode == 130
+    found = json.loads(said)
+    assert (found["interrupted"], found["outcome"], found["thresholds"]) == (True, "interrupted", [])
+    assert found["ledger"]["answered"] > 0
+    assert found["metrics"]["service_us_p50"]["value"] > 0
+
+
+# ---- exports ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_percentile_file_is_that_of_the_library(seed):
+    draw = random.Random(seed)
+    theirs = HdrHistogram(1, HOUR_NS, 3)
+    for _ in range([1, 50, 5000][seed - 1]):
+        theirs.record_value(max(1, round(draw.lognormvariate(13, 1.5))))
+    ours = hdr.percentile_distribution(histogram.decode(theirs.encode()), 1e6).splitlines()
+    written = io.BytesIO()
+    theirs.output_percentile_distribution(written, 1e6)
+    expected = written.getvalue().decode().splitlines()
+    mean, deviation = expected[-3].split(", ")
+    # The library forgets to scale its standard deviation; the original, in Java, does not.
+    scaled = f"StdDeviation   = {theirs.get_stddev() / 1e6:12.3f}]"
+    assert deviation.startswith("StdDeviation")
+    expected[-3] = f"{mean}, {scaled}"
+    assert ours == expected

@@ -1,0 +1,233 @@
+"""The self-test proves the instrument: so a right one must pass, and one that is broken in any way must not."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from run_maker import HOUR_NS, Trial, at_rate, write_trial
+
+from wsbench import engine, histogram, judgements, selftest
+from wsbench.judgements import STALL, Row, Truth
+from wsbench.view import TrialView
+
+MS = 1_000_000
+QUIET = Truth(received=0, replied=0, faults=0, frozen_ns=None, delays_ns={}, wait_ns=0, wall_ns=5_000 * MS)
+
+
+def view(path: Path, trial: Trial, **tags: list[int]) -> TrialView:
+    """A synthetic trial; `tags` replaces its latencies by these values."""
+    folder = write_trial(path, trial)
+    made = TrialView(folder, folder.record)
+    if tags:
+        made.__dict__["histograms"] = {tag: times(values) for tag, values in tags.items()}
+    return made
+
+
+def times(values: list[int]) -> histogram.Histogram:
+    recorded = HdrHistogram(1, HOUR_NS, 3)
+    for value in values:
+        recorded.record_value(value)
+    return histogram.decode(recorded.encode())
+
+
+def results(rows: list[Row]) -> set[str]:
+    return {row.result for row in rows}
+
+
+# ---- through the front door ------------------------------------------------------------------------------------------
+
+
+def test_injected_faults_are_found_under_their_names_by_the_real_engine(wsbench):
+    done = wsbench("selftest", "faults")
+    assert done.returncode == 0, done.stdout
+    rows = [line for line in done.stdout.splitlines() if line.startswith("fault: ")]
+    assert len(rows) == 4
+    assert all(row.split()[-1] == "holds" for row in rows)
+    assert "not checked: receive stamps" in done.stdout
+
+
+def test_an_engine_that_hides_faults_fails(wsbench, tmp_path, monkeypatch):
+    liar = tmp_path / "liar"
+    liar.write_text(
+        f"""#!{sys.executable}
+import pathlib, re, subprocess, sys
+code = subprocess.run(["{engine.require_binary()}", *sys.argv[1:]]).returncode
+events = pathlib.Path(sys.argv[2]) / "events.jsonl"
+events.write_text(re.sub(r'"errors":{{[^}}]*}}', '"errors":{{}}', events.read_text()))
+sys.exit(code)
+"""
+    )
+    liar.chmod(0o755)
+    environment = {**os.environ, "WSBENCH_ENGINE": str(liar), "NO_COLOR": "1"}
+    monkeypatch.setattr(os, "environ", environment)
+    bench = selftest.Bench(tmp_path, engine.binary(), selftest.machine.placement())
+    rows = selftest.faults(bench)
+    assert results(rows) == {"FAILS"}
+    assert not judgements.passed(rows)
+
+
+def test_the_stall_check_fails_on_what_a_closed_loop_sees(tmp_path):
+    """A real server that stands still and a real engine, with the load that must not be used for this."""
+    bench = selftest.Bench(tmp_path, engine.require_binary(), selftest.machine.placement())
+    with bench.server("stall", {"freeze": {"after_s": 0.3, "for_s": 0.5}}) as server:
+        closed = server.load(selftest.Closed(), STALL.connections, selftest.Seconds(seconds=1.2))
+    truth = server.truth
+    assert truth.frozen_ns >= 500 * MS
+    assert results(judgements.judge_closed_stall(closed, truth)) == {"holds"}
+    assert results(judgements.judge_open_stall(closed, truth)) == {"FAILS"}, (
+        "it has no time from when a message was due"
+    )
+    closed.__dict__["histograms"] = {"response": closed.histograms["service"]}
+    found = {row.quantity: row.result for row in judgements.judge_open_stall(closed, replace(truth, wait_ns=0))}
+    assert all(found[name] != "holds" for name in ("p90", "p95", "mean"))
+    assert not judgements.passed(judgements.judge_open_stall(closed, truth))
+
+
+def test_an_unknown_check_is_bad_input(wsbench):
+    done = wsbench("selftest", "moons")
+    assert done.returncode == 2
+    assert "there are: delays, stall, pacing, faults, differences" in done.stderr
+
+
+# ---- judgements ------------------------------------------------------------------------------------------------------
+
+
+def test_delays_hold_within_their_band_and_fail_outside(tmp_path):
+    delays = [5 * MS] * 900 + [100 * MS] * 100
+    truth = replace(QUIET, delays_ns={"/echo": delays})
+    for added_us, expected in (
+        (0, {"holds"}),
+        (250, {"holds"}),
+        (350, {"holds", "FAILS"}),
+        (1500, {"FAILS"}),
+        (-50, None),
+    ):
+        made = view(tmp_path / str(added_us), Trial(), service=[delay + added_us * 1000 for delay in delays])
+        found = results(judgements.judge_delays("constant", made, truth))
+        assert found == expected or (expected is None and "FAILS" in found), (added_us, found)
+
+
+def test_a_band_that_is_missed_on_a_busy_machine_is_undecided_and_no_pass(tmp_path):
+    truth = replace(QUIET, delays_ns={"/echo": [5 * MS] * 100})
+    late = [8 * MS] * 100
+    waits = view(tmp_path / "engine", Trial(engine_wait=0.02), service=late)
+    rows = judgements.judge_delays("constant", waits, truth)
+    assert results(rows) == {"undecided"}
+    assert "the engine waited for a CPU for 2.0%" in rows[0].why
+    assert not judgements.passed(rows)
+    server = replace(truth, wait_ns=100 * MS)
+    assert results(judgements.judge_delays("constant", view(tmp_path / "b", Trial(), service=late), server)) == {
+        "undecided"
+    }
+    unknown = view(tmp_path / "c", Trial(engine_wait=None), service=late)
+    assert "is not known" in judgements.judge_delays("constant", unknown, truth)[0].why
+    assert results(judgements.judge_delays("constant", view(tmp_path / "d", Trial(), service=late), truth)) == {"FAILS"}
+
+
+def stalled(per_s: int, run_s: float, stall_s: float) -> list[int]:
+    """What an open loop must see: who is due during the stall waits for the rest of it."""
+    frozen = [max(1, round((stall_s - place / per_s) * 1e9)) for place in range(round(per_s * stall_s))]
+    return frozen + [60_000] * round(per_s * (run_s - stall_s))
+
+
+def test_a_stall_is_what_the_formula_says(tmp_path):
+    truth = replace(QUIET, frozen_ns=1_000 * MS)
+    right = view(tmp_path / "a", at_rate(window_s=5.0), response=stalled(500, 5, 1))
+    assert results(judgements.judge_open_stall(right, truth)) == {"holds"}
+    half_hidden = view(tmp_path / "b", at_rate(window_s=5.0), response=stalled(500, 5, 0.9))
+    assert results(judgements.judge_open_stall(half_hidden, truth)) == {"FAILS"}
+    coordinated = view(tmp_path / "c", at_rate(window_s=5.0), response=[1_000 * MS] * 4 + [60_000] * 6_000)
+    found = {row.quantity: row.result for row in judgements.judge_open_stall(coordinated, truth)}
+    assert found == {"max": "holds", "p99": "FAILS", "p95": "FAILS", "p90": "FAILS", "mean": "FAILS"}
+
+
+def test_a_closed_loop_that_is_corrected_fails(tmp_path):
+    truth = replace(QUIET, frozen_ns=1_000 * MS)
+    plain = [1_000 * MS] * 4 + [60_000] * 6_000
+    assert results(judgements.judge_closed_stall(view(tmp_path / "a", Trial(), service=plain), truth)) == {"holds"}
+    filled = plain + [700 * MS] * 300
+    assert "FAILS" in results(judgements.judge_closed_stall(view(tmp_path / "b", Trial(), service=filled), truth))
+    named = view(tmp_path / "c", Trial(), service=plain, response=plain)
+    assert "FAILS" in results(judgements.judge_closed_stall(named, truth))
+
+
+@pytest.mark.parametrize(
+    ("trial", "failing"),
+    [
+        (at_rate(per_s=1000, lag_us=50, under_way=0), set()),
+        (at_rate(per_s=1000, lag_us=200, under_way=0), {"send lag p50"}),
+        (at_rate(per_s=1000, lag_us=1200, under_way=0), {"send lag p50", "send lag p99"}),
+        (at_rate(per_s=1000, lag_us=50, under_way=0, late=20), {"rate_ratio"}),
+        (at_rate(per_s=1000, rate=990, lag_us=50, under_way=0), {"planned_rate_ratio"}),
+    ],
+)
+def test_pacing_is_judged_by_lag_and_by_rate(tmp_path, trial, failing):
+    rows = judgements.judge_pacing(view(tmp_path / "a", trial), QUIET)
+    assert {row.quantity for row in rows if row.result == "FAILS"} == failing
+    assert len(rows) == 4
+
+
+def test_the_ledger_is_exact_on_both_sides(tmp_path):
+    made = view(tmp_path / "a", Trial(rate=1000))
+    assert results(judgements.judge_ledger("x", made, replace(QUIET, received=4_000))) == {"holds"}
+    assert "FAILS" in results(judgements.judge_ledger("x", made, replace(QUIET, received=4_001)))
+    forgetful = view(tmp_path / "b", Trial(rate=1000, lost=1))
+    assert results(judgements.judge_ledger("x", forgetful, replace(QUIET, received=4_001))) == {"FAILS", "holds"}
+
+
+@pytest.mark.parametrize(("little", "result"), [(1.0, "holds"), (1.015, "holds"), (0.97, "FAILS"), (1.03, "FAILS")])
+def test_littles_law_has_two_per_cent(tmp_path, little, result):
+    made = view(tmp_path / "a", Trial(little=little))
+    assert results(judgements.judge_little(made, QUIET)) == {result}
+
+
+@pytest.mark.parametrize(
+    ("kind", "errors", "result"),
+    [
+        ("drop", {"reply_missing": 10}, "holds"),
+        ("drop", {"reply_missing": 9}, "FAILS"),
+        ("drop", {"timeout": 10}, "FAILS"),
+        ("reorder", {"reply_missing": 10, "unexpected_reply": 10}, "holds"),
+        ("reorder", {"reply_missing": 10}, "FAILS"),
+        ("corrupt", {"reply_content": 10, "reset": 1}, "FAILS"),
+    ],
+)
+def test_a_fault_has_its_own_name_and_its_own_number(tmp_path, kind, errors, result):
+    made = view(tmp_path / "a", Trial())
+    made.__dict__["end"] = made.end.model_copy(update={"errors": errors})
+    assert results(judgements.judge_fault(kind, made, replace(QUIET, faults=10))) == {result}
+
+
+def test_a_fault_that_was_never_made_proves_nothing(tmp_path):
+    made = view(tmp_path / "a", Trial())
+    assert results(judgements.judge_fault("drop", made, QUIET)) == {"FAILS"}
+
+
+def series(path: Path, medians_us: list[float]) -> list[TrialView]:
+    return [view(path / str(n), Trial(), service=[round(us * 1000)] * 50) for n, us in enumerate(medians_us)]
+
+
+def test_identical_runs_may_differ_by_their_own_spread_only(tmp_path):
+    one = series(tmp_path / "a", [100, 102, 104, 101, 103])
+    assert results(judgements.judge_same(one, series(tmp_path / "b", [101, 104, 103, 105, 102]), QUIET)) == {"holds"}
+    assert results(judgements.judge_same(one, series(tmp_path / "c", [108, 107, 109, 110, 108]), QUIET)) == {"FAILS"}
+
+
+@pytest.mark.parametrize(
+    ("added_us", "result"), [(50, "holds"), (42, "holds"), (30, "FAILS"), (0, "FAILS"), (75, "FAILS")]
+)
+def test_fifty_microseconds_more_are_seen_as_fifty(tmp_path, added_us, result):
+    truth = replace(QUIET, delays_ns={"/echo": [30_000] * 9, "/late": [80_000] * 9})
+    without, late = series(tmp_path / "a", [100] * 5), series(tmp_path / "b", [100 + added_us] * 5)
+    assert results(judgements.judge_added_delay(without, late, truth)) == {result}
+
+
+def test_what_is_not_checked_is_no_pass_of_its_own():
+    assert not judgements.passed(judgements.not_checked())
+    held = Row("a", "b", "c", "d", "holds")
+    assert judgements.passed([held, *judgements.not_checked()])
+    assert not judgements.passed([held, replace(held, result="undecided")])
+    assert not judgements.passed([held, replace(held, result="FAILS")])

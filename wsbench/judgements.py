@@ -1,0 +1,301 @@
+"""The self-test's judgements: what was observed and what the server's log says in, rows of a table out. Pure.
+
+Each band stands here with its reason. Outside its band a check FAILS, except where engine or server waited for a CPU so long
+that the machine may be to blame: then it is undecided, which is no pass either. Counting needs no quiet machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from wsbench import metrics
+from wsbench.engine_files import Closed
+from wsbench.histogram import Histogram
+from wsbench.view import TrialView
+
+Result = Literal["holds", "FAILS", "undecided", "not checked"]
+NS_PER_US, NS_PER_MS, NS_PER_S = 1e3, 1e6, 1e9
+
+#: How the server delays replies. One in twenty is slow in the second, so p50 and p90 are the fast ones and p99 the slow.
+DELAYS = {
+    "constant": {"kind": "constant", "ms": 5},
+    "bimodal": {"kind": "bimodal", "fast_ms": 1, "slow_ms": 100, "share": 0.05},
+    "exponential": {"kind": "exponential", "mean_ms": 5},
+}
+#: The names under which the engine must report each fault, once for every time.
+FAULTS = {
+    "drop": ("reply_missing",),
+    "duplicate": ("unexpected_reply",),
+    "reorder": ("reply_missing", "unexpected_reply"),
+    "corrupt": ("reply_content",),
+}
+
+
+@dataclass(frozen=True)
+class Stall:
+    rate_per_s: float = 500.0
+    seconds: float = 5.0
+    after_s: float = 1.5
+    for_s: float = 1.0
+    connections: int = 4
+
+
+STALL = Stall()
+HISTOGRAM = 0.001  # three significant digits; a reply cannot come before the delay is over
+DELAY_SHARE = 0.01
+# Loopback both ways, two wake-ups, and a single-threaded server that may be busy with another reply.
+DELAY_FLOOR_US = 300.0
+# The server needs some 40 µs for each of the messages that have piled up: at 500/s, 2 % of the stall.
+STALL_SHARE = 0.03
+STALL_MEAN_SHARE = 0.05
+LAG_P50_US, LAG_P99_US = (
+    150.0,
+    1_000.0,
+)  # a timer's slack is 50 µs; a wake-up on a shared machine seldom takes a millisecond
+RATE_SHARE = 0.001
+LITTLE_SHARE = 0.02
+ADDED_US = 10.0
+BUSY = 0.01  # of a run: 30 ms of three seconds can move any tail
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The server's own log; `delays_ns` by path."""
+
+    received: int
+    replied: int
+    faults: int
+    frozen_ns: int | None
+    delays_ns: dict[str, list[int]]
+    wait_ns: int | None
+    wall_ns: int
+
+
+@dataclass(frozen=True)
+class Row:
+    check: str
+    quantity: str
+    allowed: str
+    found: str
+    result: Result
+    why: str = ""
+
+
+def not_checked() -> list[Row]:
+    return [
+        Row(
+            "receive stamps",
+            "kernel to user",
+            "",
+            "",
+            "not checked",
+            "the engine does not take kernel receive timestamps",
+        )
+    ]
+
+
+def passed(rows: Sequence[Row]) -> bool:
+    """Everything that was checked holds, and something was."""
+    results = {row.result for row in rows}
+    return "holds" in results and results <= {"holds", "not checked"}
+
+
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+
+def judge_delays(kind: str, view: TrialView, truth: Truth) -> list[Row]:
+    """Reported service times against the delays that the server logged, quantile by quantile."""
+    times = view.histograms.get("service")
+    delays = sorted(truth.delays_ns.get("/echo", []))
+    if times is None or not delays:
+        return [Row(f"{kind} delays", "messages", "some", "none", "FAILS")]
+    rows = []
+    for name, quantile in (("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99")):
+        told = delays[math.ceil(float(quantile) * len(delays)) - 1]
+        low = told * (1 - HISTOGRAM)
+        high = told * (1 + HISTOGRAM) + max(DELAY_SHARE * told, DELAY_FLOOR_US * NS_PER_US)
+        rows.append(
+            _row(f"{kind} delays", name, low, high, times.quantile(quantile), NS_PER_MS, "ms", _busy([view], truth))
+        )
+    return rows
+
+
+def judge_open_stall(view: TrialView, truth: Truth) -> list[Row]:
+    """A stall of S in a run of T at an even rate: the share S/T of all messages waits evenly from S down to 0.
+
+    So the longest is S, the mean S²/2T, and the quantile 1 − x is S − xT.
+    """
+    check = "stall, open loop"
+    times = view.histograms.get("response")
+    if truth.frozen_ns is None or view.window_s is None:
+        return [Row(check, "stall", "one", "none", "FAILS")]
+    if times is None:
+        return [
+            Row(check, "response", "recorded", "not recorded", "FAILS", "no time counts from when a message was due")
+        ]
+    stall_s, run_s, busy = truth.frozen_ns / NS_PER_S, view.window_s, _busy([view], truth)
+    around = STALL_SHARE * stall_s
+    expected = {"max": (stall_s, times.max)}
+    for share in (0.01, 0.05, 0.10):
+        expected[f"p{100 - share * 100:g}"] = (stall_s - share * run_s, times.quantile(f"{1 - share:.2f}"))
+    rows = [
+        _row(check, name, (told - around) * NS_PER_S, (told + around) * NS_PER_S, found, NS_PER_MS, "ms", busy)
+        for name, (told, found) in expected.items()
+    ]
+    mean = stall_s**2 / (2 * run_s)
+    low, high = (mean * (1 + sign * STALL_MEAN_SHARE) * NS_PER_S for sign in (-1, 1))
+    return [*rows, _row(check, "mean", low, high, times.mean, NS_PER_MS, "ms", busy)]
+
+
+def judge_closed_stall(view: TrialView, truth: Truth) -> list[Row]:
+    """A closed loop asks nobody during a stall: it has a slow sample a connection, and nothing is made up for the rest."""
+    check = "stall, closed loop"
+    times = view.histograms.get("service")
+    if truth.frozen_ns is None or times is None:
+        return [Row(check, "stall", "one", "none", "FAILS")]
+    slow = above(times, truth.frozen_ns // 2)
+    most = 2 * STALL.connections
+    corrected = "response" in view.histograms
+    return [
+        Row(check, "slow samples", f"1 to {most}", f"{slow:,} of {times.count:,}", _result(1 <= slow <= most, None)),
+        Row(check, "response", "none", "recorded" if corrected else "none", _result(not corrected, None)),
+    ]
+
+
+def judge_pacing(view: TrialView, truth: Truth) -> list[Row]:
+    lag, busy = view.histograms.get("send_lag"), _busy([view], truth)
+    if lag is None:
+        return [Row("pacing", "send lag", "recorded", "not recorded", "FAILS")]
+    rows = [
+        _row("pacing", f"send lag {name}", 0, most * NS_PER_US, lag.quantile(quantile), NS_PER_US, "µs", busy)
+        for name, quantile, most in (("p50", "0.5", LAG_P50_US), ("p99", "0.99", LAG_P99_US))
+    ]
+    measured = metrics.measure(view, ["rate_ratio", "planned_rate_ratio"])
+    for name, value in measured.values.items():
+        # One message may be cut at an edge of the window; of a few thousand that is less than the band.
+        band = f"1 ± {RATE_SHARE:g}"
+        if value is None:
+            rows.append(Row("pacing", name, band, measured.reasons[name], "FAILS"))
+        else:
+            rows.append(
+                Row("pacing", name, band, f"{value:.5f}", _result(abs(value - 1) <= RATE_SHARE, busy), busy or "")
+            )
+    return rows
+
+
+# ---- counts ----------------------------------------------------------------------------------------------------------
+
+
+def judge_ledger(name: str, view: TrialView, truth: Truth) -> list[Row]:
+    """Nothing is lost and nothing is made up, by the engine's count and by the server's. Both are exact."""
+    check, ledger = f"ledger, {name}", view.measured
+    if ledger is None:
+        return [Row(check, "ledger", "one", "none", "FAILS")]
+    told = ledger.answered + ledger.failed + ledger.unanswered
+    return [
+        Row(
+            check, "answered + failed + unanswered", f"{ledger.sent:,}", f"{told:,}", _result(told == ledger.sent, None)
+        ),
+        Row(check, "received", f"{ledger.sent:,}", f"{truth.received:,}", _result(truth.received == ledger.sent, None)),
+    ]
+
+
+def judge_little(view: TrialView, truth: Truth) -> list[Row]:
+    """rate × mean time = places for a message; each place may have one cut by an edge of the window."""
+    times, loop = view.histograms.get("service"), view.plan.loop
+    if times is None or not view.counted or view.window_s is None or not isinstance(loop, Closed):
+        return [Row("Little's law", "messages under way", "known", "not known", "FAILS")]
+    places = view.plan.connections * loop.depth
+    found = view.counted / view.window_s * times.mean / NS_PER_S
+    most = LITTLE_SHARE + places / view.counted
+    holds, busy = abs(found / places - 1) <= most, _busy([view], truth)
+    return [
+        Row(
+            "Little's law",
+            "messages under way",
+            f"{places} ± {most:.1%}",
+            f"{found:.3f}",
+            _result(holds, busy),
+            busy or "",
+        )
+    ]
+
+
+def judge_fault(kind: str, view: TrialView, truth: Truth) -> list[Row]:
+    """Each fault under its own name, as often as it was made, and under no other."""
+    expected = {name: truth.faults for name in FAULTS[kind]}
+    errors = view.end.errors if view.end is not None else {}
+    holds = truth.faults > 0 and errors == expected
+    return [Row(f"fault: {kind}", "errors", _counted(expected), _counted(errors), _result(holds, None))]
+
+
+def _counted(errors: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(errors.items())) or "none"
+
+
+# ---- differences -----------------------------------------------------------------------------------------------------
+
+
+def judge_same(first: list[TrialView], second: list[TrialView], truth: Truth) -> list[Row]:
+    """Two identical series: the distance of their medians is no larger than either of them spreads by itself.
+
+    Of five and five alike values that is broken by chance in less than one case in a hundred.
+    """
+    one, other = _medians_us(first), _medians_us(second)
+    if one is None or other is None:
+        return [Row("A/A", "medians", "known", "not known", "FAILS")]
+    spread = max(max(values) - min(values) for values in (one, other))
+    found, busy = abs(median(one) - median(other)), _busy([*first, *second], truth)
+    return [_row("A/A", "difference of medians", 0, spread, found, 1, "µs", busy)]
+
+
+def judge_added_delay(without: list[TrialView], late: list[TrialView], truth: Truth) -> list[Row]:
+    """50 µs more in the server are 50 µs more in the median, by the server's own log of both."""
+    before, after = _medians_us(without), _medians_us(late)
+    logged = [truth.delays_ns.get(path) for path in ("/echo", "/late")]
+    if before is None or after is None or not all(logged):
+        return [Row("+50 µs", "difference of medians", "known", "not known", "FAILS")]
+    told = (median(logged[1]) - median(logged[0])) / NS_PER_US
+    found, busy = median(after) - median(before), _busy([*without, *late], truth)
+    return [_row("+50 µs", "difference of medians", told - ADDED_US, told + ADDED_US, found, 1, "µs", busy)]
+
+
+def _medians_us(views: list[TrialView]) -> list[float] | None:
+    found = [metrics.values(view, ["service_us_p50"])["service_us_p50"] for view in views]
+    return None if None in found else found
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def above(times: Histogram, value: int) -> int:
+    """How many are certainly longer."""
+    return int(times.counts[times.lower_bounds > value].sum())
+
+
+def _busy(views: list[TrialView], truth: Truth) -> str | None:
+    """Who waited for a CPU, if anybody did for long enough to matter; not known counts as busy."""
+    waits = [metrics.engine_wait_percent(view) for view in views]
+    if None in waits or truth.wait_ns is None:
+        return "how long engine and server waited for a CPU is not known"
+    engine_share, server_share = median(waits) / 100, truth.wait_ns / truth.wall_ns
+    said = [
+        f"{who} waited for a CPU for {part:.1%}"
+        for who, part in (("the engine", engine_share), ("the server", server_share))
+    ]
+    busy = [words for words, part in zip(said, (engine_share, server_share), strict=True) if part > BUSY]
+    return f"the machine was busy: {' and '.join(busy)} of the time" if busy else None
+
+
+def _row(check, quantity, low, high, found, per_unit, unit, busy: str | None) -> Row:
+    result = _result(low <= found <= high, busy)
+    allowed = f"{low / per_unit:,.4g} to {high / per_unit:,.4g} {unit}"
+    return Row(check, quantity, allowed, f"{found / per_unit:,.4g} {unit}", result, busy or "")
+
+
+def _result(holds: bool, busy: str | None) -> Result:
+    return "holds" if holds else "FAILS" if busy is None else "undecided"

@@ -1,0 +1,220 @@
+"""`wsbench selftest`: is the instrument right, on this machine, now? Every check has a numeric band and a reason for it.
+
+It runs the engine against a server of its own (`selftest_server`), whose log is the truth, and judges what the engine said. The
+judgements are pure functions of what was observed, in `judgements`. A check that fails while somebody waited for a CPU is
+undecided, not passed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsbench import engine, machine
+from wsbench.engine_files import Closed, Echo, Loop, Messages, Open, Seconds, Segment, Target
+from wsbench.errors import TrialFailed
+from wsbench.frozen import write_json
+from wsbench.judgements import (
+    DELAYS,
+    FAULTS,
+    STALL,
+    Row,
+    Truth,
+    judge_added_delay,
+    judge_closed_stall,
+    judge_delays,
+    judge_fault,
+    judge_ledger,
+    judge_little,
+    judge_open_stall,
+    judge_pacing,
+    judge_same,
+    not_checked,
+)
+from wsbench.process import Engine, Server
+from wsbench.rundir import TrialFolder, TrialRecord
+from wsbench.view import TrialView
+
+HOST = "127.0.0.1"
+SERVER = Path(__file__).with_name("selftest_server.py")
+PAYLOAD_BYTES = 128
+SEED = 20_251
+RATE = 1_000.0
+REPEATS = 5
+LATE_US = 50.0
+FAULT_MESSAGES, FAULT_EVERY = 10_000, 997  # the last one well before the end, so that a later reply shows it
+READY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a self-test runs: its folder, the engine, the CPUs of both sides."""
+
+    folder: Path
+    binary: Path
+    placement: machine.Placement
+
+    @contextlib.contextmanager
+    def server(self, name: str, conduct: dict) -> Iterator[Running]:
+        """A fresh server that behaves so; its log is there once the context is left."""
+        port = machine.free_port(HOST, None, 7_000)
+        log = self.folder / f"{name}.server.json"
+        argv = [sys.executable, "-I", "-S", str(SERVER), json.dumps({"seed": SEED, **conduct}), str(log)]
+        env = {"HOST": HOST, "PORT": str(port)}
+        with Server(argv, self.folder, env, self.placement.server[:1], self.folder / f"{name}.log") as started:
+            _await_ready(started, port)
+            yield Running(self, name, port, log)
+            started.stop()
+
+
+@dataclass(frozen=True)
+class Running:
+    bench: Bench
+    name: str
+    port: int
+    log: Path
+
+    @property
+    def truth(self) -> Truth:
+        """What the server says it did; only after it has ended."""
+        return Truth(**json.loads(self.log.read_text()))
+
+    def load(self, loop: Loop, connections: int, measure: Seconds | Messages, path: str = "/echo") -> TrialView:
+        """One run of the engine, without a warm-up, so that the server's log and the ledger speak of the same messages."""
+        number = sum(1 for _ in self.bench.folder.glob(f"{self.name}.*.run"))
+        folder = TrialFolder(self.bench.folder / f"{self.name}.{number}.run")
+        folder.path.mkdir()
+        address = f"{HOST}:{self.port}"
+        plan = engine.plan(
+            scenario=Echo(opcode="text", bytes=PAYLOAD_BYTES),
+            transport="websocket",
+            target=Target(address=address, host=address, path=path),
+            connections=connections,
+            warmup=None,
+            measure=measure,
+            seed=SEED + number,
+            cpus=self.bench.placement.engine[:1],
+        ).model_copy(update={"loop": loop})
+        write_json(folder.path / "plan.json", plan)
+        began = time.time()
+        with Engine(self.bench.binary, folder.path / "plan.json", folder.path, folder.path / "engine.log") as running:
+            code = running.wait(plan.limits.deadline_s + 10)
+        engine.check_exit(code, folder.path / "engine.log")
+        return TrialView(folder, self._record(plan.cpus, began))
+
+    def _record(self, cpus: list[int], began: float) -> TrialRecord:
+        return TrialRecord(
+            number=1,
+            round=1,
+            server="selftest",
+            variant="",
+            cell={},
+            outcome="ok",
+            reason=None,
+            started_unix_s=began,
+            duration_s=time.time() - began,
+            ready_s=None,
+            server_cpus=self.bench.placement.server[:1],
+            engine_cpus=cpus,
+            server_exit=None,
+            log_tail=[],
+        )
+
+
+def _await_ready(server: Server, port: int) -> None:
+    until = time.monotonic() + READY_S
+    while time.monotonic() < until and server.exit_code is None:
+        with contextlib.suppress(OSError):
+            socket.create_connection((HOST, port), 1).close()
+            return
+        time.sleep(0.02)
+    raise TrialFailed("the self-test's own server did not start")
+
+
+# ---- the checks ------------------------------------------------------------------------------------------------------
+
+
+def known_delays(bench: Bench) -> list[Row]:
+    """Delays of three shapes, and by the way the ledger and Little's law of a closed loop."""
+    rows = []
+    for kind, conduct in DELAYS.items():
+        with bench.server(kind, {"delay": conduct}) as server:
+            view = server.load(Closed(), 8, Seconds(seconds=3))
+        rows += judge_delays(kind, view, server.truth)
+        rows += judge_ledger(f"{kind} delays", view, server.truth)
+        if kind == "constant":
+            rows += judge_little(view, server.truth)
+    return rows
+
+
+def stall(bench: Bench) -> list[Row]:
+    """A server that stands still, seen by an open loop and not by a closed one."""
+    freeze = {"freeze": {"after_s": STALL.after_s, "for_s": STALL.for_s}}
+    with bench.server("stall-open", freeze) as server:
+        opened = server.load(open_loop(STALL.rate_per_s), 8, Seconds(seconds=STALL.seconds))
+    rows = judge_open_stall(opened, server.truth)
+    with bench.server("stall-closed", freeze) as server:
+        closed = server.load(Closed(), STALL.connections, Seconds(seconds=STALL.after_s + STALL.for_s + 0.5))
+    return rows + judge_closed_stall(closed, server.truth)
+
+
+def pacing(bench: Bench) -> list[Row]:
+    with bench.server("pacing", {}) as server:
+        view = server.load(open_loop(RATE), 8, Seconds(seconds=3))
+    return judge_pacing(view, server.truth) + judge_ledger("open loop", view, server.truth)
+
+
+def differences(bench: Bench) -> list[Row]:
+    """The same server three ways in turn: as it is, as it is once more, and 50 µs later."""
+    paths = {"a": "/echo", "again": "/again", "late": "/late"}
+    found: dict[str, list[TrialView]] = {name: [] for name in paths}
+    with bench.server("differences", {"late_us": LATE_US}) as server:
+        for _ in range(REPEATS):
+            for name, path in paths.items():
+                found[name].append(server.load(Closed(), 1, Seconds(seconds=0.4), path))
+    return judge_same(found["a"], found["again"], server.truth) + judge_added_delay(
+        found["a"], found["late"], server.truth
+    )
+
+
+def faults(bench: Bench) -> list[Row]:
+    rows = []
+    for kind in FAULTS:
+        with bench.server(kind, {"fault": {"kind": kind, "every": FAULT_EVERY}}) as server:
+            view = server.load(Closed(depth=4), 4, Messages(messages=FAULT_MESSAGES))
+        rows += judge_fault(kind, view, server.truth)
+    return rows
+
+
+def open_loop(per_s: float) -> Open:
+    return Open(rate=[Segment(from_per_s=per_s, to_per_s=per_s, for_s=0)])
+
+
+CHECKS: dict[str, Callable[[Bench], list[Row]]] = {
+    "delays": known_delays,
+    "stall": stall,
+    "pacing": pacing,
+    "faults": faults,
+    "differences": differences,
+}
+
+
+def run(names: list[str], say: Callable[[str], None]) -> list[Row]:
+    """The rows of the chosen checks (none named: of all), and of what is not checked."""
+    binary, rows = engine.require_binary(), []
+    with tempfile.TemporaryDirectory(prefix="wsbench-selftest-") as folder:
+        bench = Bench(Path(folder), binary, machine.placement())
+        for name in names or CHECKS:
+            say(f"{name} …")
+            try:
+                rows += CHECKS[name](bench)
+            except TrialFailed as failure:
+                rows.append(Row(name, "carried out", "a run", str(failure), "FAILS"))
+    return rows + not_checked()
