@@ -1,0 +1,166 @@
+// gorilla/websocket behind net/http. Environment: HOST, PORT, THREADS.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+var upgrader = websocket.Upgrader{}
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println(receipt())
+		return
+	}
+	if threads, err := strconv.Atoi(os.Getenv("THREADS")); err == nil && threads > 0 {
+		runtime.GOMAXPROCS(threads)
+	}
+	members := push{members: map[*member]bool{}}
+	http.HandleFunc("/doc", doc)
+	http.HandleFunc("/echo", echo)
+	http.HandleFunc("/ping", ping)
+	http.HandleFunc("/push", members.serve)
+	address := net.JoinHostPort(os.Getenv("HOST"), os.Getenv("PORT"))
+	log.Fatal(http.ListenAndServe(address, nil))
+}
+
+func doc(w http.ResponseWriter, r *http.Request) {
+	size, err := strconv.Atoi(r.URL.Query().Get("size"))
+	if err != nil || size < 0 {
+		http.Error(w, "size=N", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html")
+	w.Header().Set("Content-Length", strconv.Itoa(size))
+	w.Write(bytes.Repeat([]byte("."), size))
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	connection, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return // Upgrade has answered
+	}
+	defer connection.Close()
+	for {
+		messageType, message, err := connection.ReadMessage()
+		if err != nil || connection.WriteMessage(messageType, message) != nil {
+			return
+		}
+	}
+}
+
+func ping(w http.ResponseWriter, r *http.Request) {
+	connection, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer connection.Close()
+	for {
+		messageType, message, err := connection.ReadMessage()
+		if err != nil {
+			return
+		}
+		asked := messageType == websocket.TextMessage && string(message) == "Ping"
+		if asked && connection.WriteMessage(websocket.TextMessage, []byte("Pong")) != nil {
+			return
+		}
+	}
+}
+
+// mostUnsent is how far a member may fall behind, as in the package's chat example.
+const mostUnsent = 256
+
+// member is a connection with its queue: the package allows one writer a connection, so each member has a goroutine that writes.
+type member struct {
+	tokens     chan string
+	connection *websocket.Conn // nil until the handshake is done
+}
+
+type push struct {
+	mutex   sync.Mutex
+	members map[*member]bool
+}
+
+// serve joins before the handshake: whoever has seen the 101 is a member. What is broadcast meanwhile waits in the queue.
+func (p *push) serve(w http.ResponseWriter, r *http.Request) {
+	one := &member{tokens: make(chan string, mostUnsent)}
+	p.change(func() { p.members[one] = true })
+	defer p.change(func() { p.drop(one) })
+	connection, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	p.change(func() { one.connection = connection })
+	go write(one)
+	for {
+		messageType, message, err := connection.ReadMessage()
+		if err != nil {
+			return
+		}
+		token, found := strings.CutPrefix(string(message), "broadcast ")
+		if found && messageType == websocket.TextMessage {
+			p.change(func() { p.broadcast(token) })
+		}
+	}
+}
+
+func write(one *member) {
+	defer one.connection.Close()
+	for token := range one.tokens {
+		text := fmt.Sprintf("%d %s", time.Now().UnixMicro(), token)
+		if one.connection.WriteMessage(websocket.TextMessage, []byte(text)) != nil {
+			return
+		}
+	}
+}
+
+func (p *push) change(step func()) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	step()
+}
+
+func (p *push) broadcast(token string) {
+	for one := range p.members {
+		select {
+		case one.tokens <- token:
+		default:
+			p.drop(one)
+		}
+	}
+}
+
+func (p *push) drop(one *member) {
+	if !p.members[one] {
+		return
+	}
+	delete(p.members, one)
+	close(one.tokens)
+	if one.connection != nil {
+		one.connection.Close()
+	}
+}
+
+// receipt names the module that was really linked, not the one go.mod asks for.
+func receipt() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, module := range info.Deps {
+		if module.Path == "github.com/gorilla/websocket" {
+			return fmt.Sprintf("%s %s, %s", module.Path, module.Version, runtime.Version())
+		}
+	}
+	panic("github.com/gorilla/websocket is not linked")
+}
