@@ -1,0 +1,105 @@
+//! axum and its WebSocket. Environment: HOST, PORT, THREADS.
+
+use axum::Router;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Query, State};
+use axum::response::{Html, Response};
+use axum::routing::{any, get};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+
+/// How many broadcasts a member may fall behind before it is dropped.
+const MOST_UNSENT: usize = 1024;
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("--version") {
+        println!("{}", env!("RECEIPT"));
+        return;
+    }
+    let threads = variable("THREADS").parse().expect("THREADS is a number");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    runtime.expect("a runtime").block_on(serve());
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
+}
+
+async fn serve() {
+    let router = Router::new()
+        .route("/doc", get(doc))
+        .route("/echo", any(|upgrade: WebSocketUpgrade| async { upgrade.on_upgrade(echo) }))
+        .route("/ping", any(|upgrade: WebSocketUpgrade| async { upgrade.on_upgrade(ping) }))
+        .route("/push", any(push))
+        .with_state(broadcast::Sender::new(MOST_UNSENT));
+    let address = format!("{}:{}", variable("HOST"), variable("PORT"));
+    let listener = TcpListener::bind(address).await.expect("the port is free");
+    axum::serve(listener, router).await.expect("axum::serve never ends");
+}
+
+#[derive(Deserialize)]
+struct Document {
+    size: usize,
+}
+
+async fn doc(Query(document): Query<Document>) -> Html<Vec<u8>> {
+    Html(vec![b'.'; document.size])
+}
+
+async fn echo(mut socket: WebSocket) {
+    while let Some(Ok(message)) = socket.recv().await {
+        let is_data = matches!(message, Message::Text(_) | Message::Binary(_));
+        if is_data && socket.send(message).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn ping(mut socket: WebSocket) {
+    while let Some(Ok(message)) = socket.recv().await {
+        let asked = matches!(message, Message::Text(text) if text == "Ping");
+        if asked && socket.send(Message::text("Pong")).await.is_err() {
+            return;
+        }
+    }
+}
+
+type Tokens = broadcast::Sender<Arc<str>>;
+
+/// Subscribes before the 101 is sent: whoever has seen it is a member.
+async fn push(upgrade: WebSocketUpgrade, State(tokens): State<Tokens>) -> Response {
+    let pushed = tokens.subscribe();
+    upgrade.on_upgrade(|socket| member(socket, tokens, pushed))
+}
+
+async fn member(mut socket: WebSocket, tokens: Tokens, mut pushed: broadcast::Receiver<Arc<str>>) {
+    loop {
+        tokio::select! {
+            received = socket.recv() => match received {
+                Some(Ok(Message::Text(text))) => {
+                    if let Some(token) = text.strip_prefix("broadcast ") {
+                        // It fails when there is no member: not while this one has its receiver.
+                        let _ = tokens.send(token.into());
+                    }
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return,
+            },
+            token = pushed.recv() => {
+                // The only error that can be: the member has fallen too far behind.
+                let Ok(token) = token else { return };
+                let text = format!("{} {token}", epoch_micros());
+                if socket.send(Message::text(text)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn epoch_micros() -> u128 {
+    SystemTime::UNIX_EPOCH.elapsed().expect("the clock is past 1970").as_micros()
+}
