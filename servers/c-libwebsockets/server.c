@@ -192,6 +192,7 @@ int main(int count, char **arguments)
         .iface = getenv("HOST"),
         .port = atoi(getenv("PORT")),
         .protocols = protocols,
+        .options = LWS_SERVER_OPTION_DISABLE_IPV6,
         .keepalive_timeout = HOURS,
         .retry_and_idle_policy = &idle,
         .gid = -1,
