@@ -1,4 +1,4 @@
-// Boost.Beast on Asio's coroutines. Environment: HOST, PORT, THREADS.
+// Boost.Beast on Asio's coroutines. Environment: HOST, PORT, THREADS; NO_DELAY (anything): TCP_NODELAY is set.
 
 #include <boost/asio.hpp>
 #include <boost/beast.hpp>
@@ -164,10 +164,13 @@ awaitable<void> serve(beast::tcp_stream stream) {
 
 awaitable<void> listen(net::io_context &context, tcp::endpoint endpoint) {
     tcp::acceptor acceptor(context, endpoint);
+    bool no_delay = std::getenv("NO_DELAY") != nullptr;
     for (;;) {
         tcp::socket socket(net::make_strand(context));
         auto [error] = co_await acceptor.async_accept(socket, net::as_tuple(use_awaitable));
         if (!error) {
+            beast::error_code gone; // as the client may be already; `serve` will see it
+            if (no_delay) socket.set_option(tcp::no_delay(true), gone);
             auto executor = socket.get_executor();
             // What goes wrong on a connection ends it, no more.
             net::co_spawn(executor, serve(beast::tcp_stream(std::move(socket))), net::detached);
