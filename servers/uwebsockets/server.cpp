@@ -31,6 +31,8 @@ uWS::App::WebSocketBehavior<Nothing> behavior() {
         .maxPayloadLength = LARGEST_MESSAGE,
         .idleTimeout = 0,
         .maxBackpressure = MOST_UNSENT,
+        // With pings an idle timeout of 0 would come out as four minutes.
+        .sendPingsAutomatically = false,
     };
 }
 
