@@ -90,13 +90,12 @@ func ping(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mostUnsent is how far a member may fall behind. The package's chat example has 16 and drops who is slower.
-const mostUnsent = 256
-
-// member is a connection with its queue and, as in the package's chat example, a goroutine that writes.
+// member is a connection with its queue and a goroutine of its own that writes, as in the package's chat example.
 type member struct {
-	tokens     chan string
-	connection *websocket.Conn // nil until the handshake is done
+	connection *websocket.Conn
+	more       chan struct{} // holds one: there is something in tokens
+	mutex      sync.Mutex
+	tokens     []string
 }
 
 type push struct {
@@ -106,15 +105,16 @@ type push struct {
 
 // serve joins before the handshake: whoever has seen the 101 is a member. What is broadcast meanwhile waits in the queue.
 func (p *push) serve(w http.ResponseWriter, r *http.Request) {
-	one := &member{tokens: make(chan string, mostUnsent)}
+	one := &member{more: make(chan struct{}, 1)}
 	p.change(func() { p.members[one] = true })
-	defer p.change(func() { p.drop(one) })
+	defer p.change(func() { p.leave(one) })
 	connection, err := accept(w, r)
 	if err != nil {
 		return
 	}
-	p.change(func() { one.connection = connection })
-	go write(r.Context(), one)
+	defer connection.CloseNow()
+	one.connection = connection
+	go one.write(r.Context())
 	for {
 		messageType, message, err := connection.Read(r.Context())
 		if err != nil {
@@ -127,16 +127,37 @@ func (p *push) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func write(context context.Context, one *member) {
+func (one *member) write(context context.Context) {
 	defer one.connection.CloseNow()
-	for token := range one.tokens {
-		text := fmt.Sprintf("%d %s", time.Now().UnixMicro(), token)
-		if one.connection.Write(context, websocket.MessageText, []byte(text)) != nil {
-			return
+	for range one.more {
+		for _, token := range one.waiting() {
+			text := fmt.Sprintf("%d %s", time.Now().UnixMicro(), token)
+			if one.connection.Write(context, websocket.MessageText, []byte(text)) != nil {
+				return
+			}
 		}
 	}
 }
 
+func (one *member) queue(token string) {
+	one.mutex.Lock()
+	one.tokens = append(one.tokens, token)
+	one.mutex.Unlock()
+	select {
+	case one.more <- struct{}{}:
+	default:
+	}
+}
+
+func (one *member) waiting() []string {
+	one.mutex.Lock()
+	defer one.mutex.Unlock()
+	tokens := one.tokens
+	one.tokens = nil
+	return tokens
+}
+
+// change holds the lock for something short: nobody writes to a connection meanwhile.
 func (p *push) change(step func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -145,23 +166,13 @@ func (p *push) change(step func()) {
 
 func (p *push) broadcast(token string) {
 	for one := range p.members {
-		select {
-		case one.tokens <- token:
-		default:
-			p.drop(one)
-		}
+		one.queue(token)
 	}
 }
 
-func (p *push) drop(one *member) {
-	if !p.members[one] {
-		return
-	}
+func (p *push) leave(one *member) {
 	delete(p.members, one)
-	close(one.tokens)
-	if one.connection != nil {
-		one.connection.CloseNow()
-	}
+	close(one.more)
 }
 
 // receipt names the module that was really linked, not the one go.mod asks for.

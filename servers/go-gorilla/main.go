@@ -80,13 +80,12 @@ func ping(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mostUnsent is how far a member may fall behind, as in the package's chat example.
-const mostUnsent = 256
-
-// member is a connection with its queue: the package allows one writer a connection, so each member has a goroutine that writes.
+// member is a connection with its queue and a goroutine of its own that writes: the package allows one writer a connection.
 type member struct {
-	tokens     chan string
-	connection *websocket.Conn // nil until the handshake is done
+	connection *websocket.Conn
+	more       chan struct{} // holds one: there is something in tokens
+	mutex      sync.Mutex
+	tokens     []string
 }
 
 type push struct {
@@ -96,15 +95,16 @@ type push struct {
 
 // serve joins before the handshake: whoever has seen the 101 is a member. What is broadcast meanwhile waits in the queue.
 func (p *push) serve(w http.ResponseWriter, r *http.Request) {
-	one := &member{tokens: make(chan string, mostUnsent)}
+	one := &member{more: make(chan struct{}, 1)}
 	p.change(func() { p.members[one] = true })
-	defer p.change(func() { p.drop(one) })
+	defer p.change(func() { p.leave(one) })
 	connection, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return
 	}
-	p.change(func() { one.connection = connection })
-	go write(one)
+	defer connection.Close()
+	one.connection = connection
+	go one.write()
 	for {
 		messageType, message, err := connection.ReadMessage()
 		if err != nil {
@@ -117,16 +117,37 @@ func (p *push) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func write(one *member) {
+func (one *member) write() {
 	defer one.connection.Close()
-	for token := range one.tokens {
-		text := fmt.Sprintf("%d %s", time.Now().UnixMicro(), token)
-		if one.connection.WriteMessage(websocket.TextMessage, []byte(text)) != nil {
-			return
+	for range one.more {
+		for _, token := range one.waiting() {
+			text := fmt.Sprintf("%d %s", time.Now().UnixMicro(), token)
+			if one.connection.WriteMessage(websocket.TextMessage, []byte(text)) != nil {
+				return
+			}
 		}
 	}
 }
 
+func (one *member) queue(token string) {
+	one.mutex.Lock()
+	one.tokens = append(one.tokens, token)
+	one.mutex.Unlock()
+	select {
+	case one.more <- struct{}{}:
+	default:
+	}
+}
+
+func (one *member) waiting() []string {
+	one.mutex.Lock()
+	defer one.mutex.Unlock()
+	tokens := one.tokens
+	one.tokens = nil
+	return tokens
+}
+
+// change holds the lock for something short: nobody writes to a connection meanwhile.
 func (p *push) change(step func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -135,23 +156,13 @@ func (p *push) change(step func()) {
 
 func (p *push) broadcast(token string) {
 	for one := range p.members {
-		select {
-		case one.tokens <- token:
-		default:
-			p.drop(one)
-		}
+		one.queue(token)
 	}
 }
 
-func (p *push) drop(one *member) {
-	if !p.members[one] {
-		return
-	}
+func (p *push) leave(one *member) {
 	delete(p.members, one)
-	close(one.tokens)
-	if one.connection != nil {
-		one.connection.Close()
-	}
+	close(one.more)
 }
 
 // receipt names the module that was really linked, not the one go.mod asks for.

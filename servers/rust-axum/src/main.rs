@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
 /// How many broadcasts a member may fall behind before it is dropped.
-const MOST_UNSENT: usize = 1024;
+const MOST_UNSENT: usize = 1 << 16;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("--version") {
