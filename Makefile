@@ -4,8 +4,10 @@ VENV    := .venv
 WSBENCH := $(VENV)/bin/wsbench
 ENGINE  := $(VENV)/bin/wsbench-engine
 CARGO   := cargo --quiet
+# One server of each language: building the whole catalogue takes long (`make check-all`).
+CHECKED := reference@* netty netty@4.1.19 tcp-java go-net-websocket node-nodejs-websocket@*
 
-.PHONY: quick test setup setup-test check-python check-engine check-servers bench-engine clean
+.PHONY: quick test setup setup-test check-python check-engine check-servers check-all bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick
@@ -44,6 +46,9 @@ bench-engine: setup
 	$(VENV)/bin/python engine/benches/compare.py $(BENCH_OPTIONS)
 
 check-servers: setup
+	$(WSBENCH) check $(CHECKED)
+
+check-all: setup
 	$(WSBENCH) check
 
 clean:

@@ -173,7 +173,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
     [
         (["run", "quick", "--servers", "nety"], "no server matches 'nety'; there are: fragile"),
         (["run", "no-such"], "no experiment 'no-such'; there are: "),
-        (["run", "quick"], "none of the chosen servers serves 'echo'"),
+        (["run", "quick", "--servers", "*"], "none of the chosen servers serves 'echo'"),
         (["run"], "give either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
         (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),
