@@ -21,6 +21,8 @@ fun main(arguments: Array<String>) {
         println("ktor $ktor, kotlin ${KotlinVersion.CURRENT}, java ${System.getProperty("java.version")}")
         return
     }
+    // Beside Ktor's own hook, which would wait for the clients.
+    Runtime.getRuntime().addShutdownHook(Thread { Runtime.getRuntime().halt(143) })
     serve(arguments[0], System.getenv("HOST"), System.getenv("PORT").toInt(), Application::endpoints)
 }
 
