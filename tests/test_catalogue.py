@@ -2,7 +2,7 @@
 
 import pytest
 
-from wsbench import catalogue
+from wsbench import build, catalogue
 from wsbench.catalogue import ROOT
 from wsbench.errors import UserError
 
@@ -28,9 +28,9 @@ tags = ["old"]
 """
 
 
-def manifest(folder, name="thing", default="one", extra=""):
+def manifest(folder, name="thing", default="one", extra="", rest=""):
     (folder / name).mkdir()
-    (folder / name / "server.toml").write_text(MINIMAL.format(default=default, extra=extra))
+    (folder / name / "server.toml").write_text(MINIMAL.format(default=default, extra=extra) + rest)
 
 
 def names(patterns, variants):
@@ -70,4 +70,36 @@ def test_an_unknown_key_names_file_and_key(tmp_path):
 def test_a_default_that_is_no_variant_names_those_that_are(tmp_path):
     manifest(tmp_path, default="three")
     with pytest.raises(UserError, match=r"'default': found 'three', allowed: one, two"):
+        catalogue.read(tmp_path)
+
+
+def test_a_variant_that_says_how_it_is_run_is_missing_nothing_else(tmp_path):
+    manifest(tmp_path, rest='[variants.lost]\nlibrary_version = "0"\nbuild = []\nrun = ["x"]')
+    with pytest.raises(UserError, match=r"thing/server.toml: missing key 'variants.lost.version'"):
+        catalogue.read(tmp_path)
+
+
+LOST = '[variants.lost]\nlibrary_version = "0"\nunavailable = "its jars are gone"\n'
+
+
+def test_an_unavailable_variant_is_a_row_that_is_never_built(tmp_path):
+    manifest(tmp_path, rest=LOST)
+    variants = catalogue.read(tmp_path)
+    assert names(["*@*"], variants) == ["thing@one", "thing@two", "thing@lost"]
+    lost = next(variant for variant in variants if variant.variant == "lost")
+    built = build.build(lost)
+    assert (built.receipt, built.problem, built.did) == (None, "unavailable: its jars are gone", "skipped")
+    assert not build.log_of(lost).exists()
+
+
+@pytest.mark.parametrize(
+    ("default", "rest", "complaint"),
+    [
+        ("lost", LOST, "'default': found 'lost', which is unavailable"),
+        ("one", LOST + 'run = ["x"]', "'variants.lost.run': an unavailable variant has no commands"),
+    ],
+)
+def test_an_unavailable_variant_is_nothing_to_run(tmp_path, default, rest, complaint):
+    manifest(tmp_path, default=default, rest=rest)
+    with pytest.raises(UserError, match=complaint):
         catalogue.read(tmp_path)

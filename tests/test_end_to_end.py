@@ -88,12 +88,21 @@ def test_a_server_that_crashes_is_a_failed_row_and_the_campaign_goes_on(wsbench,
     assert "is exhausted" in page
 
 
-def test_a_server_without_its_tool_is_skipped_with_a_line(wsbench, experiment, tmp_path):
+def test_a_server_without_its_tool_and_one_that_is_unavailable_are_skipped_with_a_line(wsbench, experiment, tmp_path):
     done = wsbench("run", str(experiment), "--servers", "fragile@*,!fragile@crashing", "--rounds", "1")
     assert done.returncode == 0, done.stderr
     assert "skipped fragile@toolless: needs no-such-tool ≥ 1, found none; apt-get install no-such-tool" in done.stdout
+    assert "skipped fragile@gone: unavailable: nobody has it any more" in done.stdout
     skipped = [row.name for row in only_run(tmp_path).servers if row.skipped]
-    assert skipped == ["fragile@toolless"]
+    assert skipped == ["fragile@toolless", "fragile@gone"]
+
+
+def test_an_unavailable_server_is_listed_and_has_no_trial_in_a_plan(wsbench, experiment):
+    listed = next(line for line in wsbench("list", "servers").stdout.splitlines() if "fragile@gone" in line)
+    assert listed.rstrip().endswith("unavailable: nobody has it any more")
+    planned = wsbench("plan", str(experiment), "--servers", "fragile@steady,fragile@gone", "--rounds", "1").stdout
+    assert "2 trials" in planned
+    assert "left out fragile@gone: unavailable: nobody has it any more" in planned
 
 
 def test_killed_at_any_moment_it_leaves_nothing_running_and_resume_finishes(experiment, environment, tmp_path, wsbench):

@@ -42,6 +42,13 @@ def state(variant: Variant) -> str:
     return "built" if stamp.read_text() == _fingerprint(variant) else "changed"
 
 
+def obstacle(variant: Variant) -> str | None:
+    """Why it cannot be built here: it is unavailable altogether, or a tool is missing."""
+    if variant.table.unavailable is not None:
+        return f"unavailable: {variant.table.unavailable}"
+    return missing_tool(variant)
+
+
 def missing_tool(variant: Variant) -> str | None:
     """One line that names the first tool that is missing or too old, and how to install it."""
     for need in variant.needs:
@@ -70,7 +77,7 @@ def tool_version(argv: list[str]) -> str | None:
 
 def build(variant: Variant, say: Callable[[str], None] = lambda _: None) -> Built:
     """Builds what is not built or has changed, then asks for the receipt. Never raises for a server's own problems."""
-    if (problem := missing_tool(variant)) is not None:
+    if (problem := obstacle(variant)) is not None:
         return Built(None, problem, "skipped")
     did = "was built"
     if state(variant) != "built":

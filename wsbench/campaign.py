@@ -85,6 +85,17 @@ def _rounds(number: int) -> str:
     return f"{number} round{'' if number == 1 else 's'}"
 
 
+def left_out(asked: Request) -> dict[str, str]:
+    """Which of the chosen variants have no trial, whatever is installed here, and why."""
+    reasons = {}
+    for variant in asked.variants:
+        if asked.experiment.served not in variant.scenarios:
+            reasons[variant.name] = f"does not serve {asked.experiment.served!r}"
+        elif variant.table.unavailable is not None:
+            reasons[variant.name] = f"unavailable: {variant.table.unavailable}"
+    return reasons
+
+
 def order_of(asked: Experiment, variants: list[Variant], seed: int) -> list[TrialOrder]:
     """Every round runs every cell of every variant once, in a random order of its own, all drawn from the seed."""
     draw = random.Random(seed)
@@ -181,9 +192,10 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
 def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
     """Builds and checks every chosen variant; one that cannot be run is a row that says why."""
     rows = []
+    reasons = left_out(asked)
     for variant in asked.variants:
-        if asked.experiment.served not in variant.scenarios:
-            row = row_of(variant, None, [], f"does not serve {asked.experiment.served!r}")
+        if variant.name in reasons:
+            row = row_of(variant, None, [], reasons[variant.name])
         else:
             row = _built_and_checked(variant, asked.experiment.served, port, watcher.say)
         if row.skipped is not None:

@@ -34,9 +34,11 @@ class Need(Frozen):
 
 class VariantTable(Frozen):
     library_version: str
-    build: list[list[str]]
-    run: list[str]
-    version: list[str]
+    #: Why this version cannot be run any more, by anybody. Such a variant is listed, never built or measured.
+    unavailable: str | None = None
+    build: list[list[str]] = []
+    run: list[str] = []
+    version: list[str] = []
     artefacts: list[str] = []
     env: dict[str, str] = {}
     scenarios: list[ScenarioName] | None = None
@@ -107,9 +109,22 @@ def read(folder: Path = SERVERS) -> list[Variant]:
             allowed = ", ".join(manifest.variants)
             raise UserError(f"{file}: 'default': found {manifest.default!r}, allowed: {allowed}")
         for name, table in manifest.variants.items():
+            _require_sound(file, name, table, manifest.default)
             is_default = name == manifest.default
             variants.append(Variant(file.parent.name, name, is_default, file.parent, manifest, table))
     return variants
+
+
+def _require_sound(file: Path, name: str, table: VariantTable, default: str) -> None:
+    """What can be run says how; what cannot be run does not, and no bare name means it."""
+    commands = {"build", "run", "version"}
+    given = commands & table.model_fields_set
+    if table.unavailable is None and (missing := sorted(commands - given)):
+        raise UserError(f"{file}: missing key 'variants.{name}.{missing[0]}'")
+    if table.unavailable is not None and given:
+        raise UserError(f"{file}: 'variants.{name}.{min(given)}': an unavailable variant has no commands")
+    if table.unavailable is not None and name == default:
+        raise UserError(f"{file}: 'default': found {default!r}, which is unavailable")
 
 
 def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:

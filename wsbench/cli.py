@@ -112,7 +112,7 @@ def list_things(arguments) -> int:
     if arguments.what == "servers":
         rows = []
         for variant in catalogue.read():
-            state = build.missing_tool(variant) or build.state(variant)
+            state = build.obstacle(variant) or build.state(variant)
             star = " (default)" if variant.is_default else ""
             rows.append(
                 [
@@ -189,7 +189,8 @@ def request_of(arguments) -> campaign.Request:
 
 def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
-    serving = [variant for variant in asked.variants if asked.experiment.served in variant.scenarios]
+    left_out = campaign.left_out(asked)
+    serving = [variant for variant in asked.variants if variant.name not in left_out]
     order = campaign.order_of(asked.experiment, serving, asked.seed)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
@@ -200,9 +201,8 @@ def plan_campaign(arguments) -> int:
     )
     for departure in asked.departures:
         print(f"departure: {departure}")
-    for variant in asked.variants:
-        if variant not in serving:
-            print(f"left out {variant.name}: does not serve {asked.experiment.served!r}")
+    for name, reason in left_out.items():
+        print(f"left out {name}: {reason}")
     return 0
 
 

@@ -2,12 +2,14 @@ import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.EventLoopGroup;
-import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.handler.codec.http.HttpObjectAggregator;
 import io.netty.handler.codec.http.HttpServerCodec;
 import io.netty.util.Version;
 
-/** Netty over NIO: one thread accepts, THREADS event loops do the rest. Environment: HOST, PORT, THREADS. */
+/**
+ * Netty over the transport that is the argument (nio, epoll, io_uring): one thread accepts, THREADS event loops do the rest.
+ * Environment: HOST, PORT, THREADS.
+ */
 public final class Main {
     public static void main(String[] arguments) throws InterruptedException {
         if (arguments.length == 1 && arguments[0].equals("--version")) {
@@ -16,11 +18,12 @@ public final class Main {
             return;
         }
         String threads = System.getenv("THREADS");
-        EventLoopGroup acceptor = Transport.eventLoops(1);
-        EventLoopGroup workers = Transport.eventLoops(threads == null ? 0 : Integer.parseInt(threads));
+        Transport transport = Transport.named(arguments[0]);
+        EventLoopGroup acceptor = transport.eventLoops(1);
+        EventLoopGroup workers = transport.eventLoops(threads == null ? 0 : Integer.parseInt(threads));
         new ServerBootstrap()
                 .group(acceptor, workers)
-                .channel(NioServerSocketChannel.class)
+                .channel(transport.channel())
                 .childHandler(new Pipeline())
                 .bind(System.getenv("HOST"), Integer.parseInt(System.getenv("PORT")))
                 .sync()

@@ -5,7 +5,7 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.util.Arrays;
 
-/** The 4 bytes Pong for the 4 bytes Ping, a thread for every connection. Environment: HOST, PORT. */
+/** The 4 bytes Pong for the 4 bytes Ping, a thread for every connection: Threads says which kind. Environment: HOST, PORT. */
 public class Main {
     private static final byte[] PING = {'P', 'i', 'n', 'g'};
     private static final byte[] PONG = {'P', 'o', 'n', 'g'};
@@ -20,7 +20,7 @@ public class Main {
         try (ServerSocket listener = new ServerSocket(port, 0, host)) { // 0: java.net's own backlog, 50
             while (true) {
                 Socket connection = listener.accept();
-                new Thread(() -> answer(connection)).start();
+                Threads.FACTORY.newThread(() -> answer(connection)).start();
             }
         }
     }
