@@ -49,7 +49,8 @@ def echo_server(echo=None, **options):
             connection.send(message) if echo is None else echo(connection, message)
         seen["closes"].append((connection.close_code, connection.close_reason))
 
-    with serve(handler, "127.0.0.1", 0, max_size=4 * MIB, **options) as server:
+    # No pings unless a test is about them: a busy machine must not look like a dead client.
+    with serve(handler, "127.0.0.1", 0, **{"max_size": 4 * MIB, "ping_interval": None, **options}) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         host, port = server.socket.getsockname()
@@ -158,7 +159,7 @@ def test_pings_of_the_server_are_answered_between_messages(carry_out):
         pending.append(answered)
 
     pending = []
-    with echo_server(with_ping, compression=None, ping_interval=None) as (address, _):
+    with echo_server(with_ping, compression=None) as (address, _):
         end = carry_out(plan(address))
         assert all(answered.wait(5) for answered in pending[:-2])
     all_answered(end)
@@ -295,11 +296,11 @@ def test_tls_deflate_and_fragments_together_sixteen_deep(carry_out, authority, s
                 fragment_bytes=1000,
                 loop=Closed(depth=16),
                 scenario=Echo(opcode="text", bytes=size),
-                measure=Messages(messages=64),
+                measure=Messages(messages=32),
                 threads=2,
             )
         )
-    all_answered(end, 64)
+    all_answered(end, 32)
 
 
 def test_connections_are_exchanged_over_tls(carry_out, authority):

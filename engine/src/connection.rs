@@ -70,6 +70,7 @@ pub struct Pending {
 
 /// What is under way on a connection, oldest first: one in place, because most connections never have two.
 #[derive(Default)]
+#[allow(clippy::box_collection, reason = "a pointer instead of four words in every connection")]
 pub struct UnderWay {
     first: Option<Pending>,
     more: Option<Box<VecDeque<Pending>>>,
@@ -120,13 +121,17 @@ pub struct Connection {
     pub in_line: bool,
     /// The user is to go as soon as nothing is under way.
     pub leaving: bool,
+    /// Takes the place of one that the server announced to close, and is counted as the same.
+    pub replaces: bool,
+    /// A due time that was set in an earlier life is void.
+    pub life: u32,
     pub under_way: UnderWay,
     /// Messages sent, of all times. For a receiver of broadcasts: the number after the last one that came.
     pub sequence: u64,
     /// What a short write has left over; never empty.
     pub unsent: Option<Box<Unsent>>,
     pub reader: Reader,
-    /// Replies on this very connection.
+    /// Replies, or broadcasts received, on this very connection.
     pub replies: u64,
     pub opened_ns: u64,
     /// A connection per request: the reply was complete; it counts once the server has closed. Also when we said goodbye.
@@ -148,6 +153,8 @@ impl Connection {
             stage: Stage::Closed,
             in_line: false,
             leaving: false,
+            replaces: false,
+            life: 0,
             under_way: UnderWay::default(),
             sequence: 0,
             unsent: None,
@@ -200,6 +207,7 @@ impl Connection {
         self.stage = Stage::Connecting;
         self.replies = 0;
         self.leaving = false;
+        self.life += 1;
         let socket = self.socket.insert(socket.into());
         Ok(socket.as_raw_fd())
     }

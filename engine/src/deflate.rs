@@ -65,6 +65,10 @@ impl Deflater {
     /// Replaces `small` by the compressed message.
     pub fn message(&mut self, message: &[u8], small: &mut Vec<u8>) {
         small.clear();
+        if message.is_empty() {
+            // zlib flushes nothing but once; this is an empty block without its tail (§7.2.3.6).
+            return small.push(0);
+        }
         let before = self.stream.total_in();
         loop {
             small.reserve(message.len() / 2 + STEP);
@@ -129,11 +133,11 @@ impl Inflater {
             self.large.reserve(STEP);
             let before = self.stream.total_in();
             let status = self.stream.decompress_vec(piece, &mut self.large, FlushDecompress::Sync);
-            let status = status.map_err(|error| (Kind::BadDeflate, error.to_string()))?;
-            piece = &piece[(self.stream.total_in() - before) as usize..];
             if !self.large.is_empty() {
                 take(&self.large)?;
             }
+            let status = status.map_err(|error| (Kind::BadDeflate, error.to_string()))?;
+            piece = &piece[(self.stream.total_in() - before) as usize..];
             let full = self.large.len() == self.large.capacity();
             if status == Status::StreamEnd {
                 // A final block (§7.2.3.4) ends the stream, not the context; what follows begins a new one.
@@ -178,7 +182,7 @@ mod tests {
         for takeover in [true, false] {
             let (mut deflater, mut inflater) = (Deflater::new(6, takeover), Inflater::new(takeover));
             let mut sizes = Vec::new();
-            for length in [0, 1, 5, 1000, 1000, 300_000] {
+            for length in [0u64, 1, 5, 1000, 1000, 0, 0, 300_000] {
                 let message: Vec<u8> = (0..length).map(|i| (i * i % 251) as u8).collect();
                 let mut small = Vec::new();
                 deflater.message(&message, &mut small);

@@ -25,6 +25,7 @@ pub struct Emit {
     serializer: V2Serializer,
     origin_ns: u64,
     last_ns: u64,
+    used: (u64, Option<u64>),
 }
 
 impl Emit {
@@ -37,6 +38,7 @@ impl Emit {
             serializer: V2Serializer::new(),
             origin_ns,
             last_ns: origin_ns,
+            used: (0, None),
         };
         let (now_ns, unix_now_ns) = (clock::now_ns(), clock::unix_ns());
         emit.event(json!({
@@ -78,11 +80,15 @@ impl Emit {
         let states = || ticks.iter().map(|tick| (tick.counters, tick.usage)).chain(ended.iter().copied());
         let counters = sum(states().map(|(counters, _)| counters));
         let wait_ns: Option<u64> = states().map(|(_, usage)| usage.wait_ns).sum();
+        // The end of a phase that ends by count is known only afterwards: what had been used by then was read later, perhaps
+        // later than for a tick that stands behind it.
+        let cpu_ns = states().map(|(_, usage)| usage.cpu_ns).sum::<u64>().max(self.used.0);
+        self.used = (cpu_ns, wait_ns.map(|wait_ns| wait_ns.max(self.used.1.unwrap_or(0))));
         self.event(json!({
             "event": "tick", "t_ns": t_ns, "phase": phase.name(), "open": counters.open,
             "sent": counters.sent, "answered": counters.answered, "failed": counters.failed,
             "bytes_sent": counters.bytes_sent, "bytes_received": counters.bytes_received,
-            "cpu_ns": states().map(|(_, usage)| usage.cpu_ns).sum::<u64>(), "wait_ns": wait_ns,
+            "cpu_ns": self.used.0, "wait_ns": self.used.1,
         }))?;
         let mut errors = Errors::new();
         let mut histograms: BTreeMap<(Tag, Part), Histogram<u64>> = BTreeMap::new();

@@ -60,9 +60,9 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
     let size = match response.parse(bytes) {
-        Ok(httparse::Status::Complete(size)) => size,
+        Ok(httparse::Status::Complete(size)) if size <= LONGEST_HEAD => size,
         Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err((Kind::HandshakeInvalid, "a head beyond 16 KiB".into())),
+        Ok(_) => return Err((Kind::HandshakeInvalid, "a head beyond 16 KiB".into())),
         Err(error) => return Err((Kind::HandshakeInvalid, error.to_string())),
     };
     let code = response.code.expect("a complete head has a status");

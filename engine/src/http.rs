@@ -127,7 +127,7 @@ impl Reader {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
         let size = match response.parse(bytes) {
-            Ok(httparse::Status::Complete(size)) => size,
+            Ok(httparse::Status::Complete(size)) if size <= LONGEST_HEAD => size,
             Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => {
                 if carried == 0 {
                     self.carry.extend_from_slice(input);
@@ -135,7 +135,7 @@ impl Reader {
                 *input = &[];
                 return Ok(false);
             }
-            Ok(httparse::Status::Partial) => return Err((Kind::HttpInvalid, "a head beyond 64 KiB".into())),
+            Ok(_) => return Err((Kind::HttpInvalid, "a head beyond 64 KiB".into())),
             Err(error) => return Err((Kind::HttpInvalid, error.to_string())),
         };
         self.status = response.code.expect("a complete head has a status");

@@ -7,6 +7,8 @@ mod control;
 mod deflate;
 mod emit;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 mod handshake;
 mod http;
 mod leash;

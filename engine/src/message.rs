@@ -47,6 +47,8 @@ pub struct Reader {
 /// What most connections never need.
 #[derive(Debug, Default)]
 struct Rare {
+    /// The part that has come of a stamp that arrives in pieces.
+    cut_stamp: Vec<u8>,
     /// Up to three bytes of a character whose rest has not come; only ever filled by a wrong reply.
     cut_character: Vec<u8>,
     control: Vec<u8>,
@@ -100,6 +102,9 @@ impl Reader {
                 return Ok(None);
             }
             self.in_payload = false;
+            if self.fin && self.opcode < frame::CLOSE && self.has_cut_stamp() {
+                self.compare_stamp(script, message)?;
+            }
             if let Some(incoming) = self.complete(script)? {
                 return Ok(Some(incoming));
             }
@@ -155,7 +160,12 @@ impl Reader {
             }
             (opcode, _) => return Err((Kind::BadFragment, format!("opcode {opcode} inside a fragmented message"))),
         }
-        self.check_length(self.position.saturating_add(header.length), script)
+        self.check_length(self.taken().saturating_add(header.length), script)
+    }
+
+    /// Bytes of the message so far, those of a cut stamp too.
+    fn taken(&self) -> u64 {
+        self.position + self.rare.as_ref().map_or(0, |rare| rare.cut_stamp.len() as u64)
     }
 
     fn check_length(&self, length: u64, script: &Script) -> Result<(), Failure> {
@@ -169,7 +179,7 @@ impl Reader {
         let mut inflater = self.rare().inflater.take().expect("checked in the header");
         let end = self.fin && self.left == 0;
         let result = inflater.piece(piece, end, |part| {
-            self.check_length(self.position + part.len() as u64, script)?;
+            self.check_length(self.taken() + part.len() as u64, script)?;
             if script.is_notice() {
                 self.position += part.len() as u64;
                 self.rare().notice.extend_from_slice(part);
@@ -183,12 +193,48 @@ impl Reader {
 
     #[inline]
     fn compare(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
+        if self.position == 0 && (piece.len() < script.stamp_length() || self.has_cut_stamp()) {
+            return self.gather_stamp(piece, script, message);
+        }
+        self.compare_whole(piece, script, message)
+    }
+
+    #[inline]
+    fn has_cut_stamp(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| !rare.cut_stamp.is_empty())
+    }
+
+    /// A stamp that comes in pieces is looked at when all of it is there, or all of the message: before that nothing can say
+    /// whose it is.
+    #[cold]
+    fn gather_stamp(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
+        let cut_stamp = &mut self.rare().cut_stamp;
+        let (front, rest) = piece.split_at(piece.len().min(script.stamp_length() - cut_stamp.len()));
+        cut_stamp.extend_from_slice(front);
+        if cut_stamp.len() < script.stamp_length() {
+            return Ok(());
+        }
+        self.compare_stamp(script, message)?;
+        if rest.is_empty() { Ok(()) } else { self.compare_whole(rest, script, message) }
+    }
+
+    #[cold]
+    fn compare_stamp(&mut self, script: &Script, message: Message) -> Result<(), Failure> {
+        let stamp = std::mem::take(&mut self.rare().cut_stamp);
+        self.compare_whole(&stamp, script, message)
+    }
+
+    #[inline]
+    fn compare_whole(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
         let expected = Message { sequence: message.sequence.wrapping_add_signed(self.shift), ..message };
         if !self.differs && !script.matches(expected, self.position as usize, piece) {
             self.differs = true;
             self.find_its_message(piece, script, message);
+            // As long as nothing differed the text was the one that was sent; a character of it may be cut.
+            if self.differs && self.position > 0 && self.message_opcode == frame::TEXT {
+                self.rare().cut_character = script.character_before(self.position as usize).to_vec();
+            }
         }
-        // As long as nothing differs the text is the one that was sent, and that is ASCII.
         if self.differs && self.message_opcode == frame::TEXT {
             self.check_utf8(piece)?;
         }

@@ -39,12 +39,26 @@ impl Worker {
             self.changes.pop_front();
             let index = index as usize;
             match change {
-                Change::Join => self.open(index, clock::now_ns()),
+                Change::Join => self.join(index),
                 Change::Leave => {
                     self.connections[index].leaving = true;
                     self.leave_if_idle(index, now);
                 }
             }
+        }
+    }
+
+    /// A user who comes: anew, or back before the last goodbye was said or answered.
+    fn join(&mut self, index: usize) {
+        let now = clock::now_ns();
+        let connection = &mut self.connections[index];
+        match connection.stage {
+            Stage::Closed => self.open(index, now),
+            Stage::Open => {
+                (connection.leaving, connection.life) = (false, connection.life + 1);
+                self.start(index, now);
+            }
+            _ => connection.leaving = false,
         }
     }
 
@@ -91,8 +105,15 @@ impl Worker {
             return Ok(false);
         }
         self.out.clear();
-        match &mut self.connections[index].tls {
-            Some(session) => session.seal(&mut self.out),
+        let connection = &mut self.connections[index];
+        match &mut connection.tls {
+            Some(session) => {
+                session.seal(&mut self.out);
+                // What came too early is not said again by the session.
+                if let Some(unsent) = connection.unsent.take() {
+                    self.out = unsent.0;
+                }
+            }
             None => self.write_first_words(index),
         }
         let descriptor = self.connections[index].descriptor().expect("just opened");
@@ -106,6 +127,8 @@ impl Worker {
             } else {
                 self.connected(index, now);
             }
+        } else if self.tls.is_some() {
+            self.connections[index].keep(&self.out);
         }
         self.out.clear();
         Ok(sent?.is_some() && self.connections[index].unsent.is_none())
@@ -176,7 +199,8 @@ impl Worker {
         self.opening -= 1;
         self.record.counters.open += 1;
         self.failures_in_a_row = 0;
-        if !warms_up {
+        let replaces = std::mem::take(&mut connection.replaces);
+        if !warms_up && !replaces {
             self.record.counters.established += 1;
         }
         if let Scenario::Push { .. } = self.plan.scenario {
@@ -193,7 +217,7 @@ impl Worker {
             }
             return;
         }
-        self.board.readers.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.connections[index].sequence = self.board.join();
     }
 
     /// Slow readers are spread evenly; the first connection, which triggers, is none.
@@ -228,7 +252,7 @@ impl Worker {
     pub fn not_open(&mut self, index: usize) {
         self.record.counters.open -= 1;
         if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) {
-            self.board.readers.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+            self.board.leave();
         }
     }
 
@@ -273,7 +297,9 @@ impl Worker {
     pub fn gone(&mut self, index: usize, now: u64) {
         self.closing -= 1;
         self.connections[index].close();
-        let wanted = !self.connections[index].leaving && self.quota > 0 && self.phase < Phase::Drain;
+        // A warm-up that ends by count may have nothing left to send; the measurement that follows has.
+        let needed = self.quota > 0 || self.phase == Phase::Warmup;
+        let wanted = !self.connections[index].leaving && needed && self.phase < Phase::Drain;
         if wanted && !self.finished {
             self.open(index, now);
         }
@@ -284,8 +310,8 @@ impl Worker {
     pub fn reconnect(&mut self, index: usize, now: u64) {
         self.not_open(index);
         self.record.counters.reconnects += 1;
-        self.record.counters.established -= 1;
         self.connections[index].close();
+        self.connections[index].replaces = true;
         self.open(index, now);
     }
 

@@ -64,6 +64,7 @@ impl Worker {
         }
         // Who waited for this phase begins; who is in the middle of something goes on.
         if before == Phase::Connect || phase == Phase::Measure && matches!(self.plan.warmup, Some(Until::Messages(_))) {
+            self.timers.clear();
             for index in 0..self.connections.len() {
                 self.start(index, clock::now_ns());
             }
@@ -149,7 +150,7 @@ impl Worker {
             self.phase = Phase::Drain;
         }
         let window = self.measure_ns..self.drain_ns;
-        self.record.ledger.unsent = self.late.iter().filter(|due| window.contains(due)).count() as u64;
+        self.record.ledger.unsent += self.late.iter().filter(|due| window.contains(due)).count() as u64;
         let unanswered = self.measured_in_flight;
         let ledger = self.record.ledger;
         let lawful = ledger.sent == ledger.answered + ledger.failed + unanswered;

@@ -1,6 +1,7 @@
 //! The plan: what this process is to do. Parsed at the door and checked; what comes out is trusted everywhere else.
 //! There are no defaults here: a plan says everything. The contract is protocol/README.md, section 1.
 
+use crate::scenario::STAMP;
 use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -295,13 +296,24 @@ impl Plan {
                 let Some(path) = content else { return Ok(()) };
                 let length =
                     std::fs::metadata(path).map_err(|error| format!("`scenario.content`: {path:?}: {error}"))?;
-                require(length.len() == *bytes as u64, "scenario.bytes", bytes, "the length of `scenario.content`")
+                require(length.len() == *bytes as u64, "scenario.bytes", bytes, "the length of `scenario.content`")?;
+                self.check_content(path)
             }
             &Scenario::Push { slow_readers } => {
                 require(within(slow_readers, 0.0, 1.0), "scenario.slow_readers", slow_readers, "0 to 1")
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_content(&self, path: &Path) -> Result<(), String> {
+        if !matches!(self.scenario, Scenario::Echo { opcode: Opcode::Text, .. }) {
+            return Ok(());
+        }
+        let content = std::fs::read(path).map_err(|error| format!("`scenario.content`: {path:?}: {error}"))?;
+        let behind = &content[content.len().min(STAMP)..];
+        let allowed = "UTF-8 text behind its first 16 bytes, which are the stamp's";
+        require(std::str::from_utf8(behind).is_ok(), "scenario.content", format!("{path:?}"), allowed)
     }
 
     fn check_loop(&self) -> Result<(), String> {
@@ -313,15 +325,15 @@ impl Plan {
             (Loop::Closed { .. }, Scenario::Push { .. }) => return named("closed", "open for the scenario push"),
             _ => {}
         }
+        if matches!(self.scenario, Scenario::Push { .. } | Scenario::Idle {}) {
+            let by_time = matches!(self.measure, Until::Seconds(_)) && !matches!(self.warmup, Some(Until::Messages(_)));
+            let allowed = "seconds, as `warmup`, for the scenarios push and idle";
+            require(by_time, "measure", "a number of messages", allowed)?;
+        }
         let depth = self.depth();
         let one_at_a_time = self.transport == Transport::Http;
         match &self.pace {
-            Loop::None {} => require(
-                matches!(self.measure, Until::Seconds(_)) && !matches!(self.warmup, Some(Until::Messages(_))),
-                "measure",
-                "a number of messages",
-                "seconds where nothing is sent",
-            ),
+            Loop::None {} => Ok(()),
             Loop::Closed { think, messages_per_connection, .. } => {
                 require((1..=1_000_000).contains(&depth), "loop.depth", depth, "1 to 1000000")?;
                 require(!one_at_a_time || depth == 1, "loop.depth", depth, "1 over http, which has no pipeline here")?;

@@ -1,6 +1,7 @@
 //! Broadcasts: what the workers of a process share about them, what each has received, and the few words on the wire.
 //! This process times only the broadcasts that it triggered itself: one clock, read twice.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 /// More than this in one run are not triggered.
@@ -11,20 +12,32 @@ pub struct Board {
     sent_ns: Box<[AtomicU64]>,
     expected: Box<[AtomicU64]>,
     count: AtomicUsize,
-    /// Open connections that read, of all workers.
-    pub readers: AtomicU64,
+    /// Open connections that read, of all workers. Held while a broadcast is triggered, so that each of them either is
+    /// expected to receive it or knows that it is not.
+    readers: Mutex<u64>,
 }
 
 impl Board {
     pub fn new() -> Board {
         let zeros = || (0..MOST).map(|_| AtomicU64::new(0)).collect();
-        Board { sent_ns: zeros(), expected: zeros(), count: AtomicUsize::new(0), readers: AtomicU64::new(0) }
+        Board { sent_ns: zeros(), expected: zeros(), count: AtomicUsize::new(0), readers: Mutex::new(0) }
+    }
+
+    /// One more receiver; the number of the first broadcast that it is expected to receive.
+    pub fn join(&self) -> u64 {
+        let mut readers = self.readers.lock().expect("no holder panics");
+        *readers += 1;
+        self.count.load(SeqCst) as u64
+    }
+
+    pub fn leave(&self) {
+        *self.readers.lock().expect("no holder panics") -= 1;
     }
 
     /// The number of a new broadcast and how many should receive it; `None` when there have been too many.
     pub fn trigger(&self, t_ns: u64) -> Option<(usize, u64)> {
-        let number = self.count.load(SeqCst);
-        let expected = self.readers.load(SeqCst);
+        let readers = self.readers.lock().expect("no holder panics");
+        let (number, expected) = (self.count.load(SeqCst), *readers);
         self.expected.get(number)?.store(expected, SeqCst);
         self.sent_ns[number].store(t_ns, SeqCst);
         self.count.store(number + 1, SeqCst);

@@ -200,7 +200,10 @@ impl Worker {
             self.answered(index, now);
         }
         if reply.closes && self.connections[index].stage == Stage::Open {
-            self.reconnect(index, now);
+            match self.connections[index].leaving {
+                true => self.leave_if_idle(index, now),
+                false => self.reconnect(index, now),
+            }
         }
     }
 
@@ -219,10 +222,12 @@ impl Worker {
         };
         let connection = &mut self.connections[index];
         if (number as u64) < connection.sequence {
-            self.record.counters.out_of_order += 1;
+            // The first may have been triggered before this receiver was there, which nobody expected of it.
+            self.record.counters.out_of_order += u64::from(connection.replies > 0);
             return;
         }
         connection.sequence = number as u64 + 1;
+        connection.replies += 1;
         self.record.counters.answered += 1;
         if self.broadcasts.len() <= number {
             self.broadcasts.resize(number + 1, Delivery::default());
@@ -353,7 +358,7 @@ impl Worker {
             self.failures_in_a_row += 1;
             match self.plan.pace {
                 Loop::Closed { think: Some(_), .. } => self.pause(index, now),
-                Loop::Closed { .. } => self.timers.push(Reverse((now, index as u32))),
+                Loop::Closed { .. } => self.timers.push(Reverse((now, index as u32, self.connections[index].life))),
                 _ => self.stand_in_line(index),
             }
         }

@@ -6,7 +6,7 @@ use crate::plan::{Opcode, Plan, Scenario};
 use std::io;
 
 /// Connection and sequence number in hexadecimal, at the front of every message long enough; shorter messages carry its end.
-const STAMP: usize = 16;
+pub const STAMP: usize = 16;
 
 pub struct Script {
     pub opcode: u8,
@@ -35,7 +35,7 @@ pub struct Message {
 }
 
 impl Script {
-    /// Fails where a file with the content cannot be read, or is no text.
+    /// Fails where a file with the content cannot be read.
     pub fn new(plan: &Plan) -> io::Result<Script> {
         Ok(match &plan.scenario {
             Scenario::Echo { opcode, bytes, content } => {
@@ -44,22 +44,42 @@ impl Script {
                     Some(path) => std::fs::read(path)?,
                     None => (0..*bytes).map(|_| random.alphanumeric() as u8).collect(),
                 };
-                let text = *opcode == Opcode::Text;
-                let cut = template.len().min(STAMP);
-                if text && std::str::from_utf8(&template[cut..]).is_err() {
-                    return Err(io::Error::other("the content is no UTF-8 text behind its first 16 bytes"));
-                }
-                let opcode = if text { frame::TEXT } else { frame::BINARY };
-                Script { opcode, length: template.len(), reply: Reply::Echo, template }
+                Script::echo(if *opcode == Opcode::Text { frame::TEXT } else { frame::BINARY }, template)
             }
-            Scenario::Push { .. } => {
-                Script { opcode: frame::TEXT, length: 64, reply: Reply::Notice, template: Vec::new() }
-            }
+            Scenario::Push { .. } => Script::notices(),
             // A document's content is the server's own, and its request is built by the http room; nothing is idle's.
-            Scenario::Ping {} | Scenario::Doc { .. } | Scenario::Idle {} => {
-                Script { opcode: frame::TEXT, length: 4, reply: Reply::Pong, template: b"Ping".to_vec() }
-            }
+            Scenario::Ping {} | Scenario::Doc { .. } | Scenario::Idle {} => Script::ping(),
         })
+    }
+
+    pub fn echo(opcode: u8, template: Vec<u8>) -> Script {
+        Script { opcode, length: template.len(), reply: Reply::Echo, template }
+    }
+
+    pub fn notices() -> Script {
+        Script { opcode: frame::TEXT, length: 64, reply: Reply::Notice, template: Vec::new() }
+    }
+
+    pub fn ping() -> Script {
+        Script { opcode: frame::TEXT, length: 4, reply: Reply::Pong, template: b"Ping".to_vec() }
+    }
+
+    /// Bytes at the front of every message that belong to it alone.
+    #[inline]
+    pub fn stamp_length(&self) -> usize {
+        if self.reply == Reply::Echo { STAMP.min(self.length) } else { 0 }
+    }
+
+    /// The bytes of a character of the expected text that `position` cuts, as far as they stand before it.
+    pub fn character_before(&self, position: usize) -> &[u8] {
+        let first = position.saturating_sub(3).max(self.stamp_length());
+        let before = self.template.get(first..position).unwrap_or_default();
+        let ends = before.iter().take_while(|&&byte| byte & 0xc0 == 0x80).count();
+        let before = &before[ends..];
+        match std::str::from_utf8(before) {
+            Err(error) if error.error_len().is_none() => &before[error.valid_up_to()..],
+            _ => &[],
+        }
     }
 
     pub fn is_notice(&self) -> bool {

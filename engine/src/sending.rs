@@ -19,9 +19,13 @@ impl Worker {
 
     /// The first messages of a connection that has just become usable, or whose phase has begun.
     pub fn start(&mut self, index: usize, now: u64) {
-        if !matches!(self.phase, Phase::Warmup | Phase::Measure) {
+        if self.connections[index].leaving {
+            return self.leave_if_idle(index, now);
+        }
+        if !matches!(self.phase, Phase::Warmup | Phase::Measure) || !self.has_room(index) {
             return;
         }
+        let under_way = self.connections[index].under_way.len();
         match self.plan.pace {
             Loop::Closed { depth, think: None, .. } => {
                 for _ in 0..depth {
@@ -29,7 +33,7 @@ impl Worker {
                 }
                 self.flush(index);
             }
-            Loop::Closed { depth, .. } => (0..depth).for_each(|_| self.pause(index, now)),
+            Loop::Closed { depth, .. } => (under_way..depth).for_each(|_| self.pause(index, now)),
             Loop::Open { .. } => self.stand_in_line(index),
             Loop::None {} => {}
         }
@@ -59,7 +63,7 @@ impl Worker {
     pub fn pause(&mut self, index: usize, now: u64) {
         let Loop::Closed { think: Some(think), .. } = self.plan.pace else { return };
         let due = now + think.draw(&mut self.random);
-        self.timers.push(Reverse((due, index as u32)));
+        self.timers.push(Reverse((due, index as u32, self.connections[index].life)));
     }
 
     /// Whether a message could be sent on this connection now.
@@ -172,7 +176,10 @@ impl Worker {
         }
         self.quota -= 1;
         let now = clock::now_ns();
-        let Some((number, expected)) = self.board.trigger(now) else { return true };
+        let Some((number, expected)) = self.board.trigger(now) else {
+            self.record.ledger.unsent += u64::from(due_ns >= self.measure_ns);
+            return true;
+        };
         self.record.counters.sent += expected;
         let part = if now >= self.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {

@@ -91,7 +91,11 @@ impl Session {
     /// Appends the plaintext that these bytes complete.
     pub fn open(&mut self, mut sealed: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
         while !sealed.is_empty() {
-            self.0.read_tls(&mut sealed).map_err(|error| (Kind::Tls, error.to_string()))?;
+            let taken = self.0.read_tls(&mut sealed).map_err(|error| (Kind::Tls, error.to_string()))?;
+            if taken == 0 {
+                // The peer has closed its side of TLS; what it says after that is nothing (RFC 8446 §6.1).
+                return Ok(());
+            }
             let state = self.0.process_new_packets().map_err(|error| (Kind::Tls, error.to_string()))?;
             let start = plain.len();
             plain.resize(start + state.plaintext_bytes_to_read(), 0);

@@ -65,8 +65,8 @@ pub struct Worker {
 
     /// Users who are to come or to go, in the order of time.
     pub changes: VecDeque<(u64, u32, Change)>,
-    /// Connections whose next message has a due time of its own: after a pause, or after a failure.
-    pub timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Connections whose next message has a due time of its own, after a pause or a failure: when, who, in which life.
+    pub timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// The schedule of an open loop, and the due time that it gave last.
     pub schedule: Option<Due>,
     pub start_ns: u64,
@@ -211,12 +211,14 @@ impl Worker {
 
     /// Sends what is due by now; what no connection can take yet stands in line, and its due time stays what it is.
     fn send_due(&mut self, now: u64) {
-        while let Some(&Reverse((due, index))) = self.timers.peek()
+        while let Some(&Reverse((due, index, life))) = self.timers.peek()
             && due <= now
         {
             self.timers.pop();
-            self.send(index as usize, due, clock::now_ns());
-            self.flush(index as usize);
+            if life == self.connections[index as usize].life {
+                self.send(index as usize, due, clock::now_ns());
+                self.flush(index as usize);
+            }
         }
         while self.due_ns <= now {
             if self.due_ns < self.drain_ns && self.quota > self.late.len() as u64 {
@@ -242,7 +244,7 @@ impl Worker {
 
     fn wait(&mut self, now: u64) {
         let mut until = self.moment_ns.min(self.due_ns);
-        if let Some(&Reverse((due, _))) = self.timers.peek() {
+        if let Some(&Reverse((due, ..))) = self.timers.peek() {
             until = until.min(due);
         }
         if let Some(&(due, ..)) = self.changes.front()

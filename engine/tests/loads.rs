@@ -60,7 +60,11 @@ fn sixteen_messages_are_under_way_at_once_and_stay_in_order() {
     run.ledger_is(160, 0, 0);
     assert_eq!(*seen.lock().unwrap(), (1..=160).collect::<Vec<u64>>());
     assert_eq!(run.at_least("service", pause * 9 / 10), 160, "each waited for the whole batch");
-    assert_eq!([run.count("response"), run.count("send_lag")], [0, 0], "nothing is due in a closed loop without pauses");
+    assert_eq!(
+        [run.count("response"), run.count("send_lag")],
+        [0, 0],
+        "nothing is due in a closed loop without pauses"
+    );
 }
 
 #[test]
@@ -222,10 +226,8 @@ fn every_three_messages_a_connection_is_exchanged_with_a_close_handshake() {
     for depth in [1, 2] {
         let (address, counts) = counting_echo();
         let pace = thinking(depth, json!(null), Some(3));
-        let run = run(&with(
-            echo(address, "text", 32),
-            json!({"loop": pace, "connections": 2, "measure": {"messages": 30}}),
-        ));
+        let run =
+            run(&with(echo(address, "text", 32), json!({"loop": pace, "connections": 2, "measure": {"messages": 30}})));
         run.errors_are(json!({}));
         run.ledger_is(30, 0, 0);
         let accepted = counts[0].load(Ordering::SeqCst);

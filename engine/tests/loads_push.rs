@@ -83,7 +83,8 @@ fn a_copy_that_comes_twice_is_out_of_order() {
 
 #[test]
 fn a_member_that_is_left_out_lowers_the_reach() {
-    let run = run(&push(push_server(|member, broadcast| usize::from(member != 3 || broadcast != 4), |_, _, _| ()), 0.0));
+    let run =
+        run(&push(push_server(|member, broadcast| usize::from(member != 3 || broadcast != 4), |_, _, _| ()), 0.0));
     run.errors_are(json!({}));
     run.ledger_is(59, 0, 1);
     let mut expected = [(6, 6); 10];

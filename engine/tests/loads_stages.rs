@@ -71,7 +71,8 @@ fn who_is_to_leave_while_shaking_hands_leaves_when_that_is_done() {
         let base = if name == "idle" { idle(address) } else { echo(address, "text", 32) };
         let stages = json!([stage(4, 0.1, 1), stage(0, 0.1, 1)]);
         let limits = json!({"connect_s": 5.0, "reply_s": 5.0, "deadline_s": 30.0});
-        let changes = json!({"loop": change, "connections": 4, "stages": stages, "measure": {"seconds": 2.5}, "limits": limits});
+        let changes =
+            json!({"loop": change, "connections": 4, "stages": stages, "measure": {"seconds": 2.5}, "limits": limits});
         let run = run(&with(base, changes));
         run.errors_are(json!({}));
         assert_eq!(run.end()["connections"], json!({"asked": 4, "established": 4, "open": 0}), "{name}");
@@ -133,7 +134,10 @@ fn who_comes_back_thinks_once() {
     let run = run(&with(echo(address, "text", 32), changes));
     run.errors_are(json!({}));
     let sent = run.measured("sent");
-    assert!((1..=4).contains(&sent), "one user, who pauses for 500 ms, in the two seconds after the last return: {sent}");
+    assert!(
+        (1..=4).contains(&sent),
+        "one user, who pauses for 500 ms, in the two seconds after the last return: {sent}"
+    );
 }
 
 #[test]

@@ -62,7 +62,11 @@ fn long_messages_are_cut_into_fragments() {
                 assert_eq!(found, lengths);
                 for (at, (first, ..)) in message.iter().enumerate() {
                     let fin = if at + 1 == lengths.len() { 0x80 } else { 0 };
-                    assert_eq!(*first, fin | if at == 0 { opcode } else { CONTINUATION }, "frame {at} of {bytes} bytes");
+                    assert_eq!(
+                        *first,
+                        fin | if at == 0 { opcode } else { CONTINUATION },
+                        "frame {at} of {bytes} bytes"
+                    );
                 }
                 let keys: BTreeSet<_> = message.iter().map(|(_, key, _)| *key).collect();
                 assert_eq!(keys.len(), lengths.len(), "every fragment has its own key");
@@ -79,9 +83,8 @@ fn content_comes_from_the_file_behind_the_stamp() {
     std::fs::write(&path, text).unwrap();
     let scenario =
         |opcode: &str, bytes: usize| json!({"kind": "echo", "opcode": opcode, "bytes": bytes, "content": path});
-    let frames = frames(|address| {
-        with(echo(address, "text", text.len()), json!({"scenario": scenario("text", text.len())}))
-    });
+    let frames =
+        frames(|address| with(echo(address, "text", text.len()), json!({"scenario": scenario("text", text.len())})));
     let stamps: BTreeSet<_> = frames.iter().map(|(_, _, payload)| payload[..16].to_vec()).collect();
     assert_eq!(stamps.len(), 5, "every message has its own stamp");
     assert!(frames.iter().all(|(_, _, payload)| payload[16..] == text.as_bytes()[16..]));
