@@ -52,6 +52,7 @@ def plan(
     loop: Loop = Closed(),  # noqa: B008 (frozen)
     connect: Connect = Connect(),  # noqa: B008 (frozen)
     stages: list[Stage] | None = None,
+    busy_poll: bool = False,
 ) -> Plan:
     """One local engine process: a worker per CPU it was given, as far as there are connections for them."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
@@ -80,7 +81,7 @@ def plan(
         ),
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,
-        busy_poll=False,
+        busy_poll=busy_poll,
         source_addresses=["0.0.0.0"],
         headers=[],
         seed=seed,

@@ -134,6 +134,8 @@ def _measure(order, variant, setting, folder, server, port, watch) -> None:
         loop=load.loop(experiment.loop),
         connect=load.connect,
         stages=load.stages,
+        # On CPUs of its own the engine need not sleep, so that no response includes its waking up.
+        busy_poll=experiment.loop == "open" and not set(setting.placement.engine) & set(setting.placement.server),
     )
     write_json(folder.path / "plan.json", plan)
     log = folder.path / "engine.log"
