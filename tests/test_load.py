@@ -99,8 +99,21 @@ def test_every_other_option_reaches_the_plan(silent, tmp_path):
     plan = plan_of(
         *(f"ws://{silent}/a?b=c", "--file", str(file), "--fragment", "10", "--mask", "zero", "--deflate", "--binary"),
         *("--subprotocol", "chat", "--subprotocol", "mqtt", "-H", "X-One: 1:2", "--source", "127.0.0.2"),
-        *("--source", "127.0.0.3", "--connect-rate", "100", "--threads", "2", "-c", "9"),
+        *(
+            "--source",
+            "127.0.0.3",
+            "--connect-rate",
+            "100",
+            "--threads",
+            "2",
+            "-c",
+            "9",
+            "--cpus",
+            "0,1",
+            "--busy-poll",
+        ),
     )
+    assert (plan.cpus, plan.busy_poll) == ([0, 1], True)
     assert (plan.scenario.bytes, plan.scenario.content, plan.scenario.opcode) == (23, str(file), "binary")
     assert (plan.fragment_bytes, plan.mask, plan.deflate.level, plan.threads) == (10, "zero", 6, 2)
     assert (plan.subprotocols, plan.headers) == (["chat", "mqtt"], [("X-One", "1:2")])
@@ -141,6 +154,8 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--file", "x", "--bytes", "5"], "leave --bytes out"),
         (["--ca", "x", "--insecure"], "give one of them"),
         (["-H", "no colon"], "allowed: 'Name: value'"),
+        (["--busy-poll"], "--busy-poll needs --cpus"),
+        (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),
         (["--close"], "--close is for http and https"),
         (["--bytes", "-1"], "--bytes: found -1"),
         (["--csv", "/nowhere/at/all.csv"], "there is no folder"),
