@@ -81,6 +81,7 @@ def plan(address: str, **changes) -> Plan:
         "limits": Limits(connect_s=20.0, reply_s=20.0, deadline_s=60.0),
         "threads": 1,
         "cpus": [],
+        "busy_poll": False,
         "source_addresses": ["127.0.0.1"],
         "headers": [],
         "seed": 7,
