@@ -63,6 +63,7 @@ class Trial:
     lag_us: float | None = None  # mean send lag; None: none is recorded, as in a closed loop
     under_way: float = 0.0  # at every tick, of an open loop
     died: int = 0  # connections
+    busy_poll: bool = False
     broadcasts: tuple[tuple[int, int, int, int], ...] = ()  # expected, received, µs to the first and to the last
     connect_s: float = 0.2
 
@@ -201,7 +202,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
         limits=engine_files.Limits(connect_s=10, reply_s=10, deadline_s=60),
         threads=1,
         cpus=[1],
-        busy_poll=False,
+        busy_poll=trial.busy_poll,
         source_addresses=["127.0.0.1"],
         headers=[],
         seed=1,

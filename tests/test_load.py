@@ -6,15 +6,19 @@ import json
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+import trustme
 from conftest import SERVERS, WSBENCH
 from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, write_trial
+from websockets.sync.server import serve
 
 from wsbench import cli, hdr, histogram, load, load_options, load_view, thresholds
 from wsbench.engine_files import Open, Plan, Segment
@@ -99,8 +103,21 @@ def test_every_other_option_reaches_the_plan(silent, tmp_path):
     plan = plan_of(
         *(f"ws://{silent}/a?b=c", "--file", str(file), "--fragment", "10", "--mask", "zero", "--deflate", "--binary"),
         *("--subprotocol", "chat", "--subprotocol", "mqtt", "-H", "X-One: 1:2", "--source", "127.0.0.2"),
-        *("--source", "127.0.0.3", "--connect-rate", "100", "--threads", "2", "-c", "9"),
+        *(
+            "--source",
+            "127.0.0.3",
+            "--connect-rate",
+            "100",
+            "--threads",
+            "2",
+            "-c",
+            "9",
+            "--cpus",
+            "0,1",
+            "--busy-poll",
+        ),
     )
+    assert (plan.cpus, plan.busy_poll) == ([0, 1], True)
     assert (plan.scenario.bytes, plan.scenario.content, plan.scenario.opcode) == (23, str(file), "binary")
     assert (plan.fragment_bytes, plan.mask, plan.deflate.level, plan.threads) == (10, "zero", 6, 2)
     assert (plan.subprotocols, plan.headers) == (["chat", "mqtt"], [("X-One", "1:2")])
@@ -141,6 +158,8 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--file", "x", "--bytes", "5"], "leave --bytes out"),
         (["--ca", "x", "--insecure"], "give one of them"),
         (["-H", "no colon"], "allowed: 'Name: value'"),
+        (["--busy-poll"], "--busy-poll needs --cpus"),
+        (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),
         (["--close"], "--close is for http and https"),
         (["--bytes", "-1"], "--bytes: found -1"),
         (["--csv", "/nowhere/at/all.csv"], "there is no folder"),
@@ -307,3 +326,46 @@ def test_the_percentile_file_is_that_of_the_library(seed):
     assert deviation.startswith("StdDeviation")
     expected[-3] = f"{mean}, {scaled}"
     assert ours == expected
+
+
+# ---- against a server of somebody else's, over TLS -------------------------------------------------------------------
+
+
+@pytest.fixture
+def sealed(tmp_path):
+    """A `websockets` echo server over TLS: its address, and the file of the authority that vouches for it."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    def echo(connection):
+        for message in connection:
+            connection.send(message)
+
+    with serve(echo, "127.0.0.1", 0, ssl=context, subprotocols=["chat"]) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.socket.getsockname()[1]}", tmp_path / "ca.pem"
+        server.shutdown()
+        thread.join()
+
+
+def test_wss_with_everything_that_a_message_can_have(wsbench, sealed, tmp_path):
+    address, authority = sealed
+    (tmp_path / "payload").write_text("wie ein Gedicht " * 40)
+    typed = ["load", f"wss://{address}/echo", "--ca", str(authority), "-c", "3", "-n", "300", "--warmup", "0", "--json"]
+    typed += ["--deflate", "--fragment", "50", "--file", "payload", "--subprotocol", "chat", "--per-connection", "20"]
+    found = json.loads(wsbench(*typed, "--think", "exponential,mean=0.001").stdout)
+    assert (found["ledger"]["answered"], found["errors"], found["outcome"]) == (300, {}, "completed")
+    assert found["connections"]["established"] >= 15
+    assert found["times_ns"]["response"]["count"] == 300
+
+
+def test_a_server_that_nobody_vouches_for_is_not_loaded_unless_told_so(wsbench, sealed):
+    address, _ = sealed
+    typed = ["load", f"wss://{address}/echo", "-c", "2", "-n", "20", "--warmup", "0", "--json", "--subprotocol", "chat"]
+    refused = wsbench(*typed)
+    assert refused.returncode == 4
+    assert json.loads(refused.stdout)["errors"] == {"tls_failed": 2}
+    assert json.loads(wsbench(*typed, "--insecure").stdout)["ledger"]["answered"] == 20

@@ -128,6 +128,15 @@ def test_a_busy_engine_beside_a_server_without_known_cpu_is_not_trusted(tmp_path
     assert "perhaps a lower bound" in found.reasons[0]
 
 
+def test_an_engine_that_never_sleeps_is_not_called_full(tmp_path):
+    polling = {"busy_poll": True, "engine_busy": 1.0}
+    assert judge(tmp_path / "a", **polling) == verdict.Verdict("VALID", (), "server")
+    found = judge(tmp_path / "b", **polling, server_busy=0.5)
+    assert (found.kind, found.bottleneck) == ("SUSPECT", "unknown")
+    assert "whether it was the limit is not known" in found.reasons[0]
+    assert judged(tmp_path / "c", at_rate(**polling)) == verdict.Verdict("VALID", (), "neither")
+
+
 def test_two_idle_sides_are_neither(tmp_path):
     assert judge(tmp_path, engine_busy=0.3, server_busy=0.4) == verdict.Verdict("VALID", (), "neither")
 

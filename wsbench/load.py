@@ -81,6 +81,8 @@ class Request:
     verify: bool
     sources: list[str]
     threads: int | None
+    cpus: list[int]
+    busy_poll: bool
     mine: list[str]
     server_pid: int | None
 
@@ -95,7 +97,7 @@ def plan_of(asked: Request) -> Plan:
     transport, sealed, usual_port = SCHEMES[url.scheme]
     address = _address(url, usual_port, asked.mine)
     shown = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
-    cpus = machine.placement().engine
+    cpus = asked.cpus or machine.placement().engine
     made = engine.plan(
         scenario=_scenario(asked, url, usual_port),
         transport=transport,
@@ -104,22 +106,20 @@ def plan_of(asked: Request) -> Plan:
         warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
         measure=asked.measure,
         seed=time.time_ns() & 0xFFFF_FFFF,
-        # The server may be anywhere on this machine: its CPUs are not known, so the engine is not pinned either.
-        cpus=[],
+        # The server may be anywhere on this machine: unless the user says otherwise, the engine is not pinned.
+        cpus=asked.cpus,
+        loop=asked.loop,
+        connect=Connect(per_s=asked.connect_per_s),
+        stages=asked.stages,
     )
-    connecting_s = asked.connections / asked.connect_per_s if asked.connect_per_s else 0.0
-    deadline_s = made.limits.deadline_s + connecting_s
     changed = {
-        "loop": asked.loop,
-        "connect": Connect(per_s=asked.connect_per_s),
-        "stages": asked.stages,
         "mask": asked.mask,
         "tls": Tls(verify=asked.verify, ca=_absolute(asked.ca)) if sealed else None,
         "deflate": asked.deflate,
         "fragment_bytes": asked.fragment_bytes,
         "subprotocols": asked.subprotocols,
         "headers": asked.headers,
-        "limits": made.limits.model_copy(update={"deadline_s": deadline_s}),
+        "busy_poll": asked.busy_poll,
         "threads": min(asked.threads or len(cpus), asked.connections),
         "source_addresses": asked.sources or ["::" if ":" in address[0] else "0.0.0.0"],
     }

@@ -114,6 +114,8 @@ def _add_connections(group) -> None:
     group.add_argument("-H", "--header", type=header, action="append", default=[], metavar="'Name: value'")
     group.add_argument("--source", action="append", default=[], metavar="ADDRESS", help="connect from it; repeatable")
     group.add_argument("--threads", type=positive, help="workers of the engine")
+    group.add_argument("--cpus", type=cpus, default=[], metavar="1,3", help="pin the workers to these CPUs")
+    group.add_argument("--busy-poll", action="store_true", help="workers never sleep: for CPUs that nobody else uses")
     group.add_argument("--mine", action="append", default=[], metavar="HOST", help="this other host is mine to load")
     group.add_argument("--pid", type=positive, help="the server's process on this machine, to be sampled")
 
@@ -153,6 +155,8 @@ def request(arguments) -> load.Request:
     for name, file in (("--hdr", arguments.hdr), ("--csv", arguments.csv)):
         if file is not None and not file.parent.is_dir():
             raise UserError(f"{name} {file}: there is no folder {file.parent}")
+    if arguments.busy_poll and not arguments.cpus:
+        raise UserError("--busy-poll needs --cpus: workers that never sleep take their CPUs from everybody else")
     level = arguments.deflate
     return load.Request(
         url=arguments.url,
@@ -177,6 +181,8 @@ def request(arguments) -> load.Request:
         verify=not arguments.insecure,
         sources=arguments.source,
         threads=arguments.threads,
+        cpus=arguments.cpus,
+        busy_poll=arguments.busy_poll,
         mine=arguments.mine,
         server_pid=arguments.pid,
     )
@@ -215,6 +221,13 @@ def positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1")
     return int(text)
+
+
+def cpus(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: numbers of CPUs, such as 1,3")
+    return [int(part) for part in parts]
 
 
 def level(text: str) -> int:

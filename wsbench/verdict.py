@@ -136,7 +136,12 @@ def rate_met(view: TrialView) -> bool:
 
 
 def engine_busy(view: TrialView) -> float | None:
-    """CPU share of the engine's busiest worker: its connections are limited, even where another worker is idle."""
+    """CPU share of the engine's busiest worker: its connections are limited, even where another worker is idle.
+
+    None where workers poll without ever sleeping: then it is always 1, and tells nothing.
+    """
+    if view.plan is not None and view.plan.busy_poll:
+        return None
     threads = view.end.threads if view.end else []
     return max((worker.cpu_ns / worker.wall_ns for worker in threads if worker.wall_ns), default=None)
 
@@ -300,7 +305,13 @@ def _engine(view: TrialView) -> Found:
         return  # it is always busy; whether it kept up is told by the send lag
     busy = engine_busy(view)
     if busy is None:
-        yield "SUSPECT", "the engine's CPU use is not known"
+        if not view.plan.busy_poll:
+            yield "SUSPECT", "the engine's CPU use is not known"
+        elif bottleneck(view) == "unknown":
+            yield (
+                "SUSPECT",
+                "the engine polled without sleeping, so whether it was the limit is not known: perhaps a lower bound",
+            )
         return
     full = busy >= LIMITS["engine_busy"].suspect
     if full and rate_met(view):
