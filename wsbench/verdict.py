@@ -301,8 +301,6 @@ def _send_lag(view: TrialView) -> Found:
 
 
 def _engine(view: TrialView) -> Found:
-    if view.plan.busy_poll:
-        return  # it is always busy; whether it kept up is told by the send lag
     busy = engine_busy(view)
     if busy is None:
         if not view.plan.busy_poll:
