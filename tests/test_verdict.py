@@ -30,6 +30,8 @@ def test_a_trial_in_which_nothing_is_wrong_is_valid_and_has_no_reasons(tmp_path)
         ({"little": 0.95}, "SUSPECT", "Little's law"),
         ({"little": 0.85}, "INVALID", "Little's law"),
         ({"little": 1.2}, "INVALID", "Little's law"),
+        ({"little": 0.6, "by_count": True}, "SUSPECT", "the last ones were waited for with fewer"),
+        ({"little": 1.5, "by_count": True}, "INVALID", "Little's law"),
         ({"engine_wait": 0.06}, "SUSPECT", "waited for a CPU in 6.0% of the window"),
         ({"engine_wait": 0.11}, "INVALID", "waited for a CPU in 11.0% of the window"),
         ({"steal": 0.02}, "SUSPECT", "stolen by the hypervisor"),

@@ -14,7 +14,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from wsbench import metrics
-from wsbench.engine_files import Closed, Idle, Open, Push
+from wsbench.engine_files import Closed, Idle, Messages, Open, Push
 from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
 Kind = Literal["VALID", "SUSPECT", "INVALID"]
@@ -209,7 +209,8 @@ def _little(view: TrialView) -> Found:
     """Little's law for a closed loop without pauses; every place for a message may have one cut by an edge of the window.
 
     Short runs that end by a count ramp up and run out within the window, so places / messages is added to both
-    limits: with fewer than some fifty messages a connection this check says little.
+    limits: with fewer than some fifty messages a connection this check says little. Such a run also waits for its last
+    ones with fewer under way; its rate is that of all of it, the end included, so a gap makes it SUSPECT, never INVALID.
     """
     times = view.times
     if times is None or not times.count or not view.counted or view.window_s is None:
@@ -221,7 +222,12 @@ def _little(view: TrialView) -> Found:
     ratio = view.counted / view.window_s * times.mean / NS_PER_S / places
     kind = _beyond("little", abs(ratio - 1) - places / view.counted)
     if kind:
-        yield kind, f"rate × mean time gives {ratio * places:,.1f} messages under way, not {places:,} (Little's law)"
+        by_count = isinstance(view.plan.measure, Messages)
+        where = ", for the last ones were waited for with fewer" if by_count and ratio < 1 else ""
+        yield (
+            "SUSPECT" if where else kind,
+            f"rate × mean time gives {ratio * places:,.1f} messages under way, not {places:,} (Little's law){where}",
+        )
 
 
 def _little_open(view: TrialView) -> Found:
