@@ -2,7 +2,8 @@
 
 Run as `python -I -S selftest_server.py CONDUCT LOG`, with HOST and PORT in the environment; CONDUCT is JSON. It imports nothing but
 the library and shares nothing with the engine. One thread, so that a delay is only what it was told to be; the log is written
-at SIGTERM. Times are CLOCK_MONOTONIC: from the end of `recv` to just before `send`.
+at SIGTERM. Times are CLOCK_MONOTONIC, to just before `send`: from the kernel's receive stamp (socket(7), SO_TIMESTAMPNS), so
+that what this process waits for a CPU is in the log too; where the kernel gives none, from the end of `recv`.
 """
 
 import base64
@@ -21,6 +22,8 @@ from pathlib import Path
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 SPIN_NS = 150_000  # a thread that sleeps wakes up some 60 µs late
+SO_TIMESTAMPNS = 35  # socket option and kind of the message it makes; Python has no name for it
+STAMP = struct.Struct("@ll")
 CORRUPTED_BYTE = 40  # beyond the engine's stamp: the content is wrong, not the number
 
 
@@ -48,7 +51,7 @@ class Echo:
         self.clients: dict[int, Client] = {}
         self.waiting: list[tuple] = []
         self.first_ns: int | None = None
-        self.log = {"received": 0, "replied": 0, "faults": 0, "frozen_ns": None, "delays_ns": {}}
+        self.log = {"received": 0, "stamped": 0, "replied": 0, "faults": 0, "frozen_ns": None, "delays_ns": {}}
 
     def serve(self, listener: socket.socket) -> None:
         while True:
@@ -60,6 +63,7 @@ class Echo:
                 if one is listener:
                     connected, _ = listener.accept()
                     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    connected.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
                     self.clients[connected.fileno()] = Client(connected)
                 elif one.fileno() in self.clients:
                     self.read(self.clients[one.fileno()])
@@ -82,10 +86,16 @@ class Echo:
 
     def read(self, client: Client) -> None:
         try:
-            data = client.socket.recv(1 << 16)
+            data, notes, _, _ = client.socket.recvmsg(1 << 16, 64)
         except OSError:
-            data = b""
-        now = time.monotonic_ns()
+            data, notes = b"", []
+        now, unix_ns = time.monotonic_ns(), time.time_ns()
+        came = now
+        for level, kind, note in notes:
+            if (level, kind, len(note)) == (socket.SOL_SOCKET, SO_TIMESTAMPNS, STAMP.size):
+                seconds, nanoseconds = STAMP.unpack(note)
+                came -= max(0, unix_ns - seconds * 1_000_000_000 - nanoseconds)
+                self.log["stamped"] += 1
         if not data:
             return self.drop(client)
         client.buffer += data
@@ -96,7 +106,7 @@ class Echo:
             if opcode == 8:
                 client.socket.sendall(bytes([0x88, len(payload)]) + payload)
                 return self.drop(client)
-            self.message(client, opcode, payload, now)
+            self.message(client, opcode, payload, now, came)
 
     def upgrade(self, client: Client) -> None:
         head, found, rest = bytes(client.buffer).partition(b"\r\n\r\n")
@@ -113,7 +123,7 @@ class Echo:
             + b"\r\n\r\n"
         )
 
-    def message(self, client: Client, opcode: int, payload: bytes, now: int) -> None:
+    def message(self, client: Client, opcode: int, payload: bytes, now: int, came: int) -> None:
         self.first_ns = self.first_ns or now
         self.log["received"] += 1
         kind = self.fault["kind"] if self.log["received"] % self.fault["every"] == 0 else "none"
@@ -122,7 +132,7 @@ class Echo:
             return
         if kind == "corrupt":
             payload = payload[:CORRUPTED_BYTE] + bytes([payload[CORRUPTED_BYTE] ^ 1]) + payload[CORRUPTED_BYTE + 1 :]
-        reply = (client, frame_of(opcode, payload), now)
+        reply = (client, frame_of(opcode, payload), came)
         if kind == "reorder":
             client.held = reply
             return
@@ -151,13 +161,13 @@ class Echo:
 
     def send_due(self) -> None:
         while self.waiting and self.waiting[0][0] - time.monotonic_ns() <= SPIN_NS:
-            due, _, client, frame, received_ns = heapq.heappop(self.waiting)
+            due, _, client, frame, came = heapq.heappop(self.waiting)
             while time.monotonic_ns() < due:
                 pass
-            self.send(client, frame, received_ns)
+            self.send(client, frame, came)
 
-    def send(self, client: Client, frame: bytes, received_ns: int) -> None:
-        taken = time.monotonic_ns() - received_ns
+    def send(self, client: Client, frame: bytes, came: int) -> None:
+        taken = time.monotonic_ns() - came
         try:
             client.socket.sendall(frame)
         except OSError:
@@ -205,6 +215,12 @@ def wait_ns() -> int | None:
         return None
 
 
+def steal_ns() -> int:
+    """CPU time of this machine that the hypervisor gave to somebody else, all CPUs, in ticks."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
 def stop(*_) -> None:
     raise Stopped
 
@@ -213,12 +229,13 @@ def main() -> None:
     conduct, file = json.loads(sys.argv[1]), Path(sys.argv[2])
     signal.signal(signal.SIGTERM, stop)
     listener = socket.create_server((os.environ["HOST"], int(os.environ["PORT"])), backlog=256)
-    echo, began, waited = Echo(conduct), time.monotonic_ns(), wait_ns()
+    echo, began, waited, stolen = Echo(conduct), time.monotonic_ns(), wait_ns(), steal_ns()
     try:
         echo.serve(listener)
     except Stopped:
         waits = None if waited is None else wait_ns() - waited
-        file.write_text(json.dumps({**echo.log, "wait_ns": waits, "wall_ns": time.monotonic_ns() - began}))
+        times = {"wait_ns": waits, "steal_ns": steal_ns() - stolen, "wall_ns": time.monotonic_ns() - began}
+        file.write_text(json.dumps({**echo.log, **times}))
 
 
 if __name__ == "__main__":

@@ -89,13 +89,15 @@ def pacing(bench: Bench, engine: Engine, seconds: float, repeats: int) -> list[s
 
 
 def paced(bench: Bench, engine: Engine, rate: int, seconds: float) -> tuple[float, float, float]:
-    """One run of an open loop with a constant rate: achieved over target, the p99 of actual send minus due time in µs, and how
+    """One run of an open loop with a constant rate, polled as in a campaign: achieved over target, the p99 of actual send minus due time in µs, and how
     busy other processes were."""
     run = bench.run(Setting("echo", 100, 16), seconds)
     step = {"from_per_s": rate, "to_per_s": rate, "for_s": seconds}
     loop = {"kind": "open", "arrivals": "constant", "depth": None, "rate": [step]}
     with bench.server(run) as server:
-        _, cost = observe(engine.carry_out(engine.plan(run) | {"loop": loop}, run.folder), run, server)
+        _, cost = observe(
+            engine.carry_out(engine.plan(run) | {"loop": loop, "busy_poll": True}, run.folder), run, server
+        )
     measured = events_of(run.folder)[-1]["measured"]
     lag = merge(read_log(run.folder / "latency.hlog")).get("send_lag")
     if lag is None or not lag.count:

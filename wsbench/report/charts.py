@@ -30,8 +30,15 @@ CONFIG = {
     "view": {"stroke": None},
     "axis": INK
     | {"titleFontWeight": "normal", "domainColor": "currentColor", "tickColor": "currentColor"}
-    | {"domainOpacity": 0.35, "tickOpacity": 0.35, "gridColor": "currentColor", "gridOpacity": 0.12, "titlePadding": 8},
-    "legend": INK | {"symbolStrokeWidth": 2, "title": None, "labelLimit": 180, "symbolLimit": 200},
+    | {
+        "labelLimit": 260,
+        "domainOpacity": 0.35,
+        "tickOpacity": 0.35,
+        "gridColor": "currentColor",
+        "gridOpacity": 0.12,
+        "titlePadding": 8,
+    },
+    "legend": INK | {"symbolStrokeWidth": 2, "title": None, "labelLimit": 260, "symbolLimit": 200},
     "text": {"fill": "currentColor"},
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import jinja2
 import vl_convert
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from wsbench import metrics, stats, verdict
 from wsbench.report import charts, words
@@ -51,7 +52,13 @@ def render(results: Results) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"number": words.number, "listed": words.listed, "moment": _moment, "bytes": _bytes}
+    environment.filters |= {
+        "number": words.number,
+        "listed": words.listed,
+        "moment": _moment,
+        "bytes": _bytes,
+        "prose": _prose,
+    }
     return environment.get_template("page.html").render(
         results=results,
         policy=_policy(library, own),
@@ -149,6 +156,11 @@ def _trial_columns(results: Results) -> list[str]:
 
 def _log_tail(trial: TrialResult) -> str:
     return "\n".join(trial.record.log_tail[-LOG_LINES:])
+
+
+def _prose(text: str) -> Markup:
+    """An experiment's own words; what stands between backticks is code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _moment(unix_s: float) -> str:
