@@ -89,8 +89,8 @@ def pacing(bench: Bench, engine: Engine, seconds: float, repeats: int) -> list[s
 
 
 def paced(bench: Bench, engine: Engine, rate: int, seconds: float) -> tuple[float, float, float]:
-    """One run of an open loop with a constant rate, polled as in a campaign: achieved over target, the p99 of actual send minus due time in µs, and how
-    busy other processes were."""
+    """One run of an open loop with a constant rate, polled as in a campaign: achieved over target, the p99 of actual send
+    minus due time in µs, and how busy other processes were."""
     run = bench.run(Setting("echo", 100, 16), seconds)
     step = {"from_per_s": rate, "to_per_s": rate, "for_s": seconds}
     loop = {"kind": "open", "arrivals": "constant", "depth": None, "rate": [step]}
