@@ -203,6 +203,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
         threads=1,
         cpus=[1],
         busy_poll=trial.busy_poll,
+        receive_stamps=None,
         source_addresses=["127.0.0.1"],
         headers=[],
         seed=1,

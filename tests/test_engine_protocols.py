@@ -83,6 +83,7 @@ def plan(address: str, **changes) -> Plan:
         "threads": 1,
         "cpus": [],
         "busy_poll": False,
+        "receive_stamps": None,
         "source_addresses": ["127.0.0.1"],
         "headers": [],
         "seed": 7,

@@ -82,6 +82,7 @@ def plan(
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,
         busy_poll=busy_poll,
+        receive_stamps=None,
         source_addresses=["0.0.0.0"],
         headers=[],
         seed=seed,

@@ -200,6 +200,7 @@ class Plan(Frozen):
     threads: Annotated[int, Field(ge=1)]
     cpus: list[int]
     busy_poll: bool
+    receive_stamps: Annotated[int, Field(ge=1)] | None
     source_addresses: list[str]
     headers: list[tuple[str, str]]
     seed: int

@@ -1,5 +1,5 @@
 //! The only room that reads a clock. Everything that is measured is `CLOCK_MONOTONIC` in nanoseconds; the wall clock is
-//! read once, for the anchor. Also what a thread has used: its CPU time, its time in the run queue, its switches.
+//! read for the anchor, and to compare with stamps that the kernel or a server took by it. Also what a thread has used: its CPU time, its time in the run queue, its switches.
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

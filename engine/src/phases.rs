@@ -130,6 +130,8 @@ impl Worker {
     }
 
     fn tick(&mut self, moment: Moment, t_ns: u64, begins: Option<Phase>) {
+        // The wall clock is steered while we run; what compares with it must follow.
+        self.to_unix_ns = clock::unix_ns() - clock::now_ns();
         let tick = Tick {
             moment,
             t_ns,

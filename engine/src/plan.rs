@@ -200,6 +200,9 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// The workers never sleep: no message waits for a CPU to wake up, and no CPU is left for anything else.
     pub busy_poll: bool,
+    /// One connection in so many has the kernel say when its bytes came.
+    #[serde(deserialize_with = "present")]
+    pub receive_stamps: Option<u32>,
     pub source_addresses: Vec<IpAddr>,
     pub headers: Vec<(String, String)>,
     pub seed: u64,
@@ -278,6 +281,7 @@ impl Plan {
             require(cpu < cpus, "cpus", cpu, &format!("0 to {}", cpus - 1))?;
         }
         require(self.shard.0 < self.shard.1, "shard", format!("{:?}", self.shard), "[i, n] with i < n")?;
+        require(self.receive_stamps != Some(0), "receive_stamps", 0, "at least 1, or null")?;
         self.check_addresses()?;
         self.check_head()
     }

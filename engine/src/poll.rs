@@ -131,6 +131,37 @@ pub fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>
     nonblocking(count)
 }
 
+/// From now on the kernel says when the bytes of this socket came (socket(7), SO_TIMESTAMPNS).
+pub fn ask_for_stamps(descriptor: RawFd) -> io::Result<()> {
+    set_option(descriptor, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// As `receive`, with the moment at which the kernel had the last of the bytes, in nanoseconds since the epoch.
+pub fn receive_stamped(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<(usize, Option<u64>)>> {
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = [0u64; 16];
+    // SAFETY: an all-zero header is valid; it points to one buffer and to room for control messages, both alive. The
+    // control messages are walked by the library's own macros, and a timespec is read unaligned.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let Some(count) = nonblocking(libc::recvmsg(descriptor, &mut message, 0))? else { return Ok(None) };
+        let mut stamp = None;
+        let mut header = libc::CMSG_FIRSTHDR(&message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_TIMESTAMPNS {
+                let time: libc::timespec = libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();
+                stamp = Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
+            }
+            header = libc::CMSG_NXTHDR(&message, header);
+        }
+        Ok(Some((count, stamp)))
+    }
+}
+
 /// `Ok(None)`: no room. A peer that is gone is an error, not a signal.
 #[inline]
 pub fn send(descriptor: RawFd, bytes: &[u8]) -> io::Result<Option<usize>> {

@@ -14,6 +14,8 @@ use crate::record::{Failure, Kind, Part, Tag};
 use crate::sending::broken;
 use crate::worker::Worker;
 use std::cmp::Reverse;
+use std::io;
+use std::os::fd::RawFd;
 
 /// A length up to this much beyond twice the expected one is read and called wrong; more is refused at its head.
 const SLACK: u64 = 65_536;
@@ -25,7 +27,7 @@ impl Worker {
             if self.connections[index].stage == Stage::Connecting {
                 break;
             }
-            match poll::receive(descriptor, &mut buffer) {
+            match self.receive(index, descriptor, &mut buffer) {
                 Ok(None) => break,
                 Ok(Some(0)) => {
                     self.peer_closed(index);
@@ -58,6 +60,21 @@ impl Worker {
             }
         }
         self.buffer = buffer;
+    }
+
+    /// What has come; on a sampled connection also how long ago the kernel had it.
+    #[inline]
+    fn receive(&mut self, index: usize, descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.plan.receive_stamps {
+            Some(every) if self.connections[index].number.is_multiple_of(every) => {}
+            _ => return poll::receive(descriptor, buffer),
+        }
+        let received = poll::receive_stamped(descriptor, buffer)?;
+        if let Some((1.., Some(stamp_ns))) = received {
+            let part = if self.phase == Phase::Measure { Part::Measured } else { Part::Warmup };
+            self.record.duration(Tag::ReceiveDelay, part, stamp_ns, clock::now_ns() + self.to_unix_ns);
+        }
+        Ok(received.map(|(count, _)| count))
     }
 
     /// TLS records, and what is in them.

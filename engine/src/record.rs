@@ -58,7 +58,7 @@ macro_rules! tags {
 
 tags! {
     Connect "connect", Service "service", Response "response", SendLag "send_lag", Request "request", Push "push",
-    PushStamp "push_stamp",
+    PushStamp "push_stamp", ReceiveDelay "receive_delay",
 }
 
 /// Measured, or only sent to warm up: the second kind stands under a name of its own and enters no result.

@@ -132,3 +132,16 @@ fn a_wrong_reply_with_content_from_a_file_is_reply_content_however_it_is_cut() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn the_kernel_says_when_the_bytes_of_sampled_connections_came() {
+    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let plan = with(echo(address, "text", 32), json!({"connections": 4, "measure": {"messages": 400}}));
+    assert_eq!(run(&plan).count("receive_delay"), 0);
+    let all = run(&with(plan.clone(), json!({"receive_stamps": 1})));
+    assert!(all.count("receive_delay") >= 400, "every read has one: {}", all.count("receive_delay"));
+    // On one clock, a read never precedes its data; a second would mean that two clocks were mixed up.
+    assert!(all.histograms["receive_delay"].max() < 1_000_000_000);
+    let half = run(&with(plan, json!({"receive_stamps": 2}))).count("receive_delay");
+    assert!((100..all.count("receive_delay")).contains(&half), "connections 0 and 2 only: {half}");
+}

@@ -74,6 +74,7 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "threads": 1,
         "cpus": [],
         "busy_poll": false,
+        "receive_stamps": null,
         "source_addresses": ["127.0.0.1"],
         "headers": [],
         "seed": 7,
