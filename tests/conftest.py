@@ -1,6 +1,7 @@
 """What the harness's tests share: wsbench as a command, a folder of test servers, and an experiment that is quick."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 
 SERVERS = Path(__file__).parent / "servers"
 WSBENCH = [sys.executable, "-m", "wsbench.cli"]
+
+# A shell's background job ignores Ctrl-C and hands that down; the programs whose Ctrl-C is tested must not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
