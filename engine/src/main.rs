@@ -1,6 +1,7 @@
 //! `wsbench-engine PLAN.json OUT_DIR`: everything it does is in the plan, everything it learned is in the folder.
 //! Exit 0: the plan was carried out, whatever the server did; 2: the plan is invalid; 3: this host could not.
 
+mod check;
 mod clock;
 mod connection;
 mod control;

@@ -2,11 +2,8 @@
 //! always gives the same bytes, so a reply can be compared piece by piece as it arrives and nothing need be kept.
 
 use crate::frame;
-use crate::plan::{Opcode, Plan, Scenario};
+use crate::plan::{Opcode, Plan, STAMP, Scenario};
 use std::io;
-
-/// Connection and sequence number in hexadecimal, at the front of every message long enough; shorter messages carry its end.
-pub const STAMP: usize = 16;
 
 pub struct Script {
     pub opcode: u8,
