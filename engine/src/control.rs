@@ -95,8 +95,10 @@ pub struct Window {
 }
 
 pub enum Report {
-    /// Connections asked for are open or have failed.
-    Settled,
+    /// Connections asked for are open, so many, or have failed.
+    Settled {
+        open: u64,
+    },
     /// The worker's part of a phase that ends by count is done; the last reply came at `t_ns`.
     Counted {
         phase: Phase,

@@ -54,6 +54,7 @@ impl Worker {
                 self.limit(self.plan.measure);
             }
             Phase::Drain => {
+                self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();
                 self.end_window(t_ns);
                 self.quota = u64::MAX;
             }
@@ -107,7 +108,7 @@ impl Worker {
     pub fn check_end(&mut self) {
         if self.phase == Phase::Connect && !self.settled && self.changes.is_empty() && self.opening == 0 {
             self.settled = true;
-            self.report(Report::Settled);
+            self.report(Report::Settled { open: self.record.counters.open });
         }
         if self.phase == Phase::Drain && self.in_flight == 0 && self.late.is_empty() && !self.script.is_notice() {
             self.finished = true;
@@ -118,15 +119,19 @@ impl Worker {
             return;
         }
         let under_way = if self.phase == Phase::Measure { self.measured_in_flight } else { self.in_flight };
-        let nobody =
-            !self.plan.connection_per_request() && self.record.counters.open == 0 && self.opening + self.closing == 0;
-        if under_way == 0 && (self.quota == 0 || nobody || gave_up) {
+        if under_way == 0 && (self.quota == 0 || self.is_deserted() || gave_up) {
             self.counting = false;
             self.lost |= self.quota > 0;
             self.quota = 0;
             let t_ns = self.last_reply_ns.max(self.begun.map_or(self.start_ns, |begun| begun.begin_ns));
             self.report(Report::Counted { phase: self.phase, t_ns });
         }
+    }
+
+    /// Whether no connection is left that could carry the plan on.
+    fn is_deserted(&self) -> bool {
+        let any = self.record.counters.open as usize + self.opening + self.closing + self.changes.len() > 0;
+        !any && !self.plan.connection_per_request() && self.plan.stages.is_none()
     }
 
     fn tick(&mut self, moment: Moment, t_ns: u64, begins: Option<Phase>) {

@@ -71,7 +71,7 @@ impl Worker {
         }
         let received = poll::receive_stamped(descriptor, buffer)?;
         if let Some((1.., Some(stamp_ns))) = received {
-            let part = if self.phase == Phase::Measure { Part::Measured } else { Part::Warmup };
+            let part = if self.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
             self.record.duration(Tag::ReceiveDelay, part, stamp_ns, clock::now_ns() + self.to_unix_ns);
         }
         Ok(received.map(|(count, _)| count))

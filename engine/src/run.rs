@@ -41,6 +41,8 @@ struct Run {
     wakers: Vec<Waker>,
     emit: Emit,
     settled: usize,
+    /// Connections of the workers that have settled.
+    open: u64,
     /// By worker: the last reply of a phase that ends by count.
     counted: Vec<Option<u64>>,
     /// What not every worker has reported yet, in the order of time.
@@ -71,6 +73,7 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         control: common.control,
         board: common.board,
         settled: 0,
+        open: 0,
         counted: vec![None; plan.threads],
         ticks: BTreeMap::new(),
         finals: (0..plan.threads).map(|_| None).collect(),
@@ -104,7 +107,7 @@ impl Run {
                 return Err(Stop::Io(io::Error::other("a worker ended without its report: this is a bug")));
             };
             match report {
-                Report::Settled => self.settled(),
+                Report::Settled { open } => self.settled(open),
                 Report::Counted { phase, t_ns } => self.counted(index, phase, t_ns),
                 Report::Tick(tick) => {
                     self.ticks.entry(tick.moment).or_default().push((index, tick));
@@ -121,10 +124,16 @@ impl Run {
     }
 
     /// When all connections are there, every later instant that depends on nothing but time is set.
-    fn settled(&mut self) {
+    fn settled(&mut self, open: u64) {
         self.settled += 1;
+        self.open += open;
         if self.settled < self.plan.threads {
             return;
+        }
+        if self.open == 0 && self.plan.stages.is_none() && !self.plan.connection_per_request() {
+            // There is nobody to load, and time would not change that.
+            self.control.stop();
+            return self.wakers.iter().for_each(Waker::wake);
         }
         let start = clock::now_ns() + AHEAD_NS;
         match self.plan.warmup {

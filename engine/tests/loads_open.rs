@@ -151,7 +151,7 @@ fn the_others_take_over_from_connections_that_die() {
         Ok(())
     });
     let changes = json!({
-        "loop": open("constant", 200.0, None), "connections": 6, "threads": 2, "measure": {"seconds": 1.0},
+        "loop": open("constant", 200.0, None), "connections": 6, "measure": {"seconds": 1.0},
     });
     let run = run(&with(patient(echo(address, "text", 32)), changes));
     assert_eq!([due(&run), run.measured("unsent")], [200, 0]);
