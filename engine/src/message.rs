@@ -4,11 +4,8 @@
 use crate::deflate::Inflater;
 use crate::frame::{self, Header};
 use crate::record::{Failure, Kind};
-use crate::scenario::{Message, Script};
+use crate::scenario::{self, Message, Script};
 use std::borrow::Cow;
-
-/// A length up to this much beyond the expected one is read and called wrong; more is refused at its header.
-const SLACK: u64 = 65_536;
 
 /// What a whole frame or message turned out to be.
 #[derive(Debug)]
@@ -169,7 +166,7 @@ impl Reader {
     }
 
     fn check_length(&self, length: u64, script: &Script) -> Result<(), Failure> {
-        if length > 2 * script.length as u64 + SLACK {
+        if length > scenario::longest(script.length as u64) {
             return Err((Kind::Oversized, format!("{length} bytes instead of {}", script.length)));
         }
         Ok(())

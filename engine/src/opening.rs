@@ -82,7 +82,7 @@ impl Worker {
             },
         };
         self.connections[index].tls = self.tls.as_ref().map(|client| Box::new(client.session()));
-        if self.plan.receive_stamps.is_some_and(|every| self.connections[index].number.is_multiple_of(every))
+        if self.plan.is_stamped(self.connections[index].number)
             && let Err(error) = poll::ask_for_stamps(descriptor)
         {
             return self.host_cannot(format!("`receive_stamps`: the kernel stamps nothing here: {error}"));

@@ -240,6 +240,12 @@ impl Plan {
         matches!(self.scenario, Scenario::Doc { persistent: false, .. })
     }
 
+    /// Whether the kernel is to say when this connection's bytes came.
+    #[inline]
+    pub fn is_stamped(&self, connection: u32) -> bool {
+        self.receive_stamps.is_some_and(|every| connection.is_multiple_of(every))
+    }
+
     /// Messages that may be under way at once on one connection.
     pub fn depth(&self) -> usize {
         match self.pace {

@@ -11,14 +11,12 @@ use crate::plan::{Loop, Scenario};
 use crate::poll;
 use crate::push::{self, Delivery};
 use crate::record::{Failure, Kind, Part, Tag};
+use crate::scenario;
 use crate::sending::broken;
 use crate::worker::Worker;
 use std::cmp::Reverse;
 use std::io;
 use std::os::fd::RawFd;
-
-/// A length up to this much beyond twice the expected one is read and called wrong; more is refused at its head.
-const SLACK: u64 = 65_536;
 
 impl Worker {
     pub fn readable(&mut self, index: usize) {
@@ -65,9 +63,8 @@ impl Worker {
     /// What has come; on a sampled connection also how long ago the kernel had it.
     #[inline]
     fn receive(&mut self, index: usize, descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.plan.receive_stamps {
-            Some(every) if self.connections[index].number.is_multiple_of(every) => {}
-            _ => return poll::receive(descriptor, buffer),
+        if !self.plan.is_stamped(self.connections[index].number) {
+            return poll::receive(descriptor, buffer);
         }
         let received = poll::receive_stamped(descriptor, buffer)?;
         if let Some((1.., Some(stamp_ns))) = received {
@@ -130,7 +127,7 @@ impl Worker {
                 },
                 Reader::Http(reader) => {
                     let Scenario::Doc { bytes, .. } = self.plan.scenario else { unreachable!("http is doc") };
-                    if let Some(reply) = reader.feed(&mut input, 2 * bytes + SLACK)? {
+                    if let Some(reply) = reader.feed(&mut input, scenario::longest(bytes))? {
                         self.http_reply(index, reply, now);
                     }
                 }

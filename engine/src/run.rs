@@ -84,12 +84,12 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     }
     // The workers alone hold senders now, so that their end is seen.
     drop(common.reports);
-    start(workers, &run.plan)?;
+    start(workers, &run.plan);
     run.gather(&receiver)?;
     run.conclude()
 }
 
-fn start(workers: Vec<Worker>, plan: &Plan) -> Result<(), Stop> {
+fn start(workers: Vec<Worker>, plan: &Plan) {
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
         std::thread::spawn(move || match cpu.map_or(Ok(()), pin) {
@@ -97,7 +97,6 @@ fn start(workers: Vec<Worker>, plan: &Plan) -> Result<(), Stop> {
             Err(line) => worker.report(Report::HostCannot(line)),
         });
     }
-    Ok(())
 }
 
 impl Run {

@@ -24,6 +24,11 @@ enum Reply {
 
 const PONG: &[u8] = b"Pong";
 
+/// A reply up to this long is read and called wrong; a longer one is refused at its head.
+pub fn longest(expected: u64) -> u64 {
+    2 * expected + 65_536
+}
+
 /// One message: which bytes go out, and which must come back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Message {
