@@ -30,13 +30,13 @@ def test_the_rate_counts_replies_inside_a_window_that_time_ends(tmp_path):
     trial = view(tmp_path, rate=20_000, window_s=4)
     late = trial.measured.model_copy(update={"replies_in_window": 79_000})
     trial.__dict__["measured"] = late
-    assert metrics.messages_per_s(trial) == 79_000 / 4
+    assert metrics.rates.messages_per_s(trial) == 79_000 / 4
 
 
 def test_the_rate_counts_answered_messages_where_a_count_ends_the_run(tmp_path):
     trial = view(tmp_path, rate=20_000, window_s=4, by_count=True)
     trial.__dict__["measured"] = trial.measured.model_copy(update={"replies_in_window": 79_000})
-    assert metrics.messages_per_s(trial) == 80_000 / 4
+    assert metrics.rates.messages_per_s(trial) == 80_000 / 4
 
 
 def test_latencies_are_microseconds_of_the_measured_messages_only(tmp_path):
@@ -92,10 +92,12 @@ def test_cpu_is_interpolated_only_where_the_edges_cannot_decide_it(tmp_path, win
 
 def test_cpu_that_comes_in_ticks_needs_enough_of_them(tmp_path):
     ticks = view(tmp_path / "a", cpu_clock=False, server_busy=0.8)
-    assert metrics.server_cpu_percent_mean(ticks) == pytest.approx(80, rel=0.01)
+    assert metrics.resources.server_cpu_percent_mean(ticks) == pytest.approx(80, rel=0.01)
     few = {"cpu_clock": False, "sample_s": 0.025, "window_s": 0.3}
-    assert metrics.server_cpu_percent_mean(view(tmp_path / "b", **few)) is None
-    assert metrics.server_cpu_percent_mean(view(tmp_path / "c", **few | {"cpu_clock": True})) == pytest.approx(95)
+    assert metrics.resources.server_cpu_percent_mean(view(tmp_path / "b", **few)) is None
+    assert metrics.resources.server_cpu_percent_mean(
+        view(tmp_path / "c", **few | {"cpu_clock": True})
+    ) == pytest.approx(95)
 
 
 def test_a_run_of_a_third_of_a_second_has_its_servers_cpu(tmp_path):
@@ -133,7 +135,7 @@ def test_the_engines_share_is_of_its_workers_wall_time(tmp_path):
 @pytest.mark.parametrize(("wake_ups", "wait_us"), [(160_000, 1.0), (80_000, 1.0), (20_000, 4.0), (1, 64.0), (0, 64.0)])
 def test_a_wait_holds_up_one_message_at_least_and_one_a_connection_at_most(tmp_path, wake_ups, wait_us):
     trial = view(tmp_path, engine_wait=0.02, wake_ups=wake_ups, rate=20_000, connections=64)
-    assert metrics.engine_wait_us_per_message(trial) == pytest.approx(wait_us)
+    assert metrics.resources.engine_wait_us_per_message(trial) == pytest.approx(wait_us)
 
 
 def test_errors_are_lost_messages_and_missing_connections(tmp_path):
@@ -188,9 +190,9 @@ def test_every_number_that_is_none_has_a_reason_and_no_other_has(tmp_path, quant
 def test_no_answer_at_all_is_a_rate_of_zero_and_no_time_per_request(tmp_path):
     trial = view(tmp_path, scenario=doc(True))
     trial.__dict__["counted"] = 0
-    assert metrics.messages_per_s(trial) == 0
-    assert metrics.time_per_request_ms(trial) is None
-    assert metrics.server_cpu_us_per_message(trial) is None
+    assert metrics.rates.messages_per_s(trial) == 0
+    assert metrics.rates.time_per_request_ms(trial) is None
+    assert metrics.resources.server_cpu_us_per_message(trial) is None
 
 
 def test_the_example_run_of_the_protocol_is_understood():
@@ -279,7 +281,7 @@ def test_broadcasts_are_judged_by_their_last_receiver_and_only_if_it_came(tmp_pa
 
 
 def test_connecting_has_a_rate_where_it_took_long_enough(tmp_path):
-    assert metrics.connects_per_s(view(tmp_path / "a", connect_s=0.5, connections=100)) == 200
+    assert metrics.rates.connects_per_s(view(tmp_path / "a", connect_s=0.5, connections=100)) == 200
     short = metrics.measure(view(tmp_path / "b", connect_s=0.05, connections=100))
     assert "too short for a rate" in short.reasons["connects_per_s"]
     per_request = metrics.measure(view(tmp_path / "c", connect_s=0.5, scenario=doc(False)))
@@ -292,7 +294,7 @@ def test_bytes_are_counted_both_ways(tmp_path):
 
 
 def test_connections_that_died_are_those_that_nothing_had_closed(tmp_path):
-    assert metrics.connections_lost(view(tmp_path / "a", died=3)) == 3
+    assert metrics.failures.connections_lost(view(tmp_path / "a", died=3)) == 3
     churn = engine_files.Closed(messages_per_connection=10)
     reason = metrics.measure(view(tmp_path / "b", died=3, loop=churn)).reasons["connections_lost"]
     assert reason == "connections come and go in this load"

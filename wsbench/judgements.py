@@ -289,7 +289,7 @@ def above(times: Histogram, value: int) -> int:
 
 def _busy(views: list[TrialView], truth: Truth, most: float = BUSY) -> str | None:
     """Who waited for a CPU for more than `most` of the time, if anybody did; not known counts as busy."""
-    waits = [metrics.engine_wait_percent(view) for view in views]
+    waits = [metrics.resources.engine_wait_percent(view) for view in views]
     if None in waits or truth.wait_ns is None:
         return "how long engine and server waited for a CPU is not known"
     parts = {

@@ -163,7 +163,7 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
 
 
 def _counts(view: TrialView, end: End) -> None:
-    measured, rate = end.measured, metrics.messages_per_s(view)
+    measured, rate = end.measured, metrics.rates.messages_per_s(view)
     console.print(f"{escape(view.record.server)}  {end.connections.established} of {end.connections.asked} connections")
     if view.plan is not None and isinstance(view.plan.loop, NoLoop):
         return
@@ -184,7 +184,7 @@ def _loop_words(view: TrialView, plan: Plan) -> str:
         reach, last, spread = found.values()
         return f"{len(view.broadcasts)} broadcasts reached {reach:.2%}; median to the last {last:,.1f} µs, spread {spread:,.1f} µs"
     if isinstance(plan.loop, Open):
-        ratio = metrics.rate_ratio(view)
+        ratio = metrics.rates.rate_ratio(view)
         reached = "not known whether its rate was reached" if ratio is None else f"{ratio:.2%} of its rate left in time"
         return f"open loop ({plan.loop.arrivals} arrivals), {reached}: response counts from the due time"
     if isinstance(plan.loop, Closed) and plan.loop.think is None:
@@ -192,7 +192,7 @@ def _loop_words(view: TrialView, plan: Plan) -> str:
     if isinstance(plan.loop, Closed):
         return "closed loop with pauses: a slow server is asked less often"
     return (
-        f"{metrics.connections_lost(view)} connections died"
+        f"{metrics.failures.connections_lost(view)} connections died"
         if view.plan.stages is None
         else "connections came and went"
     )

@@ -75,7 +75,7 @@ class Progress:
         if record.outcome == "failed":
             result = f"[red]failed: {escape(record.reason or '')}[/]"
         else:
-            rate = metrics.messages_per_s(view)
+            rate = metrics.rates.messages_per_s(view)
             shown = "no rate" if rate is None else f"{rate:,.0f} messages/s"
             why = f" ({escape(found.reasons[0])})" if found.reasons else ""
             result = f"{shown}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"

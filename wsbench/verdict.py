@@ -148,7 +148,7 @@ def engine_busy(view: TrialView) -> float | None:
 
 def server_busy(view: TrialView) -> float | None:
     """The server's CPU use as a share of the CPUs it was given."""
-    percent, cpus = metrics.server_cpu_percent_mean(view), len(view.record.server_cpus)
+    percent, cpus = metrics.resources.server_cpu_percent_mean(view), len(view.record.server_cpus)
     return percent / 100 / cpus if percent is not None and cpus else None
 
 
@@ -168,7 +168,7 @@ def _connections(view: TrialView) -> Found:
     if metrics.missing_connections(view):
         counts = view.end.connections
         yield "INVALID", f"{counts.established:,} of {counts.asked:,} connections were established"
-    lost = metrics.connections_lost(view)
+    lost = metrics.failures.connections_lost(view)
     if lost:
         established = view.end.connections.established
         yield _beyond("errors", lost / established), f"{lost:,} of {established:,} connections died"
@@ -196,7 +196,7 @@ def _histograms(view: TrialView) -> Found:
 
 
 def _errors(view: TrialView) -> Found:
-    fraction = metrics.error_fraction(view)
+    fraction = metrics.failures.error_fraction(view)
     if fraction:
         ledger = view.measured
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(view.end.errors.items())) or "no kind given"

@@ -1,0 +1,50 @@
+"""How far and how fast broadcasts came."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from wsbench.engine_files import Broadcast, Push
+from wsbench.metrics.parts import NO_PLAN, NS_PER_US
+from wsbench.metrics.registry import metric
+from wsbench.view import TrialView, Unmeasured, known
+
+NOT_PUSH = "the scenario has no broadcasts"
+
+
+@metric("fraction", "higher")
+def push_reach(view):
+    """Copies received, over the copies expected: a broadcast's are the connections open and reading when it was triggered."""
+    broadcasts = _broadcasts(view)
+    expected = known(sum(one.expected for one in broadcasts) or None, "nobody was there to receive a broadcast")
+    return sum(one.received for one in broadcasts) / expected
+
+
+@metric("µs", "lower")
+def push_spread_us(view):
+    """From a broadcast's first receiver to its last, median over the broadcasts that reached all."""
+    return median(one.last_ns - one.first_ns for one in _complete(view)) / NS_PER_US
+
+
+@metric("µs", "lower")
+def push_last_us_p50(view):
+    """From triggering a broadcast to its last receiver, median over the broadcasts that reached all."""
+    return median(one.last_ns - one.t_ns for one in _complete(view)) / NS_PER_US
+
+
+@metric("µs", "lower")
+def push_last_us_max(view):
+    """From triggering a broadcast to its last receiver, longest over the broadcasts that reached all."""
+    return max(one.last_ns - one.t_ns for one in _complete(view)) / NS_PER_US
+
+
+def _broadcasts(view: TrialView) -> list[Broadcast]:
+    if not isinstance(known(view.plan, NO_PLAN).scenario, Push):
+        raise Unmeasured(NOT_PUSH)
+    return known(view.broadcasts or None, "no broadcast was triggered in the measured window")
+
+
+def _complete(view: TrialView) -> list[Broadcast]:
+    """Broadcasts with a last receiver: one that somebody missed has none."""
+    whole = [one for one in _broadcasts(view) if one.received >= one.expected and one.last_ns is not None]
+    return known(whole or None, "no broadcast reached all of its receivers")
