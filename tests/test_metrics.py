@@ -231,9 +231,9 @@ def test_a_rate_ratio_counts_what_left_inside_the_window_over_what_was_due(tmp_p
 
 def test_a_closed_loop_has_no_rate_to_keep_and_no_due_time(tmp_path):
     found = metrics.measure(view(tmp_path))
-    assert found.reasons["rate_ratio"] == found.reasons["planned_rate_ratio"] == metrics.NOT_OPEN
+    assert found.reasons["rate_ratio"] == found.reasons["planned_rate_ratio"] == metrics.parts.NOT_OPEN
     assert found.reasons["response_us_p99"] == "no response time was recorded"
-    assert found.reasons["push_reach"] == metrics.NOT_PUSH
+    assert found.reasons["push_reach"] == metrics.broadcasts.NOT_PUSH
 
 
 @pytest.mark.parametrize(
