@@ -13,7 +13,8 @@ PACKAGE = ROOT / "wsbench"
 MAY_IMPORT = {
     "frozen": {"errors"},
     "engine_files": {"frozen"},
-    "rundir": {"engine_files", "errors", "frozen"},
+    "packing": {"errors"},
+    "rundir": {"engine_files", "errors", "frozen", "packing"},
     "histogram": {"errors"},
     "process": {"errors"},
     "catalogue": {"errors", "frozen"},
@@ -40,6 +41,7 @@ MAY_IMPORT = {
     "metrics": {"engine_files", "histogram", "view"},
     "verdict": {"engine_files", "metrics", "view"},
     "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"},
+    "export": {"errors", "frozen", "hdr", "metrics", "report", "rundir", "stats", "thresholds", "__init__"},
     "judgements": {"engine_files", "histogram", "metrics", "view"},
     "selftest": {
         *("engine", "engine_files", "errors", "frozen", "judgements", "machine", "process", "rundir", "view"),

@@ -24,6 +24,7 @@ from wsbench import (
     load_view,
     machine,
     metrics,
+    packing,
     selftest,
     terminal,
     thresholds,
@@ -94,6 +95,32 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
     reporting = command("report", report_campaign, "write report.html and trials.parquet of a run")
     reporting.add_argument("run", type=Path)
+    exporting = command("export", export_campaign, "a campaign for other programs")
+    exporting.add_argument("run", type=Path)
+    exporting.add_argument(
+        "format",
+        metavar="FORMAT",
+        help="json, csv, parquet, bmf, github-bigger, github-smaller, junit, openmetrics, hgrm",
+    )
+    exporting.add_argument("out", type=Path, nargs="?", help="a file (default: standard output)")
+    exporting.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="for bmf, github-… and openmetrics: these instead of the headline and the usual ones",
+    )
+    exporting.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        type=thresholds.parse,
+        help="for junit: a trial of which it holds is a failure, such as 'service_us_p99 > 5000'",
+    )
+    packing_ = command("pack", pack_campaign, "a copy of a campaign to publish, its trials in one archive")
+    packing_.add_argument("run", type=Path)
+    packing_.add_argument("folder", type=Path, help="the copy; must not exist")
     loading = command("load", load_url, "load a server of your own")
     load_options.add(loading)
     testing = command("selftest", test_itself, "is the instrument right, on this machine, now? (a minute)")
@@ -231,6 +258,26 @@ def write_report(run: RunFolder) -> None:
     from wsbench import report
 
     print(f"report: {report.build(run).resolve()}")
+
+
+def export_campaign(arguments) -> int:
+    from wsbench import export  # the heaviest import of all: what needs it waits for it, nothing else does
+    from wsbench.report.results import load as load_results
+
+    if arguments.format not in export.FORMATS:
+        raise UserError(f"FORMAT: found {arguments.format!r}, allowed: {', '.join(export.FORMATS)}")
+    results = load_results(RunFolder.open(arguments.run))
+    asked = export.Asked(results, export.chosen(results, arguments.metric), arguments.fail_if)
+    made = export.write(asked, arguments.format, arguments.out)
+    if made is not None:
+        sys.stdout.buffer.write(made)
+    return 0
+
+
+def pack_campaign(arguments) -> int:
+    packed = packing.pack(RunFolder.open(arguments.run).path, arguments.folder)
+    print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
+    return 0
 
 
 def load_url(arguments) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,7 @@ from pydantic import Field, TypeAdapter
 from wsbench.engine_files import Event, Plan, parse_event
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, read_json, read_json_list, read_lines
+from wsbench.packing import ARCHIVE, unpacked
 
 # ---- samples (protocol §6) -----------------------------------------------------------------------------------------
 
@@ -210,7 +212,7 @@ class TrialFolder:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A campaign's folder."""
+    """A campaign's folder; a packed one has its trials in an archive, and reads the same."""
 
     path: Path
 
@@ -241,8 +243,14 @@ class RunFolder:
     def experiment_toml(self) -> Path:
         return self.path / "experiment.toml"
 
+    @cached_property
+    def trials(self) -> Path:
+        """Where the trials' folders are: in the campaign's own, or unpacked from its archive for as long as this process lives."""
+        archive = self.path / ARCHIVE
+        return unpacked(archive) if archive.exists() else self.path
+
     def trial(self, number: int) -> TrialFolder:
-        return TrialFolder(self.path / f"{number:04}")
+        return TrialFolder(self.trials / f"{number:04}")
 
     def finished(self) -> Iterator[tuple[TrialFolder, TrialRecord]]:
         """Every trial that has an outcome, by number."""

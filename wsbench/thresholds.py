@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsbench import metrics
@@ -76,4 +77,11 @@ def parse(text: str) -> Threshold:
 
 def judge(view: TrialView, thresholds: list[Threshold]) -> list[Judged]:
     measured = metrics.measure(view, [one.name for one in thresholds])
-    return [Judged(one, measured.values[one.name], measured.reasons.get(one.name)) for one in thresholds]
+    return judge_values(measured.values, measured.reasons, thresholds)
+
+
+def judge_values(
+    values: Mapping[str, float | None], reasons: Mapping[str, str], thresholds: list[Threshold]
+) -> list[Judged]:
+    """Of metrics that are computed already: their values, and for each that is None the reason."""
+    return [Judged(one, values[one.name], reasons.get(one.name)) for one in thresholds]

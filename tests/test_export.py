@@ -1,0 +1,155 @@
+"""Every format is read by a reader that is not ours, and says what the campaign says."""
+
+import csv
+import io
+import json
+import math
+import tarfile
+
+import jsonschema
+import junitparser
+import pyarrow.parquet as pq
+import pytest
+from prometheus_client.openmetrics import parser
+from run_maker import SERVERS, Server, failed, make_run, spoiled
+
+from wsbench import export, metrics, packing, thresholds
+from wsbench.catalogue import ROOT
+from wsbench.errors import UserError
+from wsbench.report.results import load
+from wsbench.rundir import RunFolder
+
+
+def change(trial, order):
+    if order.number == 5:
+        return failed("said \x1b[1m<script>\x00")
+    if order.number == 9:
+        return spoiled(trial)
+    return trial
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    servers = (*SERVERS, Server("undertow", "Java", skipped="needs java ≥ 17, found none"))
+    return make_run(tmp_path_factory.mktemp("runs") / "mixed", servers, change=change)
+
+
+@pytest.fixture(scope="module")
+def results(run):
+    return load(run)
+
+
+def asked(results, named=(), conditions=()):
+    return export.Asked(results, export.chosen(results, list(named)), [thresholds.parse(text) for text in conditions])
+
+
+def test_the_document_keeps_its_published_schema(results):
+    published = json.loads((ROOT / "protocol" / "campaign.schema.json").read_text())
+    assert published == export.schema(), "write it anew: python -m wsbench.export > protocol/campaign.schema.json"
+    jsonschema.Draft202012Validator.check_schema(published)
+    document = json.loads(export.as_json(asked(results)))
+    jsonschema.validate(document, published)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**document, "format": "wsbench-campaign-2"}, published)
+    assert len(document["trials"]) == 36
+    assert len(document["cells"]) == 12
+    assert all(
+        (value is None) == (name in trial["reasons"])
+        for trial in document["trials"]
+        for name, value in trial["metrics"].items()
+    )
+
+
+def test_csv_and_parquet_have_the_same_rows(results):
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(asked(results)).decode())))
+    table = pq.read_table(io.BytesIO(export.as_parquet(asked(results)))).to_pylist()
+    assert len(rows) == len(table) == 36 * len(metrics.METRICS)
+    for text, value in zip(rows, table, strict=True):
+        assert (text["value"] == "") == (value["value"] is None) == bool(text["reason"])
+        assert text["value"] == "" or math.isclose(float(text["value"]), value["value"])
+
+
+def test_bencher_gets_values_inside_their_bounds(results):
+    benchmarks = json.loads(export.as_bmf(asked(results)))
+    assert len(benchmarks) == 12
+    for measures in benchmarks.values():
+        for measure in measures.values():
+            assert set(measure) <= {"value", "lower_value", "upper_value"}
+            assert measure.get("lower_value", 0) <= measure["value"] <= measure.get("upper_value", math.inf)
+
+
+def test_the_github_action_gets_only_metrics_of_its_direction(results):
+    bigger, smaller = (json.loads(form(asked(results))) for form in (export.as_github_bigger, export.as_github_smaller))
+    assert {row["unit"] for row in bigger} == {"messages/s"}
+    assert {row["unit"] for row in smaller} == {"µs", "bytes"}
+    assert all(isinstance(row["value"], float) and row["name"] for row in bigger + smaller)
+    with pytest.raises(UserError, match="higher is better"):
+        export.as_github_bigger(asked(results, ["service_us_p50"]))
+
+
+def test_junit_counts_failed_invalid_and_breached_trials(results):
+    xml = export.as_junit(asked(results, conditions=["server_rss_bytes_max > 200e6"]))
+    suites = junitparser.JUnitXml.fromstring(xml)
+    failures = [
+        entry for suite in suites for case in suite for entry in case.result if isinstance(entry, junitparser.Failure)
+    ]
+    kinds = [entry.type for entry in failures]
+    assert kinds.count("failed") == kinds.count("INVALID") == 1
+    netty = [trial for trial in results.trials if trial.record.server == "netty" and trial.counts]
+    assert kinds.count("threshold") == sum(trial.values["server_rss_bytes_max"] > 200e6 for trial in netty) > 0
+    assert sum(suite.failures for suite in suites) == len(failures)
+    assert sum(suite.tests for suite in suites) == 37
+    assert sum(suite.skipped for suite in suites) == 1
+
+
+def test_openmetrics_is_read_by_prometheus(results):
+    families = list(parser.text_string_to_metric_families(export.as_openmetrics(asked(results)).decode()))
+    assert {family.name for family in families} == {f"wsbench_{name}" for name in export.chosen(results, [])}
+    one = next(family for family in families if family.name == "wsbench_messages_per_s")
+    cell = (("connections", 64),)
+    means = {
+        s.labels["server"]: s.value
+        for s in one.samples
+        if s.labels["statistic"] == "mean" and s.labels["connections"] == "64"
+    }
+    assert means[SERVERS[3].name] == results.estimate(f"{SERVERS[3].name}@1", cell, "messages_per_s").mean
+
+
+def test_the_percentile_distributions_hold_every_message(results):
+    text = export.as_hgrm(asked(results)).decode()
+    assert text.count("#[Mean") == len(results.pooled)
+    assert text.count("TotalCount     =") == len(results.pooled)
+
+
+def test_a_campaign_without_a_trial_that_counts_makes_no_file(tmp_path):
+    results = load(make_run(tmp_path / "bad", change=lambda trial, order: spoiled(trial), rounds=1))
+    for form in (export.as_bmf, export.as_openmetrics, export.as_github_bigger, export.as_hgrm):
+        with pytest.raises(UserError):
+            form(asked(results))
+
+
+def test_an_unknown_metric_is_named(results):
+    with pytest.raises(UserError, match="no metric is called 'speed'"):
+        export.chosen(results, ["speed"])
+
+
+def test_a_packed_campaign_reads_the_same(run, results, tmp_path):
+    packed = RunFolder.open(packing.pack(run.path, tmp_path / "packed"))
+    assert not list(packed.path.glob("0*"))
+    again = load(packed)
+    assert [trial.values for trial in again.trials] == [trial.values for trial in results.trials]
+    assert [trial.verdict for trial in again.trials] == [trial.verdict for trial in results.trials]
+    with tarfile.open(packed.path / packing.ARCHIVE) as archive:
+        assert {(member.uid, member.uname) for member in archive.getmembers()} == {(0, "")}
+    with pytest.raises(UserError, match="exists"):
+        packing.pack(run.path, tmp_path / "packed")
+    with pytest.raises(UserError, match="packed already"):
+        packing.pack(packed.path, tmp_path / "twice")
+
+
+def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path):
+    packed = packing.pack(run.path, tmp_path / "evil")
+    with tarfile.open(packed / packing.ARCHIVE, "w:xz") as archive:
+        archive.addfile(tarfile.TarInfo("../../outside"))
+    with pytest.raises(UserError, match="outside"):
+        load(RunFolder.open(packed))

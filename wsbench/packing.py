@@ -1,0 +1,65 @@
+"""A campaign small enough to publish: the trials' folders in one archive, everything that is read first beside it.
+
+Nothing raw is left out, so that a published campaign can be reported, compared and judged anew by whoever reads it. It knows
+the trials' folders by their names and nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tarfile
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from wsbench.errors import UserError
+
+ARCHIVE = "trials.tar.xz"
+LEFT_OUT = {".lock"}
+
+
+def pack(run: Path, destination: Path) -> Path:
+    """Copies a campaign to a new folder, its trials packed. UserError where the folder exists. Returns the folder."""
+    if destination.exists():
+        raise UserError(f"{destination} exists; give a folder that is not there yet")
+    part = destination.with_name(destination.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    folders = sorted(entry for entry in run.iterdir() if _is_trial(entry))
+    if (run / ARCHIVE).exists():
+        raise UserError(f"{run} is packed already: copy it")
+    with tarfile.open(part / ARCHIVE, "w:xz", preset=9) as archive:
+        for folder in folders:
+            for file in sorted(folder.rglob("*")):
+                if file.is_file():
+                    archive.add(file, str(file.relative_to(run)), filter=_nobody)
+    for entry in run.iterdir():
+        if entry.is_file() and entry.name not in LEFT_OUT:
+            shutil.copyfile(entry, part / entry.name)
+    part.rename(destination)
+    return destination
+
+
+@lru_cache
+def unpacked(archive: Path) -> Path:
+    """The archive's trials in a temporary folder, which goes when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="wsbench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+    except (OSError, tarfile.TarError) as error:
+        raise UserError(f"{archive}: {error}") from error
+    return folder
+
+
+def _is_trial(entry: Path) -> bool:
+    return entry.is_dir() and entry.name.isdigit()
+
+
+def _nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Who packed it is nobody's business, and the same trials make the same archive."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
