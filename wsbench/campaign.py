@@ -169,7 +169,7 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
     )
     variants = {variant.name: variant for variant in catalogue.read()}
     missing = [planned for planned in order if run.trial(planned.number).record is None]
-    gone = sorted({planned.name for planned in missing} - set(variants))
+    gone = sorted({planned.variant_name for planned in missing} - set(variants))
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
         watcher.say(
@@ -185,7 +185,7 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         # What an interrupted trial left behind was never a result.
         shutil.rmtree(folder.path, ignore_errors=True)
         folder.path.mkdir()
-        ended = trial.carry_out(planned, variants[planned.name], setting, folder, watcher.trial_runs)
+        ended = trial.carry_out(planned, variants[planned.variant_name], setting, folder, watcher.trial_runs)
         watcher.trial_ends(folder, ended)
 
 
