@@ -87,6 +87,9 @@ def parser() -> argparse.ArgumentParser:
         )
         made.add_argument("--servers", help="comma-separated names, globs, tags instead of the experiment's own")
         made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
+        made.add_argument(
+            "--no-control", action="store_true", help="run no server twice, to see how far chance alone goes"
+        )
         made.add_argument("--seed", type=int, help="for the order of trials and all else drawn at random")
     running.add_argument("--resume", type=Path, metavar="RUN", help="finish a campaign that was stopped")
     running.add_argument(
@@ -224,14 +227,16 @@ def check_servers(arguments) -> int:
 def request_of(arguments) -> campaign.Request:
     servers = arguments.servers.split(",") if arguments.servers else None
     typed = "wsbench " + shlex.join(sys.argv[1:])
-    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed)
+    control = not arguments.no_control
+    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, control=control)
 
 
 def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
     left_out = campaign.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in left_out]
-    order = campaign.order_of(asked.experiment, serving, asked.seed)
+    control = campaign.control_of(asked, serving)
+    order = campaign.order_of(asked.experiment, serving, asked.seed, control)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()

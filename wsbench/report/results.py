@@ -172,6 +172,12 @@ class Results:
     def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
         return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
 
+    def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
+        """Which servers can be told apart in a cell, the reference among them."""
+        series = {name: self.by_round(name, cell, metric) for name in self.names}
+        best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
+        return stats.tiers(series, self.noise(cell, metric), best)
+
     @cached_property
     def reference(self) -> str | None:
         return next((name for name in self.names if name.rpartition("@")[0] == REFERENCE), None)

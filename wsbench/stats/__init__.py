@@ -15,6 +15,7 @@ from wsbench.stats.estimates import (
     rank_obstacle,
     ratio,
 )
+from wsbench.stats.tiers import Tiers, tiers
 
 __all__ = [
     "INTERVAL_REPEATS",
@@ -22,8 +23,10 @@ __all__ = [
     "PRACTICAL",
     "RANK_ROUNDS",
     "Estimate",
+    "Tiers",
     "estimate",
     "interval",
     "rank_obstacle",
     "ratio",
+    "tiers",
 ]
