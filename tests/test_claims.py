@@ -13,7 +13,7 @@ import pytest
 from run_maker import Server, failed, make_run, spoiled
 
 from wsbench import experiment, metrics
-from wsbench.claims import language, text
+from wsbench.claims import conditions, language, text
 from wsbench.claims.evaluate import ENDED, evaluate, read
 from wsbench.claims.truth import Joined, Leaf, Negated
 from wsbench.claims.verdict import Comparison
@@ -357,9 +357,9 @@ def test_two_claims_of_one_name_are_an_error():
 
 def test_brackets_may_hold_a_condition_or_a_sum():
     one = language.condition("(a.x + b.x) / 2 > 3 and (a.x > 1 or b.x > 1)")
-    assert isinstance(one, language.Join)
-    assert isinstance(one.conditions[0], language.Compare)
-    assert isinstance(one.conditions[1], language.Join)
+    assert isinstance(one, conditions.Join)
+    assert isinstance(one.conditions[0], conditions.Compare)
+    assert isinstance(one.conditions[1], conditions.Join)
 
 
 def test_every_claim_in_the_catalogue_can_be_understood_and_asks_for_metrics_that_exist():
@@ -369,7 +369,7 @@ def test_every_claim_in_the_catalogue_can_be_understood_and_asks_for_metrics_tha
             seen.append(one.id)
             nodes = [one.condition, *(value for value, _ in one.printed)]
             asked = {
-                part.metric for node in nodes for part in language.parts(node) if isinstance(part, language.Reading)
+                part.metric for node in nodes for part in conditions.parts(node) if isinstance(part, conditions.Reading)
             }
             assert asked <= set(metrics.METRICS), (file, one.id)
     assert {f"H{number}" for number in range(1, 8)} <= set(seen)

@@ -12,10 +12,10 @@ from itertools import pairwise
 from pydantic import TypeAdapter, ValidationError
 
 from wsbench import stats
-from wsbench.claims import language, written
+from wsbench.claims import conditions, language, written
 from wsbench.claims.comparing import Asked, compare
 from wsbench.claims.truth import Joined, Judged, Leaf, Negated, Node
-from wsbench.claims.values import Cell, Place, Spread, Term, spread
+from wsbench.claims.values import Place, Spread, Term, spread
 from wsbench.claims.verdict import ClaimVerdict, Comparison, Figure
 from wsbench.errors import UserError
 from wsbench.frozen import one_line
@@ -79,44 +79,44 @@ def _verdict(claim: written.Claim, versions: str, place: Place) -> ClaimVerdict:
 # ---- conditions become comparisons ---------------------------------------------------------------------------------
 
 
-def node(condition: language.Condition, place: Place) -> Node:
+def node(condition: conditions.Condition, place: Place) -> Node:
     """A condition at a place as a tree of comparisons."""
     match condition:
-        case language.Join(op, conditions):
-            return Joined("every" if op == "and" else "some", tuple(node(one, place) for one in conditions))
-        case language.Not(inner):
+        case conditions.Join(op, joined):
+            return Joined("every" if op == "and" else "some", tuple(node(one, place) for one in joined))
+        case conditions.Not(inner):
             return Negated(node(inner, place))
-        case language.Servers(quantifier, roles, body):
+        case conditions.Servers(quantifier, roles, body):
             chosen = roles or tuple(place.roles)
             return _quantified(quantifier, [node(body, replace(place, server=role)) for role in chosen])
-        case language.Cells(quantifier, where, body):
-            cells = [cell for cell in place.cells if all(one.admits(dict(cell)) for one in where)]
+        case conditions.Cells(quantifier, where, body):
+            cells = conditions.choose(place.cells, where)
             if not cells:
                 return _never(f"the campaign has no cell where {' and '.join(map(str, where))}")
             return _quantified(quantifier, [node(body, replace(place, cells=(cell,))) for cell in cells])
-        case language.Reaches():
+        case conditions.Reaches():
             return _reaches(condition, place)
-        case language.Trend():
+        case conditions.Trend():
             return _trend(condition, _naming(condition, place))
-        case language.Within(left, right, share):
+        case conditions.Within(left, right, share):
             at = _naming(condition, place)
             one, other = spread(left, at), spread(right, at)
             if one.kind != "one" or other.kind != "one":
                 raise UserError("'within' compares two single values")
             return _leaf(Asked(one.terms[0], "within", other.terms[0], share))
-        case language.Compare(left, op, right):
+        case conditions.Compare(left, op, right):
             at = _naming(condition, place)
             return _compared(spread(left, at), op, spread(right, at))
     raise AssertionError(condition)
 
 
-def _naming(condition: language.Condition, place: Place) -> Place:
+def _naming(condition: conditions.Condition, place: Place) -> Place:
     """`others` are those whom the comparison at hand does not name."""
-    named = language.roles(list(language.parts(condition)))
+    named = conditions.roles(list(conditions.parts(condition)))
     return replace(place, named=frozenset(named | ({place.server} if place.server else set())))
 
 
-def _quantified(quantifier: language.Quantifier, nodes: list[Node]) -> Node:
+def _quantified(quantifier: conditions.Quantifier, nodes: list[Node]) -> Node:
     if quantifier == "no":
         return Negated(Joined("some", tuple(nodes)))
     return Joined(quantifier, tuple(nodes))
@@ -136,7 +136,7 @@ def _compared(left: Spread, op: str, right: Spread) -> Node:
     return Joined(outer, tuple(rows))
 
 
-def _trend(trend: language.Trend, place: Place) -> Node:
+def _trend(trend: conditions.Trend, place: Place) -> Node:
     """One step after another of the key, for every combination of what else is swept."""
     rest = dict.fromkeys(tuple(pair for pair in cell if pair[0] != trend.key) for cell in place.cells)
     lines: list[Node] = []
@@ -171,7 +171,7 @@ class Reached:
     asked: int
 
 
-def _reaches(condition: language.Reaches, place: Place) -> Leaf:
+def _reaches(condition: conditions.Reaches, place: Place) -> Leaf:
     role = place.role(condition.role)
     name, wanted = place.roles.get(role), condition.connections
     text = f"{name or role} reaches {wanted:,} connections"
@@ -225,7 +225,7 @@ def _smaller_load(claim: written.Claim, place: Place) -> str | None:
     return None
 
 
-def _trials(cell: Cell, place: Place) -> list:
+def _trials(cell: conditions.Cell, place: Place) -> list:
     return [trial for name in place.roles.values() for trial in place.campaign.group(name, cell)]
 
 

@@ -7,13 +7,27 @@ executed. It knows no campaign, no server and no metric.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Literal
 
+from wsbench.claims.conditions import (
+    Arithmetic,
+    Cells,
+    Compare,
+    Condition,
+    Extreme,
+    Filter,
+    Join,
+    Not,
+    Number,
+    Reaches,
+    Reading,
+    Servers,
+    Trend,
+    Value,
+    Within,
+)
 from wsbench.errors import UserError
 
-Quantifier = Literal["every", "most", "some", "no"]
 RESERVED = frozenset(
     (
         *("every", "most", "some", "no", "server", "servers", "others", "cell", "cells", "where", "in", "at"),
@@ -21,160 +35,6 @@ RESERVED = frozenset(
     )
 )
 TOKEN = re.compile(r'\s*(?:(\d[\d_]*(?:\.\d+)?)|([A-Za-z_]\w*)|("[^"]*")|(<=|>=|[<>=+\-*/().,:\[\]%]))')
-
-
-# ---- what a condition is made of -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Filter:
-    """`connections < 500`: holds for a cell or a load that has the key with such a value."""
-
-    key: str
-    op: str
-    value: int | float | str | bool
-
-    def admits(self, values: dict) -> bool:
-        found = values.get(self.key)
-        if isinstance(found, bool) != isinstance(self.value, bool) or isinstance(found, str) != isinstance(
-            self.value, str
-        ):
-            return False
-        if found is None:
-            return False
-        return {
-            "=": found == self.value,
-            "<": found < self.value,
-            "<=": found <= self.value,
-            ">": found > self.value,
-            ">=": found >= self.value,
-        }[self.op]
-
-    def __str__(self) -> str:
-        shown = f"{self.value:,}" if type(self.value) is int else str(self.value).lower()
-        return f"{self.key} {self.op} {shown}"
-
-
-@dataclass(frozen=True)
-class Number:
-    number: float
-
-
-@dataclass(frozen=True)
-class Reading:
-    """`netty.requests_per_s[connections = 10]`: a metric of the server in a role, in one cell."""
-
-    role: str
-    metric: str
-    where: tuple[Filter, ...]
-
-
-@dataclass(frozen=True)
-class Extreme:
-    """`highest(…)` or `lowest(…)` of several values."""
-
-    kind: Literal["highest", "lowest"]
-    values: tuple[Value, ...]
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    op: str
-    left: Value
-    right: Value
-
-
-@dataclass(frozen=True)
-class Compare:
-    """`left op right`; a chain `a < b < c` is read as `a < b and b < c`."""
-
-    left: Value
-    op: str
-    right: Value
-
-
-@dataclass(frozen=True)
-class Within:
-    """`within(a, b, 10 %)`: neither is more than that above the other."""
-
-    left: Value
-    right: Value
-    share: float
-
-
-@dataclass(frozen=True)
-class Trend:
-    """`falls(a, connections)`: from each value of the key to the next it does not rise, and the last is below the first."""
-
-    kind: Literal["falls", "rises"]
-    value: Value
-    key: str
-
-
-@dataclass(frozen=True)
-class Reaches:
-    """`reaches(netty, 1_000_000)`: so many connections were open at once."""
-
-    role: str
-    connections: int
-
-
-@dataclass(frozen=True)
-class Servers:
-    """`every server in (a, b): …`; without `in` all roles of the set."""
-
-    quantifier: Quantifier
-    roles: tuple[str, ...]
-    body: Condition
-
-
-@dataclass(frozen=True)
-class Cells:
-    """`most cells where connections < 500: …`; `at …:` is every cell there."""
-
-    quantifier: Quantifier
-    where: tuple[Filter, ...]
-    body: Condition
-
-
-@dataclass(frozen=True)
-class Join:
-    op: Literal["and", "or"]
-    conditions: tuple[Condition, ...]
-
-
-@dataclass(frozen=True)
-class Not:
-    condition: Condition
-
-
-Value = Number | Reading | Extreme | Arithmetic
-Condition = Compare | Within | Trend | Reaches | Servers | Cells | Join | Not
-
-
-def parts(node) -> Iterator:
-    """A node and everything in it."""
-    yield node
-    for field in fields(node):
-        inner = getattr(node, field.name)
-        for one in inner if isinstance(inner, tuple) else (inner,):
-            if is_dataclass(one):
-                yield from parts(one)
-
-
-def roles(nodes: list) -> set[str]:
-    """The roles that are named, without `server` and `others`."""
-    named = {node.role for node in nodes if isinstance(node, Reading | Reaches)}
-    named |= {role for node in nodes if isinstance(node, Servers) for role in node.roles}
-    return named - {"server", "others"}
-
-
-def keys(nodes: list) -> set[str]:
-    """The keys of cells that are named."""
-    return {node.key for node in nodes if isinstance(node, Filter | Trend)}
-
-
-# ---- reading it ----------------------------------------------------------------------------------------------------
 
 
 def condition(text: str) -> Condition:
@@ -382,6 +242,8 @@ class Parser:
         return tuple(found)
 
     def filter(self) -> Filter:
+        if extreme := self.take("highest", "lowest"):
+            return Filter(self.name("a swept key"), extreme, True)
         key = self.name("a swept key")
         op = self.must("=", "<", "<=", ">", ">=")
         if self.next[:1].isdigit():

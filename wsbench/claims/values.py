@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wsbench import metrics
-from wsbench.claims import language
+from wsbench.claims import conditions
 from wsbench.claims.verdict import Obstacle
 from wsbench.errors import UserError
 
 COMBINE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-Cell = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Place:
 
     campaign: object
     roles: dict[str, str]
-    cells: tuple[Cell, ...]
+    cells: tuple[conditions.Cell, ...]
     server: str | None = None
     named: frozenset[str] = frozenset()
 
@@ -93,27 +92,27 @@ class Place:
         return self.server
 
 
-def spread(value: language.Value, place: Place) -> Spread:
+def spread(value: conditions.Value, place: Place) -> Spread:
     """UserError where a value means more than one cell, or mixes highest and lowest."""
     match value:
-        case language.Number(number):
+        case conditions.Number(number):
             return Spread("one", (Term(f"{number:,g}", {}, number, 0.0, None),))
-        case language.Extreme(kind, values):
+        case conditions.Extreme(kind, values):
             inner = [spread(one, place) for one in values]
             if any(one.kind not in ("one", "others", kind) for one in inner):
                 raise UserError(f"{kind!r} of a value that is already of the other kind")
             return Spread(kind, tuple(term for one in inner for term in one.terms))
-        case language.Reading(role, metric, where):
+        case conditions.Reading(role, metric, where):
             return _readings(role, metric, where, place)
-        case language.Arithmetic(op, left, right):
+        case conditions.Arithmetic(op, left, right):
             return _combined(op, spread(left, place), spread(right, place))
     raise AssertionError(value)
 
 
-def _readings(role: str, metric: str, where: tuple[language.Filter, ...], place: Place) -> Spread:
+def _readings(role: str, metric: str, where: tuple[conditions.Filter, ...], place: Place) -> Spread:
     if metric not in metrics.METRICS:
         raise UserError(f"no metric is called {metric!r}; `wsbench list metrics` has them all")
-    cells = [cell for cell in place.cells if all(one.admits(dict(cell)) for one in where)]
+    cells = conditions.choose(place.cells, where)
     if len(cells) > 1:
         raise UserError(
             f"'{role}.{metric}' means {len(cells)} cells; say which by 'every cell: …', 'at KEY = …: …' or […]"
@@ -128,7 +127,9 @@ def _readings(role: str, metric: str, where: tuple[language.Filter, ...], place:
     return Spread("one" if role != "others" else "others", terms)
 
 
-def _reading(role: str, metric: str, cells: list[Cell], where: tuple[language.Filter, ...], place: Place) -> Term:
+def _reading(
+    role: str, metric: str, cells: list[conditions.Cell], where: tuple[conditions.Filter, ...], place: Place
+) -> Term:
     name = place.roles.get(role)
     if not cells:
         wanted = " and ".join(map(str, where)) or "its place"
@@ -147,7 +148,7 @@ def _reading(role: str, metric: str, cells: list[Cell], where: tuple[language.Fi
     return Term(str(subject), known, None, place.campaign.noise(cell, metric) or 0.0, None, subject)
 
 
-def _absent(name: str, cell: Cell, place: Place) -> Problem | None:
+def _absent(name: str, cell: conditions.Cell, place: Place) -> Problem | None:
     """Why a server has no trial that counts in this cell."""
     if name not in place.campaign.names:
         skipped = next((row.skipped for row in place.campaign.servers if row.name == name and row.skipped), None)

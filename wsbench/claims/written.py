@@ -10,7 +10,7 @@ from functools import cached_property
 
 from pydantic import Field
 
-from wsbench.claims import language
+from wsbench.claims import conditions, language
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen
 
@@ -34,15 +34,15 @@ class Claim(Frozen):
     figures: dict[str, float] = {}
 
     @cached_property
-    def condition(self) -> language.Condition:
+    def condition(self) -> conditions.Condition:
         return language.condition(self.holds_if)
 
     @cached_property
-    def needed(self) -> tuple[language.Filter, ...]:
+    def needed(self) -> tuple[conditions.Filter, ...]:
         return language.filters(self.needs) if self.needs else ()
 
     @cached_property
-    def printed(self) -> list[tuple[language.Value, float]]:
+    def printed(self) -> list[tuple[conditions.Value, float]]:
         return [(language.value(text), number) for text, number in self.figures.items()]
 
 
@@ -64,11 +64,11 @@ def check(claims: list[Claim], versions: Versions, swept: list[str]) -> None:
             raise UserError(f"claim {claim.id!r}: no '[versions.NAME]' says which servers its roles are")
         try:
             nodes = [claim.condition, *(value for value, _ in claim.printed)]
-            parts = [part for node in nodes for part in language.parts(node)]
+            parts = [part for node in nodes for part in conditions.parts(node)]
             claim.needed  # noqa: B018 - parsed, and an error if it cannot be
         except UserError as error:
             raise UserError(f"claim {claim.id!r}: {error}") from error
-        for role in language.roles(parts) - known:
+        for role in conditions.roles(parts) - known:
             raise UserError(f"claim {claim.id!r}: nobody is {role!r}; there are: {', '.join(sorted(known))}")
-        for key in language.keys(parts) - set(swept):
+        for key in conditions.keys(parts) - set(swept):
             raise UserError(f"claim {claim.id!r}: {key!r} is not swept; swept are: {', '.join(swept) or 'none'}")
