@@ -42,6 +42,9 @@ MAY_IMPORT = {
     "verdict": {"engine_files", "metrics", "view"},
     "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"},
     "export": {"errors", "frozen", "hdr", "metrics", "report", "rundir", "stats", "thresholds", "__init__"},
+    "browse": {
+        *("engine_files", "errors", "export", "metrics", "report", "rundir", "stats", "verdict", "view", "__init__"),
+    },
     "judgements": {"engine_files", "histogram", "metrics", "view"},
     "selftest": {
         *("engine", "engine_files", "errors", "frozen", "judgements", "machine", "process", "rundir", "view"),

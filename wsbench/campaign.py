@@ -50,9 +50,12 @@ class Request:
     seed: int
     command: str
     departures: list[str]
+    tags: list[str]
 
 
-def request(name: str, servers: list[str] | None, rounds: int | None, seed: int | None, command: str) -> Request:
+def request(
+    name: str, servers: list[str] | None, rounds: int | None, seed: int | None, command: str, tags: list[str]
+) -> Request:
     """Checks everything before anything is started."""
     file = experiment.path_of(name)
     written = experiment.read(file)
@@ -64,7 +67,7 @@ def request(name: str, servers: list[str] | None, rounds: int | None, seed: int 
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked))
+    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), tags)
 
 
 def _with_rounds(written: Experiment, rounds: int) -> Experiment:
@@ -139,6 +142,7 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
         seed=asked.seed,
         rounds=asked.experiment.timing.rounds,
         departures=asked.departures,
+        tags=asked.tags,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )
