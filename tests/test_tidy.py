@@ -44,16 +44,10 @@ MAY_IMPORT = {
     "stats": set(),
     "claims": {"errors", "frozen", "metrics", "stats"},
     "report": {
-        "engine_files",
-        "errors",
-        "histogram",
-        "metrics",
-        "rundir",
-        "stats",
-        "verdict",
-        "view",
-        "__init__",
-        "report",
+        *("engine_files", "errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"),
+    },
+    "browse": {
+        *("engine_files", "errors", "export", "metrics", "report", "rundir", "stats", "verdict", "view", "__init__"),
     },
     "judgements": {"engine_files", "histogram", "metrics", "view"},
     "selftest": {
