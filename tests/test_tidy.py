@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "report": {
         *("engine_files", "errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"),
     },
+    "compare": {"errors", "metrics", "report", "rundir", "stats"},
     "browse": {
         *("engine_files", "errors", "export", "metrics", "report", "rundir", "stats", "verdict", "view", "__init__"),
     },

@@ -1,12 +1,13 @@
 """The command line: reads what is asked, calls the room that does it, prints what it returns.
 
 Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load); 2 bad input, one plain line;
-3 `load`: a threshold was breached; 4 `load`: the measurement is INVALID, so that no threshold can be judged by it; 130 Ctrl-C.
+3 a threshold was breached (`load`, `compare`); 4 `load`: the measurement is INVALID and judges no threshold; 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -101,6 +102,23 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
     reporting = command("report", report_campaign, "write report.html and trials.parquet of a run")
     reporting.add_argument("run", type=Path)
+    comparing = command(
+        "compare", compare_campaigns, "what became better or worse between two campaigns or two servers of one"
+    )
+    comparing.add_argument("base", help="RUN, or RUN:SERVER@VARIANT")
+    comparing.add_argument("new", help="the same form")
+    comparing.add_argument(
+        "--metric", action="append", default=[], metavar="NAME", help="these instead of the usual ones"
+    )
+    comparing.add_argument(
+        "--anyway", action="store_true", help="although machines or settings differ, which is then said"
+    )
+    comparing.add_argument(
+        "--fail-if", type=share, metavar="PERCENT", help="exit 3 where something is shown to be worse by more than this"
+    )
+    written = comparing.add_mutually_exclusive_group()
+    written.add_argument("--markdown", action="store_true", help="for a pull request")
+    written.add_argument("--json", action="store_true", help="for programs")
     exporting = command("export", export_campaign, "a campaign for other programs")
     exporting.add_argument("run", type=Path)
     exporting.add_argument(
@@ -152,6 +170,17 @@ def port(text: str) -> int:
     if not text.isdigit() or not 1024 <= int(text) <= 65_535:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 1024 to 65535")
     return int(text)
+
+
+def share(text: str) -> float:
+    """`5` and `5%` are 0.05."""
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a percentage such as 5")
+    return number / 100
 
 
 def list_things(arguments) -> int:
@@ -307,6 +336,26 @@ def write_report(run: RunFolder) -> None:
     from wsbench import report
 
     print(f"report: {report.build(run).resolve()}")
+
+
+def compare_campaigns(arguments) -> int:
+    from wsbench import compare
+
+    base, new = compare.side(arguments.base), compare.side(arguments.new)
+    found = compare.compare(base, new, arguments.metric, arguments.anyway)
+    if arguments.json:
+        print(json.dumps(compare.document(found), indent=1, ensure_ascii=False))
+    elif arguments.markdown:
+        print(compare.markdown(found), end="")
+    else:
+        for text in found.differences:
+            print(f"compared anyway: {text}")
+        terminal.table(None, compare.HEADERS, compare.table(found), right={3, 4, 5})
+        for text in found.left_out:
+            print(f"left out: {text}")
+        print(compare.summary(found))
+    beyond = arguments.fail_if is not None and any(row.worse_by > arguments.fail_if for row in found.rows)
+    return 3 if beyond else 0
 
 
 def export_campaign(arguments) -> int:
