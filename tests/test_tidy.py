@@ -47,6 +47,7 @@ MAY_IMPORT = {
         *("engine_files", "errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"),
     },
     "compare": {"errors", "metrics", "report", "rundir", "stats"},
+    "history": {"browse", "compare", "errors", "stats"},
     "browse": {
         *("engine_files", "errors", "export", "metrics", "report", "rundir", "stats", "verdict", "view", "__init__"),
     },

@@ -119,6 +119,12 @@ def parser() -> argparse.ArgumentParser:
     written = comparing.add_mutually_exclusive_group()
     written.add_argument("--markdown", action="store_true", help="for a pull request")
     written.add_argument("--json", action="store_true", help="for programs")
+    remembering = command(
+        "history", tell_history, "where servers became faster or slower over many campaigns of one experiment"
+    )
+    remembering.add_argument("experiment")
+    remembering.add_argument("folders", nargs="*", type=Path, help=FOLDERS)
+    remembering.add_argument("--metric", metavar="NAME", help="instead of the experiment's headline")
     exporting = command("export", export_campaign, "a campaign for other programs")
     exporting.add_argument("run", type=Path)
     exporting.add_argument(
@@ -356,6 +362,38 @@ def compare_campaigns(arguments) -> int:
         print(compare.summary(found))
     beyond = arguments.fail_if is not None and any(row.worse_by > arguments.fail_if for row in found.rows)
     return 3 if beyond else 0
+
+
+def tell_history(arguments) -> int:
+    from wsbench import history
+    from wsbench.browse.campaigns import find
+
+    if arguments.metric is not None and arguments.metric not in metrics.METRICS:
+        raise UserError(f"no metric is called {arguments.metric!r}; `wsbench list metrics` has them all")
+    metric, lines, elsewhere = history.history(find(folders_of(arguments)), arguments.experiment, arguments.metric)
+    rows = []
+    for line in lines:
+        steps = "; ".join(
+            f"{step.ratio.mean:.3f} ({step.ratio.low:.3f}–{step.ratio.high:.3f}) between {step.before.id} and {step.after.id}"
+            for step in line.steps
+        )
+        values = [value for _, value in line.points]
+        shown = f"{values[0]:,.4g} … {values[-1]:,.4g} {metrics.METRICS[metric].unit}"
+        rows.append(
+            [
+                line.server,
+                terminal.cell_text(dict(line.cell)),
+                str(len(values)),
+                shown,
+                steps or line.reason or "none found",
+            ]
+        )
+    terminal.table(None, ["server", "cell", "campaigns", f"{metric}, first and last", "steps"], rows, right={2})
+    if elsewhere:
+        print(
+            f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of another machine, or of this one set otherwise"
+        )
+    return 0
 
 
 def export_campaign(arguments) -> int:
