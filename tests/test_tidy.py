@@ -55,6 +55,9 @@ MAY_IMPORT = {
         "__init__",
         "report",
     },
+    "browse": {
+        *("engine_files", "errors", "export", "metrics", "report", "rundir", "stats", "verdict", "view", "__init__"),
+    },
     "judgements": {"engine_files", "histogram", "metrics", "view"},
     "selftest": {
         *("engine", "engine_files", "errors", "frozen", "judgements", "machine", "process", "rundir", "view"),

@@ -54,11 +54,18 @@ class Request:
     seed: int
     command: str
     departures: list[str]
+    tags: list[str]
     control: bool = True
 
 
 def request(
-    name: str, servers: list[str] | None, rounds: int | None, seed: int | None, command: str, control: bool = True
+    name: str,
+    servers: list[str] | None,
+    rounds: int | None,
+    seed: int | None,
+    command: str,
+    tags: list[str],
+    control: bool = True,
 ) -> Request:
     """Checks everything before anything is started."""
     file = experiment.path_of(name)
@@ -71,7 +78,7 @@ def request(
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), control)
+    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), tags, control)
 
 
 def _with_rounds(written: Experiment, rounds: int) -> Experiment:
@@ -161,6 +168,7 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
         seed=asked.seed,
         rounds=asked.experiment.timing.rounds,
         departures=asked.departures,
+        tags=asked.tags,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )

@@ -36,6 +36,8 @@ from wsbench.rundir import RunFolder
 from wsbench.view import TrialView
 
 RUNS = Path("runs")
+RESULTS = Path("results")
+FOLDERS = "folders that hold campaigns (default: runs and results, those that exist)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -90,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(
             "--no-control", action="store_true", help="run no server twice, to see how far chance alone goes"
         )
+        made.add_argument("--tag", action="append", default=[], metavar="TAG", help="a word to find the campaign by")
         made.add_argument("--seed", type=int, help="for the order of trials and all else drawn at random")
     running.add_argument("--resume", type=Path, metavar="RUN", help="finish a campaign that was stopped")
     running.add_argument(
@@ -121,6 +124,13 @@ def parser() -> argparse.ArgumentParser:
         type=thresholds.parse,
         help="for junit: a trial of which it holds is a failure, such as 'service_us_p99 > 5000'",
     )
+    serving = command("serve", serve_campaigns, "look through campaigns in a browser, also while one runs")
+    serving.add_argument("folders", nargs="*", type=Path, help=FOLDERS)
+    serving.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    serving.add_argument("--port", type=port, default=8123, help="default: 8123")
+    writing = command("site", write_site, "the same pages as a folder to publish")
+    writing.add_argument("out", type=Path, help="the folder to write; must not exist")
+    writing.add_argument("folders", nargs="*", type=Path, help=FOLDERS)
     packing_ = command("pack", pack_campaign, "a copy of a campaign to publish, its trials in one archive")
     packing_.add_argument("run", type=Path)
     packing_.add_argument("folder", type=Path, help="the copy; must not exist")
@@ -227,8 +237,8 @@ def check_servers(arguments) -> int:
 def request_of(arguments) -> campaign.Request:
     servers = arguments.servers.split(",") if arguments.servers else None
     typed = "wsbench " + shlex.join(sys.argv[1:])
-    control = not arguments.no_control
-    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, control=control)
+    tags, control = arguments.tag, not arguments.no_control
+    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, tags, control)
 
 
 def plan_campaign(arguments) -> int:
@@ -308,6 +318,35 @@ def export_campaign(arguments) -> int:
     made = export.write(asked, arguments.format, arguments.out)
     if made is not None:
         sys.stdout.buffer.write(made)
+    return 0
+
+
+def folders_of(arguments) -> list[Path]:
+    """UserError where one was named that is not there, or none is."""
+    for folder in arguments.folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not a folder")
+    found = arguments.folders or [folder for folder in (RUNS, RESULTS) if folder.is_dir()]
+    if not found:
+        raise UserError("there is neither runs nor results here; name the folders that hold your campaigns")
+    return found
+
+
+def serve_campaigns(arguments) -> int:
+    from wsbench.browse import app
+
+    folders = folders_of(arguments)
+    machine.free_port(arguments.host, arguments.port, 0)
+    print(f"http://{arguments.host}:{arguments.port}/ shows {', '.join(map(str, folders))}; Ctrl-C ends it", flush=True)
+    app.serve(folders, arguments.host, arguments.port)
+    return 0
+
+
+def write_site(arguments) -> int:
+    from wsbench.browse import site
+
+    number = site.write(folders_of(arguments), arguments.out)
+    print(f"{arguments.out / 'index.html'}: {number} campaign{'' if number == 1 else 's'}")
     return 0
 
 

@@ -160,6 +160,7 @@ class CampaignRecord(Frozen):
     seed: int
     rounds: int
     departures: list[str] | None = None  # None: a run from before they were recorded
+    tags: list[str] = []
     servers: list[str]
     skipped: list[str]
 

@@ -1,0 +1,214 @@
+"""Campaigns in a real browser, served by the real command: search, a running campaign, overlay, and strings of hostile servers."""
+
+import fcntl
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from conftest import WSBENCH
+from playwright.sync_api import sync_playwright
+from run_maker import HOSTILE, SERVERS, Server, failed, make_run
+from test_report_browser import ARGUMENTS
+
+from wsbench import report
+from wsbench.browse import campaigns
+
+HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
+
+
+def spoil_one(trial, order):
+    return failed(HOSTILE) if order.number == 2 else trial
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two finished campaigns of one experiment, and one of which two trials are missing."""
+    runs = tmp_path_factory.mktemp("browse") / "runs"
+    runs.mkdir()
+    for name, seed in (("2026-11-01T000000-echo-connections", 1), ("2026-11-02T000000-echo-connections", 2)):
+        report.build(make_run(runs / name, (*SERVERS[:2], HOSTILE_SERVER), change=spoil_one, seed=seed))
+    make_run(runs / "2026-11-03T000000-echo-connections", SERVERS[:1], unfinished=2)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with subprocess.Popen(
+        [*WSBENCH, "serve", str(folder), "--port", str(port)], stdout=subprocess.PIPE, text=True
+    ) as serving:
+        assert str(port) in serving.stdout.readline()
+        until = time.monotonic() + 20
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+                break
+            except urllib.error.URLError:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+        serving.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium")
+    assert chromium, "these tests need Chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page of which nothing may be complained, by itself or by its policy."""
+    context = browser.new_context()
+    page, complaints = context.new_page(), []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert not complaints
+
+
+def test_the_list_is_searched_and_the_search_stands_in_the_address(page, address):
+    page.goto(address)
+    rows = page.locator("#campaigns tbody tr")
+    assert rows.count() == 3
+    page.get_by_label("Search").fill("netty valid")
+    assert rows.locator("visible=true").count() == 2
+    assert page.locator("#found").inner_text() == "2 shown"
+    assert "q=netty+valid" in page.url
+    page.reload()
+    assert page.locator("#campaigns tbody tr").count() == 2
+
+
+def test_a_campaign_leads_to_its_report_and_its_numbers(page, address):
+    page.goto(address)
+    page.get_by_role("link", name="runs/2026-11-01T000000-echo-connections").click()
+    assert "36 of 36" not in page.locator("#live").inner_text()
+    assert "27 of 27 trials finished" in page.locator("#live").inner_text()
+    assert "1 failed" in page.locator("#live").inner_text()
+    assert page.locator("#live tbody tr").count() == 9
+    with page.expect_download() as download:
+        page.get_by_role("link", name="JSON").click()
+    assert '"format": "wsbench-campaign-1"' in Path(download.value.path()).read_text()
+    page.get_by_role("link", name="Open the report").click()
+    assert page.locator("h1").count() == 1
+
+
+def test_hostile_text_stays_text(page, address):
+    for path in ("", "/campaign/runs/2026-11-01T000000-echo-connections/", "/overlay/echo-connections"):
+        page.goto(address + path)
+        assert page.title() != "owned"
+        assert page.locator("script").count() == 1
+    assert HOSTILE in page.locator("main").inner_text()
+
+
+def test_campaigns_lie_over_each_other(page, address):
+    page.goto(f"{address}/campaign/runs/2026-11-01T000000-echo-connections/")
+    page.get_by_label("2026-11-02").check()
+    page.get_by_role("button", name="Lay over").click()
+    assert page.locator("svg .mean").count() == 2 * 9
+    page.get_by_label("Metric").select_option("messages_per_s")
+    page.get_by_role("button", name="Show").click()
+    assert "metric=messages_per_s" in page.url
+    assert "More is better" in page.locator("main").inner_text()
+
+
+def test_a_running_campaign_is_followed_until_it_ends(page, address, folder):
+    run = folder / "2026-11-03T000000-echo-connections"
+    with (run / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        page.goto(f"{address}/campaign/runs/{run.name}/")
+        text = page.locator("#live")
+        assert "7 of 9" in text.inner_text()
+        assert "trial 8" in text.inner_text()
+        shutil.copytree(run / "0001", run / "part")
+        record = (run / "part" / "trial.json").read_text()
+        (run / "part" / "trial.json").write_text(re.sub(r'"number": \d+', '"number": 8', record))
+        (run / "part").rename(run / "0008")
+        page.locator("#live", has_text="8 of 9").wait_for(timeout=20_000)
+        assert "trial 9" in text.inner_text()
+    page.locator("#live:not([data-follow])").wait_for(timeout=20_000)
+    shutil.rmtree(run / "0008")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/campaign/runs/../../etc/passwd/", 404),
+        ("/campaign/runs/nothing/", 404),
+        ("/campaign/runs/nothing/report.html", 404),
+        ("/assets/app.py", 404),
+        ("/assets/..%2f..%2fcli.py", 404),
+        ("/overlay?run=nothing", 404),
+        ("/overlay/nothing", 404),
+        ("/campaign/runs/2026-11-01T000000-echo-connections/campaign.exe", 404),
+    ],
+)
+def test_what_is_not_there_is_not_found(address, path, status):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(address + path, timeout=10)
+    assert refused.value.code == status
+
+
+def test_nothing_can_be_written_and_no_other_name_is_answered(address):
+    for method in ("POST", "PUT", "DELETE"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=10)
+        assert refused.value.code == 405
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "evil.example"}), timeout=10)
+    assert refused.value.code == 400
+
+
+def test_pages_run_no_script_but_the_file_and_reports_have_no_origin(address):
+    page = urllib.request.urlopen(address, timeout=10).headers["Content-Security-Policy"]
+    assert "script-src 'self'" in page
+    assert "unsafe" not in page
+    of_report = f"{address}/campaign/runs/2026-11-01T000000-echo-connections/report.html"
+    policy = urllib.request.urlopen(of_report, timeout=10).headers["Content-Security-Policy"]
+    assert policy.startswith("sandbox allow-scripts")
+    assert "allow-same-origin" not in policy
+
+
+def test_a_site_opens_from_the_disk(wsbench, folder, tmp_path, page):
+    made = wsbench("site", "out", str(folder))
+    assert made.returncode == 0, made.stderr
+    page.goto((tmp_path / "out" / "index.html").as_uri())
+    assert page.locator("#campaigns tbody tr").count() == 3
+    page.get_by_role("link", name="runs/2026-11-02T000000-echo-connections").click()
+    assert page.locator("#live tbody tr").count() == 9
+    page.get_by_role("link", name="Open the report").click()
+    assert page.locator("h1").count() == 1
+    page.go_back()
+    page.get_by_role("link", name="echo-connections", exact=True).first.click()
+    assert page.locator("svg .mean").count() >= 2 * 9
+    again = wsbench("site", "out", str(folder))
+    assert again.returncode == 2
+    assert "exists" in again.stderr
+
+
+def test_a_table_and_the_trials_say_the_same(folder):
+    one = next(one for one in campaigns.find([folder]) if "11-01" in one.id)
+    table = one.run.path / campaigns.TABLE
+    assert sorted(campaigns._from_table(table, one.shown), key=lambda trial: trial.number) == campaigns._from_folders(
+        one.run, one.shown
+    )
+
+
+def test_a_folder_that_is_not_there_is_one_plain_line(wsbench):
+    for arguments in (("serve", "nowhere"), ("site", "out", "nowhere")):
+        refused = wsbench(*arguments)
+        assert refused.returncode == 2
+        assert refused.stderr == "wsbench: nowhere is not a folder\n"

@@ -1,0 +1,228 @@
+"""The campaigns of some folders: what each one asked, how far it has come, and what it found so far.
+
+A finished campaign is read from its table; of a running one, and of one without a table, the trials are read. It knows no page.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from wsbench import metrics, stats
+from wsbench.engine_files import Tick
+from wsbench.errors import UserError
+from wsbench.report.table import FILE as TABLE
+from wsbench.rundir import CampaignRecord, CellValue, RunFolder
+from wsbench.verdict import verdict
+from wsbench.view import TrialView
+
+Cell = tuple[tuple[str, CellValue], ...]
+#: Shown beside the headline.
+USUAL = ("messages_per_s", "requests_per_s", "service_us_p50", "service_us_p99", "server_cpu_us_per_message")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished trial, as far as these pages need it."""
+
+    number: int
+    server: str
+    cell: Cell
+    outcome: str
+    verdict: str
+    values: dict[str, float | None]
+
+    @property
+    def counts(self) -> bool:
+        return self.outcome == "ok" and self.verdict != "INVALID"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A server in a cell, over the trials that count."""
+
+    server: str
+    cell: Cell
+    trials: int
+    found: dict[str, stats.Estimate]
+
+    @property
+    def cell_text(self) -> str:
+        return ", ".join(
+            f"{key.replace('_', ' ')} {value:,}" if type(value) is int else f"{key} {value}" for key, value in self.cell
+        )
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One run directory. `id` is its folder's name under the name of the folder it was found in."""
+
+    id: str
+    run: RunFolder
+    record: CampaignRecord
+    planned: int
+
+    @property
+    def experiment(self) -> str:
+        return self.record.experiment
+
+    @property
+    def created(self) -> str:
+        return datetime.fromtimestamp(self.record.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M")
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The experiment's question, reading and headline, as far as they can be read."""
+        try:
+            found = tomllib.loads(self.run.experiment_toml.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+            return {}
+        return {
+            key: found[key].strip() for key in ("question", "reading", "headline") if isinstance(found.get(key), str)
+        }
+
+    @property
+    def headline(self) -> str:
+        named = self.texts.get("headline")
+        return named if named in metrics.METRICS else "service_us_p99"
+
+    @property
+    def report(self) -> Path | None:
+        file = self.run.path / "report.html"
+        return file if file.exists() else None
+
+    @property
+    def running(self) -> bool:
+        """Whether a wsbench is at it now: it holds the lock."""
+        lock = self.run.path / ".lock"
+        if not lock.exists():
+            return False
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+    @cached_property
+    def shown(self) -> list[str]:
+        """The metrics that its pages show, the headline first."""
+        return list(dict.fromkeys([self.headline, *USUAL]))
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        table = self.run.path / TABLE
+        return (
+            _from_table(table, self.shown)
+            if table.exists() and not self.running
+            else _from_folders(self.run, self.shown)
+        )
+
+    @property
+    def verdicts(self) -> Counter:
+        return Counter("failed" if trial.outcome == "failed" else trial.verdict for trial in self.trials)
+
+    def lines(self) -> list[Line]:
+        """Every server and cell that has a finished trial."""
+        groups: dict[tuple[Cell, str], list[Trial]] = {}
+        for trial in self.trials:
+            groups.setdefault((trial.cell, trial.server), []).append(trial)
+        lines = []
+        for (cell, server), trials in groups.items():
+            counted = [trial for trial in trials if trial.counts]
+            found = {name: stats.estimate([trial.values.get(name) for trial in counted]) for name in self.shown}
+            lines.append(Line(server, cell, len(trials), found))
+        return sorted(
+            lines,
+            key=lambda line: ([_sortable(value) for _, value in line.cell], -(line.found[self.headline].mean or 0)),
+        )
+
+    def columns(self) -> list[str]:
+        """Of the metrics shown, those that some trial has."""
+        return [name for name in self.shown if any(trial.values.get(name) is not None for trial in self.trials)]
+
+    def now(self) -> str | None:
+        """What the trial under way is doing, in words; None where nothing runs."""
+        if not self.running:
+            return None
+        done = {trial.number for trial in self.trials}
+        for planned in self.run.order:
+            if planned.number not in done:
+                ticks = [event for event in self.run.trial(planned.number).events() if isinstance(event, Tick)]
+                cell = " ".join(f"{key}={value}" for key, value in planned.cell.items())
+                said = (
+                    f"{ticks[-1].phase}: {ticks[-1].open:,} open, {ticks[-1].answered:,} answered"
+                    if ticks
+                    else "starting"
+                )
+                return " · ".join(text for text in (f"trial {planned.number}", planned.name, cell, said) if text)
+        return "writing the report"
+
+
+def find(folders: list[Path]) -> list[Campaign]:
+    """The campaigns under these folders, newest first; a broken one is left out, it has no numbers to show."""
+    found = []
+    for folder in folders:
+        for file in folder.glob("*/campaign.json"):
+            run = RunFolder(file.parent)
+            try:
+                found.append(Campaign(f"{folder.resolve().name}/{run.path.name}", run, run.campaign, len(run.order)))
+            except UserError:
+                continue
+    return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True)
+
+
+def metrics_in_common(campaigns: list[Campaign]) -> list[str]:
+    """What all of these campaigns have measured, the first one's headline first."""
+    return [name for name in campaigns[0].columns() if all(name in other.columns() for other in campaigns[1:])]
+
+
+def overlay(campaigns: list[Campaign], metric: str) -> list[tuple[Cell, str, list[tuple[Campaign, stats.Estimate]]]]:
+    """(cell, server, what each campaign that has the metric there found)."""
+    rows: dict[tuple[Cell, str], list[tuple[Campaign, stats.Estimate]]] = {}
+    for campaign in campaigns:
+        for line in campaign.lines():
+            if line.found[metric].mean is not None:
+                rows.setdefault((line.cell, line.server), []).append((campaign, line.found[metric]))
+    return [(cell, server, found) for (cell, server), found in rows.items()]
+
+
+def _from_table(file: Path, shown: list[str]) -> list[Trial]:
+    return list(_read_table(file, file.stat().st_mtime_ns, tuple(shown)))
+
+
+@lru_cache(maxsize=256)
+def _read_table(file: Path, changed_ns: int, shown: tuple[str, ...]) -> tuple[Trial, ...]:
+    trials: dict[int, Trial] = {}
+    for row in pq.read_table(file, filters=[("metric", "in", shown)]).to_pylist():
+        number = row["trial"]
+        if number not in trials:
+            cell = tuple((key.removeprefix("cell."), value) for key, value in row.items() if key.startswith("cell."))
+            name = f"{row['server']}@{row['variant']}"
+            trials[number] = Trial(number, name, cell, row["outcome"], row["verdict"], {})
+        trials[number].values[row["metric"]] = row["value"]
+    return tuple(trials.values())
+
+
+def _from_folders(run: RunFolder, shown: list[str]) -> list[Trial]:
+    return [_read_trial(run, record.number, tuple(shown)) for _, record in run.finished()]
+
+
+@lru_cache(maxsize=20_000)
+def _read_trial(run: RunFolder, number: int, shown: tuple[str, ...]) -> Trial:
+    folder = run.trial(number)
+    record = folder.record
+    view = TrialView(folder, record)
+    values = metrics.values(view, [name for name in shown])
+    return Trial(number, record.name, tuple(record.cell.items()), record.outcome, verdict(view).kind, values)
+
+
+def _sortable(value: CellValue) -> tuple:
+    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)
