@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "export": {"errors", "frozen", "hdr", "metrics", "report", "rundir", "stats", "thresholds", "__init__"},
     "stats": set(),
     "claims": {"errors", "frozen", "metrics", "stats"},
+    "claims_view": {"claims", "experiment", "report", "rundir", "terminal"},
     "report": {
         *("engine_files", "errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"),
     },

@@ -55,7 +55,7 @@ class Request:
     command: str
     departures: list[str]
     tags: list[str]
-    control: bool
+    control: bool = True
 
 
 def request(
@@ -64,7 +64,7 @@ def request(
     rounds: int | None,
     seed: int | None,
     command: str,
-    tags: list[str] | None = None,
+    tags: list[str],
     control: bool = True,
 ) -> Request:
     """Checks everything before anything is started."""
@@ -78,7 +78,7 @@ def request(
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), tags or [], control)
+    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), tags, control)
 
 
 def _with_rounds(written: Experiment, rounds: int) -> Experiment:

@@ -17,6 +17,7 @@ from wsbench import (
     build,
     campaign,
     catalogue,
+    claims_view,
     engine,
     experiment,
     hdr,
@@ -158,12 +159,7 @@ def parser() -> argparse.ArgumentParser:
     packing_ = command("pack", pack_campaign, "a copy of a campaign to publish, its trials in one archive")
     packing_.add_argument("run", type=Path)
     packing_.add_argument("folder", type=Path, help="the copy; must not exist")
-    claiming = command("claims", judge_claims, "hold published statements against campaigns")
-    claiming.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    claiming.add_argument("--from", dest="source", type=Path, metavar="FILE", help="claims of this experiment instead")
-    written = claiming.add_mutually_exclusive_group()
-    written.add_argument("--json", action="store_true", help="everything they rest on, as JSON")
-    written.add_argument("--markdown", action="store_true", help="a Markdown table")
+    claims_view.add(command("claims", judge_claims, "hold published statements against campaigns"))
     loading = command("load", load_url, "load a server of your own")
     load_options.add(loading)
     testing = command("selftest", test_itself, "is the instrument right, on this machine, now? (a minute)")
@@ -212,12 +208,7 @@ def list_things(arguments) -> int:
             rows.append([file.stem, read.scenario, str(len(read.cells())), str(read.timing.rounds), read.question])
         terminal.table(None, ["experiment", "scenario", "cells", "rounds", "question"], rows, right={2, 3})
     elif arguments.what == "claims":
-        rows = [
-            [file.stem, one.id, one.says, " ".join(one.holds_if.split())]
-            for file in sorted(experiment.EXPERIMENTS.glob("*.toml"))
-            for one in experiment.read(file).claim
-        ]
-        terminal.table(None, ["experiment", "claim", "says", "holds if"], rows)
+        claims_view.listed()
     elif arguments.what == "metrics":
         rows = [[one.name, one.unit, one.direction, one.text.splitlines()[0]] for one in metrics.METRICS.values()]
         terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
@@ -272,10 +263,8 @@ def check_servers(arguments) -> int:
 def request_of(arguments) -> campaign.Request:
     servers = arguments.servers.split(",") if arguments.servers else None
     typed = "wsbench " + shlex.join(sys.argv[1:])
-    control = not arguments.no_control
-    return campaign.request(
-        arguments.experiment, servers, arguments.rounds, arguments.seed, typed, arguments.tag, control
-    )
+    tags, control = arguments.tag, not arguments.no_control
+    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, tags, control)
 
 
 def plan_campaign(arguments) -> int:
@@ -320,21 +309,7 @@ def report_campaign(arguments) -> int:
 
 
 def judge_claims(arguments) -> int:
-    from wsbench.claims import evaluate, text
-    from wsbench.report.results import load as results_of
-
-    source = experiment.text_of(arguments.source) if arguments.source else None
-    judged = {str(run): evaluate.evaluate(results_of(RunFolder.open(run)), source) for run in arguments.runs}
-    if arguments.json:
-        print(text.document(judged))
-        return 0
-    for run, verdicts in judged.items():
-        if arguments.markdown:
-            print(text.markdown(verdicts))
-        elif verdicts:
-            terminal.table(run, *text.table(verdicts))
-        else:
-            print(f"{run}: its experiment makes no claim")
+    claims_view.show(arguments.runs, arguments.source, arguments.json, arguments.markdown)
     return 0
 
 
