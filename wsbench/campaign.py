@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wsbench import __version__, build, catalogue, conformance, engine, experiment, machine, trial
+from wsbench import __version__, build, catalogue, conformance, engine, experiment, machine, scaling, trial
 from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Experiment
@@ -50,13 +50,23 @@ class Request:
     seed: int
     command: str
     departures: list[str]
+    scale: float = 1.0
+    time_scale: float = 1.0
 
 
-def request(name: str, servers: list[str] | None, rounds: int | None, seed: int | None, command: str) -> Request:
+def request(
+    name: str,
+    servers: list[str] | None,
+    rounds: int | None,
+    seed: int | None,
+    command: str,
+    scale: float = 1.0,
+    time_scale: float = 1.0,
+) -> Request:
     """Checks everything before anything is started."""
     file = experiment.path_of(name)
     written = experiment.read(file)
-    asked = written if rounds is None else _with_rounds(written, rounds)
+    asked = _sized(written, rounds or written.timing.rounds, scale, time_scale)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
     variants = catalogue.select(asked.servers, catalogue.read())
@@ -64,11 +74,13 @@ def request(name: str, servers: list[str] | None, rounds: int | None, seed: int 
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked))
+    departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
+    return Request(file.stem, file, asked, variants, seed, command, departures, scale, time_scale)
 
 
-def _with_rounds(written: Experiment, rounds: int) -> Experiment:
-    return written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+def _sized(written: Experiment, rounds: int, scale: float, time_scale: float) -> Experiment:
+    repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+    return scaling.scaled(repeated, scale, time_scale)
 
 
 def _departures(written: Experiment, asked: Experiment) -> list[str]:
@@ -112,7 +124,7 @@ def order_of(asked: Experiment, variants: list[Variant], seed: int) -> list[Tria
 
 def estimate_s(asked: Experiment, trials: int) -> float:
     """What that many trials take, roughly."""
-    return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.timing.measure_s or COUNTED_S))
+    return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.measure_s or COUNTED_S))
 
 
 def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> RunFolder:
@@ -138,6 +150,8 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
         created_unix_s=time.time(),
         seed=asked.seed,
         rounds=asked.experiment.timing.rounds,
+        scale=asked.scale,
+        time_scale=asked.time_scale,
         departures=asked.departures,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
@@ -161,7 +175,7 @@ def resume(run: RunFolder, port: int | None, watcher: Watcher) -> RunFolder:
 def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
     record, order = run.campaign, run.order
     setting = trial.Setting(
-        experiment=_with_rounds(experiment.read(run.experiment_toml), record.rounds),
+        experiment=_sized(experiment.read(run.experiment_toml), record.rounds, record.scale, record.time_scale),
         seed=record.seed,
         placement=machine.placement(),
         port=port,

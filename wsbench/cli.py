@@ -87,6 +87,8 @@ def parser() -> argparse.ArgumentParser:
         )
         made.add_argument("--servers", help="comma-separated names, globs, tags instead of the experiment's own")
         made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
+        made.add_argument("--scale", type=float, default=1.0, help="of the size that the experiment is written for")
+        made.add_argument("--time-scale", type=float, default=1.0, help="of the time that its phases and stages last")
         made.add_argument("--seed", type=int, help="for the order of trials and all else drawn at random")
     running.add_argument("--resume", type=Path, metavar="RUN", help="finish a campaign that was stopped")
     running.add_argument(
@@ -211,7 +213,8 @@ def check_servers(arguments) -> int:
 def request_of(arguments) -> campaign.Request:
     servers = arguments.servers.split(",") if arguments.servers else None
     typed = "wsbench " + shlex.join(sys.argv[1:])
-    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed)
+    size = arguments.scale, arguments.time_scale
+    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, *size)
 
 
 def plan_campaign(arguments) -> int:

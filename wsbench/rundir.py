@@ -117,7 +117,7 @@ class TrialOrder(Frozen):
 
 
 class TrialRecord(Frozen):
-    """A trial after it ran: exactly one outcome, `ok` or `failed` with a reason."""
+    """A trial after it ran: exactly one outcome, `ok`, `failed` with a reason, or `stopped` with the one the stop rule gave."""
 
     format: Literal[1] = 1
     number: int
@@ -125,7 +125,7 @@ class TrialRecord(Frozen):
     server: str
     variant: str
     cell: dict[str, CellValue]
-    outcome: Literal["ok", "failed"]
+    outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     started_unix_s: float
     duration_s: float
@@ -150,6 +150,8 @@ class CampaignRecord(Frozen):
     created_unix_s: float
     seed: int
     rounds: int
+    scale: float = 1.0
+    time_scale: float = 1.0
     departures: list[str] | None = None  # None: a run from before they were recorded
     servers: list[str]
     skipped: list[str]

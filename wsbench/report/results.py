@@ -42,8 +42,8 @@ class TrialResult:
 
     @property
     def counts(self) -> bool:
-        """Whether it takes part in means: it is ok, and VALID or SUSPECT."""
-        return self.record.outcome == "ok" and self.verdict.kind != "INVALID"
+        """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
+        return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
 
     @property
     def cell(self) -> Cell:
