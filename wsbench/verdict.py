@@ -90,7 +90,7 @@ SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reasons` is empty for VALID, unless a stop rule ended the trial. `bottleneck` is who had no CPU left, where known."""
+    """`reasons` is empty for VALID, unless a stop rule ended the trial. `bottleneck` had no CPU left, where that is known."""
 
     kind: Kind
     reasons: tuple[str, ...]
@@ -116,13 +116,12 @@ def verdict(view: TrialView) -> Verdict:
 
 def _stopped(view: TrialView) -> Verdict:
     """A stop is the server's, where the engine had CPU left while connections were opened."""
-    used = metrics.connections.engine_cpu_percent_connecting(view)
+    why, used = view.record.reason, metrics.connections.engine_cpu_percent_connecting(view)
     if used is None or view.plan.busy_poll:
-        return Verdict("SUSPECT", (view.record.reason, "the engine's CPU use is not known"), "unknown")
-    share = used / 100 / view.plan.threads
-    if share >= LIMITS["engine_busy"].suspect:
-        return Verdict("SUSPECT", (view.record.reason, f"the engine was {share:.0%} busy"), "engine")
-    return Verdict("VALID", (view.record.reason,), "server")
+        return Verdict("SUSPECT", (why, "the engine's CPU use is not known"), "unknown")
+    if (share := used / 100 / view.plan.threads) >= LIMITS["engine_busy"].suspect:
+        return Verdict("SUSPECT", (why, f"the engine was {share:.0%} busy"), "engine")
+    return Verdict("VALID", (why,), "server")
 
 
 def bottleneck(view: TrialView) -> Bottleneck:
