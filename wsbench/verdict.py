@@ -164,8 +164,6 @@ def server_busy(view: TrialView) -> float | None:
     return percent / 100 / cpus if percent is not None and cpus else None
 
 
-# ---- the checks ----------------------------------------------------------------------------------------------------
-
 Found = Iterator[tuple[Kind, str]]
 
 
