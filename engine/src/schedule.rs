@@ -144,7 +144,7 @@ mod tests {
     fn nothing_is_due_while_the_rate_is_zero_not_even_the_first_message() {
         let pulse = [segment(0.0, 0.0, 60.0), segment(1.0, 1.0, 0.5), segment(0.0, 0.0, 1.0)];
         assert_eq!(take(&pulse, Arrivals::Constant, (0, 1), 3), [60_000_000_000]);
-        assert_eq!(take(&pulse, Arrivals::Constant, (1, 2), 3), []);
+        assert!(take(&pulse, Arrivals::Constant, (1, 2), 3).is_empty());
     }
 
     #[test]
