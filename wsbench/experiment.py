@@ -34,6 +34,7 @@ from wsbench.engine_files import (
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, one_line
 from wsbench.rundir import CellValue
+from wsbench.settings import RuntimeTable
 
 EXPERIMENTS = ROOT / "experiments"
 #: Keys of [load] that a sweep may vary.
@@ -116,6 +117,7 @@ class Experiment(Frozen):
     headline: str
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
+    runtime: RuntimeTable = RuntimeTable()
     timing: Timing = Timing()
 
     @property
