@@ -69,7 +69,10 @@ def request(
     asked = _sized(written, rounds or written.timing.rounds, scale, time_scale)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
-    variants = catalogue.select(asked.servers, catalogue.read())
+    named = catalogue.select(asked.servers, catalogue.read())
+    variants = catalogue.chosen_for(asked.runtime, named)
+    if servers is None and (untaken := catalogue.untaken(asked.runtime, variants)):
+        raise UserError(f"{file}: 'runtime.{untaken[0]}' is taken by none of {', '.join(one.name for one in named)}")
     if not any(asked.served in variant.scenarios for variant in variants):
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
@@ -181,9 +184,10 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         port=port,
         engine=engine.require_binary(),
     )
-    variants = {variant.name: variant for variant in catalogue.read()}
     missing = [planned for planned in order if run.trial(planned.number).record is None]
-    gone = sorted({planned.name for planned in missing} - set(variants))
+    rows, table = catalogue.read(), setting.experiment.runtime
+    variants = {planned.name: catalogue.named(planned.name, rows, table) for planned in missing}
+    gone = sorted(name for name, variant in variants.items() if variant is None)
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
         watcher.say(
@@ -209,7 +213,7 @@ def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[V
     reasons = left_out(asked)
     for variant in asked.variants:
         if variant.name in reasons:
-            row = row_of(variant, None, [], reasons[variant.name])
+            row = row_of(variant, build.Built(None, None, "skipped"), [], reasons[variant.name])
         else:
             row = _built_and_checked(variant, asked.experiment.served, port, watcher.say)
         if row.skipped is not None:
@@ -219,17 +223,17 @@ def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[V
 
 
 def _built_and_checked(variant: Variant, scenario: str, port: int | None, say: Callable[[str], None]) -> ServerRow:
-    built = build.build(variant, say)
+    built = build.build(variant, machine.placement().server, say)
     if built.problem is not None:
-        return row_of(variant, None, [], built.problem)
+        return row_of(variant, built, [], built.problem)
     say(f"checking {variant.name}")
     try:
         checks = check(variant, [scenario], port)
     except TrialFailed as failure:
-        return row_of(variant, built.receipt, [], f"could not be checked: {failure}")
+        return row_of(variant, built, [], f"could not be checked: {failure}")
     wrong = [found for found in checks if found.required and not found.passed]
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
-    return row_of(variant, built.receipt, checks, reason)
+    return row_of(variant, built, checks, reason)
 
 
 def check(variant: Variant, scenarios: list[str], port: int | None) -> list[CheckResult]:
@@ -245,7 +249,7 @@ def check(variant: Variant, scenarios: list[str], port: int | None) -> list[Chec
     ]
 
 
-def row_of(variant: Variant, receipt: str | None, checks: list[CheckResult], skipped: str | None) -> ServerRow:
+def row_of(variant: Variant, built: build.Built, checks: list[CheckResult], skipped: str | None) -> ServerRow:
     manifest, table = variant.manifest, variant.table
     return ServerRow(
         server=variant.server,
@@ -256,10 +260,11 @@ def row_of(variant: Variant, receipt: str | None, checks: list[CheckResult], ski
         tags=variant.tags,
         transport=variant.transport,
         library_version=table.library_version,
-        receipt=receipt,
+        receipt=built.receipt,
+        runtime=built.runtime,
         build=table.build,
         run=table.run,
-        env=table.env,
+        env=variant.env,
         departures=variant.departures,
         conformance=checks,
         skipped=skipped,

@@ -177,7 +177,7 @@ def list_things(arguments) -> int:
 def build_servers(arguments) -> int:
     failed = False
     for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, terminal.Progress().say)
+        built = build.build(variant, machine.placement().server, terminal.Progress().say)
         failed |= built.did == "failed"
         terminal.Progress().say(f"{variant.name}: {built.receipt or built.did + ': ' + str(built.problem)}")
     return int(failed)
@@ -186,7 +186,7 @@ def build_servers(arguments) -> int:
 def check_servers(arguments) -> int:
     rows, failed = [], False
     for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, terminal.Progress().say)
+        built = build.build(variant, machine.placement().server, terminal.Progress().say)
         if built.problem is not None:
             failed |= built.did == "failed"
             rows.append([variant.name, "skipped", built.problem])

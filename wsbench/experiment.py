@@ -35,6 +35,7 @@ from wsbench.errors import UserError
 from wsbench.figure_table import FigureTable
 from wsbench.frozen import Frozen, one_line
 from wsbench.rundir import CellValue
+from wsbench.settings import RuntimeTable
 
 EXPERIMENTS = ROOT / "experiments"
 REPLY_S = CONNECT_S = 10.0
@@ -140,6 +141,7 @@ class Experiment(Frozen):
     headline: str
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
+    runtime: RuntimeTable = RuntimeTable()
     timing: Timing = Timing()
     #: What `--scale` makes smaller; nothing: the experiment has one size only.
     scales: list[Scaled] = []

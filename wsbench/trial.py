@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench import engine, machine, stopping
+from wsbench import engine, machine, runtime, stopping
 from wsbench.catalogue import Variant
 from wsbench.engine_files import Seconds, Target
 from wsbench.errors import TrialFailed
@@ -49,9 +49,12 @@ def carry_out(
     """
     began, clock = time.time(), time.monotonic()
     outcome, reason = "ok", None
-    ready_s = server_exit = None
+    ready_s = server_exit = seen = None
     try:
         with started(variant, setting, order.number, folder.path / "server.log") as (server, port, ready_s):
+            # The PATH is this machine's; what it led to is recorded instead.
+            given = {name: value for name, value in server.env.items() if name != "PATH"}
+            seen = (given, runtime.executable(server.pid), runtime.pollers(server.pid))
             reason = _measure(order, variant, setting, folder, server, port, watch)
             if reason is not None:
                 outcome = "stopped"
@@ -60,6 +63,7 @@ def carry_out(
             server_exit = server.stop()
     except TrialFailed as failure:
         outcome, reason = "failed", str(failure)
+    server_env, executable, pollers = seen or (None, None, None)
     record = TrialRecord(
         **order.model_dump(),
         outcome=outcome,
@@ -70,6 +74,9 @@ def carry_out(
         server_cpus=setting.placement.server,
         engine_cpus=setting.placement.engine,
         server_exit=server_exit,
+        server_env=server_env,
+        server_executable=executable,
+        server_pollers=pollers,
         log_tail=_tail(folder.path / "server.log"),
     )
     write_json(folder.path / "trial.json", record)
@@ -81,7 +88,7 @@ def started(variant: Variant, setting: Setting, number: int, log: Path):
     """A running server that is ready: itself, its port, the seconds until it was ready. Stopped at the end, whatever happens."""
     port = machine.free_port(HOST, setting.port, number)
     cpus = setting.placement.server
-    env = {**variant.table.env, "HOST": HOST, "PORT": str(port), "THREADS": str(len(cpus))}
+    env = {**runtime.environment(variant), "HOST": HOST, "PORT": str(port), "THREADS": str(len(cpus))}
     clock = time.monotonic()
     with Server(variant.table.run, variant.folder, env, cpus, log) as server:
         _await_ready(server, port, variant.transport)

@@ -102,9 +102,13 @@ class Results:
         )
 
     def label(self, name: str) -> str:
-        """A server as charts call it: bare where the campaign has one variant of it."""
-        server = name.rpartition("@")[0]
-        return server if sum(other.rpartition("@")[0] == server for other in self.names) == 1 else name
+        """A server as charts call it: bare where the campaign has one variant of it, and nothing of its runtime was chosen."""
+        server, _, variant = name.rpartition("@")
+        return (
+            server
+            if "+" not in variant and sum(other.rpartition("@")[0] == server for other in self.names) == 1
+            else name
+        )
 
     @cached_property
     def throughput(self) -> str:
