@@ -69,8 +69,8 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(command=function)
         return made
 
-    listing = command("list", list_things, "what there is: servers, experiments, metrics, runs")
-    listing.add_argument("what", choices=["servers", "experiments", "metrics", "runs"])
+    listing = command("list", list_things, "what there is: servers, experiments, metrics, claims, runs")
+    listing.add_argument("what", choices=["servers", "experiments", "metrics", "claims", "runs"])
     for name, function, text in (
         ("build", build_servers, "build servers (only what changed)"),
         ("check", check_servers, "hold servers against the server contract"),
@@ -89,6 +89,9 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
         made.add_argument("--scale", type=float, default=1.0, help="of the size that the experiment is written for")
         made.add_argument("--time-scale", type=float, default=1.0, help="of the time that its phases and stages last")
+        made.add_argument(
+            "--no-control", action="store_true", help="run no server twice, to see how far chance alone goes"
+        )
         made.add_argument("--seed", type=int, help="for the order of trials and all else drawn at random")
     running.add_argument("--resume", type=Path, metavar="RUN", help="finish a campaign that was stopped")
     running.add_argument(
@@ -123,6 +126,12 @@ def parser() -> argparse.ArgumentParser:
     packing_ = command("pack", pack_campaign, "a copy of a campaign to publish, its trials in one archive")
     packing_.add_argument("run", type=Path)
     packing_.add_argument("folder", type=Path, help="the copy; must not exist")
+    claiming = command("claims", judge_claims, "hold published statements against campaigns")
+    claiming.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    claiming.add_argument("--from", dest="source", type=Path, metavar="FILE", help="claims of this experiment instead")
+    written = claiming.add_mutually_exclusive_group()
+    written.add_argument("--json", action="store_true", help="everything they rest on, as JSON")
+    written.add_argument("--markdown", action="store_true", help="a Markdown table")
     loading = command("load", load_url, "load a server of your own")
     load_options.add(loading)
     testing = command("selftest", test_itself, "is the instrument right, on this machine, now? (a minute)")
@@ -159,6 +168,13 @@ def list_things(arguments) -> int:
             read = experiment.read(file)
             rows.append([file.stem, read.scenario, str(len(read.cells())), str(read.timing.rounds), read.question])
         terminal.table(None, ["experiment", "scenario", "cells", "rounds", "question"], rows, right={2, 3})
+    elif arguments.what == "claims":
+        rows = [
+            [file.stem, one.id, one.says, " ".join(one.holds_if.split())]
+            for file in sorted(experiment.EXPERIMENTS.glob("*.toml"))
+            for one in experiment.read(file).claim
+        ]
+        terminal.table(None, ["experiment", "claim", "says", "holds if"], rows)
     elif arguments.what == "metrics":
         rows = [[one.name, one.unit, one.direction, one.text.splitlines()[0]] for one in metrics.METRICS.values()]
         terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
@@ -213,15 +229,16 @@ def check_servers(arguments) -> int:
 def request_of(arguments) -> campaign.Request:
     servers = arguments.servers.split(",") if arguments.servers else None
     typed = "wsbench " + shlex.join(sys.argv[1:])
-    size = arguments.scale, arguments.time_scale
-    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, *size)
+    size, control = (arguments.scale, arguments.time_scale), not arguments.no_control
+    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, *size, control)
 
 
 def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
     left_out = campaign.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in left_out]
-    order = campaign.order_of(asked.experiment, serving, asked.seed)
+    control = campaign.control_of(asked, serving)
+    order = campaign.order_of(asked.experiment, serving, asked.seed, control)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()
@@ -254,6 +271,25 @@ def run_campaign(arguments) -> int:
 
 def report_campaign(arguments) -> int:
     write_report(RunFolder.open(arguments.run))
+    return 0
+
+
+def judge_claims(arguments) -> int:
+    from wsbench.claims import evaluate, text
+    from wsbench.report.results import load as results_of
+
+    source = experiment.text_of(arguments.source) if arguments.source else None
+    judged = {str(run): evaluate.evaluate(results_of(RunFolder.open(run)), source) for run in arguments.runs}
+    if arguments.json:
+        print(text.document(judged))
+        return 0
+    for run, verdicts in judged.items():
+        if arguments.markdown:
+            print(text.markdown(verdicts))
+        elif verdicts:
+            terminal.table(run, *text.table(verdicts))
+        else:
+            print(f"{run}: its experiment makes no claim")
     return 0
 
 

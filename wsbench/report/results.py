@@ -13,9 +13,19 @@ from functools import cached_property
 from itertools import pairwise
 
 from wsbench import metrics, stats
+from wsbench.engine_files import Seconds
 from wsbench.errors import UserError
 from wsbench.histogram import Histogram
-from wsbench.rundir import CampaignRecord, CellValue, MachineRecord, RunFolder, ServerRow, TrialOrder, TrialRecord
+from wsbench.rundir import (
+    CONTROL,
+    CampaignRecord,
+    CellValue,
+    MachineRecord,
+    RunFolder,
+    ServerRow,
+    TrialOrder,
+    TrialRecord,
+)
 from wsbench.verdict import Verdict, verdict
 from wsbench.view import NS_PER_S, TrialView
 
@@ -30,7 +40,8 @@ Cell = tuple[tuple[str, CellValue], ...]
 class TrialResult:
     """A finished trial, reduced. `reasons` has an entry for each value that is None.
 
-    `curve` is (1/(1-q), ns) pairs; `series` is (s, replies/s) pairs of the window.
+    `curve` is (1/(1-q), ns) pairs; `series` is (s, replies/s) pairs of the window; `load` is what the engine was asked to do:
+    connections, messages or measure_s, payload_bytes.
     """
 
     record: TrialRecord
@@ -39,6 +50,7 @@ class TrialResult:
     verdict: Verdict
     curve: list[tuple[float, float]]
     series: list[tuple[float, float]]
+    load: dict[str, CellValue]
 
     @property
     def counts(self) -> bool:
@@ -70,7 +82,8 @@ class Results:
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment
-    trials: list[TrialResult]
+    trials: list[TrialResult]  # without the control's
+    control_trials: list[TrialResult]
     pooled: dict[tuple[str, Cell], Histogram]
     per_request: bool
     doc: bool
@@ -96,10 +109,25 @@ class Results:
 
     @cached_property
     def names(self) -> list[str]:
-        """The servers that were to run, `server@variant`, in the campaign's order."""
-        return list(
-            dict.fromkeys(planned.name for planned in sorted(self.order, key=lambda row: (row.round, row.name)))
-        )
+        """The servers that were to run, `server@variant`, in the campaign's order; the A/A control is none of them."""
+        rows = sorted(self.order, key=lambda row: (row.round, row.name))
+        return list(dict.fromkeys(planned.name for planned in rows if not planned.control))
+
+    @cached_property
+    def control(self) -> str | None:
+        """The name of the A/A control, a server's second series; None where the campaign has none."""
+        return next((planned.name for planned in self.order if planned.control), None)
+
+    def against_itself(self, cell: Cell, metric: str) -> stats.Estimate | None:
+        """The control over the server that it is: how far two series of one thing came apart. None without a control."""
+        if self.control is None:
+            return None
+        return self.ratio(self.control, self.control.removesuffix(CONTROL), cell, metric)
+
+    def noise(self, cell: Cell, metric: str) -> float | None:
+        """The same as a share; None where it is not known."""
+        found = self.against_itself(cell, metric)
+        return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
 
     def label(self, name: str) -> str:
         """A server as charts call it: bare where the campaign has one variant of it, and nothing of its runtime was chosen."""
@@ -127,11 +155,12 @@ class Results:
     @cached_property
     def missing(self) -> list[TrialOrder]:
         """Trials that were planned and have no outcome."""
-        done = {trial.record.number for trial in self.trials}
+        done = {trial.record.number for trial in [*self.trials, *self.control_trials]}
         return [planned for planned in self.order if planned.number not in done]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
-        return [trial for trial in self.trials if trial.record.name == name and trial.cell == cell]
+        trials = self.control_trials if name == self.control else self.trials
+        return [trial for trial in trials if trial.record.name == name and trial.cell == cell]
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Over the repeats that count; where none has the number, with the first one's reason."""
@@ -146,6 +175,12 @@ class Results:
 
     def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
         return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
+
+    def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
+        """Which servers can be told apart in a cell, the reference among them."""
+        series = {name: self.by_round(name, cell, metric) for name in self.names}
+        best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
+        return stats.tiers(series, self.noise(cell, metric), best)
 
     @cached_property
     def reference(self) -> str | None:
@@ -175,7 +210,8 @@ def load(run: RunFolder) -> Results:
         servers=servers,
         order=run.order,
         experiment=_experiment(run),
-        trials=trials,
+        trials=[trial for trial in trials if not trial.record.control],
+        control_trials=[trial for trial in trials if trial.record.control],
         pooled=pooled,
         per_request=bool(kinds) and all(per_request for _, per_request in kinds),
         doc=bool(kinds) and all(kind == "doc" for kind, _ in kinds),
@@ -184,12 +220,25 @@ def load(run: RunFolder) -> Results:
 
 def _reduce(view: TrialView, pooled: dict[tuple[str, Cell], Histogram]) -> TrialResult:
     found = metrics.measure(view)
-    result = TrialResult(view.record, found.values, found.reasons, verdict(view), _curve(view), _series(view))
+    result = TrialResult(
+        view.record, found.values, found.reasons, verdict(view), _curve(view), _series(view), _load(view)
+    )
     found = view.times
-    if result.counts and found is not None:
+    if result.counts and found is not None and not view.record.control:
         key = view.record.name, result.cell
         pooled[key] = pooled[key] + found if key in pooled else found
     return result
+
+
+def _load(view: TrialView) -> dict[str, CellValue]:
+    """From the plan, which is what really ran, whatever the experiment says."""
+    if (plan := view.plan) is None:
+        return {}
+    connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
+    measure = plan.measure
+    ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
+    size = getattr(plan.scenario, "bytes", None)
+    return {"connections": connections} | ends | ({} if size is None else {"payload_bytes": size})
 
 
 def _curve(view: TrialView) -> list[tuple[float, float]]:

@@ -19,15 +19,17 @@ FILE = "trials.parquet"
 
 
 def trials_table(results: Results) -> pa.Table:
-    """Columns: trial, round, server, variant, `cell.*`, outcome, metric, value, unit, reason, verdict, bottleneck."""
+    """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck."""
     keys = list(dict.fromkeys(key for planned in results.order for key in planned.cell))
-    rows = [_row(trial, name, keys) for trial in results.trials for name in metrics.METRICS]
+    trials = sorted([*results.trials, *results.control_trials], key=lambda trial: trial.record.number)
+    rows = [_row(trial, name, keys) for trial in trials for name in metrics.METRICS]
     fields = [
         ("trial", pa.int64()),
         ("round", pa.int64()),
         ("server", pa.string()),
         ("variant", pa.string()),
         *((f"cell.{key}", _type([planned.cell.get(key) for planned in results.order])) for key in keys),
+        ("control", pa.bool_()),
         ("outcome", pa.string()),
         ("metric", pa.string()),
         ("value", pa.float64()),
@@ -60,6 +62,7 @@ def _row(trial: TrialResult, name: str, keys: list[str]) -> dict:
         "server": record.server,
         "variant": record.variant,
         **{f"cell.{key}": record.cell.get(key) for key in keys},
+        "control": record.control,
         "outcome": record.outcome,
         "metric": name,
         "value": trial.values[name],
