@@ -9,7 +9,8 @@ import time
 import pytest
 
 from wsbench import sampler
-from wsbench.rundir import MachineSample, ProcessSample, TrialFolder
+from wsbench.rundir import TrialFolder
+from wsbench.samples import MachineSample, ProcessSample
 
 BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
 

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import psutil
 
-from wsbench.rundir import MachineCpu, MachineSample, ProcessSample
+from wsbench.samples import MachineCpu, MachineSample, ProcessSample
 
 SHARE_OF_ELAPSED = 0.05
 SHORTEST_S, LONGEST_S = 0.025, 0.25

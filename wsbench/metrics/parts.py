@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from wsbench.engine_files import Doc, Worker
 from wsbench.histogram import Histogram
-from wsbench.view import NO_END, TrialView, Unmeasured, known
+from wsbench.view import NO_END, NO_PLAN, TrialView, Unmeasured, known
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
-NO_PLAN = "the trial has no plan"
 NOT_HTTP = "the scenario has no HTTP requests"
 NOT_OPEN = "the loop is not open: nothing is due but by a reply"
 NO_SAMPLES = "no sample of the server lies inside the measured window"
