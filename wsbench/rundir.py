@@ -73,7 +73,11 @@ class TrialOrder(Frozen):
 
 
 class TrialRecord(Frozen):
-    """A trial after it ran: exactly one outcome, `ok` or `failed` with a reason."""
+    """A trial after it ran: exactly one outcome, `ok` or `failed` with a reason.
+
+    `server_started_ns` is on the monotonic clock; `probe` is the runtime that was asked to tell of itself. Both are null in
+    runs that are older than they are.
+    """
 
     format: Literal[1] = 1
     number: int
@@ -90,6 +94,8 @@ class TrialRecord(Frozen):
     engine_cpus: list[int]
     server_exit: str | None
     log_tail: list[str]
+    server_started_ns: int | None = None
+    probe: str | None = None
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsbench.engine_files import Broadcast, NoLoop, Open, Plan, Push
+from wsbench.engine_files import Broadcast, NoLoop, Open, Plan, Push, Seconds
 
 NS_PER_S = 1e9
 NAMES = ("connect", "idle", "sending", "measured")
@@ -75,6 +75,14 @@ def silent_s(plan: Plan) -> float:
             return silent
         silent += segment.for_s
     return float("inf") if isinstance(plan.loop, Open) else 0.0
+
+
+def quiet_s(plan: Plan) -> float:
+    """For how long nothing is due after connecting, as far as the plan's own time goes; 0 where a count ends a phase."""
+    phases = [phase for phase in (plan.warmup, plan.measure) if phase is not None]
+    if plan.stages is not None or not all(isinstance(phase, Seconds) for phase in phases):
+        return 0.0
+    return min(silent_s(plan), sum(phase.seconds for phase in phases))
 
 
 def _connect(plan: Plan, at: Instants) -> tuple[int, int] | str:

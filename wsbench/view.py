@@ -20,6 +20,8 @@ from wsbench import histogram, spans
 from wsbench.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.histogram import Histogram
 from wsbench.rundir import TrialFolder, TrialRecord
+from wsbench.runtimes import probes
+from wsbench.runtimes.record import RuntimeRecord
 from wsbench.samples import MachineSample, ProcessSample
 from wsbench.spans import NO_WINDOW, NS_PER_S, Span
 
@@ -174,6 +176,11 @@ class TrialView:
         if isinstance(found, str):
             raise Unmeasured(found)
         return found
+
+    @cached_property
+    def runtime(self) -> RuntimeRecord | str:
+        """What the server's runtime told of itself, or the reason why there is nothing."""
+        return probes.read(self.record.probe, self.folder.path, self.record.server_started_ns)
 
     def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
         return [sample for sample in self.samples if isinstance(sample, ProcessSample) and sample.of == of]
