@@ -56,6 +56,7 @@ def carry_out(
         with started(variant, setting, order.number, log, probe) as (server, port, ready_s):
             started_ns = server.started_ns
             _measure(order, variant, setting, folder, server, port, watch)
+            time.sleep(probes.settle_s(probe))
             if server.exit_code is not None:
                 raise TrialFailed("the server ended before it was stopped")
             server_exit = server.stop()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from wsbench.engine_files import Doc, Worker
 from wsbench.histogram import Histogram
 from wsbench.view import NO_END, NO_PLAN, TrialView, Unmeasured, known
@@ -21,6 +24,11 @@ def require_doc(view: TrialView) -> None:
 
 def no_open_loop(view: TrialView) -> str | None:
     return NOT_OPEN if view.open_loop is None else None
+
+
+def at_rank(numbers: list[int], q: str) -> int:
+    """The number at rank ⌈q·n⌉ of those that are there; `q` by its decimal notation."""
+    return sorted(numbers)[max(1, math.ceil(Fraction(q) * len(numbers))) - 1]
 
 
 def recorded(view: TrialView, tag: str) -> Histogram:

@@ -6,13 +6,12 @@ count of it: Go's and Z's (before JDK 21) have no generations.
 
 from __future__ import annotations
 
-from wsbench.metrics.parts import NS_PER_MS
+from wsbench.metrics.parts import NS_PER_MS, at_rank
 from wsbench.metrics.registry import metric
 from wsbench.metrics.stretches import per_span
 from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, RuntimeRecord
 from wsbench.samples import HeapSample
 from wsbench.spans import Span
-from wsbench.stats import at_rank
 from wsbench.view import TrialView, Unmeasured, known
 
 NO_HEAP = "nothing told of the heap inside the span `{}`"
@@ -27,7 +26,10 @@ def _count(kind: Kind, text: str) -> None:
 
 
 _count("minor", "Garbage collections of the young generation alone.")
-_count("mixed", "Garbage collections of the young and some of the old generation (G1); `jstat` counts them among the young ones.")
+_count(
+    "mixed",
+    "Garbage collections of the young and some of the old generation (G1); `jstat` counts them among the young ones.",
+)
 _count("full", "Garbage collections of the whole heap for which the server stood still.")
 _count("concurrent", "Garbage collections of the whole or the old heap that ran beside the server.")
 
@@ -115,7 +117,9 @@ def _full(view: TrialView, span: Span) -> int:
     return collections(view, span, "full")
 
 
-@per_span("gc_concurrent", "count", "lower", "Garbage collections of the whole or the old heap that ran beside the server,")
+@per_span(
+    "gc_concurrent", "count", "lower", "Garbage collections of the whole or the old heap that ran beside the server,"
+)
 def _concurrent(view: TrialView, span: Span) -> int:
     return collections(view, span, "concurrent")
 

@@ -41,7 +41,7 @@ def _take(found: RuntimeRecord, starts: dict[str, int], t_ns: int, tags: str, te
     if tags == "safepoint":
         if (stop := SAFEPOINT.match(text)) is not None:
             found.safepoints.append(Pause(t_ns - int(stop[2]), int(stop[2]), stop[1]))
-    elif tags in ("gc", "gc,phases"):
+    elif tags in ("gc", "gc,start", "gc,phases"):
         if (pause := PAUSE.match(text)) is not None:
             _take_pause(found, t_ns, pause)
         elif CYCLE.match(text) is not None:
@@ -50,8 +50,8 @@ def _take(found: RuntimeRecord, starts: dict[str, int], t_ns: int, tags: str, te
             found.collections.append(Collection(t_ns, "minor" if cycle[2] == "Minor" else "concurrent"))
             found.heap.append(HeapPoint(starts.get(cycle[1], t_ns), int(cycle[3]) * MIB, None))
             found.heap.append(HeapPoint(t_ns, int(cycle[4]) * MIB, None, after=True))
-    elif tags == "gc,start" and (start := Z_START.match(text)) is not None:
-        starts[start[1]] = t_ns
+        elif (start := Z_START.match(text)) is not None:
+            starts[start[1]] = t_ns
 
 
 def _take_pause(found: RuntimeRecord, t_ns: int, pause: re.Match) -> None:

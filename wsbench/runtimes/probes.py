@@ -26,12 +26,14 @@ UNWATCHED = "no probe tells of this server's runtime"
 
 @dataclass(frozen=True)
 class Probe:
-    """One runtime's: the variable that it is asked by, and what stands between two wishes in it."""
+    """One runtime's: the variable that it is asked by, what stands between two wishes in it, where the answer comes, and for how
+    long the server must live on after what was measured, so that all of it has been written."""
 
     variable: str
     between: str
     wish: Callable[[Path], str]
     file: str
+    settle_s: float = 0.0
 
 
 PROBES = {
@@ -41,7 +43,7 @@ PROBES = {
         lambda folder: f"'-Xlog:gc*,safepoint:file=\"{folder}/gc.log\":timenanos,level,tags:filecount=0'",
         "gc.log",
     ),
-    "node": Probe("NODE_OPTIONS", " ", lambda folder: f'--require "{NODE_PROBE}"', "runtime.jsonl"),
+    "node": Probe("NODE_OPTIONS", " ", lambda folder: f'--require "{NODE_PROBE}"', "runtime.jsonl", 0.3),
     "go": Probe("GODEBUG", ",", lambda folder: "gctrace=1", "server.log"),
 }
 
@@ -61,6 +63,10 @@ def environment(name: str | None, env: dict[str, str], folder: Path) -> dict[str
     if name == "node":
         added["WSBENCH_PROBE"] = str(folder / probe.file)
     return {**env, **added}
+
+
+def settle_s(name: str | None) -> float:
+    return 0.0 if name is None else PROBES[name].settle_s
 
 
 def is_told(name: str | None, line: str) -> bool:
