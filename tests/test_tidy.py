@@ -44,8 +44,9 @@ MAY_IMPORT = {
     },
     "view": {"engine_files", "histogram", "rundir", "runtimes", "samples", "spans"},
     "metrics": {"engine_files", "histogram", "runtimes", "samples", "spans", "view"},
+    "series": {"samples", "spans", "view"},
     "verdict": {"engine_files", "metrics", "view"},
-    "report": {"errors", "histogram", "metrics", "rundir", "stats", "verdict", "view", "__init__", "report"},
+    "report": {"errors", "histogram", "metrics", "rundir", "series", "stats", "verdict", "view", "__init__", "report"},
     "export": {"errors", "frozen", "hdr", "metrics", "report", "rundir", "stats", "thresholds", "__init__"},
     "judgements": {"engine_files", "histogram", "metrics", "view"},
     "selftest": {
