@@ -187,17 +187,23 @@ def keyed(text: bytes) -> dict[bytes, int]:
 # ---- a control group -------------------------------------------------------------------------------------------------
 
 
+GROUP_2 = ("memory.current", "memory.stat")
+GROUP_1 = (
+    "memory.usage_in_bytes",
+    "memory.kmem.tcp.usage_in_bytes",
+    "memory.kmem.usage_in_bytes",
+    "memory.kmem.tcp.limit_in_bytes",
+)
+#: Version 1 counts socket buffers only once a limit was set for them; until then it says 0 (seen on Linux 6.18).
+NO_LIMIT = 1 << 62
+
+
 class Group:
     """A control group's memory."""
 
     def __init__(self, version: int, folder: Path):
         self.version, self.folder = version, folder
-        names = (
-            ("memory.current", "memory.stat")
-            if version == 2
-            else ("memory.usage_in_bytes", "memory.kmem.tcp.usage_in_bytes", "memory.kmem.usage_in_bytes")
-        )
-        self._files = [Standing(folder / name) for name in names]
+        self._files = [Standing(folder / name) for name in (GROUP_2 if version == 2 else GROUP_1)]
 
     def sample(self) -> GroupSample | None:
         """None once the group is gone."""
@@ -208,7 +214,8 @@ class Group:
             inside = keyed(texts[1] or b"")
             socket_bytes, kernel_bytes = inside.get(b"sock"), inside.get(b"slab")
         else:
-            socket_bytes, kernel_bytes = (int(text) if text else None for text in texts[1:])
+            socket_bytes, kernel_bytes, limit = (int(text) if text else None for text in texts[1:])
+            socket_bytes = None if limit is None or limit > NO_LIMIT else socket_bytes
         return GroupSample(
             t_ns=t_ns,
             of="cgroup",

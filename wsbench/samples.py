@@ -96,7 +96,8 @@ class GroupSample(Frozen):
     """The server's own control group: all memory charged to it, of which socket buffers and the kernel's other objects.
 
     Version 2: memory.current, `sock` and `slab` of memory.stat. Version 1: memory.usage, memory.kmem.tcp.usage, and
-    memory.kmem.usage as `kernel_bytes`, which is more than slab.
+    memory.kmem.usage as `kernel_bytes`, which is more than slab and holds socket buffers too; `socket_bytes` is null where no limit
+    for them was ever set, because version 1 counts them only then.
     """
 
     t_ns: int

@@ -1,6 +1,6 @@
 """Go's trace of its garbage collector, as `GODEBUG=gctrace=1` writes it to standard error, that is into `server.log`.
 
-Its times count from the program's start, in milliseconds; the trial's clock at that start is taken when the process was made,
+Its times count from the program's start, in milliseconds; the trial's clock at that start is taken when the program was loaded,
 a few milliseconds before Go's runtime begins. Sizes are whole MiB. Go's collector has no generations: every collection is
 concurrent, with a pause at its beginning (sweep termination) and one at its end (mark termination). The format is that of the
 package `runtime`, "Environment Variables".
