@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "build": {"catalogue", "errors", "process", "rundir", "runtime"},
     "figure_table": {"frozen"},
     "experiment": {"catalogue", "claims", "engine_files", "errors", "figure_table", "frozen", "rundir", "settings"},
-    "scaling": {"engine_files", "errors", "experiment"},
+    "scaling": {"engine_files", "errors", "experiment", "settings"},
     "stopping": {"engine_files", "experiment"},
     "machine": {"build", "catalogue", "errors", "process", "rundir"},
     "kernel": {"samples"},

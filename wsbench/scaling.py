@@ -9,9 +9,12 @@ from __future__ import annotations
 from wsbench.engine_files import Stage
 from wsbench.errors import UserError
 from wsbench.experiment import Experiment, Load
+from wsbench.settings import mebibytes
 
 #: The keys of [load] that a scaled thing stands in.
 KEYS = {"connections": "connections", "messages": "messages"}
+#: MiB; a runtime that does nothing needs about as much.
+SMALLEST_HEAP = 16
 
 
 def scaled(written: Experiment, scale: float = 1.0, time_scale: float = 1.0) -> Experiment:
@@ -53,7 +56,17 @@ def _smaller(made: Experiment, scale: float) -> Experiment:
     }
     if any(len(set(values)) < len(values) for values in sweep.values()):
         raise UserError(f"'--scale': at {scale:g} two cells become the same; take a larger scale")
-    return made.model_copy(update={"load": load, "sweep": sweep})
+    runtime = made.runtime
+    if "heap" in made.scales:
+        runtime = runtime.model_copy(update={"heap": [_smaller_heap(heap, scale) for heap in runtime.heap]})
+    return made.model_copy(update={"load": load, "sweep": sweep, "runtime": runtime})
+
+
+def _smaller_heap(heap: str, scale: float) -> str:
+    size = round(mebibytes(heap) * scale)
+    if size < SMALLEST_HEAP:
+        raise UserError(f"'--scale': at {scale:g} a heap of {heap} becomes {size} MiB; at least {SMALLEST_HEAP} are needed")
+    return f"{size}m"
 
 
 def _times(value: int | None, scale: float) -> int | None:

@@ -113,7 +113,7 @@ def _table(results: Results, asked: FigureTable, id_: str) -> list[Block]:
     for cell in results.cells:
         for name in results.names:
             found = [results.estimate(name, cell, metric) for metric in asked.metrics]
-            if any(one.mean is not None or 0 in one.values for one in found):
+            if any(one.values for one in found):
                 texts = [_estimate_text(one, scales[metric]) for metric, one in zip(asked.metrics, found, strict=True)]
                 rows.append([results.label(name), *([results.cell_text(cell)] if results.swept else []), *texts])
     head = ["server", *(["cell"] if results.swept else []), *(axis(metric, scales[metric]) for metric in asked.metrics)]
@@ -275,6 +275,8 @@ def _bar_rows(results: Results, metric: str, cell: Cell, scale: words.Scale) -> 
 
 def _estimate_text(found, scale: words.Scale) -> str:
     if found.mean is None:
-        return "0" if found.values and not any(found.values) else words.NONE
+        # No geometric mean where a trial has 0: then the single values say it.
+        ends = [scale.text(end(found.values)) for end in (min, max)] if found.values else [words.NONE]
+        return " to ".join(dict.fromkeys(ends))
     interval = scale.interval(found)
     return scale.text(found.mean) + (f" ({interval})" if interval else "")
