@@ -91,6 +91,8 @@ def parser() -> argparse.ArgumentParser:
         )
         made.add_argument("--servers", help="comma-separated names, globs, tags instead of the experiment's own")
         made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
+        made.add_argument("--scale", type=float, default=1.0, help="of the size that the experiment is written for")
+        made.add_argument("--time-scale", type=float, default=1.0, help="of the time that its phases and stages last")
         made.add_argument(
             "--no-control", action="store_true", help="run no server twice, to see how far chance alone goes"
         )
@@ -227,7 +229,7 @@ def list_things(arguments) -> int:
 def build_servers(arguments) -> int:
     failed = False
     for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, terminal.Progress().say)
+        built = build.build(variant, machine.placement().server, terminal.Progress().say)
         failed |= built.did == "failed"
         terminal.Progress().say(f"{variant.name}: {built.receipt or built.did + ': ' + str(built.problem)}")
     return int(failed)
@@ -236,7 +238,7 @@ def build_servers(arguments) -> int:
 def check_servers(arguments) -> int:
     rows, failed = [], False
     for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, terminal.Progress().say)
+        built = build.build(variant, machine.placement().server, terminal.Progress().say)
         if built.problem is not None:
             failed |= built.did == "failed"
             rows.append([variant.name, "skipped", built.problem])
@@ -261,10 +263,17 @@ def check_servers(arguments) -> int:
 
 
 def request_of(arguments) -> campaign.Request:
-    servers = arguments.servers.split(",") if arguments.servers else None
-    typed = "wsbench " + shlex.join(sys.argv[1:])
-    tags, control = arguments.tag, not arguments.no_control
-    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, tags, control)
+    return campaign.request(
+        arguments.experiment,
+        "wsbench " + shlex.join(sys.argv[1:]),
+        servers=arguments.servers.split(",") if arguments.servers else None,
+        rounds=arguments.rounds,
+        seed=arguments.seed,
+        scale=arguments.scale,
+        time_scale=arguments.time_scale,
+        tags=arguments.tag,
+        control=not arguments.no_control,
+    )
 
 
 def plan_campaign(arguments) -> int:

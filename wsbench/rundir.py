@@ -2,7 +2,7 @@
 
 The only room that both sides share: campaign and trial write here, metrics and report read here. Raw files are append-only
 text; derived files may be deleted. It knows no metric and starts nothing. The contract is protocol/README.md, section 6; the
-engine's own files are in `engine_files`.
+engine's own files are in `engine_files`, the lines of samples in `samples`.
 """
 
 from __future__ import annotations
@@ -11,57 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, TypeAdapter
+from typing import Literal
 
 from wsbench.engine_files import Event, Plan, parse_event
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, read_json, read_json_list, read_lines
 from wsbench.packing import ARCHIVE, unpacked
-
-# ---- samples (protocol §6) -----------------------------------------------------------------------------------------
-
-
-class ProcessSample(Frozen):
-    """A process tree at one instant; CPU is cumulative since its processes began.
-
-    `cpu_ns` is the scheduler's account; null where there is none, and in runs older than it. The seconds are in ticks.
-    """
-
-    t_ns: int
-    of: Literal["server", "engine"]
-    processes: int
-    threads: int
-    fds: int | None
-    rss_bytes: int
-    cpu_ns: int | None = None
-    cpu_user_s: float
-    cpu_system_s: float
-
-
-class MachineCpu(Frozen):
-    user: float
-    system: float
-    idle: float
-    iowait: float
-    steal: float
-    irq: float
-    softirq: float
-
-
-class MachineSample(Frozen):
-    """The whole machine at one instant, cumulative seconds over all CPUs; `throttled_s` is null without a CPU quota."""
-
-    t_ns: int
-    of: Literal["machine"]
-    cpu_s: MachineCpu
-    throttled_s: float | None
-
-
-Sample = Annotated[ProcessSample | MachineSample, Field(discriminator="of")]
-_sample = TypeAdapter(Sample)
-
+from wsbench.samples import Sample, parse_sample
 
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
@@ -80,6 +36,30 @@ class CheckResult(Frozen):
     detail: str
 
 
+class RuntimeRecord(Frozen):
+    """What a runtime said of itself, under the server's settings and on the server's CPUs. None is what it does not tell."""
+
+    name: Literal["java", "node"]
+    version: str | None
+    vendor: str | None
+    home: str | None
+    collector: str | None
+    #: Whether somebody chose the collector; else the JVM did, by the machine's CPUs and memory.
+    collector_asked: bool
+    heap_bytes: int | None
+    options: str
+
+    @property
+    def text(self) -> str:
+        parts = [f"{self.name} {self.version or 'of unknown version'}{f' ({self.vendor})' if self.vendor else ''}"]
+        if self.name == "java":
+            chosen = "" if self.collector_asked else " (the JVM's own choice)"
+            parts.append(f"collector {self.collector or 'unknown'}{chosen}")
+        if self.heap_bytes is not None:
+            parts.append(f"heap at most {self.heap_bytes / 2**20:,.0f} MiB")
+        return ", ".join(parts)
+
+
 class ServerRow(Frozen):
     """A server variant in a campaign: what it is, how it was started, or why it was left out."""
 
@@ -92,6 +72,8 @@ class ServerRow(Frozen):
     transport: Literal["websocket", "tcp"]
     library_version: str
     receipt: str | None
+    #: None: a server of which no runtime can be chosen, or a run from before it was recorded.
+    runtime: RuntimeRecord | None = None
     build: list[list[str]]
     run: list[str]
     env: dict[str, str]
@@ -125,7 +107,11 @@ class TrialOrder(Frozen):
 
 
 class TrialRecord(Frozen):
-    """A trial after it ran: exactly one outcome, `ok` or `failed` with a reason."""
+    """A trial after it ran: exactly one outcome, `ok`, `failed` with a reason, or `stopped` with the one the stop rule gave.
+
+    `server_started_ns` is on the monotonic clock; `probe` is the runtime that was asked to tell of itself. Both are null in
+    runs that are older than they are.
+    """
 
     format: Literal[1] = 1
     number: int
@@ -134,7 +120,7 @@ class TrialRecord(Frozen):
     variant: str
     cell: dict[str, CellValue]
     control: bool = False
-    outcome: Literal["ok", "failed"]
+    outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     started_unix_s: float
     duration_s: float
@@ -142,7 +128,13 @@ class TrialRecord(Frozen):
     server_cpus: list[int]
     engine_cpus: list[int]
     server_exit: str | None
+    #: What the server was given, the program of its first process, and how it waits for events: None where it never was ready.
+    server_env: dict[str, str] | None = None
+    server_executable: str | None = None
+    server_pollers: list[str] | None = None
     log_tail: list[str]
+    server_started_ns: int | None = None
+    probe: str | None = None
 
     @property
     def name(self) -> str:
@@ -159,6 +151,8 @@ class CampaignRecord(Frozen):
     created_unix_s: float
     seed: int
     rounds: int
+    scale: float = 1.0
+    time_scale: float = 1.0
     departures: list[str] | None = None  # None: a run from before they were recorded
     tags: list[str] = []
     servers: list[str]
@@ -209,7 +203,7 @@ class TrialFolder:
         return list(read_lines(self.path / "events.jsonl", parse_event))
 
     def samples(self) -> list[Sample]:
-        return list(read_lines(self.path / "resources.jsonl", _sample.validate_json))
+        return list(read_lines(self.path / "resources.jsonl", parse_sample))
 
     @property
     def latency_log(self) -> Path:

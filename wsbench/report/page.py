@@ -22,6 +22,7 @@ from markupsafe import Markup, escape
 from wsbench import metrics, stats, verdict
 from wsbench.report import charts, words
 from wsbench.report.answer import answer
+from wsbench.report.blocks import Block
 from wsbench.report.charts import Chart
 from wsbench.report.drawing import Figure, figure
 from wsbench.report.results import Results, TrialResult
@@ -44,8 +45,8 @@ class Section:
     closed: bool = False
 
 
-def render(results: Results) -> str:
-    """The whole report as HTML."""
+def render(results: Results, blocks: list[Block] | None = None) -> str:
+    """The whole report as HTML; `blocks` are what a study adds, between the answer and the results."""
     rows = summary(results)
     shown = columns(results)
     library, own = _library(), (HERE / "page.js").read_text(encoding="utf-8")
@@ -67,6 +68,7 @@ def render(results: Results) -> str:
         script=Markup(own),
         answer=answer(results, rows),
         facts=_facts(results),
+        blocks=blocks or [],
         cells=[(results.cell_text(cell), [row for row in rows if row.cell == cell]) for cell in results.cells],
         columns=[(name, words.title(name), column_scale(results, name).unit) for name in shown],
         bar=lambda row: _bar(results, rows, row),
@@ -132,7 +134,7 @@ def _better(metric: str) -> str:
 def _facts(results: Results) -> list[str]:
     """One line of context: when, where, how much."""
     campaign, machine = results.campaign, results.machine
-    ok = sum(trial.record.outcome == "ok" for trial in results.trials)
+    ok = sum(trial.record.outcome != "failed" for trial in results.trials)
     facts = [_moment(campaign.created_unix_s)]
     if machine is not None:
         facts.append(f"{machine.cpu_model or 'unknown CPU'}, {words.count(machine.cpus, 'CPU')}")

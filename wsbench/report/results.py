@@ -54,8 +54,8 @@ class TrialResult:
 
     @property
     def counts(self) -> bool:
-        """Whether it takes part in means: it is ok, and VALID or SUSPECT."""
-        return self.record.outcome == "ok" and self.verdict.kind != "INVALID"
+        """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
+        return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
 
     @property
     def cell(self) -> Cell:
@@ -130,9 +130,13 @@ class Results:
         return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
 
     def label(self, name: str) -> str:
-        """A server as charts call it: bare where the campaign has one variant of it."""
-        server = name.rpartition("@")[0]
-        return server if sum(other.rpartition("@")[0] == server for other in self.names) == 1 else name
+        """A server as charts call it: bare where the campaign has one variant of it, and nothing of its runtime was chosen."""
+        server, _, variant = name.rpartition("@")
+        return (
+            server
+            if "+" not in variant and sum(other.rpartition("@")[0] == server for other in self.names) == 1
+            else name
+        )
 
     @cached_property
     def throughput(self) -> str:
