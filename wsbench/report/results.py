@@ -153,9 +153,14 @@ class Results:
         return self.experiment.headline or f"{self.latency}_p99"
 
     @cached_property
+    def every_trial(self) -> list[TrialResult]:
+        """The control's among the others, by number."""
+        return sorted([*self.trials, *self.control_trials], key=lambda trial: trial.record.number)
+
+    @cached_property
     def missing(self) -> list[TrialOrder]:
         """Trials that were planned and have no outcome."""
-        done = {trial.record.number for trial in [*self.trials, *self.control_trials]}
+        done = {trial.record.number for trial in self.every_trial}
         return [planned for planned in self.order if planned.number not in done]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:

@@ -21,8 +21,7 @@ FILE = "trials.parquet"
 def trials_table(results: Results) -> pa.Table:
     """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck."""
     keys = list(dict.fromkeys(key for planned in results.order for key in planned.cell))
-    trials = sorted([*results.trials, *results.control_trials], key=lambda trial: trial.record.number)
-    rows = [_row(trial, name, keys) for trial in trials for name in metrics.METRICS]
+    rows = [_row(trial, name, keys) for trial in results.every_trial for name in metrics.METRICS]
     fields = [
         ("trial", pa.int64()),
         ("round", pa.int64()),
