@@ -65,7 +65,9 @@ def _smaller(made: Experiment, scale: float) -> Experiment:
 def _smaller_heap(heap: str, scale: float) -> str:
     size = round(mebibytes(heap) * scale)
     if size < SMALLEST_HEAP:
-        raise UserError(f"'--scale': at {scale:g} a heap of {heap} becomes {size} MiB; at least {SMALLEST_HEAP} are needed")
+        raise UserError(
+            f"'--scale': at {scale:g} a heap of {heap} becomes {size} MiB; at least {SMALLEST_HEAP} are needed"
+        )
     return f"{size}m"
 
 
