@@ -43,7 +43,8 @@ def main() -> None:
         parser.error(f"{asked.experiment} is not an HTTP test that ends by count")
     print(f"{asked.experiment}, {asked.repeats} repeats\n")
     print(
-        "| server | at once | bytes | connections | engine, requests/s | ab, requests/s | engine ÷ ab, pair by pair | engine, µs CPU/request | ab |"
+        "| server | at once | bytes | connections | engine, requests/s | ab, requests/s "
+        "| engine ÷ ab, pair by pair | engine, µs CPU/request | ab |"
     )
     print("|---|--:|--:|---|---|---|---|--:|--:|")
     for variant in catalogue.select(asked.servers, catalogue.read()):
