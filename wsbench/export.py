@@ -58,7 +58,7 @@ class TrialRow(Frozen):
     round: int
     server: str
     cell: dict[str, CellValue]
-    outcome: Literal["ok", "failed"]
+    outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     verdict: Literal["VALID", "SUSPECT", "INVALID"]
     verdict_reasons: list[str]

@@ -27,8 +27,10 @@ CONFIG = {
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     "axis": INK | AXIS | {"titleFontWeight": "normal", "labelLimit": 260},
-    "legend": INK | {"title": None, "labelLimit": 260, "symbolLimit": 200, "orient": "bottom", "columns": 3},
+    "legend": INK | {"title": None, "labelLimit": 260, "symbolLimit": 200, "orient": "bottom"},
 }
+#: All legends of a drawing must agree, or Vega-Lite shows none: they are the lines'.
+LEGEND = {"orient": "bottom", "columns": 3, "symbolType": "stroke", "symbolStrokeWidth": 2, "symbolOpacity": 1}
 FILL = [{"test": f"datum.verdict == '{kind}'", "value": fill} for kind, fill in (("VALID", 0.75), ("SUSPECT", 0.25))]
 
 
@@ -134,8 +136,8 @@ def over_time(
 
 def _points(x: dict, y: dict, colour: dict) -> dict:
     mark = {"type": "point", "filled": False, "size": 30, "strokeWidth": 1.3}
-    fill = {"fill": colour | {"legend": None}, "fillOpacity": {"condition": FILL, "value": 0}}
-    return {"data": {"name": "points"}, "mark": mark, "encoding": {"x": x, "y": y, "color": colour} | fill}
+    fill = {"fill": colour, "fillOpacity": {"condition": FILL, "value": 0}}
+    return {"data": {"name": "points"}, "mark": mark, "encoding": {"x": x, "y": y, "stroke": colour} | fill}
 
 
 def _x(key: str, seen: list[float]) -> dict:
@@ -162,11 +164,8 @@ def _look(results: Results, of: str, shown: list[str]) -> dict:
     found = looks([language.get(name, name) for name in results.names])
     by_label = {results.label(name): getattr(look, of) for name, look in zip(results.names, found, strict=True)}
     names = [name for name in by_label if name in set(shown)]
-    return {
-        "field": "server",
-        "type": "nominal",
-        "scale": {"domain": names, "range": [by_label[name] for name in names]},
-    }
+    scale = {"domain": names, "range": [by_label[name] for name in names]}
+    return {"field": "server", "type": "nominal", "scale": scale, "legend": LEGEND}
 
 
 def _dash(results: Results, colour: dict) -> dict:

@@ -22,6 +22,7 @@ from wsbench.view import NS_PER_S, TrialView
 
 SHARE, ROUNDS = 0.1, 3
 FEWEST = 10  # seconds; with fewer a trend is the points themselves
+NEIGHBOURS = 20  # points of a local line; with 10 a single peak spoils all around it, whatever the rounds
 NS_PER_MS = 1e6
 LONG_TAIL = 50  # a longest second that many times the median hides all others on a linear axis
 
@@ -94,7 +95,7 @@ def trend(times: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
     from statsmodels.nonparametric.smoothers_lowess import lowess
 
     seconds, means = np.array([t for t, *_ in times]), np.array([mean for _, mean, _ in times])
-    share = max(SHARE, FEWEST / len(times))
+    share = max(SHARE, NEIGHBOURS / len(times))
     return [(float(x), float(y)) for x, y in lowess(means, seconds, frac=min(1.0, share), it=ROUNDS)]
 
 
