@@ -211,13 +211,16 @@ rounds = 1
 SERVERS = {"netty": ("jvm", "gc_minor"), "node-ws": ("node", "gc_minor"), "go-net-websocket": ("go", "gc_concurrent")}
 
 
+SMALL_HEAP = ("-Xms16m", "-Xmx16m", "-Xmn2m")
+
+
 def small(variant: catalogue.Variant) -> catalogue.Variant:
     """A JVM with so little heap that it has to collect in a second."""
     program, *rest = variant.table.run
     if program != "java":
         return variant
     given = [word for word in rest if not word.startswith(("-Xms", "-Xmx"))]
-    return replace(variant, table=variant.table.model_copy(update={"run": [program, "-Xms16m", "-Xmx16m", *given]}))
+    return replace(variant, table=variant.table.model_copy(update={"run": [program, *SMALL_HEAP, *given]}))
 
 
 @pytest.mark.parametrize("server", SERVERS)
