@@ -211,7 +211,11 @@ rounds = 1
 SERVERS = {"netty": ("jvm", "gc_minor"), "node-ws": ("node", "gc_minor"), "go-net-websocket": ("go", "gc_concurrent")}
 
 
-SMALL_HEAP = ("-Xms16m", "-Xmx16m", "-Xmn2m")
+#: A nursery of 2 MiB, and every message's bytes in the heap, so that a slow machine collects in a second too.
+SMALL_HEAP = (
+    *("-Xms16m", "-Xmx16m", "-Xmn2m", "-XX:+UseSerialGC"),
+    *("-Dio.netty.noPreferDirect=true", "-Dio.netty.allocator.type=unpooled"),
+)
 
 
 def small(variant: catalogue.Variant) -> catalogue.Variant:
