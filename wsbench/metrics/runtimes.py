@@ -9,7 +9,7 @@ from __future__ import annotations
 from wsbench.metrics.parts import NS_PER_MS, at_rank
 from wsbench.metrics.registry import metric
 from wsbench.metrics.stretches import per_span
-from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, RuntimeRecord
+from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 from wsbench.samples import HeapSample
 from wsbench.spans import Span
 from wsbench.view import TrialView, Unmeasured, known
@@ -89,7 +89,7 @@ def heap_committed_bytes_max(view):
 def heap_after_gc_bytes_max(view):
     """Largest heap in use right after a garbage collection: what was alive, and what that collection left."""
     span = view.span("measured")
-    sizes = [point.used_bytes for point in heap(view, span) if point.after]
+    sizes = [point.used_bytes for point in heap(view, span) if point.after and point.used_bytes is not None]
     return known(max(sizes, default=None), "no collection told what it left of the heap in the measured window")
 
 
@@ -131,7 +131,8 @@ def _pause_ms(view: TrialView, span: Span) -> float:
 
 @per_span("heap_used_bytes_max", "bytes", "lower", "Largest heap in use that was seen")
 def heap_used_bytes(view: TrialView, span: Span) -> int:
-    return known(max((point.used_bytes for point in heap(view, span)), default=None), NO_HEAP.format(span.name))
+    sizes = [point.used_bytes for point in heap(view, span) if point.used_bytes is not None]
+    return known(max(sizes, default=None), NO_HEAP.format(span.name))
 
 
 def collections(view: TrialView, span: Span, kind: Kind) -> int:
@@ -155,7 +156,7 @@ def heap(view: TrialView, span: Span) -> list[HeapPoint]:
     return inside([*told_points, *read], span)
 
 
-def told(view: TrialView) -> RuntimeRecord:
+def told(view: TrialView) -> Telemetry:
     if isinstance(view.runtime, str):
         raise Unmeasured(view.runtime)
     return view.runtime

@@ -35,10 +35,10 @@ class Pause:
 
 @dataclass(frozen=True)
 class HeapPoint:
-    """The heap at one instant; `after` a collection, or otherwise."""
+    """The heap at one instant; `after` a collection, or otherwise. What is not told is None."""
 
     t_ns: int
-    used_bytes: int
+    used_bytes: int | None
     committed_bytes: int | None
     after: bool = False
 
@@ -52,7 +52,7 @@ class Delay:
 
 
 @dataclass(frozen=True)
-class RuntimeRecord:
+class Telemetry:
     """One trial's. `kinds` are those that this runtime tells apart: another has no count, not a count of zero. `safepoints` and
     `delays` are None where the runtime has no such thing."""
 
