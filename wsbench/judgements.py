@@ -25,6 +25,7 @@ DELAYS = {
     "constant": {"kind": "constant", "ms": 5},
     "bimodal": {"kind": "bimodal", "fast_ms": 1, "slow_ms": 100, "share": 0.05},
     "exponential": {"kind": "exponential", "mean_ms": 5},
+    "lognormal": {"kind": "lognormal", "median_ms": 4, "sigma": 0.5},
 }
 #: The names under which the engine must report each fault, once for every time.
 FAULTS = {
@@ -109,7 +110,7 @@ def judge_delays(kind: str, view: TrialView, truth: Truth) -> list[Row]:
     # All connections that answer together are hit by one wait; one as long as the floor, once a delay, is enough.
     hit = DELAY_FLOOR_US * NS_PER_US / fmean(delays)
     rows = []
-    for name, quantile in (("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99")):
+    for name, quantile in (("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("p99.9", "0.999")):
         told = delays[math.ceil(float(quantile) * len(delays)) - 1]
         low = told * (1 - HISTOGRAM)
         high = told * (1 + HISTOGRAM) + max(DELAY_SHARE * told, DELAY_FLOOR_US * NS_PER_US)

@@ -157,6 +157,8 @@ class Echo:
             return int(self.delay["ms"] * 1e6)
         if kind == "bimodal":
             return int(self.delay["slow_ms" if self.random.random() < self.delay["share"] else "fast_ms"] * 1e6)
+        if kind == "lognormal":
+            return int(self.delay["median_ms"] * self.random.lognormvariate(0, self.delay["sigma"]) * 1e6)
         return int(self.random.expovariate(1 / self.delay["mean_ms"]) * 1e6)
 
     def send_due(self) -> None:
