@@ -42,7 +42,7 @@ check-engine: setup
 	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml
 
 # BENCH_OPTIONS="--quick", "--only echo-50", "--engine OLD --engine NEW": `engine/benches/compare.py --help` lists them.
-bench-engine: setup
+bench-engine: setup-test
 	$(VENV)/bin/python engine/benches/compare.py $(BENCH_OPTIONS)
 
 check-servers: setup

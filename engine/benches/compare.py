@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import alone
-from contenders import K6, Ab, Autocannon, Engine, Floor, NoNumber, Setting, Wrk, serves
+from contenders import K6, Ab, Autocannon, Engine, Floor, NoNumber, Setting, UringFloor, Wrk, serves
 from trial import Bench, Measured, build_floor
 
 from wsbench import engine, machine
@@ -30,6 +30,8 @@ SETTINGS = {
     "depth-16": Setting("echo", 50, 16, depth=16),
     "echo-16k": Setting("echo", 10, 16 << 10),
     "echo-1m": Setting("echo", 4, 1 << 20),
+    "tls": Setting("echo", 50, 1 << 10, wrapping="tls"),
+    "deflate": Setting("echo", 50, 1 << 10, wrapping="deflate"),
     "keep-alive": Setting("keep-alive", 50),
     "close": Setting("close", 50),
     # Fewer than half of the usual local ports: beyond that the kernel's search for a free one is what is measured.
@@ -57,7 +59,8 @@ def main() -> int:
     print(heading(asked), flush=True)
     with tempfile.TemporaryDirectory(prefix="wsbench-bench-") as folder:
         bench = Bench(Path(folder))
-        contenders = [Floor(build_floor()), *engines(asked), Wrk(), Ab(), Autocannon(), K6()]
+        floor = asked.floor or build_floor()
+        contenders = [Floor(floor), UringFloor(floor), *engines(asked), Wrk(), Ab(), Autocannon(), K6()]
         print("\n".join(versions(contenders)), flush=True)
         for key in asked.only or SETTINGS:
             if key in SETTINGS:
@@ -74,6 +77,7 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", action="append", type=Path, help="an engine's binary; more than one are compared")
+    parser.add_argument("--floor", type=Path, help="the floor's binary, instead of building it")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SECONDS:g} s a run instead of {SECONDS:g} s")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--only", action="append", choices=[*SETTINGS, *ALONE], help="this setting; may be repeated")

@@ -32,6 +32,8 @@ class Setting:
     connections: int
     bytes: int = DOCUMENT_BYTES
     depth: int = 1
+    #: What the messages pass through: nothing, "tls" or "deflate".
+    wrapping: str = ""
 
     @property
     def unit(self) -> str:
@@ -46,7 +48,8 @@ class Setting:
             return f"HTTP {self.mode}, {self.bytes} B, {connections}"
         power, size_unit = next((p, u) for p, u in ((20, "MiB"), (10, "KiB"), (0, "B")) if self.bytes >> p)
         size = f"{self.bytes >> power} {size_unit}"
-        return f"echo {size}, {connections}, depth {self.depth}"
+        wrapping = {"": "", "tls": " over TLS", "deflate": " with permessage-deflate"}[self.wrapping]
+        return f"echo {size}{wrapping}, {connections}, depth {self.depth}"
 
 
 @dataclass(frozen=True)
@@ -80,16 +83,21 @@ class Floor:
     name = "floor"
     modes = ("echo", "connect", "keep-alive", "close")
 
+    #: The floor's mode for an echo that is not wrapped.
+    echo = "echo"
+
     def __init__(self, binary: Path):
         self.binary = binary
 
     def version(self) -> str | None:
-        return "engine/benches/floor, this revision"
+        return f"engine/benches/floor {self.echo}, this revision"
 
     def command(self, run: Run) -> list[str]:
         setting = run.setting
         numbers = [setting.connections, setting.depth, setting.bytes, run.seconds]
-        return [str(self.binary), setting.mode, f"127.0.0.1:{run.port}", *map(str, numbers)]
+        mode = self.echo if setting.mode == "echo" else setting.mode
+        mode = f"echo-{setting.wrapping}" if setting.wrapping else mode
+        return [str(self.binary), mode, f"127.0.0.1:{run.port}", *map(str, numbers)]
 
     def read(self, run: Run, output: str) -> Said:
         said = json.loads(output)
@@ -97,6 +105,16 @@ class Floor:
         if run.setting.mode == "connect":
             return Said(messages, rate)
         return Said(messages, rate, said["user_ns"] + said["system_ns"], messages)
+
+
+class UringFloor(Floor):
+    """The same work with another way to ask the kernel: why the engine has one backend."""
+
+    name = "floor on io_uring"
+    modes = ("echo",)
+    echo = "echo-uring"
+    #: Its sends must be taken whole by one call, and a burst must fit into few of its buffers.
+    largest_bytes = 125
 
 
 class Engine:
@@ -139,6 +157,10 @@ class Engine:
             plan["scenario"]["persistent"] = setting.mode == "keep-alive"
         if setting.depth > 1:
             plan["loop"]["depth"] = setting.depth
+        if setting.wrapping == "tls":
+            plan["tls"] = {"verify": False, "ca": None}
+        elif setting.wrapping == "deflate":
+            plan["deflate"] = {"client_context_takeover": True, "server_context_takeover": True, "level": 6}
         return plan
 
     def read(self, run: Run, output: str) -> Said:
@@ -244,7 +266,13 @@ class K6:
 
     def command(self, run: Run) -> list[str]:
         setting = run.setting
-        values = {"URL": run.url, "CONNECTIONS": setting.connections, "BYTES": setting.bytes, "SECONDS": run.seconds}
+        values = {
+            "URL": run.url,
+            "CONNECTIONS": setting.connections,
+            "DEPTH": setting.depth,
+            "BYTES": setting.bytes,
+            "SECONDS": run.seconds,
+        }
         given = [part for name, value in values.items() for part in ("--env", f"{name}={value}")]
         return ["k6", "run", "--quiet", "--no-usage-report", "--address", "", *given, str(K6_SCRIPT)]
 
@@ -256,10 +284,12 @@ class K6:
 
 
 def serves(contender, setting: Setting) -> bool:
-    if setting.mode not in contender.modes:
+    if setting.mode not in contender.modes or (setting.wrapping and not isinstance(contender, Engine | Floor)):
         return False
-    if contender.name == K6.name:
-        return setting.connections <= K6.most_connections and setting.bytes <= K6.largest_bytes and setting.depth == 1
+    if isinstance(contender, UringFloor):
+        return setting.bytes <= UringFloor.largest_bytes and not setting.wrapping
+    if isinstance(contender, K6):
+        return setting.connections <= K6.most_connections and setting.bytes <= K6.largest_bytes
     return True
 
 

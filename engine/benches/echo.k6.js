@@ -1,8 +1,9 @@
-// Echo as k6 does it: a virtual user keeps one connection and sends the next message when the last has come back.
+// Echo as k6 does it: a virtual user keeps one connection with DEPTH messages under way, and sends the next when one has come back.
 import { WebSocket } from 'k6/websockets';
 import { Counter } from 'k6/metrics';
 
 const seconds = Number(__ENV.SECONDS);
+const depth = Number(__ENV.DEPTH);
 const text = 'a'.repeat(Number(__ENV.BYTES));
 const wrong = new Counter('wrong');
 
@@ -16,7 +17,7 @@ export default function () {
   const socket = new WebSocket(__ENV.URL);
   socket.onopen = () => {
     setTimeout(() => socket.close(), seconds * 1000);
-    socket.send(text);
+    for (let sent = 0; sent < depth; sent++) socket.send(text);
   };
   socket.onmessage = () => socket.send(text);
   socket.onerror = () => wrong.add(1);

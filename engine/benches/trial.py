@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from wsbench.errors import UserError
 from wsbench.process import Server, output_of
 
 HOST = "127.0.0.1"
+WRAPPED_SERVER = Path(__file__).with_name("wrapped_server.py")
 READY_S = 10.0
 #: A contender that takes this much longer than it was told to is killed.
 GRACE_S = 60.0
@@ -87,10 +89,11 @@ class Bench:
 
     @contextlib.contextmanager
     def server(self, run: Run) -> Iterator[Server]:
-        table = self.reference.table
+        command, folder = self.reference.table.run, self.reference.folder
+        if run.setting.wrapping:
+            command, folder = [sys.executable, str(WRAPPED_SERVER), run.setting.wrapping], run.folder
         env = {"HOST": HOST, "PORT": str(run.port), "THREADS": "1"}
-        log = run.folder / "server.log"
-        with Server(table.run, self.reference.folder, env, self.placement.server[:1], log) as server:
+        with Server(command, folder, env, self.placement.server[:1], run.folder / "server.log") as server:
             _await(run.port)
             yield server
 

@@ -7,9 +7,12 @@
 //! TCP, handshake, held until all are there, Close frame), `keep-alive` and `close` (HTTP documents, many a connection or one).
 
 mod socket;
+mod uring;
+mod wrapped;
 
 use socket::{Poll, Socket, Usage};
 use std::net::SocketAddrV4;
+use uring::Ring;
 
 /// As many connects at once as the engine makes.
 const CONNECTS_AT_ONCE: usize = 100;
@@ -20,6 +23,9 @@ const GRACE_S: f64 = 60.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Echo,
+    EchoUring,
+    EchoTls,
+    EchoDeflate,
     Connect,
     KeepAlive,
     Close,
@@ -49,6 +55,8 @@ fn main() {
     let outcome = match load.mode {
         Mode::Connect => connect(&load),
         Mode::Echo | Mode::KeepAlive => exchange(&load),
+        Mode::EchoUring => exchange_uring(&load),
+        Mode::EchoTls | Mode::EchoDeflate => wrapped::exchange(&load),
         Mode::Close => reopen(&load),
     };
     let Usage { wall_ns, user_ns, system_ns } = outcome.cost;
@@ -61,6 +69,9 @@ impl Load {
         let [mode, address, connections, depth, bytes, seconds] = arguments.as_slice() else { return None };
         let mode = match mode.as_str() {
             "echo" => Mode::Echo,
+            "echo-uring" => Mode::EchoUring,
+            "echo-tls" => Mode::EchoTls,
+            "echo-deflate" => Mode::EchoDeflate,
             "connect" => Mode::Connect,
             "keep-alive" => Mode::KeepAlive,
             "close" => Mode::Close,
@@ -74,6 +85,16 @@ impl Load {
             bytes: bytes.parse().ok()?,
             seconds: seconds.parse().ok()?,
         })
+    }
+
+    /// A request to become a WebSocket, with more header lines.
+    fn upgrade(&self, more: &str) -> Vec<u8> {
+        format!(
+            "GET /echo HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{more}\r\n",
+            self.address
+        )
+        .into_bytes()
     }
 
     fn document_request(&self) -> Vec<u8> {
@@ -153,12 +174,8 @@ fn close_all(sockets: Vec<Socket>, poll: &mut Poll) {
 
 /// Every connection of the load, upgraded where it speaks WebSocket and known to `poll` by its place.
 fn open_all(load: &Load, poll: &mut Poll) -> Vec<Socket> {
-    let upgrade = format!(
-        "GET /echo HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
-        load.address
-    );
-    let websocket = matches!(load.mode, Mode::Echo | Mode::Connect);
+    let upgrade = load.upgrade("");
+    let websocket = matches!(load.mode, Mode::Echo | Mode::EchoUring | Mode::Connect);
     let mut sockets: Vec<Socket> = Vec::with_capacity(load.connections);
     let mut upgraded = 0;
     let mut buffer = [0; 4096];
@@ -168,7 +185,7 @@ fn open_all(load: &Load, poll: &mut Poll) -> Vec<Socket> {
             socket.send_at_once();
             poll.add(&socket, sockets.len());
             if websocket {
-                assert_eq!(socket.send(upgrade.as_bytes()), upgrade.len(), "a handshake was not taken whole");
+                assert_eq!(socket.send(&upgrade), upgrade.len(), "a handshake was not taken whole");
             } else {
                 upgraded += 1;
             }
@@ -245,6 +262,46 @@ fn start(poll: &mut Poll, socket: &Socket, place: usize, burst: &[u8]) -> usize 
         poll.read_and_write(socket, place);
     }
     sent
+}
+
+/// The same over io_uring: bursts go out together, with the next wait.
+fn exchange_uring(load: &Load) -> Outcome {
+    let frame = masked_frame(load.bytes);
+    let burst: &'static [u8] = frame.repeat(load.depth).leak();
+    let reply = (frame.len() - 4) * load.depth;
+    let sockets = open_all(load, &mut Poll::new());
+    let mut awaited = vec![reply; sockets.len()];
+    let mut ring = Ring::new(&sockets);
+    let mut bursts = 0;
+
+    let begin = Usage::now();
+    ring.end_after(load.seconds);
+    for place in 0..sockets.len() {
+        ring.receive(place);
+        ring.send(place, burst);
+    }
+    loop {
+        for at in 0..ring.wait() {
+            let completion = ring.completion(at);
+            if completion.ends {
+                return Outcome { messages: bursts * load.depth as u64, cost: Usage::now().since(&begin) };
+            }
+            if !completion.stays_armed {
+                // No buffer was left; the next pass has them all again.
+                assert_eq!(completion.result, -libc::ENOBUFS, "a send or a receive has failed");
+                ring.receive(completion.place);
+                continue;
+            }
+            let left = &mut awaited[completion.place];
+            assert!((1..=*left as i32).contains(&completion.result), "{} came, {left} awaited", completion.result);
+            *left -= completion.result as usize;
+            if *left == 0 {
+                bursts += 1;
+                *left = reply;
+                ring.send(completion.place, burst);
+            }
+        }
+    }
 }
 
 // ---- close -----------------------------------------------------------------------------------------------------------

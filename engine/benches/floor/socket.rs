@@ -2,7 +2,7 @@
 //! that it will not wait), and no result that is passed over. Whatever the kernel refuses ends the process.
 
 use std::net::SocketAddrV4;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const BATCH: usize = 1024;
 const TIMER: u64 = u64::MAX;
@@ -67,6 +67,12 @@ impl Socket {
         // SAFETY: the buffer is valid for its length.
         let count = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags) };
         transferred("recv", count)
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 
@@ -200,7 +206,7 @@ fn checked(call: &str, result: i32) -> i32 {
 }
 
 #[cold]
-fn give_up(call: &str, error: &std::io::Error) -> ! {
+pub fn give_up(call: &str, error: &std::io::Error) -> ! {
     eprintln!("floor: {call}: {error}");
     std::process::exit(1);
 }
