@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ from wsbench import (
     machine,
     metrics,
     packing,
+    runtime,
     selftest,
     terminal,
     thresholds,
@@ -81,7 +83,13 @@ def parser() -> argparse.ArgumentParser:
     ):
         made = command(name, function, text)
         made.add_argument(
-            "servers", nargs="*", default=["*@*"], help="names, globs, tag:TAG, !… to leave out (default: all)"
+            "servers",
+            nargs="*",
+            default=["*@*"],
+            help="names, globs, tag:TAG, !… to leave out, with +jdk25, +ZGC, +heap4g behind (default: all)",
+        )
+        made.add_argument(
+            "--jobs", type=positive, default=os.cpu_count() or 1, help="servers built at once (default: the CPUs)"
         )
     planning = command("plan", plan_campaign, "print every trial and the estimated time; run nothing")
     running = command("run", run_campaign, "run an experiment")
@@ -189,20 +197,7 @@ def share(text: str) -> float:
 
 def list_things(arguments) -> int:
     if arguments.what == "servers":
-        rows = []
-        for variant in catalogue.read():
-            state = build.obstacle(variant) or build.state(variant)
-            star = " (default)" if variant.is_default else ""
-            rows.append(
-                [
-                    variant.name + star,
-                    variant.manifest.language,
-                    variant.manifest.library,
-                    " ".join(variant.scenarios),
-                    state,
-                ]
-            )
-        terminal.table(None, ["server", "language", "library", "scenarios", "state"], rows)
+        list_servers()
     elif arguments.what == "experiments":
         rows = []
         for file in sorted(experiment.EXPERIMENTS.glob("*.toml")):
@@ -226,19 +221,51 @@ def list_things(arguments) -> int:
     return 0
 
 
+def list_servers() -> None:
+    rows = [
+        [
+            variant.name + (" (default)" if variant.is_default else ""),
+            variant.manifest.language,
+            variant.manifest.library,
+            " ".join(variant.scenarios),
+            build.obstacle(variant) or build.last_receipt(variant) or build.state(variant),
+        ]
+        for variant in catalogue.read()
+    ]
+    terminal.table(None, ["server", "language", "library", "scenarios", "receipt, if built"], rows)
+    found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
+    print(f"JDKs here: {found}; choose with `+jdk17`, `+jdk25+ZGC+heap4g` behind a server's name")
+
+
 def build_servers(arguments) -> int:
-    failed = False
-    for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, machine.placement().server, terminal.Progress().say)
-        failed |= built.did == "failed"
-        terminal.Progress().say(f"{variant.name}: {built.receipt or built.did + ': ' + str(built.problem)}")
-    return int(failed)
+    built = build_with_progress(catalogue.select(arguments.servers, catalogue.read()), arguments.jobs)
+    rows = [
+        [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or str(one.problem)]
+        for name, one in built.items()
+    ]
+    terminal.table(None, ["server", "result", "s", "receipt, or what is in the way"], rows, right={2})
+    counts = {did: sum(one.did == did for one in built.values()) for did in ("built", "was built", "skipped", "failed")}
+    print(", ".join(f"{count} {did}" for did, count in counts.items() if count))
+    return int(counts["failed"] > 0)
+
+
+def build_with_progress(variants: list[catalogue.Variant], jobs: int) -> dict[str, build.Built]:
+    say = terminal.Progress().say
+
+    def tell(now: build.Progress) -> None:
+        left = f", about {terminal.duration(now.left_s)} left" if now.done < now.total else ""
+        why = f": {now.built.problem}" if now.built.did == "failed" else ""
+        say(f"[{now.done}/{now.total}] {now.variant.name} {now.built.did}{why}{left}")
+
+    return build.build_all(variants, machine.placement().server, jobs, tell)
 
 
 def check_servers(arguments) -> int:
     rows, failed = [], False
-    for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, machine.placement().server, terminal.Progress().say)
+    variants = catalogue.select(arguments.servers, catalogue.read())
+    found = build_with_progress(variants, arguments.jobs)
+    for variant in variants:
+        built = found[variant.name]
         if built.problem is not None:
             failed |= built.did == "failed"
             rows.append([variant.name, "skipped", built.problem])
