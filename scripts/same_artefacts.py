@@ -32,7 +32,10 @@ def main() -> int:
     variants = list({(variant.server, variant.builder): variant for variant in chosen}.values())
     possible = [variant for variant in variants if build.obstacle(variant) is None]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        rows = list(pool.map(compare, possible))
+        rows = []
+        for row in pool.map(compare, possible):
+            rows.append(row)
+            print(f"[{len(rows)}/{len(possible)}] {row[0]} {row[1]}", flush=True)
     rows += [[variant.name, "skipped", str(build.obstacle(variant))] for variant in variants if variant not in possible]
     terminal.table(None, ["build", "result", "detail"], rows)
     return int(any(result not in ("same", "skipped") for _, result, _ in rows))
