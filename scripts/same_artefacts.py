@@ -75,7 +75,12 @@ def _counts(file: Path) -> bool:
     if in_environment and ("site-packages" not in file.parts or {"pip", "setuptools"} & set(file.parts)):
         return False
     made_by_wsbench = file.name.startswith("wsbench-")
-    return not made_by_wsbench and "maven-status" not in file.parts and file.name not in BOOKKEEPING and "__pycache__" not in file.parts
+    return (
+        not made_by_wsbench
+        and "maven-status" not in file.parts
+        and file.name not in BOOKKEEPING
+        and "__pycache__" not in file.parts
+    )
 
 
 if __name__ == "__main__":

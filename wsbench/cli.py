@@ -15,7 +15,6 @@ from pathlib import Path
 
 from wsbench import (
     __version__,
-    build,
     campaign,
     catalogue,
     claims_view,
@@ -28,8 +27,8 @@ from wsbench import (
     machine,
     metrics,
     packing,
-    runtime,
     selftest,
+    servers_view,
     terminal,
     thresholds,
     verdict,
@@ -197,7 +196,7 @@ def share(text: str) -> float:
 
 def list_things(arguments) -> int:
     if arguments.what == "servers":
-        list_servers()
+        servers_view.list_servers()
     elif arguments.what == "experiments":
         rows = []
         for file in sorted(experiment.EXPERIMENTS.glob("*.toml")):
@@ -221,49 +220,14 @@ def list_things(arguments) -> int:
     return 0
 
 
-def list_servers() -> None:
-    rows = [
-        [
-            variant.name + (" (default)" if variant.is_default else ""),
-            variant.manifest.language,
-            variant.manifest.library,
-            " ".join(variant.scenarios),
-            build.obstacle(variant) or build.last_receipt(variant) or build.state(variant),
-        ]
-        for variant in catalogue.read()
-    ]
-    terminal.table(None, ["server", "language", "library", "scenarios", "receipt, if built"], rows)
-    found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
-    print(f"JDKs here: {found}; choose with `+jdk17`, `+jdk25+ZGC+heap4g` behind a server's name")
-
-
 def build_servers(arguments) -> int:
-    built = build_with_progress(catalogue.select(arguments.servers, catalogue.read()), arguments.jobs)
-    rows = [
-        [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or str(one.problem)]
-        for name, one in built.items()
-    ]
-    terminal.table(None, ["server", "result", "s", "receipt, or what is in the way"], rows, right={2})
-    counts = {did: sum(one.did == did for one in built.values()) for did in ("built", "was built", "skipped", "failed")}
-    print(", ".join(f"{count} {did}" for did, count in counts.items() if count))
-    return int(counts["failed"] > 0)
-
-
-def build_with_progress(variants: list[catalogue.Variant], jobs: int) -> dict[str, build.Built]:
-    say = terminal.Progress().say
-
-    def tell(now: build.Progress) -> None:
-        left = f", about {terminal.duration(now.left_s)} left" if now.done < now.total else ""
-        why = f": {now.built.problem}" if now.built.did == "failed" else ""
-        say(f"[{now.done}/{now.total}] {now.variant.name} {now.built.did}{why}{left}")
-
-    return build.build_all(variants, machine.placement().server, jobs, tell)
+    return servers_view.build_servers(catalogue.select(arguments.servers, catalogue.read()), arguments.jobs)
 
 
 def check_servers(arguments) -> int:
     rows, failed = [], False
     variants = catalogue.select(arguments.servers, catalogue.read())
-    found = build_with_progress(variants, arguments.jobs)
+    found = servers_view.build_with_progress(variants, arguments.jobs)
     for variant in variants:
         built = found[variant.name]
         if built.problem is not None:
