@@ -4,10 +4,11 @@ VENV    := .venv
 WSBENCH := $(VENV)/bin/wsbench
 ENGINE  := $(VENV)/bin/wsbench-engine
 CARGO   := cargo --quiet
-# One server of each language: building the whole catalogue takes long (`make check-all`).
-CHECKED := reference@* netty netty@4.1.19 tcp-java go-net-websocket node-nodejs-websocket@*
+# One server of each language, and what was changed last: building the whole catalogue takes long (`make check-all`).
+CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websocket node-nodejs-websocket@* python-websockets \
+           c-libwebsockets uwebsockets
 
-.PHONY: quick test setup setup-test check-python check-engine check-servers check-all bench-engine clean
+.PHONY: quick test setup setup-test check-python check-engine check-servers check-all check-builds bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick
@@ -46,10 +47,17 @@ bench-engine: setup-test
 	$(VENV)/bin/python engine/benches/compare.py $(BENCH_OPTIONS)
 
 check-servers: setup
-	$(WSBENCH) check $(CHECKED)
+	$(WSBENCH) check $(CHECKED) $$(scripts/changed_servers.sh)
 
+# Every server: installs what the catalogue needs, builds it and holds it against the contract.
 check-all: setup
+	scripts/setup.sh catalogue
 	$(WSBENCH) check
+
+# Each server is built twice, in folders of different names, and the files compared.
+check-builds: setup
+	scripts/setup.sh catalogue
+	$(VENV)/bin/python scripts/same_artefacts.py
 
 clean:
 	rm -rf $(VENV) engine/target servers/*/build servers/*/target

@@ -24,7 +24,7 @@ run = ["java"]
 version = ["java"]
 [variants.new]
 library_version = "1"
-build = []
+build = [["true"]]
 run = ["java"]
 version = ["java"]
 {new}

@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "load": {"engine", "engine_files", "errors", "frozen", "machine", "process", "rundir", "sampler", "spans"},
     "load_options": {"engine_files", "errors", "load", "thresholds"},
     "load_view": {"engine_files", "histogram", "metrics", "rundir", "terminal", "thresholds", "verdict", "view"},
+    "servers_view": {"build", "catalogue", "machine", "runtime", "terminal"},
     "hdr": {"histogram", "view"},
     "thresholds": {"errors", "metrics", "view"},
     "campaign": {

@@ -1,7 +1,8 @@
 """Building servers: are the tools there, is anything changed, and does the result say which version it is.
 
-What `build` made is remembered by a stamp beside the artefacts: a hash of the server's sources and of its manifest. Nothing
-changed, nothing run. Output goes to a log that is kept.
+What `build` made is remembered by a stamp beside the artefacts: a hash of the server's sources and of the build commands.
+Nothing changed, nothing run, nothing fetched. Variants with the same build commands share what they make. Output goes to a log
+that is kept.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,28 +26,40 @@ from wsbench.rundir import RuntimeRecord
 
 #: Never part of a server's sources, whatever its manifest says.
 MADE = {"build", "target", "node_modules", "bin", "__pycache__"}
+#: Files that say something about a server and make no part of it. The commands of server.toml are looked at themselves.
+ABOUT = {"server.toml", "README.md"}
 
 
 @dataclass(frozen=True)
 class Built:
-    """A variant's build: its receipt and what its runtime says of itself, or in one line why there is no receipt."""
+    """A variant's build: its receipt and what its runtime says of itself, or in one line why there is no receipt.
+
+    `did` is `built`, `was built`, `skipped` (it cannot be had here) or `failed`.
+    """
 
     receipt: str | None
     problem: str | None
     did: str
     runtime: RuntimeRecord | None = None
+    took_s: float = 0.0
 
 
 def log_of(variant: Variant) -> Path:
-    return variant.folder / "build" / f"wsbench-{variant.row}.log"
+    return _beside(variant, "log")
 
 
 def state(variant: Variant) -> str:
     """`built`, `changed` (since it was built) or `not built`."""
-    stamp = _stamp(variant)
+    stamp = _beside(variant, "stamp")
     if not stamp.exists() or not all((variant.folder / artefact).exists() for artefact in variant.table.artefacts):
         return "not built"
     return "built" if stamp.read_text() == _fingerprint(variant) else "changed"
+
+
+def last_receipt(variant: Variant) -> str | None:
+    """What a variant said of itself when it was built; None where it is not built, or its runtime was chosen."""
+    file = variant.folder / "build" / f"wsbench-{variant.variant}.receipt"
+    return file.read_text().strip() if file.exists() and state(variant) == "built" else None
 
 
 def obstacle(variant: Variant) -> str | None:
@@ -79,54 +95,124 @@ def tool_version(argv: list[str]) -> str | None:
     return match.group() if match else None
 
 
-def build(variant: Variant, cpus: list[int], say: Callable[[str], None] = lambda _: None) -> Built:
+@dataclass(frozen=True)
+class Progress:
+    """One variant is done: how many are, of how many, and how long the rest will take by those before."""
+
+    variant: Variant
+    built: Built
+    done: int
+    total: int
+    left_s: float
+
+
+def build_all(
+    variants: list[Variant], cpus: list[int], jobs: int, tell: Callable[[Progress], None] = lambda _: None
+) -> dict[str, Built]:
+    """Builds what is not built or has changed, `jobs` servers at once, and asks each for its receipt; by the variants' names.
+
+    One server's variants are built one after the other: they share a folder. What fails stops nothing else.
+    """
+    folders: dict[Path, threading.Lock] = {variant.folder: threading.Lock() for variant in variants}
+    began, found = time.monotonic(), {}
+    pool = ThreadPoolExecutor(jobs)
+
+    def one(variant: Variant) -> Built:
+        with folders[variant.folder]:
+            return build(variant, cpus)
+
+    try:
+        started = {pool.submit(one, variant): variant for variant in _spread(variants)}
+        for future in as_completed(started):
+            variant = started[future]
+            found[variant.name] = future.result()
+            left = len(variants) - len(found)
+            left_s = (time.monotonic() - began) / len(found) * left
+            tell(Progress(variant, found[variant.name], len(found), len(variants), left_s))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return {variant.name: found[variant.name] for variant in variants}
+
+
+def _spread(variants: list[Variant]) -> list[Variant]:
+    """Neighbours of different servers, so that no worker waits for another's folder without need."""
+    turns: dict[Path, int] = {}
+    ranked = []
+    for variant in variants:
+        turns[variant.folder] = turns.get(variant.folder, -1) + 1
+        ranked.append((turns[variant.folder], variant))
+    return [variant for _, variant in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def build(variant: Variant, cpus: list[int]) -> Built:
     """Builds what is not built or has changed, then asks for the receipt, under the settings and on the CPUs that the server
     will have. Never raises for a server's own problems."""
+    began = time.monotonic()
     if (problem := obstacle(variant)) is not None:
         return Built(None, problem, "skipped")
     did = "was built"
     if state(variant) != "built":
-        say(f"building {variant.name}")
-        log = log_of(variant)
-        log.parent.mkdir(exist_ok=True)
-        log.unlink(missing_ok=True)
-        for argv in variant.table.build:
-            code = run_logged(argv, variant.folder, log, runtime.build_environment(variant))
-            if code != 0:
-                return Built(None, f"build failed: `{' '.join(argv)}` ended with {code}; see {log}", "failed")
-        _stamp(variant).write_text(_fingerprint(variant))
+        if (problem := _run_commands(variant)) is not None:
+            return Built(None, problem, "failed", took_s=time.monotonic() - began)
         did = "built"
-    return _receipt(variant, cpus, did)
+    return _receipt(variant, cpus, did, began)
 
 
-def _receipt(variant: Variant, cpus: list[int], did: str) -> Built:
+def _run_commands(variant: Variant) -> str | None:
+    """What went wrong, in one line."""
+    log, stamp = log_of(variant), _beside(variant, "stamp")
+    log.parent.mkdir(exist_ok=True)
+    # From here on the artefacts are no longer what the stamp says, also where the build is interrupted.
+    stamp.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
+    for argv in variant.table.build:
+        code = run_logged(argv, variant.folder, log, runtime.build_environment(variant))
+        if code != 0:
+            return f"build failed: `{' '.join(argv)}` ended with {code}; see {log}"
+    stamp.write_text(_fingerprint(variant))
+    return None
+
+
+def _receipt(variant: Variant, cpus: list[int], did: str, began: float) -> Built:
     command, expected = variant.table.version, variant.table.library_version
+
+    def failed(problem: str) -> Built:
+        return Built(None, problem, "failed", took_s=time.monotonic() - began)
+
     try:
         output = output_of(command, variant.folder, env=runtime.environment(variant), cpus=cpus)
-        lines = [line for line in output.text.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.text.splitlines() if line.strip()]
         if output.code != 0 or not lines:
             said = runtime.complaint(output.text)
-            return Built(None, f"no receipt: `{' '.join(command)}` ended with {output.code}: {said}", "failed")
+            return failed(f"no receipt: `{' '.join(command)}` ended with {output.code}: {said}")
         if expected not in lines[-1]:
-            wrong = f"the receipt {lines[-1]!r} does not contain the manifest's version {expected!r}"
-            return Built(None, wrong, "failed")
-        return Built(lines[-1].strip(), None, did, runtime.observe(variant, cpus))
+            return failed(f"the receipt {lines[-1]!r} does not contain the manifest's version {expected!r}")
+        seen = runtime.observe(variant, cpus)
     except TrialFailed as failure:
-        return Built(None, str(failure), "failed")
+        return failed(str(failure))
+    (variant.folder / "build").mkdir(exist_ok=True)
+    (variant.folder / "build" / f"wsbench-{variant.variant}.receipt").write_text(lines[-1] + "\n")
+    return Built(lines[-1], None, did, seen, time.monotonic() - began)
 
 
-def _stamp(variant: Variant) -> Path:
-    return variant.folder / "build" / f"wsbench-{variant.row}.stamp"
+def _beside(variant: Variant, kind: str) -> Path:
+    return variant.folder / "build" / f"wsbench-{variant.builder}.{kind}"
 
 
 def _fingerprint(variant: Variant) -> str:
-    digest = hashlib.sha256()
-    for folder, folders, files in os.walk(variant.folder):
-        folders[:] = sorted(set(folders) - MADE)
-        for name in sorted(files):
-            file = Path(folder, name)
-            digest.update(str(file.relative_to(variant.folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+    digest = hashlib.sha256(repr(variant.table.build).encode())
+    for file in sources(variant.folder):
+        digest.update(str(file.relative_to(variant.folder)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def sources(folder: Path) -> list[Path]:
+    """The files that a server is built from."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(set(folders) - MADE)
+        found += [Path(place, name) for name in sorted(files) if name not in ABOUT]
+    return found
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -236,19 +236,25 @@ def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[V
     """Builds and checks every chosen variant; one that cannot be run is a row that says why."""
     rows = []
     reasons = left_out(asked)
+    serving = [variant for variant in asked.variants if variant.name not in reasons]
+    for variant in serving:
+        if build.obstacle(variant) is None and build.state(variant) != "built":
+            watcher.say(f"building {variant.name}")
+    built = build.build_all(serving, machine.placement().server, os.cpu_count() or 1)
     for variant in asked.variants:
         if variant.name in reasons:
             row = row_of(variant, build.Built(None, None, "skipped"), [], reasons[variant.name])
         else:
-            row = _built_and_checked(variant, asked.experiment.served, port, watcher.say)
+            row = _checked(variant, built[variant.name], asked.experiment.served, port, watcher.say)
         if row.skipped is not None:
             watcher.say(f"skipped {row.name}: {row.skipped}")
         rows.append((variant, row))
     return rows
 
 
-def _built_and_checked(variant: Variant, scenario: str, port: int | None, say: Callable[[str], None]) -> ServerRow:
-    built = build.build(variant, machine.placement().server, say)
+def _checked(
+    variant: Variant, built: build.Built, scenario: str, port: int | None, say: Callable[[str], None]
+) -> ServerRow:
     if built.problem is not None:
         return row_of(variant, built, [], built.problem)
     say(f"checking {variant.name}")
@@ -264,7 +270,8 @@ def _built_and_checked(variant: Variant, scenario: str, port: int | None, say: C
 def check(variant: Variant, scenarios: list[str], port: int | None) -> list[CheckResult]:
     """Starts the server once and holds it against its contract. TrialFailed if it does not start."""
     asked = trial.Setting(experiment=None, seed=0, placement=machine.placement(), port=port, engine=Path())
-    log = build.log_of(variant).with_suffix(".check.log")
+    log = variant.folder / "build" / f"wsbench-{variant.variant}.check.log"
+    log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
     with trial.started(variant, asked, os.getpid(), log) as (_, at_port, _):
         found = conformance.check(trial.HOST, at_port, scenarios, variant.transport)

@@ -88,6 +88,11 @@ class Variant:
         return f"{self.server}@{self.variant}"
 
     @property
+    def builder(self) -> str:
+        """The first of the server's variants with the same build commands: what it builds serves them all."""
+        return next(name for name, table in self.manifest.variants.items() if table.build == self.table.build)
+
+    @property
     def runtime(self) -> RuntimeName | None:
         return self.manifest.runtime
 

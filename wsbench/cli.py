@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
 
 from wsbench import (
     __version__,
-    build,
     campaign,
     catalogue,
     claims_view,
@@ -28,6 +28,7 @@ from wsbench import (
     metrics,
     packing,
     selftest,
+    servers_view,
     terminal,
     thresholds,
     verdict,
@@ -81,7 +82,13 @@ def parser() -> argparse.ArgumentParser:
     ):
         made = command(name, function, text)
         made.add_argument(
-            "servers", nargs="*", default=["*@*"], help="names, globs, tag:TAG, !… to leave out (default: all)"
+            "servers",
+            nargs="*",
+            default=["*@*"],
+            help="names, globs, tag:TAG, !… to leave out, with +jdk25, +ZGC, +heap4g behind (default: all)",
+        )
+        made.add_argument(
+            "--jobs", type=positive, default=os.cpu_count() or 1, help="servers built at once (default: the CPUs)"
         )
     planning = command("plan", plan_campaign, "print every trial and the estimated time; run nothing")
     running = command("run", run_campaign, "run an experiment")
@@ -189,20 +196,7 @@ def share(text: str) -> float:
 
 def list_things(arguments) -> int:
     if arguments.what == "servers":
-        rows = []
-        for variant in catalogue.read():
-            state = build.obstacle(variant) or build.state(variant)
-            star = " (default)" if variant.is_default else ""
-            rows.append(
-                [
-                    variant.name + star,
-                    variant.manifest.language,
-                    variant.manifest.library,
-                    " ".join(variant.scenarios),
-                    state,
-                ]
-            )
-        terminal.table(None, ["server", "language", "library", "scenarios", "state"], rows)
+        servers_view.list_servers()
     elif arguments.what == "experiments":
         rows = []
         for file in sorted(experiment.EXPERIMENTS.glob("*.toml")):
@@ -227,18 +221,15 @@ def list_things(arguments) -> int:
 
 
 def build_servers(arguments) -> int:
-    failed = False
-    for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, machine.placement().server, terminal.Progress().say)
-        failed |= built.did == "failed"
-        terminal.Progress().say(f"{variant.name}: {built.receipt or built.did + ': ' + str(built.problem)}")
-    return int(failed)
+    return servers_view.build_servers(catalogue.select(arguments.servers, catalogue.read()), arguments.jobs)
 
 
 def check_servers(arguments) -> int:
     rows, failed = [], False
-    for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, machine.placement().server, terminal.Progress().say)
+    variants = catalogue.select(arguments.servers, catalogue.read())
+    found = servers_view.build_with_progress(variants, arguments.jobs)
+    for variant in variants:
+        built = found[variant.name]
         if built.problem is not None:
             failed |= built.did == "failed"
             rows.append([variant.name, "skipped", built.problem])

@@ -119,7 +119,7 @@ class Finding:
 
 def examine(variants: list[Variant], engine: Path) -> list[Finding]:
     """What this machine has and lacks for wsbench."""
-    from wsbench.build import missing_tool
+    from wsbench.build import obstacle
 
     record = read()
     soft, hard = record.file_limit
@@ -161,7 +161,7 @@ def examine(variants: list[Variant], engine: Path) -> list[Finding]:
         Finding(load < 0.5 * record.cpus, "other load", f"{load:.2f} (1 minute)", "stop what else is running"),
     ]
     for variant in variants:
-        problem = missing_tool(variant)
+        problem = None if variant.table.unavailable is not None else obstacle(variant)
         findings.append(
             Finding(problem is None, variant.name, "its tools are here" if problem is None else problem, "")
         )

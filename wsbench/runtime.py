@@ -84,8 +84,8 @@ def environment(variant: Variant) -> dict[str, str]:
 
 
 def build_environment(variant: Variant) -> dict[str, str]:
-    """A build does not depend on what is chosen to run it by."""
-    least = variant.table.jdk
+    """A build does not depend on what is chosen to run it by, nor on which of those it serves is asked for."""
+    least = variant.manifest.variants[variant.builder].jdk
     return _place_of(variant, None if least is None else _at_least(least))
 
 
