@@ -144,6 +144,40 @@ def test_ctrl_c_keeps_finished_trials_and_stops_everything(experiment, environme
     assert outcomes(only_run(tmp_path))[1] == "ok"
 
 
+def test_a_trial_of_several_engines_and_servers_is_read_like_any_other(wsbench, experiment, tmp_path):
+    shape = ("--engines", "2", "--server-processes", "2", "--rounds", "1")
+    done = wsbench("run", str(experiment), *shape)
+    assert done.returncode == 0, done.stderr
+    assert "2 connections: 2 engine processes, 2 server processes (the file limit here is" in done.stdout
+    run = only_run(tmp_path)
+    assert (run.campaign.engines, run.campaign.server_processes) == (2, 2)
+    for folder, record in run.finished():
+        assert (record.outcome, record.engines, record.server_processes) == ("ok", 2, 2)
+        end = folder.events()[-1]
+        assert end.connections.established == folder.plan.connections == record.cell["connections"]
+        assert len(folder.plan.target.replicas) == 1
+        assert sum(part.events()[-1].measured.answered for part in folder.parts()) == end.measured.answered > 0
+        assert max(sample.processes for sample in folder.samples() if sample.of == "server") >= 2
+        assert max(sample.processes for sample in folder.samples() if sample.of == "engine") == 2
+    assert (run.path / "report.html").exists()
+
+
+def test_an_engine_that_is_killed_is_a_failed_row_and_the_campaign_goes_on(experiment, environment, tmp_path):
+    typed = ["run", str(experiment), "--engines", "2", "--rounds", "1", "--no-report"]
+    harness = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    wait_for(lambda: list(tmp_path.glob("runs/*/0001/engine-1/events.jsonl")), 60, "the first trial")
+    children = psutil.Process(harness.pid).children(recursive=True)
+    victim = next(one for one in children if one.cmdline()[-1].endswith("0001/engine-1"))
+    victim.kill()
+    said, _ = harness.communicate(timeout=60)
+    assert harness.returncode == 0
+    assert b"engine 2 of 2: the engine failed: it was killed by SIGKILL" in said
+    assert not psutil.wait_procs(children, timeout=5)[1]
+    run = only_run(tmp_path)
+    assert outcomes(run) == {1: "failed", 2: "ok"}
+    assert not (run.path / "0001" / "events.jsonl").exists()
+
+
 def test_two_cannot_run_one_campaign(wsbench, experiment, environment, tmp_path):
     harness = subprocess.Popen(
         [*WSBENCH, "run", str(experiment)], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL

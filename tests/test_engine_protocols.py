@@ -27,6 +27,7 @@ from wsbench.engine_files import (
     Limits,
     Messages,
     Open,
+    Ping,
     Plan,
     Segment,
     Target,
@@ -345,6 +346,30 @@ def test_tls_begins_when_the_connection_is_made_late(carry_out, authority):
         thread.join(1)
     # Nobody answers the upgrade; all that counts is that TLS was agreed upon, on every connection.
     assert len(keep) == 6
+
+
+def test_tls_is_ended_with_a_goodbye(carry_out, authority):
+    context, *_ = authority
+    ends = []
+
+    def serve_ping(listening):
+        for _ in range(2):
+            connection, _ = listening.accept()
+            with context.wrap_socket(connection, server_side=True, suppress_ragged_eofs=False) as tls:
+                try:
+                    while tls.recv(4):
+                        tls.sendall(b"Pong")
+                    ends.append("goodbye")
+                except ssl.SSLEOFError:
+                    ends.append("cut off")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve_ping, args=[listening], daemon=True).start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        ping = {"scenario": Ping(), "transport": "tcp", "connections": 1, "measure": Messages(messages=3)}
+        for _ in range(2):
+            all_answered(carry_out(plan(address, tls=Tls(verify=False), **ping)), 3)
+    assert ends == ["goodbye"] * 2
 
 
 def test_what_follows_the_end_of_tls_is_ignored(carry_out, authority):

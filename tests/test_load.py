@@ -20,7 +20,7 @@ from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, write_trial
 from websockets.sync.server import serve
 
-from wsbench import cli, hdr, histogram, load, load_options, load_view, thresholds
+from wsbench import cli, hdr, histogram, load, load_options, load_view, machine, shards, thresholds
 from wsbench.engine_files import Open, Plan, Segment
 from wsbench.errors import UserError
 from wsbench.view import TrialView
@@ -125,6 +125,7 @@ def test_every_other_option_reaches_the_plan(silent, tmp_path):
     assert (plan.target.path, plan.connections) == ("/a?b=c", 9)
     assert plan_of(f"ws://{silent}/", "--push", "20", "--slow-readers", "0.1").scenario.slow_readers == 0.1
     assert plan_of(f"tcp://{silent}", "--idle").loop.kind == "none"
+    assert plan_of(f"tcp://{silent}", "--replica", silent, "--replica", silent).target.replicas == [silent, silent]
 
 
 def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
@@ -159,6 +160,8 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--ca", "x", "--insecure"], "give one of them"),
         (["-H", "no colon"], "allowed: 'Name: value'"),
         (["--busy-poll"], "--busy-poll needs --cpus"),
+        (["--replica", "192.0.2.1:80"], "192.0.2.1 is not this machine"),
+        (["--replica", "nonsense:x"], "nonsense:x: Port could not be cast"),
         (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),
         (["--close"], "--close is for http and https"),
         (["--bytes", "-1"], "--bytes: found -1"),
@@ -182,14 +185,14 @@ def test_text_from_a_file_must_be_text_after_its_stamp(silent, tmp_path):
     assert plan_of(f"ws://{silent}/echo", "--file", str(file), "--binary").scenario.bytes == 17
 
 
-def test_more_connections_than_files_or_ports_are_refused_with_the_remedy(silent, monkeypatch):
-    monkeypatch.setattr(load.resource, "getrlimit", lambda _: (256, 1024))
-    with pytest.raises(UserError, match=r"2,000 connections need 2,036 open files, .* 1,024 here .*ulimit -Hn 2036"):
-        plan_of(f"ws://{silent}/echo", "-c", "2000", "--threads", "1")
-    assert plan_of(f"ws://{silent}/echo", "-c", "900", "--threads", "1").connections == 900
-    monkeypatch.setattr(load.machine, "local_ports", lambda: 400)
-    with pytest.raises(UserError, match=r"need 3 source addresses, each has 400 local ports"):
-        plan_of(f"ws://{silent}/echo", "-c", "900")
+def test_more_connections_than_one_process_has_files_for_take_several(silent, wsbench, monkeypatch):
+    monkeypatch.setattr(machine, "file_limit", lambda: 1024)
+    plan = plan_of(f"ws://{silent}/echo", "-c", "2000", "--threads", "1")
+    assert shards.chosen(None, plan) == 3
+    assert shards.words(3) == "3 engine processes: the file limit here is 1,024 a process"
+    done = wsbench("load", f"ws://{silent}/echo", "-c", "2", "--engines", "3")
+    assert done.returncode == 2
+    assert "3 engine processes for 2 connections; give each at least one" in done.stderr
 
 
 # ---- thresholds and exit codes ---------------------------------------------------------------------------------------

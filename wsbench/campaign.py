@@ -58,6 +58,8 @@ class Request:
     scale: float = 1.0
     time_scale: float = 1.0
     control: bool = True
+    engines: int | None = None
+    server_processes: int | None = None
 
 
 def request(
@@ -71,6 +73,8 @@ def request(
     time_scale: float = 1.0,
     tags: list[str] | None = None,
     control: bool = True,
+    engines: int | None = None,
+    server_processes: int | None = None,
 ) -> Request:
     """Checks everything before anything is started. `command` is what the user typed; None: as the experiment says."""
     file = experiment.path_of(name)
@@ -87,7 +91,8 @@ def request(
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
     departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
-    return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], scale, time_scale, control)
+    sizes = (scale, time_scale, control, engines, server_processes)
+    return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
 def _sized(written: Experiment, rounds: int, scale: float, time_scale: float) -> Experiment:
@@ -181,6 +186,8 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
         time_scale=asked.time_scale,
         departures=asked.departures,
         tags=asked.tags,
+        engines=asked.engines,
+        server_processes=asked.server_processes,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )
@@ -208,6 +215,8 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         placement=machine.placement(),
         port=port,
         engine=engine.require_binary(),
+        engines=record.engines,
+        server_processes=record.server_processes,
     )
     missing = [planned for planned in order if run.trial(planned.number).record is None]
     rows, table = catalogue.read(), setting.experiment.runtime
@@ -220,6 +229,8 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         )
     if gone:
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign still needs")
+    for line in _shapes(setting, missing):
+        watcher.say(line)
     for done, planned in enumerate(missing):
         watcher.trial_begins(
             planned, len(order) - len(missing) + done, len(order), estimate_s(setting.experiment, len(missing) - done)
@@ -230,6 +241,22 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         folder.path.mkdir()
         ended = trial.carry_out(planned, variants[planned.variant_name], setting, folder, watcher.trial_runs)
         watcher.trial_ends(folder, ended)
+
+
+def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
+    """For each number of connections that takes more than one process of a kind, a line; also where it cannot be had."""
+    limit = machine.file_limit()
+    why = "" if limit is None else f" (the file limit here is {limit:,} a process)"
+    lines = {}
+    for planned in missing:
+        load = setting.experiment.load_of(planned.cell)
+        try:
+            said = trial.shape_of(setting, load).words
+        except UserError as error:
+            said = str(error)
+        if said:
+            lines[load.connections] = f"{load.connections:,} connections: {said}{why}"
+    return list(lines.values())
 
 
 def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:

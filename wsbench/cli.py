@@ -109,6 +109,8 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--port", type=port, help="the port the servers listen on (default: a free one for each trial)"
     )
+    for name, text in (("--engines", "engine processes"), ("--server-processes", "processes of a server, a port each")):
+        running.add_argument(name, type=positive, metavar="N", help=f"{text} (default: as the file limit demands)")
     running.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
     reporting = command("report", report_campaign, "write report.html and trials.parquet of a run")
     reporting.add_argument("run", type=Path)
@@ -264,6 +266,7 @@ def request_of(arguments) -> campaign.Request:
         time_scale=arguments.time_scale,
         tags=arguments.tag,
         control=not arguments.no_control,
+        **{name: getattr(arguments, name, None) for name in ("engines", "server_processes")},
     )
 
 
@@ -425,7 +428,7 @@ def load_url(arguments) -> int:
     folder = load.new_folder(RUNS)
     seconds = getattr(asked.measure, "seconds", None)
     with load_view.Progress(seconds, quiet=arguments.json) as progress:
-        done = load.carry_out(asked, folder, progress.look)
+        done = load.carry_out(asked, folder, progress.look, progress.say)
     view = TrialView(folder, done.record)
     judged = [] if done.interrupted else thresholds.judge(view, arguments.fail_if)
     if arguments.json:

@@ -6,6 +6,7 @@ It builds plans and reads nothing of the results. The plan's contract is protoco
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,15 @@ CONNECT_S = 10.0
 REPLY_S = 10.0
 #: What a trial that ends by count may take at the most.
 LONGEST_COUNTED_S = 600.0
+CONNECTS_PER_S = 500  # of a slow server
+
+
+class EngineFailed(TrialFailed):
+    """An engine process did not carry out its plan; `code` is its exit code, None where it did not end."""
+
+    def __init__(self, text: str, code: int | None):
+        super().__init__(text)
+        self.code = code
 
 
 def binary() -> Path:
@@ -58,7 +68,6 @@ def plan(
 ) -> Plan:
     """One local engine process: a worker per CPU it was given, as far as there are connections for them."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
-    connecting_s = connections / min(500, connect.per_s or 500)
     before = warmup.seconds if isinstance(warmup, Seconds) else 0.0
     return Plan(
         scenario=scenario,
@@ -79,7 +88,7 @@ def plan(
         limits=Limits(
             connect_s=connect_s,
             reply_s=reply_s,
-            deadline_s=before + longest + DRAIN_S + connect_s + connecting_s + 15,
+            deadline_s=before + longest + DRAIN_S + connect_s + connecting_s(connections, connect.per_s) + 15,
         ),
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,
@@ -92,6 +101,11 @@ def plan(
     )
 
 
+def connecting_s(connections: int, per_s: float | None) -> float:
+    """What opening so many connections may take."""
+    return connections / min(CONNECTS_PER_S, per_s or CONNECTS_PER_S)
+
+
 def check_exit(code: int | None, log: Path) -> None:
     """TrialFailed, with the engine's own line, unless the plan was carried out."""
     if code == 0:
@@ -99,5 +113,6 @@ def check_exit(code: int | None, log: Path) -> None:
     if code is None:
         raise TrialFailed("the engine did not end by its deadline")
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("wsbench-engine:")]
-    said = lines[-1] if lines else f"exit code {code}"
+    words = f"exit code {code}" if code > 0 else f"it was killed by {signal.Signals(-code).name}"
+    said = lines[-1] if lines else words
     raise TrialFailed({3: f"this host could not carry out the plan: {said}"}.get(code, f"the engine failed: {said}"))

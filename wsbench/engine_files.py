@@ -58,7 +58,10 @@ class Messages(Frozen):
 
 
 class Target(Frozen):
+    """`replicas` are further addresses of the same server, in other processes; connections take all of them in turn."""
+
     address: str
+    replicas: list[str] = []
     host: str
     path: str
 
@@ -178,7 +181,10 @@ class Limits(Frozen):
 
 
 class Plan(Frozen):
-    """What one engine process is to do; nothing about it is left to a default."""
+    """What an engine process is to do; of several, which part: their plans differ in `shard`, CPUs and sources only.
+
+    Nothing is left to a default but what runs from before it was a key do not have.
+    """
 
     format: Literal[1] = 1
     scenario: Scenario
@@ -205,6 +211,7 @@ class Plan(Frozen):
     headers: list[tuple[str, str]]
     seed: int
     shard: tuple[int, int]
+    gate_s: float | None = None
 
 
 # ---- the engine's events (protocol §2) -----------------------------------------------------------------------------
@@ -220,10 +227,21 @@ class Anchor(Frozen):
     pid: int
 
 
+class Gate(Frozen):
+    """A process that begins together with others stands here and waits for an instant."""
+
+    event: Literal["gate"]
+    t_ns: int
+    gate: Literal["connect", "begin"]
+
+
 class PhaseBegin(Frozen):
+    """`entered_ns` is when the last worker was in it; null in a run from before it was kept."""
+
     event: Literal["phase"]
     t_ns: int
     phase: Phase
+    entered_ns: int | None = None
 
 
 class Tick(Frozen):
@@ -238,6 +256,15 @@ class Tick(Frozen):
     bytes_received: int
     cpu_ns: int
     wait_ns: int | None
+
+
+def summed(t_ns: int, ticks: list[Tick]) -> Tick:
+    """What several processes had counted at an instant, added up; the phase is the last one's."""
+    waits = [tick.wait_ns for tick in ticks]
+    counted = ("open", "sent", "answered", "failed", "bytes_sent", "bytes_received", "cpu_ns")
+    counts = {key: sum(getattr(tick, key) for tick in ticks) for key in counted}
+    wait_ns = None if None in waits else sum(waits)
+    return Tick(event="tick", t_ns=t_ns, phase=ticks[-1].phase, wait_ns=wait_ns, **counts)
 
 
 class Error(Frozen):
@@ -259,6 +286,24 @@ class Broadcast(Frozen):
     received: int
     first_ns: int | None
     last_ns: int | None
+
+
+class Copies(Frozen):
+    """What came to a shard of a broadcast that another triggered; `t_ns` is when the first copy did."""
+
+    event: Literal["copies"]
+    t_ns: int
+    number: int
+    received: int
+    last_ns: int
+
+
+class Receivers(Frozen):
+    """From here on a shard that triggers no broadcasts had so many connections open and reading."""
+
+    event: Literal["receivers"]
+    t_ns: int
+    reading: int
 
 
 class ConnectionCounts(Frozen):
@@ -305,7 +350,7 @@ class Worker(Frozen):
 class End(Frozen):
     event: Literal["end"]
     t_ns: int
-    outcome: Literal["completed", "interrupted", "deadline", "no_connection", "connections_lost"]
+    outcome: Literal["completed", "interrupted", "deadline", "no_connection", "connections_lost", "not_begun"]
     connections: ConnectionCounts
     measured: Measured
     control: Control
@@ -313,7 +358,9 @@ class End(Frozen):
     threads: list[Worker]
 
 
-Event = Annotated[Anchor | PhaseBegin | Tick | Error | Broadcast | End, Field(discriminator="event")]
+Event = Annotated[
+    Anchor | Gate | PhaseBegin | Tick | Error | Broadcast | Copies | Receivers | End, Field(discriminator="event")
+]
 _event = TypeAdapter(Event)
 
 

@@ -76,3 +76,20 @@ def read_lines(file: Path, parse) -> Iterator:
             yield parse(line)
         except ValidationError as error:
             raise UserError(f"{file}:{number}: {one_line(error)}") from error
+
+
+class Tail:
+    """The complete lines that a growing file has gained since the last look."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._offset = 0
+
+    def new_lines(self) -> list[str]:
+        if not self._file.exists():
+            return []
+        with self._file.open("rb") as opened:
+            opened.seek(self._offset)
+            whole = opened.read().rpartition(b"\n")[0]
+        self._offset += len(whole) + 1 if whole else 0
+        return whole.decode().splitlines()

@@ -175,6 +175,20 @@ def merge(intervals: Iterable[Interval]) -> dict[str, Histogram]:
     return merged
 
 
+def encode(of: Histogram) -> str:
+    """The base64 payload, V2 and compressed: `decode` gives the same histogram back."""
+    used = np.flatnonzero(of.counts)
+    empty = np.diff(used, prepend=-1) - 1
+    numbers = np.empty(2 * len(used), dtype=np.int64)
+    numbers[0::2], numbers[1::2] = np.where(empty == 1, 0, -empty), of.counts[used]
+    wanted = np.ones(len(numbers), dtype=bool)
+    wanted[0::2] = empty > 0
+    body = _varints(numbers[wanted])
+    plain = HEADER.pack(COOKIE_V2, len(body), 0, of.digits, of.lowest, of.highest, 1.0) + body
+    packed = zlib.compress(plain)
+    return base64.b64encode(struct.pack(">Ii", COOKIE_V2_COMPRESSED, len(packed)) + packed).decode("ascii")
+
+
 def decode(payload: str | bytes) -> Histogram:
     """A histogram from its base64 V2 payload, compressed or not. ValueError where it is none."""
     raw = base64.b64decode(payload, validate=True)
@@ -201,6 +215,17 @@ def _interval(text: str) -> Interval:
         raise ValueError(f"found {text[:60]!r}")
     tag, start, length, _, payload = found.groups()
     return Interval(tag or "", float(start), float(length), decode(payload))
+
+
+def _varints(numbers: np.ndarray) -> bytes:
+    """ZigZag LEB128: seven bits a byte, lowest first, the highest bit says that more follow."""
+    zigzag = (numbers << 1) ^ (numbers >> 63)
+    groups = (zigzag[:, None] >> (7 * np.arange(LONGEST_VARINT, dtype=np.int64))) & 0x7F
+    lengths = np.maximum(1, LONGEST_VARINT - np.argmax(groups[:, ::-1] > 0, axis=1))
+    lengths = np.where(zigzag == 0, 1, lengths)
+    place = np.arange(LONGEST_VARINT)
+    groups |= np.where(place < lengths[:, None] - 1, 0x80, 0)
+    return groups[place < lengths[:, None]].astype(np.uint8).tobytes()
 
 
 def _counts(body: np.ndarray, buckets: int) -> np.ndarray:

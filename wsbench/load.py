@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import os
-import resource
 import shutil
 import socket
 import ssl
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from wsbench import engine, machine, spans
+from wsbench import engine, machine, shards, spans
 from wsbench.engine_files import (
     Connect,
     Deflate,
@@ -38,7 +37,6 @@ from wsbench.engine_files import (
 )
 from wsbench.errors import TrialFailed, UserError
 from wsbench.frozen import write_json
-from wsbench.process import Engine
 from wsbench.rundir import TrialFolder, TrialRecord
 from wsbench.sampler import Sampler
 
@@ -51,7 +49,6 @@ SCHEMES = {
     "tcp": ("tcp", False, 80),
 }
 STAMP_BYTES = 16
-ENGINE_FILES = 32  # what the engine opens beside its connections, and four a worker
 PLAN_WAS_WRONG = 2
 
 
@@ -85,6 +82,8 @@ class Request:
     busy_poll: bool
     mine: list[str]
     server_pid: int | None
+    engines: int | None = None
+    replicas: tuple[str, ...] = ()
 
 
 def plan_of(asked: Request) -> Plan:
@@ -96,12 +95,13 @@ def plan_of(asked: Request) -> Plan:
         )
     transport, sealed, usual_port = SCHEMES[url.scheme]
     address = _address(url, usual_port, asked.mine)
-    shown = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+    replicas = [_address(urlsplit(f"{url.scheme}://{one}"), usual_port, asked.mine) for one in asked.replicas]
+    shown, *others = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in [address, *replicas])
     cpus = asked.cpus or machine.placement().engine
     made = engine.plan(
         scenario=_scenario(asked, url, usual_port),
         transport=transport,
-        target=Target(address=shown, host=url.netloc.rpartition("@")[2], path=_path(url)),
+        target=Target(address=shown, replicas=others, host=url.netloc.rpartition("@")[2], path=_path(url)),
         connections=asked.connections,
         warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
         measure=asked.measure,
@@ -123,31 +123,7 @@ def plan_of(asked: Request) -> Plan:
         "threads": min(asked.threads or len(cpus), asked.connections),
         "source_addresses": asked.sources or ["::" if ":" in address[0] else "0.0.0.0"],
     }
-    plan = made.model_copy(update=changed)
-    _require_room(plan)
-    return plan
-
-
-def _require_room(plan: Plan) -> None:
-    """One line where this machine cannot hold so many connections.
-
-    More than one process may open would take several engine processes. They are not started: a plan has no time at which to
-    begin, so their windows would not be the same, and numbers of different windows cannot be added.
-    """
-    needed = plan.connections + ENGINE_FILES + 4 * plan.threads
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if limit != resource.RLIM_INFINITY and needed > limit:
-        raise UserError(
-            f"{plan.connections:,} connections need {needed:,} open files, one process may open {limit:,} here (hard limit); "
-            f"raise it as root with `ulimit -Hn {needed}` or in /etc/security/limits.conf"
-        )
-    ports = machine.local_ports()
-    if ports is not None and plan.connections > ports * len(plan.source_addresses):
-        wanted = -(-plan.connections // ports)
-        raise UserError(
-            f"{plan.connections:,} connections to one address need {wanted} source addresses, each has {ports:,} local ports; "
-            "give --source several times (127.0.0.2, 127.0.0.3, … on this machine)"
-        )
+    return made.model_copy(update=changed)
 
 
 def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, int]:
@@ -241,40 +217,48 @@ class Done:
     interrupted: bool
 
 
-def carry_out(asked: Request, folder: TrialFolder, watch) -> Done:
+def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None) -> Done:
     """Runs the engine and writes a trial's files. On Ctrl-C what was measured is kept, with outcome `interrupted`.
 
-    `watch(folder)` is called a few times a second. UserError, and no folder, where the engine refuses the plan.
+    `watch(folder)` is called a few times a second, `say(line)` with what the user should know
+    before. UserError, and no folder, where the engine refuses the plan.
     """
     binary = engine.require_binary()
     plan = plan_of(asked)
+    count = shards.chosen(asked.engines, plan)
+    shards.plans(plan, count)
+    if count > 1:
+        say(shards.words(count))
     server_cpus = _cpus_of(asked.server_pid)
+    pids = [] if asked.server_pid is None else [asked.server_pid]
+    for pid in pids:
+        limit = machine.file_limit(pid)
+        if limit is not None and limit <= plan.connections and not asked.replicas:
+            say(
+                f"the server (process {pid}) may open {limit:,} files: not all {plan.connections:,} connections can be made"
+            )
     folder.path.mkdir(parents=True)
-    write_json(folder.path / "plan.json", plan)
-    log = folder.path / "engine.log"
     began, clock = time.time(), time.monotonic()
     reason, interrupted = None, False
     with (
-        Sampler(folder.path / "resources.jsonl", asked.server_pid) as sampler,
-        Engine(binary, folder.path / "plan.json", folder.path, log) as running,
+        Sampler(folder.path / "resources.jsonl", *pids) as sampler,
+        shards.Engines(binary, plan, count, folder) as running,
     ):
-        sampler.watch_engine(running.pid, folder.path / "events.jsonl", spans.quiet_s(plan))
+        events = running.folders[0].path / "events.jsonl"
+        sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
         try:
-            until = time.monotonic() + plan.limits.deadline_s + 10
-            while (code := running.wait(0.25)) is None and time.monotonic() < until:
+            try:
+                running.carry_out(lambda: watch(folder))
                 watch(folder)
-            watch(folder)
-        except KeyboardInterrupt:
-            interrupted = True
-            running.interrupt()
-            code = running.exit_code
-    try:
-        engine.check_exit(code, log)
-    except TrialFailed as failure:
-        if code == PLAN_WAS_WRONG:
-            shutil.rmtree(folder.path)
-            raise UserError(str(failure)) from failure
-        reason = str(failure)
+            except KeyboardInterrupt:
+                interrupted = True
+                running.interrupt()
+                running.conclude(interrupted=True)
+        except TrialFailed as failure:
+            reason = str(failure)
+            if getattr(failure, "code", None) == PLAN_WAS_WRONG:
+                shutil.rmtree(folder.path)
+                raise UserError(reason) from failure
     record = TrialRecord(
         number=1,
         round=1,
@@ -290,6 +274,7 @@ def carry_out(asked: Request, folder: TrialFolder, watch) -> Done:
         engine_cpus=plan.cpus,
         server_exit=None,
         log_tail=[],
+        engines=count,
     )
     write_json(folder.path / "trial.json", record)
     return Done(record, interrupted)

@@ -113,7 +113,17 @@ def _add_connections(group) -> None:
     group.add_argument("--subprotocol", action="append", default=[], metavar="NAME", help="offered; repeatable")
     group.add_argument("-H", "--header", type=header, action="append", default=[], metavar="'Name: value'")
     group.add_argument("--source", action="append", default=[], metavar="ADDRESS", help="connect from it; repeatable")
+    group.add_argument(
+        "--replica",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="another process of the same server listens there: connections take them in turn; repeatable",
+    )
     group.add_argument("--threads", type=positive, help="workers of the engine")
+    group.add_argument(
+        "--engines", type=positive, metavar="N", help="engine processes (default: as many as the file limit demands)"
+    )
     group.add_argument("--cpus", type=cpus, default=[], metavar="1,3", help="pin the workers to these CPUs")
     group.add_argument("--busy-poll", action="store_true", help="workers never sleep: for CPUs that nobody else uses")
     group.add_argument("--mine", action="append", default=[], metavar="HOST", help="this other host is mine to load")
@@ -185,6 +195,8 @@ def request(arguments) -> load.Request:
         busy_poll=arguments.busy_poll,
         mine=arguments.mine,
         server_pid=arguments.pid,
+        engines=arguments.engines,
+        replicas=tuple(arguments.replica),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.live import Live
@@ -15,7 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from wsbench import metrics
-from wsbench.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event
+from wsbench.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event, summed
+from wsbench.frozen import Tail
 from wsbench.histogram import Histogram, Interval, parse_line
 from wsbench.rundir import TrialFolder, TrialRecord
 from wsbench.terminal import COLOUR, console, duration, table
@@ -37,8 +39,8 @@ class Progress:
         self._seconds = plan_seconds
         self._quiet = quiet
         self._live: Live | None = None
-        self._events: Tail | None = None
-        self._log: Tail | None = None
+        self._files: list[tuple[Tail, Tail]] = []
+        self._at: dict[int, list[Tick]] = {}
         self._ticks: list[Tick] = []
         self._measure_ns: int | None = None
         self._latest: dict[str, Interval] = {}
@@ -56,20 +58,41 @@ class Progress:
     def look(self, folder: TrialFolder) -> None:
         if self._quiet:
             return
-        if self._events is None:
-            self._events, self._log = Tail(folder.path / "events.jsonl"), Tail(folder.latency_log)
-        # The engine writes a tick before its latencies: what is read in the other order belongs together.
-        lines = self._events.new_lines()
-        for line in self._log.new_lines():
-            if (interval := parse_line(line)) is not None:
-                self._latest[interval.tag] = interval
-        for line in lines:
-            event = parse_event(line)
-            if event.event == "phase" and event.phase == "measure":
-                self._measure_ns = event.t_ns
-            if isinstance(event, Tick):
-                self._ticks = [*self._ticks[-1:], event]
-                self._show()
+        if not self._files:
+            parts = folder.parts() or [folder]
+            self._files = [(Tail(part.path / "events.jsonl"), Tail(part.latency_log)) for part in parts]
+        for events, log in self._files:
+            # The engine writes a tick before its latencies: what is read in the other order belongs together.
+            lines = events.new_lines()
+            for line in log.new_lines():
+                if (interval := parse_line(line)) is not None:
+                    self._keep(interval)
+            for line in lines:
+                event = parse_event(line)
+                if event.event == "phase" and event.phase == "measure":
+                    self._measure_ns = event.t_ns
+                if isinstance(event, Tick):
+                    self._tick(event)
+
+    def say(self, line: str) -> None:
+        if not self._quiet:
+            console.print(escape(line))
+
+    def _keep(self, interval: Interval) -> None:
+        """The last stretch of time of each tag, of all processes."""
+        known = self._latest.get(interval.tag)
+        if known is not None and known.start_s == interval.start_s:
+            interval = replace(interval, histogram=known.histogram + interval.histogram)
+        self._latest[interval.tag] = interval
+
+    def _tick(self, tick: Tick) -> None:
+        """Shown when all processes have told theirs of that instant."""
+        here = self._at.setdefault(tick.t_ns, [])
+        here.append(tick)
+        if len(here) == len(self._files):
+            self._ticks = [*self._ticks[-1:], summed(tick.t_ns, here)]
+            self._at = {t_ns: ticks for t_ns, ticks in self._at.items() if t_ns > tick.t_ns}
+            self._show()
 
     def _show(self) -> None:
         if len(self._ticks) < 2:
@@ -110,23 +133,6 @@ class Progress:
         if self._measure_ns is None or self._seconds is None or tick.phase != "measure":
             return ""
         return duration(max(0.0, self._seconds - (tick.t_ns - self._measure_ns) / 1e9))
-
-
-class Tail:
-    """The complete lines that a growing file has gained since the last look."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._offset = 0
-
-    def new_lines(self) -> list[str]:
-        if not self._file.exists():
-            return []
-        with self._file.open("rb") as opened:
-            opened.seek(self._offset)
-            whole = opened.read().rpartition(b"\n")[0]
-        self._offset += len(whole) + 1 if whole else 0
-        return whole.decode().splitlines()
 
 
 def _ms(value_ns: int) -> str:

@@ -196,6 +196,13 @@ def _virtualisation() -> str | None:
     return output.text if output.text and "not found" not in output.text else None
 
 
+def file_limit(pid: int = 0) -> int | None:
+    """How many files a process (0: this one, and those it starts) may open once it has raised its own limit; None: as many
+    as it likes."""
+    limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
 def local_ports() -> int | None:
     """How many connections one source address can have to one target; None where this machine does not tell."""
     found = _sysctl("net.ipv4.ip_local_port_range")

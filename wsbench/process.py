@@ -185,12 +185,16 @@ class Engine:
     def exit_code(self) -> int | None:
         return self._process.poll()
 
-    def interrupt(self, timeout_s: float = 6.0) -> None:
-        """Asks it to write what was measured, and waits for that."""
+    def tell(self, line: str) -> None:
+        """A line on its standard input; one that has ended hears nothing."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+
+    def interrupt(self) -> None:
+        """Asks it to write what was measured and to end."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout_s)
 
     def wait(self, timeout_s: float) -> int | None:
         """Its exit code, or None if it has not ended within the time."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from wsbench.engine_files import Event, Plan, parse_event
+from wsbench.engine_files import Event, Plan, Tick, parse_event, summed
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, read_json, read_json_list, read_lines
 from wsbench.packing import ARCHIVE, unpacked
@@ -135,6 +135,9 @@ class TrialRecord(Frozen):
     log_tail: list[str]
     server_started_ns: int | None = None
     probe: str | None = None
+    #: Processes that shared the load, and the server's.
+    engines: int = 1
+    server_processes: int = 1
 
     @property
     def name(self) -> str:
@@ -157,6 +160,8 @@ class CampaignRecord(Frozen):
     tags: list[str] = []
     servers: list[str]
     skipped: list[str]
+    engines: int | None = None  # None: as many as each trial needs
+    server_processes: int | None = None
 
 
 class Tool(Frozen):
@@ -204,6 +209,16 @@ class TrialFolder:
 
     def samples(self) -> list[Sample]:
         return list(read_lines(self.path / "resources.jsonl", parse_sample))
+
+    def parts(self) -> list[TrialFolder]:
+        """The folders of its engine processes, where there were several; what they wrote is merged into this one at the end."""
+        found = self.path.glob("engine-[0-9]*")
+        return [TrialFolder(path) for path in sorted(found, key=lambda path: int(path.name.partition("-")[2]))]
+
+    def latest(self) -> Tick | None:
+        """What was ticked last, by all of its engine processes together; None where one has yet to begin."""
+        ticks = [[event for event in part.events() if isinstance(event, Tick)] for part in self.parts() or [self]]
+        return summed(ticks[-1][-1].t_ns, [each[-1] for each in ticks]) if all(ticks) else None
 
     @property
     def latency_log(self) -> Path:

@@ -45,15 +45,15 @@ CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
 
 
 class Sampler:
-    """Samples from entry to exit of its context. `server_pid` is the root of the server's process tree; None where the
+    """Samples from entry to exit of its context. `server_pids` are the roots of the server's process trees; none where the
     server is not known."""
 
-    def __init__(self, file: Path, server_pid: int | None):
+    def __init__(self, file: Path, *server_pids: int):
         self._file = file.open("w", encoding="utf-8")
-        self._server = None if server_pid is None else Tree("server", server_pid)
+        self._server = Tree("server", *server_pids) if server_pids else None
         self._engine: Tree | None = None
         self._quiet: Quiet | None = None
-        self._group = None if server_pid is None else kernel.own_group(server_pid)
+        self._group = kernel.own_group(server_pids[0]) if server_pids else None
         self._machine = kernel.Machine()
         self._began = time.monotonic()
         self._next_coarse = self._next_children = self._next_switches = 0.0
@@ -71,10 +71,10 @@ class Sampler:
         self._look_at_shared_memory("ended")
         self._close()
 
-    def watch_engine(self, pid: int, events: Path, quiet_s: float) -> None:
+    def watch_engine(self, pid: int, events: Path, quiet_s: float, *others: int) -> None:
         """From now on the engine is looked at too. After connecting nothing is due for `quiet_s`; 0 where that is not so."""
         self._began = time.monotonic()
-        self._engine = Tree("engine", pid)
+        self._engine = Tree("engine", pid, *others)
         self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
 
     def _run(self) -> None:
@@ -178,17 +178,17 @@ class Quiet:
 
 
 class Tree:
-    """A process and those below it, as far as they were last looked for."""
+    """Processes and those below them, as far as they were last looked for."""
 
-    def __init__(self, of: str, root: int):
+    def __init__(self, of: str, *roots: int):
         self._of = of
-        self._root = root
-        self._stats = {root: Standing(f"/proc/{root}/stat")}
-        self._heaps = {root: hsperf.heap_of(root)}
+        self._roots = list(roots)
+        self._stats = {root: Standing(f"/proc/{root}/stat") for root in roots}
+        self._heaps = {root: hsperf.heap_of(root) for root in roots}
         self._switches: dict[int, tuple[int, int]] = {}
 
     def look_for_children(self) -> None:
-        found, new = [], [self._root]
+        found, new = [], self._roots
         while new:
             found += new
             new = [child for pid in new for child in children_of(pid)]

@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from wsbench import judgements, metrics
-from wsbench.engine_files import Tick
 from wsbench.rundir import RunFolder, TrialFolder, TrialOrder, TrialRecord
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
@@ -63,9 +62,7 @@ class Progress:
     def trial_runs(self, folder: TrialFolder) -> None:
         if not sys.stdout.isatty():
             return
-        ticks = [event for event in folder.events() if isinstance(event, Tick)]
-        if ticks:
-            last = ticks[-1]
+        if (last := folder.latest()) is not None:
             line = f"{self._head}  {last.phase}: {last.open} open, {last.answered} answered, {last.failed} failed … {self._left}"
             console.print(escape(line[: console.width - 1].ljust(console.width - 1)), end="\r")
 

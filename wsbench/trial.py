@@ -11,16 +11,16 @@ import http.client
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wsbench import engine, machine, runtime, spans, stopping
+from wsbench import engine, machine, merge, runtime, shards, spans, stopping
 from wsbench.catalogue import Variant
 from wsbench.engine_files import Seconds, Target
-from wsbench.errors import TrialFailed
+from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Experiment, Load
 from wsbench.frozen import write_json
-from wsbench.process import Engine, Server
+from wsbench.process import Server
 from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.runtimes import probes
 from wsbench.sampler import Sampler
@@ -28,6 +28,12 @@ from wsbench.sampler import Sampler
 HOST = "127.0.0.1"
 READY_S = 60.0
 LOG_LINES, LOG_BYTES = 20, 65_536
+#: What a server may open beside its connections: a JVM opens some two hundred.
+SERVER_FILES = 500
+
+
+class Stopped(Exception):
+    """The experiment's stop rule ends the trial; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Setting:
     placement: machine.Placement
     port: int | None
     engine: Path
+    engines: int | None = None  # as many as each trial needs
+    server_processes: int | None = None
 
 
 def carry_out(
@@ -51,22 +59,26 @@ def carry_out(
     began, clock = time.time(), time.monotonic()
     outcome, reason = "ok", None
     ready_s = server_exit = seen = started_ns = None
-    probe = probes.probe_of(variant.tags)
+    shape, probe = Shape(1, 1), probes.probe_of(variant.tags)
     log = folder.path / "server.log"
     try:
-        with started(variant, setting, order.number, log, probe) as (server, port, ready_s):
-            started_ns = server.started_ns
+        shape = shape_of(setting, setting.experiment.load_of(order.cell))
+        # What a runtime tells of itself goes into one file, which several processes would write over each other.
+        probe = probe if shape.servers == 1 else None
+        with group_started(variant, setting, order.number, log, probe, shape.servers) as (servers, ports, ready_s):
+            first = servers[0]
+            started_ns = first.started_ns
             # The PATH is this machine's; what it led to is recorded instead.
-            given = {name: value for name, value in server.env.items() if name != "PATH"}
-            seen = (given, runtime.executable(server.pid), runtime.pollers(server.pid))
-            reason = _measure(order, variant, setting, folder, server, port, watch)
+            given = {name: value for name, value in first.env.items() if name != "PATH"}
+            seen = (given, runtime.executable(first.pid), runtime.pollers(first.pid))
+            reason = _measure(order, variant, setting, folder, shape, (servers, ports), watch)
             time.sleep(probes.settle_s(probe))
             if reason is not None:
                 outcome = "stopped"
-            elif server.exit_code is not None:
+            elif any(server.exit_code is not None for server in servers):
                 raise TrialFailed("the server ended before it was stopped")
-            server_exit = server.stop()
-    except TrialFailed as failure:
+            server_exit = "; ".join(dict.fromkeys(server.stop() for server in servers))
+    except (TrialFailed, UserError) as failure:
         outcome, reason = "failed", str(failure)
     server_env, executable, pollers = seen or (None, None, None)
     record = TrialRecord(
@@ -85,9 +97,56 @@ def carry_out(
         log_tail=_tail(log, probe),
         server_started_ns=started_ns,
         probe=probe,
+        engines=shape.engines,
+        server_processes=shape.servers,
     )
     write_json(folder.path / "trial.json", record)
     return record
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many processes load, and how many serve."""
+
+    engines: int
+    servers: int
+
+    @property
+    def words(self) -> str:
+        """For people; nothing where there is one of each."""
+        parts = [(self.engines, "engine processes"), (self.servers, "server processes")]
+        return ", ".join(f"{count} {name}" for count, name in parts if count > 1)
+
+
+def shape_of(setting: Setting, load: Load) -> Shape:
+    """As many as were asked for, or as the file limit demands. UserError where that cannot be."""
+    threads = len(setting.placement.engine)
+    engines = setting.engines or shards.needed(load.connections, threads)
+    limit = machine.file_limit()
+    least = 1 if limit is None else -(-load.connections // max(1, limit - SERVER_FILES))
+    servers = setting.server_processes or least
+    if servers < least:
+        raise UserError(
+            f"{load.connections:,} connections need {least} server processes: the file limit here is {limit:,} a process"
+        )
+    if servers > 1 and setting.experiment.scenario == "push":
+        raise UserError(
+            f"{load.connections:,} connections in {servers} server processes: a broadcast reaches those of one process only"
+        )
+    return Shape(engines, servers)
+
+
+@contextlib.contextmanager
+def group_started(variant: Variant, setting: Setting, number: int, log: Path, probe: str | None, count: int):
+    """So many processes of one server, each on a port of its own: they, their ports, the seconds until all were ready."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for place in range(count):
+            port = None if setting.port is None else setting.port + place
+            one = replace(setting, port=port)
+            found.append(stack.enter_context(started(variant, one, number + place, log, probe)))
+        servers, ports, ready = zip(*found, strict=True)
+        yield servers, ports, sum(ready)
 
 
 @contextlib.contextmanager
@@ -137,17 +196,18 @@ def _answers(port: int, transport: str) -> bool:
         return False
 
 
-def _measure(order, variant, setting, folder, server, port, watch) -> str | None:
+def _measure(order, variant, setting, folder, shape, serving, watch) -> str | None:
     """Carries the load out; the reason where the experiment's stop rule ended it."""
+    servers, ports = serving
     experiment = setting.experiment
     load = experiment.load_of(order.cell)
     scenario = load.scenario(experiment.scenario)
     transport = "http" if scenario.kind == "doc" else variant.transport
-    address = f"{HOST}:{port}"
+    address, *replicas = (f"{HOST}:{port}" for port in ports)
     plan = engine.plan(
         scenario=scenario,
         transport=transport,
-        target=Target(address=address, host=address, path=engine.path_for(scenario, transport)),
+        target=Target(address=address, replicas=replicas, host=address, path=engine.path_for(scenario, transport)),
         connections=load.connections,
         warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
         measure=experiment.measure_of(load),
@@ -161,29 +221,38 @@ def _measure(order, variant, setting, folder, server, port, watch) -> str | None
         reply_s=load.reply_s,
         connect_s=load.connect_s,
     )
-    write_json(folder.path / "plan.json", plan)
-    log = folder.path / "engine.log"
+    count = shards.chosen(shape.engines, plan)
     with (
-        Sampler(folder.path / "resources.jsonl", server.pid) as sampler,
-        Engine(setting.engine, folder.path / "plan.json", folder.path, log) as running,
+        Sampler(folder.path / "resources.jsonl", *(server.pid for server in servers)) as sampler,
+        shards.Engines(setting.engine, plan, count, folder) as running,
     ):
-        sampler.watch_engine(running.pid, folder.path / "events.jsonl", spans.quiet_s(plan))
-        until = time.monotonic() + plan.limits.deadline_s + 10
-        while (code := running.wait(0.25)) is None and time.monotonic() < until:
+        events = running.folders[0].path / "events.jsonl"
+        sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
+
+        def look() -> None:
             watch(folder)
-            if reason := _stop_reason(experiment, load, folder, server):
-                running.interrupt()
+            if reason := _stop_reason(experiment, load, folder, servers):
+                raise Stopped(reason)
+
+        try:
+            running.carry_out(look)
+        except Stopped as stop:
+            running.interrupt()
+            with contextlib.suppress(TrialFailed):
+                running.conclude(interrupted=True)
+            return str(stop)
+        except TrialFailed:
+            if reason := _stop_reason(experiment, load, folder, servers):
                 return reason
-        reason = _stop_reason(experiment, load, folder, server)
-        if reason is None:
-            engine.check_exit(code, log)
-        return reason
+            raise
+        return _stop_reason(experiment, load, folder, servers)
 
 
-def _stop_reason(experiment: Experiment, load: Load, folder: TrialFolder, server: Server) -> str | None:
+def _stop_reason(experiment: Experiment, load: Load, folder: TrialFolder, servers: tuple[Server, ...]) -> str | None:
     if experiment.stop is None:
         return None
-    return stopping.reason(experiment.stop, folder.events(), load.connections, server.exit_code is not None)
+    ended = any(server.exit_code is not None for server in servers)
+    return stopping.reason(experiment.stop, merge.so_far(folder), load.connections, ended)
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:

@@ -143,7 +143,7 @@ class Engine:
         address = f"127.0.0.1:{run.port}"
         path = "/echo" if websocket else f"/doc?size={setting.bytes}"
         plan |= {
-            "target": {"address": address, "host": address, "path": path},
+            "target": {"address": address, "replicas": [], "host": address, "path": path},
             "connections": setting.connections,
             "warmup": None,
             "measure": {"messages": 1} if setting.mode == "connect" else {"seconds": run.seconds},

@@ -8,7 +8,13 @@ impl Plan {
     pub fn check(&self) -> Result<(), String> {
         require(self.format == 1, "format", self.format, "1")?;
         require(self.connections >= 1, "connections", self.connections, "at least 1")?;
-        require(self.threads >= 1 && self.threads <= self.connections, "threads", self.threads, "1 to `connections`")?;
+        require(self.shard.0 < self.shard.1, "shard", format!("{:?}", self.shard), "[i, n] with i < n")?;
+        let shards = self.shard.1 as usize;
+        require(shards <= self.connections, "shard", format!("one of {shards}"), "one of at most `connections`")?;
+        let room = self.connections / shards + usize::from((self.shard.0 as usize) < self.connections % shards);
+        let allowed = "1 to `connections`, or this shard's part of them";
+        require(self.threads >= 1 && self.threads <= room, "threads", self.threads, allowed)?;
+        self.check_shards()?;
         self.check_scenario()?;
         self.check_loop()?;
         self.check_stages()?;
@@ -33,10 +39,23 @@ impl Plan {
         for &cpu in &self.cpus {
             require(cpu < cpus, "cpus", cpu, &format!("0 to {}", cpus - 1))?;
         }
-        require(self.shard.0 < self.shard.1, "shard", format!("{:?}", self.shard), "[i, n] with i < n")?;
         require(self.receive_stamps != Some(0), "receive_stamps", 0, "at least 1, or null")?;
         self.check_addresses()?;
         self.check_head()
+    }
+
+    /// What several processes can only do together if they agree on when.
+    fn check_shards(&self) -> Result<(), String> {
+        if let Some(seconds) = self.gate_s {
+            require(within(seconds, 1e-3, 3600.0), "gate_s", seconds, "0.001 to 3600 seconds, or null")?;
+        }
+        if self.shard.1 == 1 {
+            return Ok(());
+        }
+        let counted = matches!(self.warmup, Some(Until::Messages(_)));
+        require(!counted, "warmup", "a number of messages", "seconds or null for one of several shards")?;
+        let moves = matches!(self.scenario, Scenario::Push { .. }) && self.stages.is_some();
+        require(!moves, "stages", "set", "null for one of several shards of the scenario push")
     }
 
     fn check_scenario(&self) -> Result<(), String> {
@@ -135,6 +154,9 @@ impl Plan {
     fn check_addresses(&self) -> Result<(), String> {
         require(!self.source_addresses.is_empty(), "source_addresses", "[]", "at least one address")?;
         let ipv4 = self.target.address.is_ipv4();
+        if let Some(other) = self.target.replicas.iter().find(|address| address.is_ipv4() != ipv4) {
+            return require(false, "target.replicas", other, "addresses of the same family as `target.address`");
+        }
         let family = if ipv4 { "IPv4 addresses, as the target's" } else { "IPv6 addresses, as the target's" };
         match self.source_addresses.iter().find(|address| address.is_ipv4() != ipv4) {
             Some(other) => require(false, "source_addresses", other, family),

@@ -1,6 +1,9 @@
 //! The only room that reads a clock. Everything that is measured is `CLOCK_MONOTONIC` in nanoseconds; the wall clock is
 //! read for the anchor, and to compare with stamps that the kernel or a server took by it. Also what a thread has used: its CPU time, its time in the run queue, its switches.
 
+use sha1::{Digest, Sha1};
+use std::time::Duration;
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec for the call to fill.
@@ -15,6 +18,26 @@ pub fn now_ns() -> u64 {
 
 pub fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
+}
+
+/// Sleeps until then, in pieces, so that whoever waits sees within 50 ms that he need not: while `goes_on` says so.
+pub fn sleep_until(t_ns: u64, goes_on: impl Fn() -> bool) {
+    while goes_on() {
+        let left = t_ns.saturating_sub(now_ns());
+        if left == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(left.min(50_000_000)));
+    }
+}
+
+/// Tells clocks of different hosts apart: the same number means the same `CLOCK_MONOTONIC`, which a boot and a time
+/// namespace have of their own (time_namespaces(7)).
+pub fn id() -> u32 {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    let digest = Sha1::new().chain_update(boot).chain_update(namespace.as_os_str().as_encoded_bytes()).finalize();
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
 /// What the calling thread has used since it began.

@@ -115,6 +115,7 @@ impl UnderWay {
 #[repr(C, align(64))]
 pub struct Connection {
     socket: Option<OwnedFd>,
+    /// Its number among those of all shards.
     pub number: u32,
     pub stage: Stage,
     /// Stands in the worker's line of connections that can take a message.
@@ -188,13 +189,13 @@ impl Connection {
 
     /// Begins to connect, without waiting.
     pub fn open(&mut self, plan: &Plan) -> io::Result<RawFd> {
-        let target = plan.target.address;
+        let target = plan.address_of(self.number);
         let kind = Type::from(libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         let socket = Socket::new_raw(Domain::for_address(target), kind, Some(Protocol::TCP))?;
         if !plan.connection_per_request() {
             socket.set_tcp_nodelay(true)?;
         }
-        let source = plan.source_addresses[self.number as usize % plan.source_addresses.len()];
+        let source = plan.source_of(self.number);
         if !is_natural(source, target.ip()) {
             bind_address_only(&socket);
             socket.bind(&SocketAddr::new(source, 0).into())?;

@@ -67,6 +67,8 @@ pub struct Tick {
     pub phase: Phase,
     /// The phase that begins here, if one does.
     pub begins: Option<Phase>,
+    /// When the worker took it.
+    pub taken_ns: u64,
     pub counters: Counters,
     pub usage: Usage,
     pub interval: Interval,

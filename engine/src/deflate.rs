@@ -8,6 +8,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 /// The end of a flushed block, which is left off every message (§7.2.1).
 const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 const STEP: usize = 16 << 10;
+/// How far back a compressed message may refer (RFC 1951 §2).
+const WINDOW: usize = 32 << 10;
 
 /// What both sides have agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,6 +94,8 @@ pub struct Inflater {
     stream: Decompress,
     takeover: bool,
     large: Vec<u8>,
+    /// What later messages may refer to, where the context is kept: at least its end, as long as the window.
+    window: Vec<u8>,
 }
 
 impl std::fmt::Debug for Inflater {
@@ -102,7 +106,7 @@ impl std::fmt::Debug for Inflater {
 
 impl Inflater {
     pub fn new(takeover: bool) -> Inflater {
-        Inflater { stream: Decompress::new(false), takeover, large: Vec::new() }
+        Inflater { stream: Decompress::new(false), takeover, large: Vec::new(), window: Vec::new() }
     }
 
     /// Hands what a piece of a compressed message holds to `take`, a part at a time, so that a small piece cannot become a
@@ -135,18 +139,34 @@ impl Inflater {
             let status = self.stream.decompress_vec(piece, &mut self.large, FlushDecompress::Sync);
             if !self.large.is_empty() {
                 take(&self.large)?;
+                self.remember();
             }
             let status = status.map_err(|error| (Kind::BadDeflate, error.to_string()))?;
             piece = &piece[(self.stream.total_in() - before) as usize..];
             let full = self.large.len() == self.large.capacity();
             if status == Status::StreamEnd {
-                // A final block (§7.2.3.4) ends the stream, not the context; what follows begins a new one.
+                // A final block (§7.2.3.4) ends the stream, not the context: what follows may refer to what came before.
                 self.stream.reset(false);
+                let window = &self.window[self.window.len().saturating_sub(WINDOW)..];
+                if !window.is_empty() {
+                    let given = self.stream.set_dictionary(window);
+                    given.map_err(|error| (Kind::BadDeflate, error.to_string()))?;
+                }
             }
             if piece.is_empty() && !full || status == Status::BufError {
                 return Ok(());
             }
         }
+    }
+
+    fn remember(&mut self) {
+        if !self.takeover {
+            return;
+        }
+        if self.window.len() > 2 * WINDOW {
+            self.window.drain(..self.window.len() - WINDOW);
+        }
+        self.window.extend_from_slice(&self.large);
     }
 }
 
@@ -198,6 +218,35 @@ mod tests {
                 assert!(whole == message, "{length} bytes, takeover {takeover}");
             }
             assert_eq!(sizes[4] < sizes[3], takeover, "a context makes the second of two equal messages smaller");
+        }
+    }
+
+    #[test]
+    fn a_final_block_ends_no_context() {
+        let text = |seed: u64| -> Vec<u8> {
+            let mut random = fastrand::Rng::with_seed(seed);
+            (0..3000).map(|_| random.alphanumeric() as u8).collect()
+        };
+        let mut first = Vec::with_capacity(8192);
+        let mut stream = Compress::new(Compression::new(6), false);
+        stream.compress_vec(&text(1), &mut first, FlushCompress::Finish).unwrap();
+        // §7.2.3.4: what a final block leaves of its last byte is followed by an empty block without its tail.
+        first.push(0);
+        let mut second = Vec::with_capacity(8192);
+        let mut stream = Compress::new(Compression::new(6), false);
+        stream.set_dictionary(&text(1)).unwrap();
+        stream.compress_vec(&text(1), &mut second, FlushCompress::Sync).unwrap();
+        second.truncate(second.len() - TAIL.len());
+        assert!(second.len() < 100, "it refers to the first: {}", second.len());
+        let mut inflater = Inflater::new(true);
+        for small in [first, second.clone(), second] {
+            let mut whole = Vec::new();
+            let mut take = |part: &[u8]| {
+                whole.extend_from_slice(part);
+                Ok(())
+            };
+            inflater.piece(&small, true, &mut take).unwrap();
+            assert!(whole == text(1), "{} bytes", whole.len());
         }
     }
 

@@ -3,6 +3,7 @@
 
 use crate::clock::{self, Usage};
 use crate::control::{Final, Phase, Tick, Window};
+use crate::gate::Gate;
 use crate::plan::Plan;
 use crate::push::{Board, Delivery};
 use crate::record::{Counters, Errors, Part, Tag};
@@ -30,37 +31,48 @@ pub struct Emit {
 
 impl Emit {
     /// Opens both files and writes the anchor.
-    pub fn begin(folder: &Path, origin_ns: u64) -> io::Result<Emit> {
+    pub fn open(folder: &Path) -> io::Result<Emit> {
         std::fs::create_dir_all(folder)?;
+        let now_ns = clock::now_ns();
         let mut emit = Emit {
             events: BufWriter::new(File::create(folder.join("events.jsonl"))?),
             latency: BufWriter::new(File::create(folder.join("latency.hlog"))?),
             serializer: V2Serializer::new(),
-            origin_ns,
-            last_ns: origin_ns,
+            origin_ns: now_ns,
+            last_ns: now_ns,
             used: (0, None),
         };
-        let (now_ns, unix_now_ns) = (clock::now_ns(), clock::unix_ns());
         emit.event(json!({
-            "event": "anchor", "t_ns": origin_ns, "unix_ns": unix_now_ns - (now_ns - origin_ns),
+            "event": "anchor", "t_ns": now_ns, "unix_ns": clock::unix_ns(),
             "engine": env!("CARGO_PKG_VERSION"), "pid": std::process::id(),
         }))?;
-        // Interval times in the log are seconds since the engine began.
-        let start = (unix_now_ns - (now_ns - origin_ns)) as f64 / 1e9;
-        writeln!(emit.latency, "#[wsbench-engine {}; nanoseconds]", env!("CARGO_PKG_VERSION"))?;
-        writeln!(emit.latency, "#[Histogram log format version 1.3]")?;
-        writeln!(emit.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
-        writeln!(emit.latency, "#[BaseTime: {start:.3} (seconds since epoch)]")?;
-        writeln!(
-            emit.latency,
-            "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
-        )?;
         emit.flush()?;
         Ok(emit)
     }
 
-    pub fn phase(&mut self, phase: Phase, t_ns: u64) -> io::Result<()> {
-        self.event(json!({"event": "phase", "t_ns": t_ns, "phase": phase.name()}))
+    /// Ticks and intervals count from here.
+    pub fn begin(&mut self, origin_ns: u64) -> io::Result<()> {
+        (self.origin_ns, self.last_ns) = (origin_ns, origin_ns);
+        let start = (clock::unix_ns() - (clock::now_ns() - origin_ns)) as f64 / 1e9;
+        writeln!(self.latency, "#[wsbench-engine {}; nanoseconds]", env!("CARGO_PKG_VERSION"))?;
+        writeln!(self.latency, "#[Histogram log format version 1.3]")?;
+        writeln!(self.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
+        writeln!(self.latency, "#[BaseTime: {start:.3} (seconds since epoch)]")?;
+        writeln!(
+            self.latency,
+            "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
+        )?;
+        self.flush()
+    }
+
+    /// This process stands at a gate.
+    pub fn gate(&mut self, gate: Gate) -> io::Result<()> {
+        self.event(json!({"event": "gate", "t_ns": clock::now_ns(), "gate": gate.name()}))?;
+        self.flush()
+    }
+
+    pub fn phase(&mut self, phase: Phase, t_ns: u64, entered_ns: u64) -> io::Result<()> {
+        self.event(json!({"event": "phase", "t_ns": t_ns, "phase": phase.name(), "entered_ns": entered_ns}))
     }
 
     /// When the last tick was.
@@ -143,13 +155,28 @@ impl Emit {
         Ok(bytes)
     }
 
+    /// What all workers have received of the broadcasts that another shard triggered, and who was there to receive.
+    pub fn copies(&mut self, board: &Board, finals: &[Final]) -> io::Result<()> {
+        let most = finals.iter().map(|end| end.broadcasts.len()).max().unwrap_or(0);
+        for number in 0..most {
+            let all = merged(number, finals);
+            if all.received > 0 {
+                self.event(json!({
+                    "event": "copies", "t_ns": all.first_ns, "number": number, "received": all.received,
+                    "last_ns": all.last_ns,
+                }))?;
+            }
+        }
+        for (t_ns, reading) in board.changes() {
+            self.event(json!({"event": "receivers", "t_ns": t_ns, "reading": reading}))?;
+        }
+        Ok(())
+    }
+
     /// Every broadcast of this process, with what all its workers have received of it.
     pub fn broadcasts(&mut self, board: &Board, finals: &[Final]) -> io::Result<()> {
         for (number, (sent_ns, expected)) in board.all().enumerate() {
-            let mut all = Delivery::default();
-            for delivery in finals.iter().filter_map(|end| end.broadcasts.get(number)) {
-                all.merge(delivery);
-            }
+            let all = merged(number, finals);
             let came = |t_ns: u64| (all.received > 0).then_some(t_ns);
             self.event(json!({
                 "event": "broadcast", "t_ns": sent_ns, "number": number, "expected": expected,
@@ -174,7 +201,7 @@ impl Emit {
         let threads: Vec<Value> = windows.iter().map(thread).collect();
         self.event(json!({
             "event": "end", "t_ns": clock::now_ns(), "outcome": outcome,
-            "connections": {"asked": plan.connections, "established": counters.established, "open": counters.open},
+            "connections": {"asked": plan.own_connections(), "established": counters.established, "open": counters.open},
             "measured": {
                 "sent": sent, "answered": answered, "failed": failed, "unanswered": sent - answered - failed,
                 "unsent": total(|end| end.ledger.unsent),
@@ -201,6 +228,14 @@ impl Emit {
         self.events.flush()?;
         self.latency.flush()
     }
+}
+
+fn merged(number: usize, finals: &[Final]) -> Delivery {
+    let mut all = Delivery::default();
+    for delivery in finals.iter().filter_map(|end| end.broadcasts.get(number)) {
+        all.merge(delivery);
+    }
+    all
 }
 
 fn thread(window: &Window) -> Value {

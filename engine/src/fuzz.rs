@@ -137,7 +137,11 @@ fn payload_of(random: &mut Rng, script: &Script) -> Vec<u8> {
         1 => [&right[..], "größer".as_bytes()].concat(),
         2 => "🙂é".repeat(random.usize(..40)).into_bytes(),
         3 => (0..random.usize(..300)).map(|_| random.u8(..)).collect(),
-        4 => format!("1700000000000000 {}", push::request(0, random.usize(..9)).split_off(10)).into_bytes(),
+        4 => format!(
+            "1700000000000000 {}",
+            push::request((0, random.u32(1..3)), random.usize(..9), 7, random.u64(..)).split_off(10)
+        )
+        .into_bytes(),
         5 => vec![b'a'; random.usize(..40_000)],
         _ => right,
     }

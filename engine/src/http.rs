@@ -95,9 +95,12 @@ impl Reader {
                     match self.stage {
                         Stage::ChunkSize => {
                             let digits = line.split(';').next().unwrap_or_default().trim();
-                            let size = u64::from_str_radix(digits, 16)
-                                .map_err(|_| (Kind::HttpInvalid, format!("chunk size {line:?}")))?;
+                            let size = number(digits, 16)
+                                .ok_or_else(|| (Kind::HttpInvalid, format!("chunk size {line:?}")))?;
                             self.stage = if size == 0 { Stage::Trailer } else { Stage::Chunk(size) };
+                        }
+                        Stage::ChunkEnd if !line.is_empty() => {
+                            return Err((Kind::HttpInvalid, format!("{line:?} behind a chunk")));
                         }
                         Stage::ChunkEnd => self.stage = Stage::ChunkSize,
                         _ if line.is_empty() => return Ok(Some(self.complete())),
@@ -139,18 +142,27 @@ impl Reader {
             Err(error) => return Err((Kind::HttpInvalid, error.to_string())),
         };
         self.status = response.code.expect("a complete head has a status");
+        if (100..200).contains(&self.status) && self.status != 101 {
+            // An interim response (RFC 9110 §15.2): the reply is still to come.
+            *input = &input[size - carried..];
+            self.carry = Vec::new();
+            return Ok(true);
+        }
         self.closes = response.version == Some(0);
         let mut stage = None;
         for header in response.headers.iter() {
             let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
             match header.name.to_ascii_lowercase().as_str() {
                 "content-length" => {
-                    let length = value.parse().map_err(|_| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
+                    let length =
+                        number(value, 10).ok_or_else(|| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
                     stage.get_or_insert(Stage::Length(length));
                 }
                 "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => stage = Some(Stage::ChunkSize),
-                "connection" if value.eq_ignore_ascii_case("close") => self.closes = true,
-                "connection" if value.eq_ignore_ascii_case("keep-alive") => self.closes = false,
+                "connection" => {
+                    let named = |wanted| value.split(',').any(|option| option.trim().eq_ignore_ascii_case(wanted));
+                    self.closes = named("close") || self.closes && !named("keep-alive");
+                }
                 _ => {}
             }
         }
@@ -173,6 +185,12 @@ impl Reader {
         *input = &input[end + 1..];
         Ok(Some(String::from_utf8_lossy(&line).trim_end_matches('\r').to_string()))
     }
+}
+
+/// Digits and nothing else: a sign, which Rust would take, is none (RFC 9110 §8.6, RFC 9112 §7.1).
+fn number(text: &str, radix: u32) -> Option<u64> {
+    let digits = text.bytes().all(|byte| char::from(byte).is_digit(radix));
+    u64::from_str_radix(text, radix).ok().filter(|_| digits)
 }
 
 #[cfg(test)]
@@ -208,10 +226,30 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_none_is_invalid() {
-        assert_eq!(
-            Reader::default().feed(&mut &b"\x00\x01garbage\r\n\r\n"[..], 1000).unwrap_err().0,
-            Kind::HttpInvalid
-        );
+    fn what_comes_before_the_reply_is_not_the_reply() {
+        let bytes = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        read_cut_everywhere(bytes, Reply { status: 200, length: 2, closes: false });
+    }
+
+    #[test]
+    fn close_is_heard_among_other_options() {
+        for (options, closes) in [("Close, x", true), ("x,close", true), ("keep-alive, x", false), ("closed", false)] {
+            let bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: {options}\r\n\r\nok");
+            read_cut_everywhere(bytes.as_bytes(), Reply { status: 200, length: 2, closes });
+        }
+    }
+
+    #[test]
+    fn what_breaks_the_grammar_is_invalid() {
+        for wrong in [
+            &b"\x00\x01garbage\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+            b"HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello, you\r\n0\r\n\r\n",
+        ] {
+            let found = Reader::default().feed(&mut &wrong[..], 1000);
+            assert_eq!(found.unwrap_err().0, Kind::HttpInvalid, "{}", String::from_utf8_lossy(wrong));
+        }
     }
 }

@@ -3,14 +3,15 @@
 
 use crate::clock;
 use crate::control::Control;
+use crate::gate;
 use crate::poll::Waker;
-use std::io::Read;
+use std::io::BufRead;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::Duration;
 
-/// 0: nothing yet; 1: interrupted; 2: the deadline passed.
+/// 0: nothing yet; 1: interrupted; 2: the deadline passed; 3: no instant to begin at was given.
 static CAUSE: AtomicU8 = AtomicU8::new(0);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const GRACE_NS: u64 = 3_000_000_000;
@@ -20,12 +21,18 @@ pub fn outcome() -> Option<&'static str> {
     match CAUSE.load(SeqCst) {
         0 => None,
         1 => Some("interrupted"),
-        _ => Some("deadline"),
+        2 => Some("deadline"),
+        _ => Some("not_begun"),
     }
 }
 
 fn pull(cause: u8) {
     let _ = CAUSE.compare_exchange(0, cause, SeqCst, SeqCst);
+}
+
+/// Nobody opened a gate in time.
+pub fn not_begun() {
+    pull(3);
 }
 
 extern "C" fn on_signal(_: libc::c_int) {
@@ -44,15 +51,18 @@ pub fn tie() {
     }
     if stdin_is_a_pipe() {
         std::thread::spawn(|| {
-            let mut byte = [0];
-            while matches!(std::io::stdin().read(&mut byte), Ok(1)) {}
+            let (mut input, mut line) = (std::io::stdin().lock(), Vec::new());
+            while matches!(input.read_until(b'\n', &mut line), Ok(1..)) {
+                gate::hear(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
             pull(1);
         });
     }
 }
 
 /// A terminal or /dev/null ties to nobody; only a pipe or a socket has another end that can close.
-fn stdin_is_a_pipe() -> bool {
+pub fn stdin_is_a_pipe() -> bool {
     // SAFETY: an all-zero stat is valid, and the kernel fills it.
     let mode = unsafe {
         let mut stat: libc::stat = std::mem::zeroed();

@@ -10,6 +10,7 @@ mod emit;
 mod frame;
 #[cfg(test)]
 mod fuzz;
+mod gate;
 mod handshake;
 mod http;
 mod leash;

@@ -26,7 +26,7 @@ impl Worker {
 
     /// This worker's part of the connects that may be under way at once.
     pub fn at_once(&self) -> usize {
-        (self.plan.connect.at_once / self.plan.threads).max(1)
+        (self.plan.connect.at_once / self.plan.place(self.index).1).max(1)
     }
 
     /// Lets users come and go who are due.
@@ -222,7 +222,7 @@ impl Worker {
             }
             return;
         }
-        self.connections[index].sequence = self.board.join();
+        self.connections[index].sequence = self.board.join(clock::now_ns());
     }
 
     /// Slow readers are spread evenly; the first connection, which triggers, is none.
@@ -257,7 +257,7 @@ impl Worker {
     pub fn not_open(&mut self, index: usize) {
         self.record.counters.open -= 1;
         if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) {
-            self.board.leave();
+            self.board.leave(clock::now_ns());
         }
     }
 
@@ -326,14 +326,20 @@ impl Worker {
         let key = self.random.u32(..).to_ne_bytes();
         for connection in &mut self.connections {
             let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { continue };
+            self.out.clear();
             if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
-                self.out.clear();
                 frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
-                if let Some(session) = &mut connection.tls {
+            }
+            if let (Some(session), None) = (&mut connection.tls, &connection.unsent) {
+                if !self.out.is_empty() {
                     session.seal(&mut self.out);
                 }
-                let _ = poll::send(descriptor, &self.out);
+                let mut last = Vec::new();
+                session.end();
+                session.seal(&mut last);
+                self.out.append(&mut last);
             }
+            let _ = poll::send(descriptor, &self.out);
             poll::end_sending(descriptor);
         }
         let mut open = self.connections.iter().filter(|connection| connection.stage == Stage::Open).count();

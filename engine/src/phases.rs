@@ -142,6 +142,7 @@ impl Worker {
             t_ns,
             phase: self.phase,
             begins,
+            taken_ns: clock::now_ns(),
             counters: self.record.counters,
             usage: Usage::of_this_thread(),
             interval: self.record.hand_over(),

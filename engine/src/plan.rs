@@ -51,6 +51,8 @@ pub enum Transport {
 #[serde(deny_unknown_fields)]
 pub struct Target {
     pub address: SocketAddr,
+    /// Where the same server listens as well, in other processes.
+    pub replicas: Vec<SocketAddr>,
     pub host: String,
     pub path: String,
 }
@@ -209,7 +211,11 @@ pub struct Plan {
     pub source_addresses: Vec<IpAddr>,
     pub headers: Vec<(String, String)>,
     pub seed: u64,
+    /// This process is number i of n, whose plans are the same: it takes its part of everything that is counted.
     pub shard: (u32, u32),
+    /// Connecting and the first phase begin at instants that standard input gives, each awaited at most so long.
+    #[serde(deserialize_with = "present")]
+    pub gate_s: Option<f64>,
 }
 
 /// Makes an `Option` key required: `null` must be written, not left out.
@@ -255,9 +261,40 @@ impl Plan {
         }
     }
 
-    /// Part `index` of `total`, divided as evenly as can be among the workers.
-    pub fn share(&self, total: u64, index: usize) -> u64 {
-        let threads = self.threads as u64;
-        total / threads + u64::from((index as u64) < total % threads)
+    /// Which of the trial's connections, messages or users are this worker's: the first, and from one to the next. So the
+    /// workers of all shards take everything between them, and nothing twice, whatever their number of threads.
+    pub fn place(&self, worker: usize) -> (usize, usize) {
+        let (shard, shards) = (self.shard.0 as usize, self.shard.1 as usize);
+        (shard + shards * worker, shards * self.threads)
+    }
+
+    /// How many of `total` are this worker's.
+    pub fn share(&self, total: u64, worker: usize) -> u64 {
+        let (first, step) = self.place(worker);
+        total / step as u64 + u64::from((first as u64) < total % step as u64)
+    }
+
+    /// This process's own connections.
+    pub fn own_connections(&self) -> usize {
+        (0..self.threads).map(|worker| self.share(self.connections as u64, worker) as usize).sum()
+    }
+
+    /// Where connection `number` goes to: every address of the target in turn.
+    pub fn address_of(&self, number: u32) -> SocketAddr {
+        match self.own_number(number) % (1 + self.target.replicas.len()) {
+            0 => self.target.address,
+            other => self.target.replicas[other - 1],
+        }
+    }
+
+    /// Where connection `number` comes from: every source in turn, for each address of the target.
+    pub fn source_of(&self, number: u32) -> IpAddr {
+        let turn = self.own_number(number) / (1 + self.target.replicas.len());
+        self.source_addresses[turn % self.source_addresses.len()]
+    }
+
+    /// A connection's number among those of this process alone.
+    fn own_number(&self, number: u32) -> usize {
+        (number / self.shard.1) as usize
     }
 }

@@ -1,9 +1,12 @@
 //! Broadcasts: what the workers of a process share about them, what each has received, and the few words on the wire.
-//! This process times only the broadcasts that it triggered itself: one clock, read twice.
+//! A process times the broadcasts that were triggered by its own clock, in this process or in another shard of this host.
 
+use crate::clock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
+/// The shard that triggers all broadcasts of a trial.
+pub const TRIGGERING: u32 = 0;
 /// More than this in one run are not triggered.
 pub const MOST: usize = 1 << 16;
 
@@ -14,30 +17,61 @@ pub struct Board {
     count: AtomicUsize,
     /// Open connections that read, of all workers. Held while a broadcast is triggered, so that each of them either is
     /// expected to receive it or knows that it is not.
-    readers: Mutex<u64>,
+    readers: Mutex<Readers>,
+    /// This process's clock, which the processes of other hosts do not have.
+    pub clock: u32,
+}
+
+#[derive(Default)]
+struct Readers {
+    count: u64,
+    /// How many there were from when on; who comes while others come makes no new line.
+    changes: Vec<(u64, u64)>,
+    rising: bool,
 }
 
 impl Board {
     pub fn new() -> Board {
         let zeros = || (0..MOST).map(|_| AtomicU64::new(0)).collect();
-        Board { sent_ns: zeros(), expected: zeros(), count: AtomicUsize::new(0), readers: Mutex::new(0) }
+        Board {
+            sent_ns: zeros(),
+            expected: zeros(),
+            count: AtomicUsize::new(0),
+            readers: Mutex::default(),
+            clock: clock::id(),
+        }
     }
 
     /// One more receiver; the number of the first broadcast that it is expected to receive.
-    pub fn join(&self) -> u64 {
+    pub fn join(&self, t_ns: u64) -> u64 {
         let mut readers = self.readers.lock().expect("no holder panics");
-        *readers += 1;
+        readers.count += 1;
+        if readers.rising {
+            readers.changes.pop();
+        }
+        let count = readers.count;
+        readers.changes.push((t_ns, count));
+        readers.rising = true;
         self.count.load(SeqCst) as u64
     }
 
-    pub fn leave(&self) {
-        *self.readers.lock().expect("no holder panics") -= 1;
+    pub fn leave(&self, t_ns: u64) {
+        let mut readers = self.readers.lock().expect("no holder panics");
+        readers.count -= 1;
+        let count = readers.count;
+        readers.changes.push((t_ns, count));
+        readers.rising = false;
+    }
+
+    /// How many receivers there were, from when on.
+    pub fn changes(&self) -> Vec<(u64, u64)> {
+        self.readers.lock().expect("no holder panics").changes.clone()
     }
 
     /// The number of a new broadcast and how many should receive it; `None` when there have been too many.
     pub fn trigger(&self, t_ns: u64) -> Option<(usize, u64)> {
         let readers = self.readers.lock().expect("no holder panics");
-        let (number, expected) = (self.count.load(SeqCst), *readers);
+        let (number, expected) = (self.count.load(SeqCst), readers.count);
         self.expected.get(number)?.store(expected, SeqCst);
         self.sent_ns[number].store(t_ns, SeqCst);
         self.count.store(number + 1, SeqCst);
@@ -79,16 +113,31 @@ impl Delivery {
     }
 }
 
-/// What triggers broadcast `number` of this shard.
-pub fn request(shard: u32, number: usize) -> String {
-    format!("broadcast {shard:04x}-{number:08x}")
+/// What triggers broadcast `number` of this shard. Where there are other shards it says when, and by which clock, so that
+/// those of the same host can time their copies.
+pub fn request(shard: (u32, u32), number: usize, clock: u32, t_ns: u64) -> String {
+    let token = format!("broadcast {:04x}-{number:08x}", shard.0);
+    if shard.1 == 1 { token } else { format!("{token}-{clock:08x}-{t_ns:016x}") }
 }
 
-/// A notice: the server's stamp in microseconds since the epoch, the shard that triggered it, and its number.
-pub fn parse(text: &[u8]) -> Option<(u64, u32, usize)> {
+/// A copy of a broadcast.
+#[derive(Debug, PartialEq)]
+pub struct Notice {
+    /// The server's stamp, since the epoch.
+    pub micros: u64,
+    pub shard: u32,
+    pub number: usize,
+    /// A clock, and when the broadcast was triggered by it.
+    pub triggered: Option<(u32, u64)>,
+}
+
+pub fn parse(text: &[u8]) -> Option<Notice> {
     let (micros, token) = std::str::from_utf8(text).ok()?.split_once(' ')?;
-    let (shard, number) = token.split_once('-')?;
-    Some((micros.parse().ok()?, u32::from_str_radix(shard, 16).ok()?, usize::from_str_radix(number, 16).ok()?))
+    let mut parts = token.split('-');
+    let mut hexadecimal = || u64::from_str_radix(parts.next()?, 16).ok();
+    let (shard, number) = (u32::try_from(hexadecimal()?).ok()?, usize::try_from(hexadecimal()?).ok()?);
+    let triggered = hexadecimal().zip(hexadecimal()).map(|(clock, t_ns)| (clock as u32, t_ns));
+    Some(Notice { micros: micros.parse().ok()?, shard, number, triggered })
 }
 
 #[cfg(test)]
@@ -97,9 +146,12 @@ mod tests {
 
     #[test]
     fn a_notice_is_read_back_and_anything_else_is_none() {
-        let token = request(3, 77);
-        let token = token.strip_prefix("broadcast ").unwrap();
-        assert_eq!(parse(format!("1700000000000000 {token}").as_bytes()), Some((1_700_000_000_000_000, 3, 77)));
+        for (shards, triggered) in [(1, None), (4, Some((0xdead_beef, u64::MAX)))] {
+            let token = request((0, shards), 77, 0xdead_beef, u64::MAX);
+            let token = token.strip_prefix("broadcast ").unwrap();
+            let notice = Notice { micros: 1_700_000_000_000_000, shard: 0, number: 77, triggered };
+            assert_eq!(parse(format!("1700000000000000 {token}").as_bytes()), Some(notice));
+        }
         for wrong in ["", "1 2", "x 0001-00000001", "1 0001-", "\u{e9}"] {
             assert_eq!(parse(wrong.as_bytes()), None, "{wrong}");
         }

@@ -9,7 +9,7 @@ use crate::http;
 use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
 use crate::poll;
-use crate::push::{self, Delivery};
+use crate::push::{self, Delivery, Notice};
 use crate::record::{Failure, Kind, Part, Tag};
 use crate::scenario;
 use crate::sending::broken;
@@ -223,17 +223,22 @@ impl Worker {
 
     /// One receiver's copy of a broadcast.
     fn notice(&mut self, index: usize, text: &[u8], now: u64) {
-        let Some((micros, shard, number)) = push::parse(text) else {
+        let Some(Notice { micros, shard, number, triggered }) = push::parse(text) else {
             let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
             return self.fail(index, (Kind::ReplyContent, format!("not a broadcast: {found:?}")));
         };
-        if shard != self.plan.shard.0 {
+        if shard != push::TRIGGERING {
             self.record.counters.foreign += 1;
             return;
         }
-        let Some(sent_ns) = self.board.sent_ns(number) else {
-            return self.fail(index, (Kind::ReplyContent, format!("broadcast {number} was never triggered")));
+        let triggers = self.plan.shard.0 == push::TRIGGERING;
+        let sent_ns = match triggers {
+            true => self.board.sent_ns(number),
+            false => triggered.and_then(|(clock, t_ns)| (clock == self.board.clock).then_some(t_ns)),
         };
+        if triggers && sent_ns.is_none() || number >= push::MOST {
+            return self.fail(index, (Kind::ReplyContent, format!("broadcast {number} was never triggered")));
+        }
         let connection = &mut self.connections[index];
         if (number as u64) < connection.sequence {
             // The first may have been triggered before this receiver was there, which nobody expected of it.
@@ -247,8 +252,14 @@ impl Worker {
             self.broadcasts.resize(number + 1, Delivery::default());
         }
         self.broadcasts[number].add(now);
+        // Whoever triggers has counted all of its own copies as sent; another shard knows of those that come.
+        let others = u64::from(!triggers);
+        self.record.counters.sent += others;
+        // By another host's clock nobody can tell how long it took.
+        let Some(sent_ns) = sent_ns else { return };
         let part = if sent_ns >= self.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {
+            self.record.ledger.sent += others;
             self.record.ledger.answered += 1;
             self.record.ledger.replies_in_window += u64::from(self.phase == Phase::Measure);
         }

@@ -4,10 +4,11 @@
 use crate::clock;
 use crate::control::{Control, Final, Moment, Phase, Report, Tick};
 use crate::emit::Emit;
+use crate::gate::{self, Gate};
 use crate::leash;
 use crate::plan::{Plan, Until};
 use crate::poll::Waker;
-use crate::push::Board;
+use crate::push::{self, Board};
 use crate::tls;
 use crate::worker::{Common, Worker};
 use std::collections::BTreeMap;
@@ -18,6 +19,9 @@ use std::sync::mpsc::{Receiver, channel};
 
 /// The workers see the start instant before it comes.
 const AHEAD_NS: u64 = 2_000_000;
+
+/// Whoever begins so much later than told has a time of its own.
+const LATE_NS: u64 = 1_000_000_000;
 
 /// Why a plan could not be carried out.
 pub enum Stop {
@@ -52,7 +56,9 @@ struct Run {
 
 pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     enough_files(&plan)?;
-    let origin_ns = clock::now_ns();
+    if plan.gate_s.is_some() && !leash::stdin_is_a_pipe() {
+        return Err(Stop::Plan("`gate_s` is set, but standard input is no pipe that could open a gate".into()));
+    }
     let plan = Arc::new(plan);
     let (sender, receiver) = channel();
     let common = Common {
@@ -61,14 +67,11 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         control: Arc::new(Control::default()),
         board: Arc::new(Board::new()),
         reports: sender,
-        origin_ns,
     };
     let workers = (0..plan.threads).map(|index| Worker::new(index, common.clone())).collect::<io::Result<Vec<_>>>()?;
     let wakers: Vec<Waker> = workers.iter().map(Worker::waker).collect();
-    let deadline_ns = origin_ns + (plan.limits.deadline_s * 1e9) as u64;
-    leash::watch(common.control.clone(), wakers.clone(), deadline_ns, parent);
     let mut run = Run {
-        emit: Emit::begin(folder, origin_ns)?,
+        emit: Emit::open(folder)?,
         wakers,
         control: common.control,
         board: common.board,
@@ -79,34 +82,57 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         finals: (0..plan.threads).map(|_| None).collect(),
         plan,
     };
-    if !run.plan.connection_per_request() {
-        run.emit.phase(Phase::Connect, origin_ns)?;
-    }
+    let origin_ns = run.pass_first_gate()?;
+    let deadline_ns = origin_ns + (run.plan.limits.deadline_s * 1e9) as u64;
+    leash::watch(run.control.clone(), run.wakers.clone(), deadline_ns, parent);
     // The workers alone hold senders now, so that their end is seen.
     drop(common.reports);
-    start(workers, &run.plan);
+    start(workers, &run.plan, origin_ns);
     run.gather(&receiver)?;
     run.conclude()
 }
 
-fn start(workers: Vec<Worker>, plan: &Plan) {
+fn start(workers: Vec<Worker>, plan: &Plan, origin_ns: u64) {
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
         std::thread::spawn(move || match cpu.map_or(Ok(()), pin) {
-            Ok(()) => worker.run(),
+            Ok(()) => worker.run(origin_ns),
             Err(line) => worker.report(Report::HostCannot(line)),
         });
     }
 }
 
 impl Run {
+    /// When connecting begins, which is now: at once, or together with other processes. Workers that are stopped before they
+    /// begin leave the record of a run in which nothing happened.
+    fn pass_first_gate(&mut self) -> io::Result<u64> {
+        let mut origin_ns = clock::now_ns();
+        if let Some(seconds) = self.plan.gate_s {
+            self.emit.gate(Gate::Connect)?;
+            match gate::wait(Gate::Connect, seconds) {
+                Some(t_ns) => {
+                    clock::sleep_until(t_ns, || leash::outcome().is_none());
+                    // Who is a little late still ticks together with the others; `entered_ns` says how late.
+                    let now = clock::now_ns();
+                    origin_ns = if now - t_ns.min(now) < LATE_NS { t_ns.min(now) } else { now };
+                }
+                None => self.control.stop(),
+            }
+        }
+        self.emit.begin(origin_ns)?;
+        if !self.plan.connection_per_request() {
+            self.emit.phase(Phase::Connect, origin_ns, clock::now_ns())?;
+        }
+        Ok(origin_ns)
+    }
+
     fn gather(&mut self, receiver: &Receiver<(usize, Report)>) -> Result<(), Stop> {
         while self.finals.iter().any(Option::is_none) {
             let Ok((index, report)) = receiver.recv() else {
                 return Err(Stop::Io(io::Error::other("a worker ended without its report: this is a bug")));
             };
             match report {
-                Report::Settled { open } => self.settled(open),
+                Report::Settled { open } => self.settled(open)?,
                 Report::Counted { phase, t_ns } => self.counted(index, phase, t_ns),
                 Report::Tick(tick) => {
                     self.ticks.entry(tick.moment).or_default().push((index, tick));
@@ -122,36 +148,32 @@ impl Run {
         Ok(())
     }
 
-    /// When all connections are there, every later instant that depends on nothing but time is set.
-    fn settled(&mut self, open: u64) {
+    /// When all connections are there the first phase begins: at once, or together with other processes.
+    fn settled(&mut self, open: u64) -> io::Result<()> {
         self.settled += 1;
         self.open += open;
         if self.settled < self.plan.threads {
-            return;
+            return Ok(());
         }
         if self.open == 0 && self.plan.stages.is_none() && !self.plan.connection_per_request() {
             // There is nobody to load, and time would not change that.
             self.control.stop();
-            return self.wakers.iter().for_each(Waker::wake);
+            self.wakers.iter().for_each(Waker::wake);
+            return Ok(());
         }
-        let start = clock::now_ns() + AHEAD_NS;
-        match self.plan.warmup {
-            None => self.measure_from(start),
-            Some(until) => {
-                if let Until::Seconds(seconds) = until {
-                    self.measure_from(start + (seconds * 1e9) as u64);
-                }
-                self.control.begin_at(Phase::Warmup, start);
+        let Some(seconds) = self.plan.gate_s else {
+            begin(&self.plan, &self.control, &self.wakers, 0);
+            return Ok(());
+        };
+        self.emit.gate(Gate::Begin)?;
+        // The connections are kept meanwhile, and the workers' reports written: somebody else waits.
+        let (plan, control, wakers) = (self.plan.clone(), self.control.clone(), self.wakers.clone());
+        std::thread::spawn(move || {
+            if let Some(t_ns) = gate::wait(Gate::Begin, seconds) {
+                begin(&plan, &control, &wakers, t_ns);
             }
-        }
-        self.wakers.iter().for_each(Waker::wake);
-    }
-
-    fn measure_from(&self, t_ns: u64) {
-        if let Until::Seconds(seconds) = self.plan.measure {
-            self.control.begin_at(Phase::Drain, t_ns + (seconds * 1e9) as u64);
-        }
-        self.control.begin_at(Phase::Measure, t_ns);
+        });
+        Ok(())
     }
 
     /// A phase that ends by count ends for all workers when the last of them has done its part.
@@ -160,7 +182,7 @@ impl Run {
         let Some(last) = self.counted.iter().copied().collect::<Option<Vec<u64>>>() else { return };
         self.counted.fill(None);
         if phase == Phase::Warmup {
-            self.measure_from(clock::now_ns() + AHEAD_NS);
+            measure_from(&self.plan, &self.control, clock::now_ns() + AHEAD_NS);
         } else {
             // The instant has passed; no tick may come before it that has not been written already.
             let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns());
@@ -189,9 +211,10 @@ impl Run {
             let Some(Tick { phase, begins, .. }) = ticks.first() else { continue };
             let (phase, begins) = (*phase, *begins);
             let t_ns = ticks.iter().map(|tick| tick.t_ns).max().unwrap_or(0);
+            let entered_ns = ticks.iter().map(|tick| tick.taken_ns).max().unwrap_or(0);
             let counters = self.emit.tick(ticks, &ended, t_ns)?;
             if let Some(next) = begins {
-                self.emit.phase(next, t_ns)?;
+                self.emit.phase(next, t_ns, entered_ns)?;
             }
             println!(
                 "{:6.1} s  {:8}  {} open, {} answered, {} failed",
@@ -213,11 +236,36 @@ impl Run {
             None if finals.iter().any(|end| end.lost) => "connections_lost",
             None => "completed",
         };
-        self.emit.broadcasts(&self.board, &finals)?;
+        match self.plan.shard.0 == push::TRIGGERING {
+            true => self.emit.broadcasts(&self.board, &finals)?,
+            false => self.emit.copies(&self.board, &finals)?,
+        }
         self.emit.end(&self.plan, outcome, &finals)?;
         println!("{outcome}");
         Ok(())
     }
+}
+
+/// Every instant that depends on nothing but time is set, from the first phase on: at `t_ns`, or as soon as all can see it.
+fn begin(plan: &Plan, control: &Control, wakers: &[Waker], t_ns: u64) {
+    let start = t_ns.max(clock::now_ns() + AHEAD_NS);
+    match plan.warmup {
+        None => measure_from(plan, control, start),
+        Some(until) => {
+            if let Until::Seconds(seconds) = until {
+                measure_from(plan, control, start + (seconds * 1e9) as u64);
+            }
+            control.begin_at(Phase::Warmup, start);
+        }
+    }
+    wakers.iter().for_each(Waker::wake);
+}
+
+fn measure_from(plan: &Plan, control: &Control, t_ns: u64) {
+    if let Until::Seconds(seconds) = plan.measure {
+        control.begin_at(Phase::Drain, t_ns + (seconds * 1e9) as u64);
+    }
+    control.begin_at(Phase::Measure, t_ns);
 }
 
 fn pin(cpu: usize) -> Result<(), String> {
@@ -233,7 +281,8 @@ fn pin(cpu: usize) -> Result<(), String> {
 
 /// Raises the file limit as far as it goes, and says if that is not far enough.
 fn enough_files(plan: &Plan) -> Result<(), Stop> {
-    let needed = plan.connections as u64 + 32 + 4 * plan.threads as u64;
+    let connections = plan.own_connections();
+    let needed = connections as u64 + 32 + 4 * plan.threads as u64;
     // SAFETY: a valid rlimit to read into and to set from.
     let limit = unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
@@ -246,7 +295,6 @@ fn enough_files(plan: &Plan) -> Result<(), Stop> {
         return Ok(());
     }
     Err(Stop::Host(format!(
-        "{} connections need {needed} files, but this process may open {limit}: raise the hard limit (ulimit -Hn), or use several shards",
-        plan.connections
+        "{connections} connections need {needed} files, but this process may open {limit}: raise the hard limit (ulimit -Hn), or use several shards"
     )))
 }

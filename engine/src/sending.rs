@@ -186,7 +186,7 @@ impl Worker {
             self.record.ledger.sent += expected;
         }
         self.record.duration(Tag::SendLag, part, due_ns, now);
-        let text = push::request(self.plan.shard.0, number);
+        let text = push::request(self.plan.shard, number, self.board.clock, now);
         let key = mask_key(self.plan.mask, &mut self.random);
         frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
         self.flush(index);

@@ -79,6 +79,11 @@ impl Session {
         self.0.is_handshaking()
     }
 
+    /// The last thing that will be sealed (RFC 8446 §6.1).
+    pub fn end(&mut self) {
+        self.0.send_close_notify();
+    }
+
     /// Replaces plaintext by the records that carry it, after whatever the session itself has to say.
     pub fn seal(&mut self, out: &mut Vec<u8>) {
         self.0.writer().write_all(out).expect("the buffer has no limit");

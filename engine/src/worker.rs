@@ -100,17 +100,17 @@ pub struct Common {
     pub control: Arc<Control>,
     pub board: Arc<Board>,
     pub reports: Sender<(usize, Report)>,
-    pub origin_ns: u64,
 }
 
 impl Worker {
     pub fn new(index: usize, common: Common) -> io::Result<Worker> {
-        let Common { plan, tls, control, board, reports, origin_ns } = common;
-        let numbers = (index as u32..plan.connections as u32).step_by(plan.threads);
+        let Common { plan, tls, control, board, reports } = common;
+        let (first, step) = plan.place(index);
+        let numbers = (first as u32..plan.connections as u32).step_by(step);
         let connections: Vec<Connection> = numbers.map(|number| Connection::new(number, plan.transport)).collect();
-        let seed = plan.seed ^ (index as u64) << 48;
+        let seed = plan.seed ^ (first as u64) << 48;
         let now = clock::now_ns();
-        let mut worker = Worker {
+        Ok(Worker {
             index,
             script: Script::new(&plan)?,
             offer: Offer { deflate: plan.deflate, subprotocols: plan.subprotocols.clone() },
@@ -134,7 +134,7 @@ impl Worker {
             drain_ns: u64::MAX,
             quota: 0,
             counting: false,
-            origin_ns,
+            origin_ns: 0,
             ticks: 0,
             moment_ns: 0,
             swept_ns: now,
@@ -159,18 +159,19 @@ impl Worker {
             lost: false,
             finished: false,
             plan,
-        };
-        if worker.plan.stages.is_none() && !worker.plan.connection_per_request() {
-            worker.ask_for_all(now);
-        }
-        Ok(worker)
+        })
     }
 
     pub fn waker(&self) -> Waker {
         self.poll.waker()
     }
 
-    pub fn run(mut self) {
+    /// Ticks and connects count from `origin_ns`.
+    pub fn run(mut self, origin_ns: u64) {
+        (self.origin_ns, self.swept_ns) = (origin_ns, origin_ns);
+        if self.plan.stages.is_none() && !self.plan.connection_per_request() {
+            self.ask_for_all(origin_ns);
+        }
         while !self.finished && !self.control.stopped() {
             let now = clock::now_ns();
             self.keep_time(now);
@@ -197,9 +198,9 @@ impl Worker {
 
     pub fn begin_schedule(&mut self, t_ns: u64) {
         if let Some(stages) = &self.plan.stages {
-            let threads = self.plan.threads;
-            let mine = schedule::changes(stages).into_iter().filter(|(_, user, _)| user % threads == self.index);
-            self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / threads) as u32, change)).collect();
+            let (first, step) = self.plan.place(self.index);
+            let mine = schedule::changes(stages).into_iter().filter(|(_, user, _)| user % step == first);
+            self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / step) as u32, change)).collect();
         }
         self.advance_schedule();
     }
@@ -322,11 +323,11 @@ impl Worker {
     }
 }
 
-/// The part of an open loop's schedule that this worker keeps; broadcasts are all triggered by the first.
+/// The part of an open loop's schedule that this worker keeps; broadcasts are all triggered by the first of the first shard.
 fn schedule_of(plan: &Plan, index: usize, seed: u64) -> Option<Due> {
     let Loop::Open { arrivals, rate, .. } = &plan.pace else { return None };
     match plan.scenario {
-        Scenario::Push { .. } => (index == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
-        _ => Some(Due::new(rate, *arrivals, (index, plan.threads), seed)),
+        Scenario::Push { .. } => (plan.place(index).0 == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
+        _ => Some(Due::new(rate, *arrivals, plan.place(index), seed)),
     }
 }

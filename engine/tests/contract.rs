@@ -32,7 +32,7 @@ fn the_example_run_is_what_the_engine_writes() {
     assert_eq!(run.count("response"), run.measured("answered"), "an open loop knows when each message was due");
     let plan: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("plan.json")).unwrap()).unwrap();
     let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
-    let target = json!({"address": address.to_string(), "host": address.to_string(), "path": "/echo"});
+    let target = json!({"address": address.to_string(), "replicas": [], "host": address.to_string(), "path": "/echo"});
     let again = support::run(&with(plan, json!({"target": target})));
     let shape = |run: &Run| -> Vec<(Value, Value)> {
         run.all("phase").iter().map(|event| (event["event"].clone(), event["phase"].clone())).collect()

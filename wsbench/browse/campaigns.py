@@ -16,7 +16,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from wsbench import metrics, stats
-from wsbench.engine_files import Tick
 from wsbench.errors import UserError
 from wsbench.report.table import FILE as TABLE
 from wsbench.rundir import CampaignRecord, CellValue, RunFolder
@@ -157,13 +156,9 @@ class Campaign:
         done = {trial.number for trial in self.trials}
         for planned in self.run.order:
             if planned.number not in done:
-                ticks = [event for event in self.run.trial(planned.number).events() if isinstance(event, Tick)]
+                last = self.run.trial(planned.number).latest()
                 cell = " ".join(f"{key}={value}" for key, value in planned.cell.items())
-                said = (
-                    f"{ticks[-1].phase}: {ticks[-1].open:,} open, {ticks[-1].answered:,} answered"
-                    if ticks
-                    else "starting"
-                )
+                said = "starting" if last is None else f"{last.phase}: {last.open:,} open, {last.answered:,} answered"
                 return " · ".join(text for text in (f"trial {planned.number}", planned.name, cell, said) if text)
         return "writing the report"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wsbench.metrics.parts import NO_PLAN, NS_PER_MS, no_open_loop, recorded, require_doc
+from wsbench.engine_files import PhaseBegin
+from wsbench.metrics.parts import NO_PLAN, NS_PER_MS, NS_PER_US, no_open_loop, recorded, require_doc
 from wsbench.metrics.registry import metric
 from wsbench.view import NO_END, NO_WINDOW, NS_PER_S, TrialView, Unmeasured, known
 
@@ -84,6 +85,17 @@ def connects_per_s(view):
     if seconds < SHORTEST_CONNECT_S:
         raise Unmeasured(f"connecting took {seconds:.3g} s, too short for a rate (less than {SHORTEST_CONNECT_S:g} s)")
     return ticks[-1].open / seconds
+
+
+@metric("µs", "lower")
+def start_spread_us(view):
+    """From the begin of the measured window to the instant at which the last worker of all engine processes had entered it."""
+    began = known(
+        next((one for one in view.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW
+    )
+    return (
+        known(began.entered_ns, "the engine did not tell when its workers entered the window") - began.t_ns
+    ) / NS_PER_US
 
 
 @metric("ratio", "neither")

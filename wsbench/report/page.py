@@ -19,7 +19,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup, escape
 
-from wsbench import metrics, stats, verdict
+from wsbench import limits, metrics, stats
 from wsbench.report import charts, words
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block
@@ -78,8 +78,8 @@ def render(results: Results, blocks: list[Block] | None = None) -> str:
         failed=[trial for trial in results.trials if trial.record.outcome == "failed"],
         table_file=TABLE_FILE,
         metric_texts=list(metrics.METRICS.values()),
-        limits=verdict.LIMITS,
-        never=verdict.NEVER,
+        limits=limits.LIMITS,
+        never=limits.NEVER,
         level=stats.LEVEL,
         rank_rounds=stats.RANK_ROUNDS,
         between=words.between,

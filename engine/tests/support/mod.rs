@@ -57,7 +57,7 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "format": 1,
         "scenario": scenario,
         "transport": transport,
-        "target": {"address": address.to_string(), "host": address.to_string(), "path": path},
+        "target": {"address": address.to_string(), "replicas": [], "host": address.to_string(), "path": path},
         "loop": closed(1),
         "connections": 1,
         "connect": {"per_s": null, "at_once": 100},
@@ -79,6 +79,7 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "headers": [],
         "seed": 7,
         "shard": [0, 1],
+        "gate_s": null,
     })
 }
 
@@ -269,9 +270,12 @@ impl Run {
     }
 }
 
-const EVENTS: [(&str, &[&str]); 6] = [
+const EVENTS: [(&str, &[&str]); 9] = [
     ("anchor", &["engine", "event", "pid", "t_ns", "unix_ns"]),
-    ("phase", &["event", "phase", "t_ns"]),
+    ("phase", &["entered_ns", "event", "phase", "t_ns"]),
+    ("gate", &["event", "gate", "t_ns"]),
+    ("copies", &["event", "last_ns", "number", "received", "t_ns"]),
+    ("receivers", &["event", "reading", "t_ns"]),
     ("broadcast", &["event", "expected", "first_ns", "last_ns", "number", "received", "t_ns"]),
     (
         "tick",

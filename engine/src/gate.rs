@@ -1,0 +1,69 @@
+//! The two gates of a process that begins together with others: one before it connects, one before its first phase. Whoever
+//! started it hears from the events that it stands there, and opens the gate by a line on its standard input, which says
+//! when: `connect T` or `begin T`, in nanoseconds of this host's `CLOCK_MONOTONIC`.
+
+use crate::clock;
+use crate::leash;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gate {
+    Connect,
+    Begin,
+}
+
+impl Gate {
+    pub fn name(self) -> &'static str {
+        match self {
+            Gate::Connect => "connect",
+            Gate::Begin => "begin",
+        }
+    }
+}
+
+/// When each is to be passed; 0 is "not said yet".
+static INSTANTS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// A line of standard input. What opens no gate is said and changes nothing.
+pub fn hear(line: &str) {
+    match parse(line.trim()) {
+        Some((gate, t_ns)) => INSTANTS[gate as usize].store(t_ns, SeqCst),
+        None if line.trim().is_empty() => {}
+        None => eprintln!("wsbench-engine: `{}` on standard input; allowed: connect T, begin T", line.trim()),
+    }
+}
+
+fn parse(line: &str) -> Option<(Gate, u64)> {
+    let (name, t_ns) = line.split_once(' ')?;
+    let gate = [Gate::Connect, Gate::Begin].into_iter().find(|gate| gate.name() == name)?;
+    Some((gate, t_ns.parse().ok().filter(|&t_ns| t_ns > 0)?))
+}
+
+/// When to pass it; `None` when nobody has said so in time, or when this process is to end.
+pub fn wait(gate: Gate, seconds: f64) -> Option<u64> {
+    let until = clock::now_ns() + (seconds * 1e9) as u64;
+    while leash::outcome().is_none() {
+        match INSTANTS[gate as usize].load(SeqCst) {
+            0 if clock::now_ns() >= until => leash::not_begun(),
+            0 => std::thread::sleep(LOOK_EVERY),
+            t_ns => return Some(t_ns),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_opens_one_gate_at_one_instant() {
+        assert_eq!(parse("connect 17"), Some((Gate::Connect, 17)));
+        assert_eq!(parse("begin 18446744073709551615"), Some((Gate::Begin, u64::MAX)));
+        for wrong in ["", "begin", "begin 0", "begin -1", "begin 1 2", "measure 5", "connect soon"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The opening: every way in which it can fail has its name, and what is right is not one of them.
+
+mod support;
+
+use serde_json::json;
+use std::io;
+use std::time::Duration;
+use support::server::*;
+use support::{echo, run, with};
+fn handshake(answer: impl Fn(&mut Peer, String) -> io::Result<()> + Send + Sync + 'static, kind: &str) {
+    let address = serve(move |peer| {
+        let head = peer.head()?;
+        answer(peer, head)
+    });
+    let run = run(&with(echo(address, "text", 32), json!({"measure": {"seconds": 0.2}})));
+    run.errors_are(json!({kind: 1}));
+    assert_eq!(run.end()["outcome"], "no_connection");
+    assert_eq!(run.end()["connections"], json!({"asked": 1, "established": 0, "open": 0}));
+    run.ledger_is(0, 0, 0);
+}
+
+#[test]
+fn a_wrong_accept_is_handshake_accept() {
+    handshake(|peer, _| peer.raw(switching("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=").as_bytes()), "handshake_accept");
+}
+
+#[test]
+fn a_status_403_is_handshake_status() {
+    handshake(|peer, _| peer.raw(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), "handshake_status");
+}
+
+#[test]
+fn garbage_instead_of_101_is_handshake_invalid() {
+    handshake(|peer, _| peer.raw(b"\x00\x01\x02 hello\r\n\r\n"), "handshake_invalid");
+}
+
+#[test]
+fn a_101_that_does_not_upgrade_is_handshake_invalid() {
+    handshake(
+        |peer, head| {
+            let answer = switching(&accept_for(&head)).replace("Upgrade: websocket\r\n", "");
+            peer.raw(answer.as_bytes())
+        },
+        "handshake_invalid",
+    );
+    handshake(
+        |peer, head| {
+            let answer = switching(&accept_for(&head)).replace("Connection: Upgrade", "Connection: close");
+            peer.raw(answer.as_bytes())
+        },
+        "handshake_invalid",
+    );
+}
+
+#[test]
+fn no_answer_to_the_handshake_is_handshake_timeout() {
+    handshake(|peer, _| peer.ignore(), "handshake_timeout");
+}
+
+#[test]
+fn a_close_instead_of_101_is_handshake_closed() {
+    handshake(|peer, _| peer.finish(), "handshake_closed");
+}
+
+#[test]
+fn a_101_that_comes_byte_by_byte_is_a_handshake() {
+    let address = serve(|peer| {
+        let head = peer.head()?;
+        for byte in switching(&accept_for(&head)).bytes() {
+            peer.raw(&[byte])?;
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        loop {
+            let (opcode, payload) = peer.frame()?;
+            peer.send(opcode, &payload)?;
+        }
+    });
+    let run = run(&echo(address, "text", 32));
+    run.errors_are(json!({}));
+    run.ledger_is(5, 0, 0);
+}
+
+#[test]
+fn every_connection_has_a_key_of_its_own() {
+    let keys = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = keys.clone();
+    let address = serve(move |peer| {
+        let head = peer.head()?;
+        seen.lock().unwrap().push(accept_for(&head));
+        peer.raw(switching(&accept_for(&head)).as_bytes())?;
+        loop {
+            let (opcode, payload) = peer.frame()?;
+            peer.send(opcode, &payload)?;
+        }
+    });
+    run(&with(echo(address, "text", 32), json!({"connections": 8, "measure": {"messages": 40}})));
+    let mut keys = keys.lock().unwrap().clone();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 8);
+}
+
+#[test]
+fn nobody_there_is_connect_refused() {
+    for measure in [json!({"messages": 5}), json!({"seconds": 0.3})] {
+        let run = run(&with(echo(nobody(), "text", 32), json!({"connections": 3, "measure": measure})));
+        run.errors_are(json!({"connect_refused": 3}));
+        assert_eq!(run.end()["outcome"], "no_connection");
+        assert_eq!(run.end()["connections"], json!({"asked": 3, "established": 0, "open": 0}));
+        run.ledger_is(0, 0, 0);
+    }
+}

@@ -1,0 +1,387 @@
+"""Several engine processes for one trial: who does what, that their parts add up, and what happens when one of them dies."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import WSBENCH
+from run_maker import Trial, at_rate, pushing, write_trial
+
+from wsbench import build, catalogue, engine, histogram, machine, merge, metrics, shards, trial
+from wsbench.engine_files import Closed, Echo, Idle, Messages, NoLoop, Open, Plan, Push, Seconds, Segment, Stage, Target
+from wsbench.errors import TrialFailed, UserError
+from wsbench.experiment import Load, read
+from wsbench.rundir import TrialFolder
+from wsbench.verdict import verdict
+from wsbench.view import TrialView
+
+REFERENCE = catalogue.ROOT / "servers" / "reference"
+
+
+def whole_plan(connections: int = 10, **changes) -> Plan:
+    target = Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/echo")
+    made = engine.plan(
+        scenario=Echo(opcode="text", bytes=16),
+        transport="websocket",
+        target=target,
+        connections=connections,
+        warmup=None,
+        measure=Seconds(seconds=1),
+        seed=1,
+        cpus=[],
+    )
+    return made.model_copy(update={"threads": 4, **changes})
+
+
+# ---- who does what ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("connections", "limit", "processes"),
+    [(19_000, 20_000, 1), (19_952, 20_000, 1), (19_953, 20_000, 2), (60_000, 20_000, 4), (1_000_000, None, 1)],
+)
+def test_the_file_limit_says_how_many_processes_it_takes(monkeypatch, connections, limit, processes):
+    monkeypatch.setattr(machine, "file_limit", lambda: limit)
+    assert shards.needed(connections, threads=4) == processes
+
+
+def test_what_cannot_be_shared_out_is_one_line(monkeypatch):
+    monkeypatch.setattr(machine, "file_limit", lambda: 1000)
+    with pytest.raises(UserError, match="2,000 connections need 3 engine processes: the file limit here is 1,000"):
+        shards.chosen(2, whole_plan(2000))
+    with pytest.raises(UserError, match="give each at least one"):
+        shards.chosen(11, whole_plan(10))
+    moving = {"scenario": Push(), "stages": [Stage(to=10, over_s=1)]}
+    with pytest.raises(UserError, match="counted by one engine process only"):
+        shards.chosen(2, whole_plan(10, **moving))
+
+
+def test_the_plans_differ_in_shard_cpus_and_sources_only():
+    whole = whole_plan(10, cpus=[1, 2, 3], threads=3)
+    first, second = shards.plans(whole, 2)
+    assert (first.shard, second.shard) == ((0, 2), (1, 2))
+    assert (first.cpus, second.cpus) == ([1, 3], [2])
+    assert (first.threads, second.threads) == (2, 1)
+    assert first.gate_s == second.gate_s > 0
+    apart = {"shard", "cpus", "threads", "source_addresses", "gate_s"}
+    assert first.model_dump(exclude=apart) == second.model_dump(exclude=apart) == whole.model_dump(exclude=apart)
+    assert shards.plans(whole, 1)[0] == whole
+
+
+def test_workers_that_never_sleep_share_no_cpu():
+    assert [one.busy_poll for one in shards.plans(whole_plan(10, cpus=[1, 2], busy_poll=True), 2)] == [True, True]
+    crowded = shards.plans(whole_plan(10, cpus=[1], threads=1, busy_poll=True), 2)
+    assert [(one.busy_poll, one.cpus) for one in crowded] == [(False, [1]), (False, [1])]
+
+
+def test_sources_are_found_on_loopback_and_asked_for_elsewhere(monkeypatch):
+    monkeypatch.setattr(machine, "local_ports", lambda: 1000)
+    found = [plan.source_addresses for plan in shards.plans(whole_plan(2000), 2)]
+    assert found == [["127.0.0.1", "127.0.0.2"], ["127.0.0.3", "127.0.0.4"]]
+    twice = whole_plan(2000).target.model_copy(update={"replicas": ["127.0.0.1:21001"]})
+    found = [plan.source_addresses for plan in shards.plans(whole_plan(2000, target=twice), 2)]
+    assert found == [["127.0.0.1"], ["127.0.0.2"]]
+    assert shards.plans(whole_plan(400), 1)[0].source_addresses == ["0.0.0.0"]
+    away = whole_plan(2000).target.model_copy(update={"address": "192.0.2.1:80"})
+    with pytest.raises(UserError, match="need 2 source addresses, each has 1,000 local ports"):
+        shards.plans(whole_plan(2000, target=away), 2)
+
+
+def test_what_a_server_may_open_is_asked_before_it_is_started(monkeypatch, experiment):
+    monkeypatch.setattr(machine, "file_limit", lambda: 20_000)
+    asked = read(experiment)
+    setting = trial.Setting(asked, seed=1, placement=machine.Placement([0], [1]), port=None, engine=Path())
+
+    def shape(connections, scenario="ping", **changes):
+        whole = asked.model_copy(update={"scenario": scenario})
+        return trial.shape_of(replace(setting, experiment=whole, **changes), Load(connections=connections))
+
+    assert shape(19_500) == trial.Shape(engines=1, servers=1)
+    assert shape(19_600) == trial.Shape(engines=1, servers=2)
+    assert shape(100_000).words == "6 engine processes, 6 server processes"
+    assert shape(100, engines=2, server_processes=3) == trial.Shape(engines=2, servers=3)
+    with pytest.raises(UserError, match="need 2 server processes: the file limit here is 20,000 a process"):
+        shape(30_000, server_processes=1)
+    with pytest.raises(UserError, match="a broadcast reaches those of one process only"):
+        shape(30_000, scenario="push")
+
+
+# ---- merging ---------------------------------------------------------------------------------------------------------
+
+
+def parts(path: Path, *trials: Trial) -> TrialFolder:
+    """A trial's folder whose processes wrote these."""
+    for number, one in enumerate(trials):
+        write_trial(path / f"engine-{number}", one)
+    return TrialFolder(path)
+
+
+def rewrite(folder: TrialFolder, change) -> None:
+    file = folder.path / "events.jsonl"
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(event) + "\n" for event in change(events)))
+
+
+def test_the_whole_is_the_sum_of_its_parts(tmp_path):
+    one, two = at_rate(8000, connections=20, under_way=10), at_rate(4000, connections=12, under_way=5, failed=3)
+    folder = parts(tmp_path, one, two)
+    merge.merge(folder, interrupted=False)
+    ends = [part.events()[-1] for part in folder.parts()]
+    end = folder.events()[-1]
+    for key in ("sent", "answered", "failed", "unanswered", "unsent", "replies_in_window", "bytes_sent"):
+        assert getattr(end.measured, key) == sum(getattr(part.measured, key) for part in ends), key
+    assert end.measured.window_ns == ends[0].measured.window_ns
+    assert end.connections.established == 32
+    assert len(end.threads) == 2
+    assert sum(end.errors.values()) == 3
+    split = [histogram.merge(histogram.read_log(part.latency_log)) for part in folder.parts()]
+    merged = histogram.merge(histogram.read_log(folder.latency_log))
+    assert set(merged) == set(split[0]) | set(split[1])
+    for tag, found in merged.items():
+        assert (found.counts == (split[0][tag] + split[1][tag]).counts).all(), tag
+    keys = [(one.tag, one.start_s, one.length_s) for one in histogram.read_log(folder.latency_log)]
+    assert len(keys) == len(set(keys)), "one line a tag and stretch of time"
+    ticks = [event for event in folder.events() if event.event == "tick"]
+    each = [[event for event in part.events() if event.event == "tick"] for part in folder.parts()]
+    assert [tick.t_ns for tick in ticks] == [tick.t_ns for tick in each[0]]
+    assert [tick.sent for tick in ticks] == [a.sent + b.sent for a, b in zip(*each, strict=True)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 300, 2**40])
+def test_a_histogram_is_written_as_it_is_read(count):
+    found = histogram.decode(histogram.encode(histogram.decode(histogram.encode(sample(count)))))
+    assert (found.counts == sample(count).counts).all()
+    assert (found.lowest, found.highest, found.digits) == (1, 3_600_000_000_000, 3)
+
+
+def sample(count: int) -> histogram.Histogram:
+    empty = histogram.decode(next(iter(write_log_line())))
+    counts = empty.counts * 0
+    for place in (0, 1, 2, 5, 4000, len(counts) - 1):
+        counts[place] = count + place * (count > 0)
+    return histogram.Histogram(1, 3_600_000_000_000, 3, counts)
+
+
+def write_log_line():
+    from hdrh.histogram import HdrHistogram
+
+    one = HdrHistogram(1, 3_600_000_000_000, 3)
+    one.record_value(5)
+    yield one.encode()
+
+
+def test_one_that_began_late_is_in_the_spread_and_makes_the_trial_suspect(tmp_path):
+    folder = parts(tmp_path, at_rate(8000), at_rate(4000))
+
+    def entered_late(events):
+        return [{**one, "entered_ns": one["t_ns"] + 80_000_000} if one["event"] == "phase" else one for one in events]
+
+    rewrite(folder.parts()[1], entered_late)
+    rewrite(
+        folder.parts()[0],
+        lambda events: [
+            {**one, "entered_ns": one["t_ns"] + 1000} if one["event"] == "phase" else one for one in events
+        ],
+    )
+    merge.merge(folder, interrupted=False)
+    begun = next(one for one in folder.events() if one.event == "phase" and one.phase == "measure")
+    assert begun.entered_ns - begun.t_ns == 80_000_000
+    view = TrialView(folder, write_trial(tmp_path / "record", Trial()).record)
+    assert metrics.rates.start_spread_us(view) == 80_000
+    (tmp_path / "plan.json").write_bytes((tmp_path / "engine-0" / "plan.json").read_bytes())
+    assert "the engine's workers did not begin together: the last 80 ms after the first" in verdict(view).reasons
+
+
+def test_copies_that_another_process_missed_are_unanswered(tmp_path):
+    trials = pushing(connections=64), pushing(connections=64)
+    folder = parts(tmp_path, *trials)
+    triggered = [one for one in folder.parts()[0].events() if one.event == "broadcast"]
+
+    def receives(events):
+        *before, end = (one for one in events if one["event"] != "broadcast")
+        first = before[0]["t_ns"]
+        copies = [
+            {
+                "event": "copies",
+                "t_ns": one.t_ns + 50_000,
+                "number": one.number,
+                "received": 8,
+                "last_ns": one.t_ns + 10**9,
+            }
+            for one in triggered[2:]
+        ]
+        reading = [{"event": "receivers", "t_ns": first, "reading": 10}]
+        ledger = {
+            **end["measured"],
+            "sent": 304,
+            "answered": 304,
+            "replies_in_window": 304,
+            "failed": 0,
+            "unanswered": 0,
+        }
+        return [*before, *copies, *reading, {**end, "measured": ledger}]
+
+    rewrite(folder.parts()[1], receives)
+    merge.merge(folder, interrupted=False)
+    whole = [one for one in folder.events() if one.event == "broadcast"]
+    assert [(one.expected, one.received) for one in whole] == [(74, 64)] * 2 + [(74, 72)] * 38
+    assert [one.last_ns for one in whole[2:]] == [one.t_ns + 10**9 for one in triggered[2:]]
+    assert whole[0].last_ns == triggered[0].last_ns
+    own, measured = folder.parts()[0].events()[-1].measured, folder.events()[-1].measured
+    assert measured.answered == own.answered + 304
+    assert measured.sent == own.sent + 10 * 40
+    assert measured.unanswered == measured.sent - measured.answered - measured.failed
+
+
+def test_parts_that_did_not_end_alike_are_no_trial(tmp_path):
+    folder = parts(tmp_path, Trial(), Trial(), Trial(engine_outcome="connections_lost"))
+    with pytest.raises(TrialFailed, match="engine 3 of 3 ended as connections_lost, the others as completed"):
+        merge.merge(folder, interrupted=False)
+    rewrite(folder.parts()[1], lambda events: events[:-1])
+    with pytest.raises(TrialFailed, match="engine 2 of 3: it wrote no end of its record"):
+        merge.merge(folder, interrupted=False)
+    assert not (tmp_path / "events.jsonl").exists()
+
+
+# ---- with real processes ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Starts the real reference server; `reference(count)` gives the addresses of so many processes of it."""
+    built = build.build(
+        next(one for one in catalogue.read() if one.name == "reference@websocket"), machine.placement().server
+    )
+    assert built.problem is None, built.problem
+    running = []
+
+    def start(count: int = 1) -> list[str]:
+        addresses = []
+        for _ in range(count):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            env = {**os.environ, "HOST": "127.0.0.1", "PORT": str(port), "THREADS": "1"}
+            running.append(subprocess.Popen([str(REFERENCE / "target/release/reference")], env=env))
+            until = time.monotonic() + 10
+            while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            addresses.append(f"127.0.0.1:{port}")
+        return addresses
+
+    yield start
+    for one in running:
+        one.kill()
+        one.wait()
+
+
+def carry_out(plan: Plan, count: int, path: Path) -> TrialView:
+    """By real processes, with the record that a trial has."""
+    folder = TrialFolder(path)
+    with shards.Engines(engine.require_binary(), plan, count, folder) as running:
+        running.carry_out(lambda: None)
+    record = write_trial(path / "record", Trial()).record.model_copy(update={"engines": count})
+    return TrialView(folder, record)
+
+
+def at(address: str, connections: int, **changes) -> Plan:
+    path = "/push" if isinstance(changes.get("scenario"), Push) else "/echo"
+    target = Target(address=address, host=address, path=path)
+    return whole_plan(connections, **{"target": target, "threads": 2, **changes})
+
+
+def conserved(view: TrialView) -> None:
+    ledger = view.measured
+    assert ledger.sent == ledger.answered + ledger.failed + ledger.unanswered
+    ends = [part.events()[-1] for part in view.folder.parts()]
+    assert sum(end.measured.answered for end in ends) == ledger.answered
+    assert sum(end.connections.established for end in ends) == view.end.connections.established
+
+
+def test_two_processes_echo_and_all_of_it_is_counted(reference, tmp_path):
+    view = carry_out(at(reference()[0], 9, loop=Closed(), measure=Messages(messages=1001)), 2, tmp_path)
+    assert (view.measured.sent, view.measured.answered) == (1001, 1001)
+    assert view.histograms["service"].count == 1001
+    assert view.end.connections.asked == 9
+    conserved(view)
+
+
+def test_two_processes_keep_one_rate_evenly(reference, tmp_path):
+    loop = Open(rate=[Segment(from_per_s=400, to_per_s=400, for_s=1)])
+    timing = {"warmup": Seconds(seconds=0.5), "measure": Seconds(seconds=1.5)}
+    view = carry_out(at(reference()[0], 10, loop=loop, **timing), 2, tmp_path)
+    assert view.measured.sent == 600
+    assert view.window_s == 1.5
+    assert view.due_in_window == view.planned_in_window == 600
+    assert metrics.rates.start_spread_us(view) >= 0
+    begins = [part.events() for part in view.folder.parts()]
+    starts = {one.t_ns for events in begins for one in events if one.event == "phase" and one.phase == "measure"}
+    assert len(starts) == 1, "one instant for all"
+    conserved(view)
+
+
+def test_broadcasts_reach_the_receivers_of_all_processes(reference, tmp_path):
+    loop = Open(rate=[Segment(from_per_s=20, to_per_s=20, for_s=1)])
+    view = carry_out(at(reference()[0], 31, scenario=Push(), loop=loop, measure=Seconds(seconds=1)), 3, tmp_path)
+    assert [(one.expected, one.received) for one in view.broadcasts] == [(31, 31)] * 20
+    assert metrics.broadcasts.push_reach(view) == 1
+    assert view.measured.answered == view.measured.sent == 620 == view.histograms["push"].count
+    assert max(one.last_ns - one.t_ns for one in view.broadcasts) >= view.histograms["push"].quantile("0.99") * 0.99
+    assert view.end.control.foreign == 0
+    conserved(view)
+
+
+def test_a_killed_process_fails_the_trial_at_once_and_leaves_nothing(reference, environment, tmp_path):
+    typed = ["load", f"ws://{reference()[0]}/echo", "-c", "6", "--engines", "3", "-t", "60", "--warmup", "0"]
+    harness = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    until = time.monotonic() + 30
+    while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/engine-1/events.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    children = psutil.Process(harness.pid).children(recursive=True)
+    assert len(children) == 3
+    victim = next(one for one in children if "engine-1" in " ".join(one.cmdline()))
+    began = time.monotonic()
+    victim.send_signal(signal.SIGKILL)
+    said, _ = harness.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert harness.returncode == 1
+    assert b"engine 2 of 3: the engine failed: it was killed by SIGKILL" in said
+    assert not psutil.wait_procs(children, timeout=5)[1]
+    (folder,) = tmp_path.glob("runs/*")
+    assert json.loads((folder / "trial.json").read_text())["outcome"] == "failed"
+    assert not (folder / "events.jsonl").exists(), "no merged half result"
+
+
+def test_ctrl_c_keeps_what_all_processes_measured(reference, environment, tmp_path):
+    typed = ["load", f"ws://{reference()[0]}/echo", "-c", "6", "--engines", "2", "-t", "60", "--warmup", "0", "--json"]
+    harness = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    until = time.monotonic() + 30
+    while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/engine-1/events.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    time.sleep(0.5)
+    harness.send_signal(signal.SIGINT)
+    said, _ = harness.communicate(timeout=30)
+    assert harness.returncode == 130
+    found = json.loads(said)
+    assert (found["interrupted"], found["outcome"]) == (True, "interrupted")
+    assert found["ledger"]["answered"] > 0
+    assert found["connections"] == {"asked": 6, "established": 6, "open": 6}
+
+
+def test_25000_connections_are_held_by_two_processes_against_two_servers(reference, tmp_path):
+    first, second = reference(2)
+    target = Target(address=first, replicas=[second], host=first, path="/echo")
+    plan = at(first, 25_000, target=target, scenario=Idle(), loop=NoLoop(), measure=Seconds(seconds=1))
+    view = carry_out(plan, 2, tmp_path)
+    assert view.end.connections.model_dump() == {"asked": 25_000, "established": 25_000, "open": 25_000}
+    assert not view.end.errors
