@@ -156,8 +156,11 @@ def _measure(order, variant, setting, folder, server, port, watch) -> str | None
         loop=load.loop(experiment.loop),
         connect=load.connect,
         stages=load.stages,
-        # On CPUs of its own the engine need not sleep, so that no response includes its waking up.
-        busy_poll=experiment.loop == "open" and not set(setting.placement.engine) & set(setting.placement.server),
+        # On CPUs of its own the engine need not sleep, so that no response includes its waking up. Where a stop rule must
+        # be able to tell whether the engine was the limit, it sleeps: of workers that poll nobody knows how busy they are.
+        busy_poll=experiment.loop == "open"
+        and experiment.stop is None
+        and not set(setting.placement.engine) & set(setting.placement.server),
         reply_s=load.reply_s,
         connect_s=load.connect_s,
     )
