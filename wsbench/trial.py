@@ -148,7 +148,7 @@ def _measure(order, variant, setting, folder, server, port, watch) -> str | None
         scenario=scenario,
         transport=transport,
         target=Target(address=address, host=address, path=engine.path_for(scenario, transport)),
-        connections=load.connections,
+        connections=load.most_connections,
         warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
         measure=experiment.measure_of(load),
         seed=setting.seed + order.number,
@@ -186,7 +186,7 @@ def _measure(order, variant, setting, folder, server, port, watch) -> str | None
 def _stop_reason(experiment: Experiment, load: Load, folder: TrialFolder, server: Server) -> str | None:
     if experiment.stop is None:
         return None
-    return stopping.reason(experiment.stop, folder.events(), load.connections, server.exit_code is not None)
+    return stopping.reason(experiment.stop, folder.events(), load.most_connections, server.exit_code is not None)
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:
