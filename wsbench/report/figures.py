@@ -82,7 +82,8 @@ def _missing(results: Results, asked: FigureTable, id_: str, some: bool) -> list
         f"{title(name)} ({next((trial.reasons[name] for trial in results.trials), 'no trial has ended')})"
         for name in absent
     ]
-    text = f"No trial has a number for it{': ' if why else ''}{'; '.join(why)}."
+    who = "No trial has" if absent else "No trial that counts (VALID or SUSPECT) has"
+    text = f"{who} a number for it{': ' if why else ''}{'; '.join(why)}."
     return [Block(f"{id_}-missing", f"{asked.title}: not measured" if some else asked.title, text)]
 
 
