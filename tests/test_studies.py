@@ -144,6 +144,15 @@ def test_the_echo_of_2023_is_as_published(name, mean_s):
     assert of.load.stages[-1].to == 0
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_cell_asks_the_engine_for_as_many_connections_as_its_highest_stage(file):
+    of = experiment.read(file)
+    for cell in of.cells():
+        load = of.load_of(cell)
+        highest = max((stage.to for stage in load.stages or []), default=load.connections)
+        assert load.most_connections == highest
+
+
 def test_the_easy_mode_climbs_by_200_and_falls_by_400_every_minute():
     of = read("jvm-echo-2023-easy")
     began, reached = 0.0, []

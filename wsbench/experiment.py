@@ -84,6 +84,11 @@ class Load(Frozen):
     #: Seconds in which a connection must be made.
     connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
 
+    @property
+    def most_connections(self) -> int:
+        """Those of the highest stage where stages say how many there are."""
+        return self.connections if self.stages is None else max(stage.to for stage in self.stages)
+
     def scenario(self, kind: str) -> Scenario:
         match kind:
             case "doc":

@@ -208,7 +208,7 @@ def _measure(order, variant, setting, folder, shape, serving, watch) -> str | No
         scenario=scenario,
         transport=transport,
         target=Target(address=address, replicas=replicas, host=address, path=engine.path_for(scenario, transport)),
-        connections=load.connections,
+        connections=load.most_connections,
         warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
         measure=experiment.measure_of(load),
         seed=setting.seed + order.number,
@@ -216,8 +216,11 @@ def _measure(order, variant, setting, folder, shape, serving, watch) -> str | No
         loop=load.loop(experiment.loop),
         connect=load.connect,
         stages=load.stages,
-        # On CPUs of its own the engine need not sleep, so that no response includes its waking up.
-        busy_poll=experiment.loop == "open" and not set(setting.placement.engine) & set(setting.placement.server),
+        # On CPUs of its own the engine need not sleep, so that no response includes its waking up. Where a stop rule must
+        # be able to tell whether the engine was the limit, it sleeps: of workers that poll nobody knows how busy they are.
+        busy_poll=experiment.loop == "open"
+        and experiment.stop is None
+        and not set(setting.placement.engine) & set(setting.placement.server),
         reply_s=load.reply_s,
         connect_s=load.connect_s,
     )
@@ -252,7 +255,7 @@ def _stop_reason(experiment: Experiment, load: Load, folder: TrialFolder, server
     if experiment.stop is None:
         return None
     ended = any(server.exit_code is not None for server in servers)
-    return stopping.reason(experiment.stop, merge.so_far(folder), load.connections, ended)
+    return stopping.reason(experiment.stop, merge.so_far(folder), load.most_connections, ended)
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:

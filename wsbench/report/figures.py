@@ -7,6 +7,7 @@ numbers, which are texts of the file and never computed with. Which kinds there 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 
 import numpy as np
@@ -33,6 +34,15 @@ PERCENTILES = (
     ("99.9 %", "0.999"),
 )
 NS_PER_MS = 1e6
+SPOKEN = (
+    (r" (bytes|percent)\b", ""),
+    (r"\brss\b", "resident memory"),
+    (r"\bcpu\b", "CPU"),
+    (r"\bgc\b", "collections:"),
+    (r"^connect ", "Connecting: "),
+    (r"^idle ", "Idle: "),
+    (r"^sending ", "Sending: "),
+)
 
 
 def blocks(results: Results) -> list[Block]:
@@ -40,9 +50,7 @@ def blocks(results: Results) -> list[Block]:
     made = []
     for place, asked in enumerate(asked_of(results), 1):
         drawn = DRAWN[asked.kind](results, asked, f"figure-{place}")
-        made += drawn or [
-            Block(f"figure-{place}", asked.title, f"{asked.note or ''} No trial has a number for it.".strip())
-        ]
+        made += [*drawn, *_missing(results, asked, f"figure-{place}", bool(drawn))]
         if asked.published is not None:
             made.append(_published(asked, f"figure-{place}-published"))
     return made
@@ -63,6 +71,20 @@ def asked_of(results: Results) -> list[FigureTable]:
                     f"{results.folder.experiment_toml}: figure {table.title!r}: no metric is called {name!r}"
                 )
     return tables
+
+
+def _missing(results: Results, asked: FigureTable, id_: str, some: bool) -> list[Block]:
+    """What was asked for and no trial has, each with its first reason."""
+    absent = [name for name in asked.metrics if all(trial.values[name] is None for trial in results.trials)]
+    if some and not absent:
+        return []
+    why = [
+        f"{title(name)} ({next((trial.reasons[name] for trial in results.trials), 'no trial has ended')})"
+        for name in absent
+    ]
+    who = "No trial has" if absent else "No trial that counts (VALID or SUSPECT) has"
+    text = f"{who} a number for it{': ' if why else ''}{'; '.join(why)}."
+    return [Block(f"{id_}-missing", f"{asked.title}: not measured" if some else asked.title, text)]
 
 
 def _published(asked: FigureTable, id_: str) -> Block:
@@ -86,10 +108,10 @@ def _lines(results: Results, asked: FigureTable, id_: str) -> list[Block]:
         for cells in panels.values():
             scale, rows, points = _numbers(results, metric, cells, key)
             if points:
-                title = _title(asked, metric, results.cell_text(cells[0], without=[key]))
+                name = _title(asked, metric, results.cell_text(cells[0], without=[key]))
                 drawing = figure_drawing.lines(results, key, axis(metric, scale), rows, points)
                 table = _swept_table(results, metric, key, cells, scale)
-                made.append(_block(f"{id_}-{len(made) + 1}", title, asked, table, drawing, axis(metric, scale)))
+                made.append(_block(f"{id_}-{len(made) + 1}", name, asked, table, drawing, axis(metric, scale)))
     return made
 
 
@@ -99,10 +121,10 @@ def _bars(results: Results, asked: FigureTable, id_: str) -> list[Block]:
         for cell in results.cells:
             scale, rows, points = _numbers(results, metric, [cell], None)
             if points:
-                title = _title(asked, metric, results.cell_text(cell))
+                name = _title(asked, metric, results.cell_text(cell))
                 drawing = figure_drawing.bars(results, axis(metric, scale), rows, points)
                 table = Table(["server", scale.unit, f"{LEVEL:.0%} interval"], _bar_rows(results, metric, cell, scale))
-                made.append(_block(f"{id_}-{len(made) + 1}", title, asked, table, drawing, axis(metric, scale)))
+                made.append(_block(f"{id_}-{len(made) + 1}", name, asked, table, drawing, axis(metric, scale)))
     return made
 
 
@@ -142,8 +164,10 @@ def _fit(results: Results, asked: FigureTable, id_: str) -> list[Block]:
                 f"at no {asked.over.replace('_', ' ')}",
                 "trials",
             ]
-            title = _title(asked, metric, "")
-            made.append(_block(f"{id_}-{len(made) + 1}", title, asked, Table(head, rows), drawing, axis(metric, scale)))
+            called = _title(asked, metric, "")
+            made.append(
+                _block(f"{id_}-{len(made) + 1}", called, asked, Table(head, rows), drawing, axis(metric, scale))
+            )
     return made
 
 
@@ -166,7 +190,8 @@ def _line(label: str, pairs: list[tuple[float, float]], unit: str) -> tuple[list
     half = float(distributions.t.ppf((1 + LEVEL) / 2, len(pairs) - 2)) * float(found.stderr)
     slope, start = float(found.slope), float(found.intercept)
     exact = f"{_signed(slope)} {unit}", f"{_signed(slope - half)} to {_signed(slope + half)}"
-    at_none = words.scale(unit, [start]).with_unit(start) if start > 0 else _signed(start)
+    in_unit = words.scale(unit, [abs(start)])
+    at_none = f"{_signed(in_unit.of(start))} {in_unit.unit}"
     line = [(x, start + slope * x) for x in (sizes[0], sizes[-1])]
     return [label, *exact, at_none, str(len(pairs))], line
 
@@ -222,11 +247,19 @@ DRAWN = {"lines": _lines, "bars": _bars, "table": _table, "fit": _fit, "percenti
 
 
 def axis(metric: str, scale: words.Scale) -> str:
-    return f"{words.title(metric)} ({scale.unit})"
+    return f"{title(metric)} ({scale.unit})"
+
+
+def title(metric: str, inside: bool = False) -> str:
+    """As elsewhere in the report; a unit that is part of the name is not said twice, short words are written out."""
+    found = words.title(metric, inside)
+    for short, written in SPOKEN:
+        found = re.sub(short, written, found, flags=re.IGNORECASE)
+    return found
 
 
 def _title(asked: FigureTable, metric: str, cell: str) -> str:
-    more = [words.title(metric, inside=True)] if len(asked.metrics) > 1 else []
+    more = [title(metric, inside=True)] if len(asked.metrics) > 1 else []
     return ", ".join([asked.title, *more, *([cell] if cell else [])])
 
 
