@@ -8,7 +8,7 @@ for python in "${PYTHON2:-}" python2.7 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/2.
   if [ -n "$python" ] && "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (2, 7))' 2>/dev/null; then break; fi
   python=
 done
-[ -n "$python" ] || { echo "no Python 2.7 here: PYTHON2=/path/to/python2.7 $0, or the same cases by \`pip install kosoku\`"; exit 1; }
+[ -n "$python" ] || { echo "no Python 2.7 here: PYTHON2=/path/to/python2.7 $0, or the same cases by: pip install -e '.[autobahn]'"; exit 1; }
 
 rm -rf .autobahn
 mkdir .autobahn

@@ -188,7 +188,8 @@ class WebSocket(Connection):
 
 
 def _code(payload: bytes) -> int | None:
-    """The status code of a Close frame."""
+    """The status code of a Close frame, which may be without one."""
+    expect(len(payload) != 1, "Close came with half a code")
     return struct.unpack("!H", payload[:2])[0] if len(payload) > 1 else None
 
 

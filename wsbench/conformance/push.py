@@ -14,7 +14,7 @@ CROWD = 50
 #: How far a server's clock may be off ours: it is the same host, but not every language reads the same clock.
 CLOCK_SLACK_US = 1_000_000
 #: What fills the socket buffers of a member that does not read (Linux lets them grow to 4 MiB on the sender's side).
-FLOOD, FLOOD_BYTES = 128, 64 * 1024
+FLOOD, FLOOD_BYTES = 1400, 6 * 1024
 #: The time within which the others must have all of it.
 FLOOD_S = 10.0
 CHURN, CHURNERS = 100, 3
@@ -101,9 +101,10 @@ def push_survives_members_that_leave(server: Server) -> None:
     _expect_broadcast(members[1], members[:2], "again")
 
 
-@checks("contract: /push", "push", patience=3)
+@checks("contract: /push", "push", required=False, patience=3)
 def push_does_not_wait_for_one_that_does_not_read(server: Server) -> None:
-    """One member never reads; the others get 128 broadcasts of 64 KiB, more than the buffers to it hold, within 10 s."""
+    """One member never reads; the others get 1400 broadcasts of 6 KiB, more than the buffers to it hold, within 10 s.
+    Advisory: a library whose writes block is what the experiments with slow readers show."""
     server.websocket("/push", receive_buffer=4096)
     members = [server.websocket("/push") for _ in range(3)]
     began = time.monotonic()
