@@ -80,13 +80,18 @@ def test_a_started_server_is_held_until_ctrl_c(environment, tmp_path):
     started = subprocess.Popen(
         [*WSBENCH, "start", "faulty"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     )
-    lines = [started.stdout.readline().strip() for _ in range(4)]
-    assert lines[1].startswith("ws://127.0.0.1:")
-    assert lines[1].endswith("/ping")
-    port = int(lines[1].split(":")[2].split("/")[0])
-    socket.create_connection(("127.0.0.1", port), timeout=2).close()
-    started.send_signal(signal.SIGINT)
-    rest, _ = started.communicate(timeout=10)
+    try:
+        lines = []
+        while not lines or "Ctrl-C" not in lines[-1]:
+            lines.append(started.stdout.readline().strip())
+            assert lines[-1], lines
+        (ping,) = [line for line in lines if line.startswith("ws://127.0.0.1:") and line.endswith("/ping")]
+        port = int(ping.split(":")[2].split("/")[0])
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+        started.send_signal(signal.SIGINT)
+        rest, _ = started.communicate(timeout=10)
+    finally:
+        started.kill()
     assert started.returncode == 0
     assert "SIGTERM" in rest
     with pytest.raises(ConnectionRefusedError):
