@@ -12,7 +12,7 @@ done
 
 rm -rf .autobahn
 mkdir .autobahn
-"$python" -m pip install --quiet --target .autobahn/virtualenv virtualenv==20.15.1 2>/dev/null
+"$python" -m pip install --quiet --target .autobahn/virtualenv virtualenv==20.15.1
 PYTHONPATH=.autobahn/virtualenv "$python" -m virtualenv --quiet .autobahn
-.autobahn/bin/pip install --quiet autobahntestsuite==25.10.1 2>/dev/null
+.autobahn/bin/pip install --quiet autobahntestsuite==25.10.1
 .autobahn/bin/wstest --autobahnversion
