@@ -17,6 +17,7 @@ DOCUMENTS = {spec.name for spec in registry.SPECS if spec.scenarios == ("doc",)}
 REFUSALS = {spec.name for spec in registry.SPECS if spec.name.endswith(("_is_refused", "_are_refused"))}
 VIOLATIONS = {name for name in REFUSALS if not name.startswith(("handshake", "close"))}
 ECHOES = {spec.name for spec in registry.SPECS if spec.function.__module__.endswith("messages")}
+AFTER = "still_serves_after_violations"
 BURST = "echo_answers_a_burst_in_order"
 STAMPS, SLOW = "push_stamps_are_in_microseconds", "push_does_not_wait_for_one_that_does_not_read"
 CHURN = "push_keeps_its_members_while_others_come_and_go"
@@ -43,7 +44,7 @@ FAULTS = [
     ("upgrades unasked", "handshake", {"request_without_upgrade_is_no_handshake"}),
     # Messages
     ("text becomes binary", "messages", ECHOES - {"echo_returns_binary", "echo_returns_16_mib", BURST}),
-    ("alters bytes", "messages survival", {"echo_returns_binary", "still_serves"}),
+    ("alters bytes", "messages survival", {"echo_returns_binary", "still_serves", AFTER}),
     ("ignores empty", "messages", {"echo_returns_empty"}),
     ("loses the last byte", "messages", LARGE),
     ("swaps", "messages", {"echo_answers_a_burst_in_order"}),
@@ -69,7 +70,7 @@ FAULTS = [
         "control survival",
         {
             *("ping_frame_gets_a_pong", "ping_frame_may_be_empty", "ping_frame_may_have_125_bytes"),
-            *("ping_frame_may_be_binary", "pong_unasked_is_ignored", "still_serves"),
+            *("ping_frame_may_be_binary", "pong_unasked_is_ignored", "still_serves", AFTER),
         },
     ),
     ("no empty pong", "control", {"ping_frame_may_be_empty"}),
@@ -89,7 +90,7 @@ FAULTS = [
     (
         "dies of bad text",
         "violations survival",
-        {"invalid_utf8_is_refused", "invalid_utf8_over_fragments_is_refused", "still_serves"},
+        {"invalid_utf8_is_refused", "invalid_utf8_over_fragments_is_refused", AFTER},
     ),
     # The close
     (
@@ -112,7 +113,7 @@ FAULTS = [
         {"close_frame_ends_the_connection", "nothing_follows_the_close_frame", "doc_closes_when_asked"},
     ),
     # Ping and push
-    ("wrong answer", "ping survival", {"ping_is_answered", "still_serves"}),
+    ("wrong answer", "ping survival", {"ping_is_answered", "still_serves", AFTER}),
     ("sends twice", "push", PUSHES | {STAMPS, CHURN}),
     ("not to the sender", "push", PUSHES | {STAMPS, SLOW, CHURN}),
     ("milliseconds", "push", PUSHES | {STAMPS, SLOW}),
@@ -123,7 +124,11 @@ FAULTS = [
     ("waits for slow ones", "push", {SLOW}),
     ("loses some", "push", {STAMPS, SLOW, CHURN}),
     # Documents
-    ("short document", "documents survival", {"doc_is_exact_and_persistent", "doc_closes_when_asked", "still_serves"}),
+    (
+        "short document",
+        "documents survival",
+        {"doc_is_exact_and_persistent", "doc_closes_when_asked", "still_serves", AFTER},
+    ),
     ("plain text", "documents", DOCUMENTS - {"doc_announces_the_close"}),
     ("closes always", "documents", {"doc_is_exact_and_persistent", "doc_keeps_a_connection", "doc_never_breaks_off"}),
     ("closes without a word", "documents", {"doc_announces_the_close"}),

@@ -1,4 +1,4 @@
-"""What is asked last: everything else has happened to the server by now."""
+"""What is asked last of what is required, and last of all."""
 
 from wsbench.conformance.control import ping_frame_gets_a_pong
 from wsbench.conformance.documents import doc_is_exact_and_persistent
@@ -11,7 +11,17 @@ from wsbench.peer import Server
 
 @checks("contract", "doc", "echo", "ping", "push", transport=None, last=True)
 def still_serves(server: Server) -> None:
-    """After all of this the server answers as if nothing had happened."""
+    """After all that it must be able to do, the server answers as if nothing had happened."""
+    _ask_for_everything(server)
+
+
+@checks("contract", "doc", "echo", "ping", "push", transport=None, required=False, last=True)
+def still_serves_after_violations(server: Server) -> None:
+    """So it does after all that no client may do."""
+    _ask_for_everything(server)
+
+
+def _ask_for_everything(server: Server) -> None:
     if "doc" in server.scenarios:
         doc_is_exact_and_persistent(server)
     if server.transport == "tcp":
