@@ -9,7 +9,7 @@ import pytest
 from faulty_server import serving
 
 from wsbench import conformance
-from wsbench.conformance import deep, push, registry
+from wsbench.conformance import deep, push, registry, sockets
 
 EVERYTHING = ("doc", "echo", "ping", "push")
 LARGE = {"echo_keeps_lengths", "echo_returns_1_mib", "echo_returns_16_mib"}
@@ -148,6 +148,7 @@ FAULTS = [
 def quick(monkeypatch) -> None:
     """The same checks, with fewer of everything."""
     monkeypatch.setattr(push, "CHURN", 10)
+    monkeypatch.setattr(sockets, "RELEASE_S", 1.0)
     monkeypatch.setattr(deep, "MEMBERS", 60)
     monkeypatch.setattr(deep, "BROADCAST_S", 0.5)
 

@@ -55,6 +55,8 @@ class Progress:
         cases = f"; Autobahn: {gated.cases.text}" if gated.cases else ""
         left = self._left() if self._done < self._servers else ""
         head = f"[{self._done}/{self._servers}] {gated.variant.name}"
+        if sys.stdout.isatty():
+            console.print(" " * (console.width - 1), end="\r")
         rest = escape(f"{found}{cases} ({duration(gated.took_s)}){left}")
         console.print(f"{escape(head)}  [{COLOUR[gated.outcome]}]{gated.outcome}[/]  {rest}")
 
@@ -99,7 +101,8 @@ def summary_line(rows: list[Gated]) -> str:
     for kind, word in ((True, "required"), (False, "advisory")):
         held, tried = map(sum, zip(*[one.count(required=kind) for one in rows], strict=True))
         parts.append(f"{held} of {tried} {word}")
-    return f"{len(rows)} servers: {', '.join(outcomes)}. Checks that hold: {', '.join(parts)}."
+    servers = f"{len(rows)} server{'' if len(rows) == 1 else 's'}"
+    return f"{servers}: {', '.join(outcomes)}. Checks that hold: {', '.join(parts)}."
 
 
 WORDS = {"passes": "pass", "fails": "fail", "skipped": "cannot be run here"}

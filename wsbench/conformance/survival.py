@@ -5,7 +5,7 @@ from wsbench.conformance.documents import doc_is_exact_and_persistent
 from wsbench.conformance.messages import echo_returns_binary
 from wsbench.conformance.ping import ping_is_answered, ping_is_answered_over_tcp
 from wsbench.conformance.push import push_reaches_every_member_once
-from wsbench.conformance.registry import checks
+from wsbench.conformance.registry import WEBSOCKET, checks
 from wsbench.peer import Server
 
 
@@ -15,7 +15,7 @@ def still_serves(server: Server) -> None:
     _ask_for_everything(server)
 
 
-@checks("contract", "doc", "echo", "ping", "push", transport=None, required=False, last=True)
+@checks("contract", *WEBSOCKET, required=False, last=True)
 def still_serves_after_violations(server: Server) -> None:
     """So it does after all that no client may do."""
     _ask_for_everything(server)
