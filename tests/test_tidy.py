@@ -34,6 +34,11 @@ MAY_IMPORT = {
     "sampler": {"engine_files", "hsperf", "kernel", "samples"},
     "engine": {"engine_files", "errors"},
     "conformance": {"peer"},
+    "autobahn": {"errors", "process"},
+    "gate": {
+        *("autobahn", "build", "catalogue", "conformance", "errors", "machine", "process", "rundir", "trial"),
+    },
+    "gate_view": {"gate", "terminal", "__init__"},
     "trial": {
         *("catalogue", "engine", "engine_files", "errors", "experiment", "frozen", "machine", "process", "rundir"),
         *("merge", "runtime", "runtimes", "sampler", "shards", "spans", "stopping"),
@@ -49,7 +54,7 @@ MAY_IMPORT = {
     "hdr": {"histogram", "view"},
     "thresholds": {"errors", "metrics", "view"},
     "campaign": {
-        *("build", "catalogue", "conformance", "engine", "errors", "experiment", "frozen", "machine", "rundir"),
+        *("build", "catalogue", "engine", "errors", "experiment", "frozen", "gate", "machine", "rundir"),
         *("scaling", "trial", "__init__"),
     },
     "view": {"engine_files", "histogram", "rundir", "runtimes", "samples", "spans"},

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wsbench import __version__, build, catalogue, conformance, engine, experiment, machine, scaling, trial
+from wsbench import __version__, build, catalogue, engine, experiment, gate, machine, scaling, trial
 from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Experiment
@@ -286,26 +286,12 @@ def _checked(
         return row_of(variant, built, [], built.problem)
     say(f"checking {variant.name}")
     try:
-        checks = check(variant, [scenario], port)
+        checks = gate.check(variant, [scenario], port)
     except TrialFailed as failure:
         return row_of(variant, built, [], f"could not be checked: {failure}")
     wrong = [found for found in checks if found.required and not found.passed]
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
     return row_of(variant, built, checks, reason)
-
-
-def check(variant: Variant, scenarios: list[str], port: int | None) -> list[CheckResult]:
-    """Starts the server once and holds it against its contract. TrialFailed if it does not start."""
-    asked = trial.Setting(experiment=None, seed=0, placement=machine.placement(), port=port, engine=Path())
-    log = variant.folder / "build" / f"wsbench-{variant.variant}.check.log"
-    log.parent.mkdir(exist_ok=True)
-    log.unlink(missing_ok=True)
-    with trial.started(variant, asked, os.getpid(), log) as (_, at_port, _):
-        found = conformance.check(trial.HOST, at_port, scenarios, variant.transport)
-    return [
-        CheckResult(name=one.name, section=one.section, required=one.required, passed=one.passed, detail=one.detail)
-        for one in found
-    ]
 
 
 def row_of(variant: Variant, built: build.Built, checks: list[CheckResult], skipped: str | None) -> ServerRow:

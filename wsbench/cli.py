@@ -15,11 +15,15 @@ from pathlib import Path
 
 from wsbench import (
     __version__,
+    autobahn,
+    build,
     campaign,
     catalogue,
     claims_view,
     engine,
     experiment,
+    gate,
+    gate_view,
     hdr,
     load,
     load_options,
@@ -33,7 +37,7 @@ from wsbench import (
     thresholds,
     verdict,
 )
-from wsbench.errors import TrialFailed, UserError
+from wsbench.errors import UserError
 from wsbench.load_options import positive
 from wsbench.rundir import RunFolder
 from wsbench.view import TrialView
@@ -76,11 +80,9 @@ def parser() -> argparse.ArgumentParser:
 
     listing = command("list", list_things, "what there is: servers, experiments, metrics, claims, runs")
     listing.add_argument("what", choices=["servers", "experiments", "metrics", "claims", "runs"])
-    for name, function, text in (
-        ("build", build_servers, "build servers (only what changed)"),
-        ("check", check_servers, "hold servers against the server contract"),
-    ):
-        made = command(name, function, text)
+    building = command("build", build_servers, "build servers (only what changed)")
+    checking = command("check", check_servers, "hold servers against the server contract and RFC 6455")
+    for made in (building, checking):
         made.add_argument(
             "servers",
             nargs="*",
@@ -90,6 +92,15 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(
             "--jobs", type=positive, default=os.cpu_count() or 1, help="servers built at once (default: the CPUs)"
         )
+    checking.add_argument(
+        "--deep", action="store_true", help="also what takes minutes: 15,000 members, idle connections"
+    )
+    checking.add_argument("--idle-s", type=positive, default=90, help="how long --deep holds still (default: 90)")
+    checking.add_argument("--autobahn", action="store_true", help="also the cases of Autobahn|Testsuite, on /echo")
+    checking.add_argument("--json", action="store_true", help="one document instead of tables")
+    starting = command("start", start_server, "start a server as a trial would, and hold it until Ctrl-C")
+    starting.add_argument("server", help="a name, such as netty or netty@4.1.19")
+    starting.add_argument("--port", type=port, help="the port it listens on (default: a free one)")
     planning = command("plan", plan_campaign, "print every trial and the estimated time; run nothing")
     running = command("run", run_campaign, "run an experiment")
     for made in (planning, running):
@@ -227,32 +238,35 @@ def build_servers(arguments) -> int:
 
 
 def check_servers(arguments) -> int:
-    rows, failed = [], False
+    depth = gate.Depth(
+        deep=arguments.deep,
+        idle_s=arguments.idle_s,
+        suite=autobahn.find(catalogue.ROOT / ".autobahn") if arguments.autobahn else None,
+    )
     variants = catalogue.select(arguments.servers, catalogue.read())
-    found = servers_view.build_with_progress(variants, arguments.jobs)
+    built = servers_view.build_with_progress(variants, arguments.jobs, quiet=arguments.json)
+    progress = gate_view.Progress(len(variants), quiet=arguments.json)
+    rows = []
     for variant in variants:
-        built = found[variant.name]
-        if built.problem is not None:
-            failed |= built.did == "failed"
-            rows.append([variant.name, "skipped", built.problem])
-            continue
-        try:
-            checks = campaign.check(variant, list(variant.scenarios), None)
-        except TrialFailed as failure:
-            checks, failed = [], True
-            rows.append([variant.name, "failed", str(failure)])
-        wrong = [one for one in checks if not one.passed]
-        failed |= any(one.required for one in wrong)
-        for one in wrong:
-            rows.append(
-                [variant.name, "FAILED" if one.required else "advisory", f"{one.name} ({one.section}): {one.detail}"]
-            )
-        if checks:
-            rows.append(
-                [variant.name, "passed", f"{len(checks) - len(wrong)} of {len(checks)} checks; {built.receipt}"]
-            )
-    terminal.table(None, ["server", "result", "detail"], rows)
-    return int(failed)
+        progress.begin(variant.name)
+        rows.append(gate.hold(variant, built[variant.name], depth, progress.watch))
+        progress.end(rows[-1])
+    if arguments.json:
+        print(gate_view.document(rows))
+    else:
+        gate_view.summary(rows)
+    return int(any(one.outcome == "fails" for one in rows))
+
+
+def start_server(arguments) -> int:
+    chosen = catalogue.select([arguments.server], catalogue.read())
+    if len(chosen) != 1:
+        raise UserError(f"one server, please; found {', '.join(variant.name for variant in chosen)}")
+    built = build.build(chosen[0], machine.placement().server)
+    if built.problem is not None:
+        raise UserError(f"{chosen[0].name}: {built.problem}")
+    gate.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
+    return 0
 
 
 def request_of(arguments) -> campaign.Request:

@@ -13,11 +13,18 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+WEBSOCKET_SCENARIOS = {"echo", "ping", "push"}
+#: How long a server that should end a connection may say nothing before it is asked.
+PAUSE_S = 0.3
 
 
 class Wrong(Exception):
     """The server did something else than it should have; the message says what."""
+
+
+class Ended(Wrong):
+    """The server closed the connection where more should have come."""
 
 
 def expect(condition: bool, otherwise: str) -> None:
@@ -36,11 +43,20 @@ class Connection:
 
     def wait(self, write: bool = False) -> bool:
         """Wait until there is something to read, or until it can write; says whether it can write."""
-        left = self.deadline - time.monotonic()
-        readable, writable, _ = select.select([self.socket], [self.socket] if write else [], [], max(left, 0))
-        if not readable and not writable:
+        ready = self._poll(self.deadline - time.monotonic(), select.POLLIN | (select.POLLOUT if write else 0))
+        if not ready:
             raise TimeoutError
-        return bool(writable)
+        return bool(ready & select.POLLOUT)
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Nothing more came, and nothing comes within this time; not even the end."""
+        left = min(seconds, self.deadline - time.monotonic())
+        return not self.buffer and not self._poll(left, select.POLLIN)
+
+    def _poll(self, seconds: float, events: int) -> int:
+        poll = select.poll()
+        poll.register(self.socket, events)
+        return sum(found for _, found in poll.poll(max(seconds, 0) * 1000))
 
     def send(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -61,7 +77,8 @@ class Connection:
     def read(self, count: int) -> bytes:
         while len(self.buffer) < count:
             self.wait()
-            expect(self.take_in(), f"the server closed the connection after {len(self.buffer)} of {count} bytes")
+            if not self.take_in():
+                raise Ended(f"the server closed the connection after {len(self.buffer)} of {count} bytes")
         data = bytes(self.buffer[:count])
         del self.buffer[:count]
         return data
@@ -69,7 +86,8 @@ class Connection:
     def read_line(self) -> str:
         while (end := self.buffer.find(b"\r\n")) < 0:
             self.wait()
-            expect(self.take_in(), "the server closed the connection within a head")
+            if not self.take_in():
+                raise Ended("the server closed the connection within a head")
         return self.read(end + 2)[:-2].decode("latin-1")
 
     def read_to_end(self) -> bytes:
@@ -91,9 +109,9 @@ class Connection:
 
 
 class WebSocket(Connection):
-    def frame(self, opcode: int, payload: bytes, fin: bool = True) -> bytes:
-        """A masked frame, as a client has to send it (section 5.2)."""
-        first = (0x80 if fin else 0) | opcode
+    def frame(self, opcode: int, payload: bytes, fin: bool = True, reserved: int = 0) -> bytes:
+        """A masked frame, as a client has to send it (section 5.2). `reserved`: its three reserved bits, as a number."""
+        first = (0x80 if fin else 0) | reserved << 4 | opcode
         if len(payload) < 126:
             header = struct.pack("!BB", first, 0x80 | len(payload))
         elif len(payload) < 1 << 16:
@@ -135,6 +153,29 @@ class WebSocket(Connection):
                 if fin:
                     return kind, message
 
+    def expect_failure(self, code: int) -> None:
+        """The connection fails (section 7.1.7): a Close frame that says why, or the bare end. Fragments may come before:
+        a server may echo a message while it arrives. Whoever says nothing is asked with a ping whether it carries on."""
+        try:
+            fin, opcode, payload = False, TEXT, b""
+            while not fin and opcode in (CONTINUATION, TEXT, BINARY):
+                if self.is_quiet(PAUSE_S):
+                    self.send_frame(PING, b"still there?")
+                fin, opcode, payload = self.receive_frame()
+        except (Ended, ConnectionError):
+            return
+        expect(opcode != PONG, "the server carries on")
+        expect(opcode == CLOSE, f"a frame with opcode {opcode} came as an answer")
+        said = _code(payload)
+        expect(said in (code, None), f"Close came with {said} instead of {code}")
+
+    def expect_close(self, *codes: int) -> None:
+        """A Close frame, with one of these codes or with none."""
+        _, opcode, payload = self.receive_frame()
+        expect(opcode == CLOSE, f"opcode {opcode} came instead of Close")
+        said = _code(payload)
+        expect(said is None or said in codes, f"Close came back with {said}")
+
     def expect_echo(self, opcode: int, payload: bytes) -> None:
         self.send_frame(opcode, payload)
         self.expect_message(opcode, payload)
@@ -146,9 +187,18 @@ class WebSocket(Connection):
         expect(message == payload, f"{len(payload)} bytes came back altered")
 
 
+def _code(payload: bytes) -> int | None:
+    """The status code of a Close frame, which may be without one."""
+    expect(len(payload) != 1, "Close came with half a code")
+    return struct.unpack("!H", payload[:2])[0] if len(payload) > 1 else None
+
+
 @dataclass(frozen=True)
 class Server:
-    """A server under test, and the connections that one check makes to it: all closed with `sockets`."""
+    """A server under test, and the connections that one check makes to it: all closed with `sockets`.
+
+    `pid` is the first process of its tree; None where it is not known. `idle_s` is how long a deep check holds still.
+    """
 
     host: str
     port: int
@@ -156,35 +206,55 @@ class Server:
     transport: str
     deadline: float
     sockets: ExitStack
+    pid: int | None = None
+    idle_s: float = 0.0
 
-    def connect(self) -> socket.socket:
-        left = max(self.deadline - time.monotonic(), 0.001)
-        return self.sockets.enter_context(socket.create_connection((self.host, self.port), timeout=left))
+    @property
+    def any_path(self) -> str:
+        """Any of its WebSocket endpoints."""
+        return "/" + min(WEBSOCKET_SCENARIOS & self.scenarios)
+
+    def connect(self, receive_buffer: int | None = None) -> socket.socket:
+        """A socket; with a small buffer it is soon full."""
+        made = self.sockets.enter_context(socket.socket())
+        if receive_buffer is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        made.settimeout(max(self.deadline - time.monotonic(), 0.001))
+        made.connect((self.host, self.port))
+        return made
 
     def connection(self) -> Connection:
         return Connection(self.connect(), self.deadline)
 
-    def request(self, target: str, *headers: str) -> bytes:
-        return "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {self.host}:{self.port}", *headers, "", ""]).encode()
+    def request(self, target: str, *headers: str, method: str = "GET") -> bytes:
+        return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {self.host}:{self.port}", *headers, "", ""]).encode()
 
-    def handshake(self, path: str, key: str) -> tuple[WebSocket, int, dict[str, str]]:
-        websocket = WebSocket(self.connect(), self.deadline)
-        upgrade = (
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            "Sec-WebSocket-Version: 13",
-            f"Sec-WebSocket-Key: {key}",
-        )
-        websocket.send(self.request(path, *upgrade))
+    def handshake(
+        self,
+        path: str,
+        key: str | None,
+        *,
+        method: str = "GET",
+        upgrade: str | None = "websocket",
+        connection: str = "Upgrade",
+        version: str = "13",
+        receive_buffer: int | None = None,
+    ) -> tuple[WebSocket, int, dict[str, str]]:
+        """An upgrade as it should be, or with a part of it altered or (None) left out."""
+        websocket = WebSocket(self.connect(receive_buffer), self.deadline)
+        headers = [f"Connection: {connection}", f"Sec-WebSocket-Version: {version}"]
+        headers += [] if upgrade is None else [f"Upgrade: {upgrade}"]
+        headers += [] if key is None else [f"Sec-WebSocket-Key: {key}"]
+        websocket.send(self.request(path, *headers, method=method))
         return websocket, *websocket.read_head()
 
-    def websocket(self, path: str) -> WebSocket:
-        websocket, status, _ = self.handshake(path, new_key())
+    def websocket(self, path: str, receive_buffer: int | None = None) -> WebSocket:
+        websocket, status, _ = self.handshake(path, new_key(), receive_buffer=receive_buffer)
         expect(status == 101, f"{path} answered the handshake with status {status}")
         return websocket
 
-    def document(self, connection: Connection, size: int, persistent: bool) -> None:
-        """Ask for a document and look at all of the reply, its end included."""
+    def document(self, connection: Connection, size: int, persistent: bool) -> dict[str, str]:
+        """Ask for a document and look at all of the reply, its end included; the reply's headers."""
         connection.send(self.request(f"/doc?size={size}", *([] if persistent else ["Connection: close"])))
         status, headers = connection.read_head()
         expect(status == 200, f"status {status} for {size} bytes")
@@ -198,6 +268,7 @@ class Server:
             expect(not persistent, "the reply has no length, on a connection that should stay open")
             body = connection.read_to_end()
         expect(len(body) == size, f"{len(body)} bytes instead of {size}")
+        return headers
 
 
 def _read_chunks(connection: Connection) -> bytes:

@@ -36,10 +36,12 @@ def build_servers(variants: list[Variant], jobs: int) -> int:
     return int(counts["failed"] > 0)
 
 
-def build_with_progress(variants: list[Variant], jobs: int) -> dict[str, build.Built]:
+def build_with_progress(variants: list[Variant], jobs: int, quiet: bool = False) -> dict[str, build.Built]:
     say = terminal.Progress().say
 
     def tell(now: build.Progress) -> None:
+        if quiet:
+            return
         left = f", about {terminal.duration(now.left_s)} left" if now.done < now.total else ""
         why = f": {now.built.problem}" if now.built.did == "failed" else ""
         say(f"[{now.done}/{now.total}] {now.variant.name} {now.built.did}{why}{left}")

@@ -46,7 +46,13 @@ public class Main {
 
     @Bean
     WebSocketHandler echo() {
-        return session -> session.send(session.receive().doOnNext(WebSocketMessage::retain));
+        return session -> session.send(
+                session.receive().filter(Main::isData).doOnNext(WebSocketMessage::retain));
+    }
+
+    /** Spring hands a client's pongs over as well; they are not to be returned. */
+    private static boolean isData(WebSocketMessage message) {
+        return message.getType() == WebSocketMessage.Type.TEXT || message.getType() == WebSocketMessage.Type.BINARY;
     }
 
     @Bean
