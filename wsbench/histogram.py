@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from wsbench.errors import UserError
 COOKIE_V2 = 0x1C849303
 COOKIE_V2_COMPRESSED = 0x1C849304
 COOKIE_MASK = 0xFFFFFF0F  # the bits in between tell a word size that V2 does not use
+WORD_BITS = 0x10  # "varying": what the libraries write there
 HEADER = struct.Struct(">Iiiiqqd")  # cookie, length, index offset, digits, lowest, highest, ratio
 LONGEST_VARINT = 8  # bytes; a ninth would mean a count above 2^55
 
@@ -63,7 +64,7 @@ class Histogram:
     @cached_property
     def max(self) -> int | None:
         """Highest value that the last bucket in use can stand for; None when empty."""
-        return int(self.upper_bounds[self._used[-1]]) if self.count else None
+        return self._upper_bound(self._used[-1]) if self.count else None
 
     @cached_property
     def mean(self) -> float | None:
@@ -85,12 +86,11 @@ class Histogram:
         """
         if not self.count:
             return None
-        rank = self.rank(q)
-        return int(self.upper_bounds[self._used[np.searchsorted(self._cumulative, rank)]])
+        return self._upper_bound(self._used[np.searchsorted(self._cumulative, self.rank(q))])
 
     def rank(self, q: float | str | Fraction) -> int:
         """⌈q·n⌉, at least 1."""
-        exact = q if isinstance(q, Fraction) else Fraction(str(q))
+        exact = q if isinstance(q, Fraction) else _fraction(str(q))
         assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
         return max(1, math.ceil(exact * self.count))
 
@@ -116,15 +116,13 @@ class Histogram:
         counts[: len(shorter)] += shorter
         return _histogram(self.lowest, max(self.highest, other.highest), self.digits, counts)
 
-    @cached_property
+    def _upper_bound(self, bucket: int) -> int:
+        lower, size = self._bounds
+        return int(lower[bucket] + size[bucket] - 1)
+
+    @property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lowest value and size of every bucket (AbstractHistogram.valueFromIndex)."""
-        half_bits = _half_bits(self.digits)
-        half, unit = 1 << half_bits, self.lowest.bit_length() - 1
-        index = np.arange(len(self.counts), dtype=np.int64)
-        exponent = np.maximum((index >> half_bits) - 1, 0)
-        within = np.where(index < half, index, (index & (half - 1)) + half)
-        return within << (exponent + unit), np.int64(1) << (exponent + unit)
+        return _bounds(self.lowest, self.digits, len(self.counts))
 
     @cached_property
     def _used(self) -> np.ndarray:
@@ -195,6 +193,28 @@ def decode(payload: str | bytes) -> Histogram:
     return _histogram(lowest, highest, digits, _counts(body[:length], _buckets(lowest, highest, digits)))
 
 
+def encode(found: Histogram) -> str:
+    """The base64 V2 payload of a histogram, compressed: what `decode` reads, and the libraries."""
+    body = bytearray()
+    used = np.flatnonzero(found.counts)
+    for previous, bucket in zip([-1, *used[:-1]], used, strict=True):
+        if empty := int(bucket - previous - 1):
+            body += _varint(2 * empty - 1)
+        body += _varint(2 * int(found.counts[bucket]))
+    raw = HEADER.pack(COOKIE_V2 | WORD_BITS, len(body), 0, found.digits, found.lowest, found.highest, 1.0) + body
+    packed = zlib.compress(raw)
+    return base64.b64encode(struct.pack(">II", COOKIE_V2_COMPRESSED | WORD_BITS, len(packed)) + packed).decode("ascii")
+
+
+def _varint(number: int) -> bytes:
+    """LEB128 of a number that ZigZag has made positive: 2·n of n, 2·n - 1 of -n."""
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
 def _interval(text: str) -> Interval:
     found = re.fullmatch(r"(?:Tag=([^,\s]+),)?([\d.]+),([\d.]+),([\d.]+),(\S+)", text)
     if not found:
@@ -232,6 +252,22 @@ def _counts(body: np.ndarray, buckets: int) -> np.ndarray:
 def _histogram(lowest: int, highest: int, digits: int, counts: np.ndarray) -> Histogram:
     counts.flags.writeable = False
     return Histogram(lowest, highest, digits, counts)
+
+
+@cache
+def _fraction(decimal: str) -> Fraction:
+    return Fraction(decimal)
+
+
+@cache
+def _bounds(lowest: int, digits: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest value and size of every bucket (AbstractHistogram.valueFromIndex), once for all histograms of a shape."""
+    half_bits = _half_bits(digits)
+    half, unit = 1 << half_bits, lowest.bit_length() - 1
+    index = np.arange(buckets, dtype=np.int64)
+    exponent = np.maximum((index >> half_bits) - 1, 0)
+    within = np.where(index < half, index, (index & (half - 1)) + half)
+    return within << (exponent + unit), np.int64(1) << (exponent + unit)
 
 
 def _half_bits(digits: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wsbench.report.page import render
-from wsbench.report.results import load
+from wsbench.report.reading import load
 from wsbench.report.summary import Figure, SummaryRow, columns, summary
 from wsbench.report.table import trials_table, write_table
 from wsbench.rundir import RunFolder

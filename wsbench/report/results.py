@@ -1,7 +1,7 @@
-"""A campaign as the report sees it: every trial reduced to its metrics, its verdict and what is drawn of it.
+"""A campaign as the report sees it: every trial with its metrics and its verdict, and what is asked of all of them.
 
-A run directory in, a frozen `Results` out. Histograms are let go as soon as they are reduced, so that a thousand
-trials fit into memory. It computes no number of its own: metrics, verdict and stats do.
+`reading.load` makes a `Results`; here is what it holds and the questions it answers. It computes no number of its own:
+metrics, verdict and stats do.
 """
 
 from __future__ import annotations
@@ -10,35 +10,27 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 from wsbench import metrics, stats
+from wsbench.engine_files import Plan
 from wsbench.errors import UserError
-from wsbench.histogram import Histogram
 from wsbench.rundir import CampaignRecord, CellValue, MachineRecord, RunFolder, ServerRow, TrialOrder, TrialRecord
-from wsbench.verdict import Verdict, verdict
-from wsbench.view import NS_PER_S, TrialView
+from wsbench.verdict import Verdict
 
 REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
-THIN_POINTS = 30
-SHORTEST_TICK_S = 0.2  # a shorter interval at a phase's end shows the clock, not the server
 
 Cell = tuple[tuple[str, CellValue], ...]
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A finished trial, reduced. `reasons` has an entry for each value that is None.
-
-    `curve` is (1/(1-q), ns) pairs; `series` is (s, replies/s) pairs of the window.
-    """
+    """A finished trial, reduced. `reasons` has an entry for each value that is None."""
 
     record: TrialRecord
     values: dict[str, float | int | None]
     reasons: dict[str, str]
     verdict: Verdict
-    curve: list[tuple[float, float]]
-    series: list[tuple[float, float]]
+    plan: Plan | None
 
     @property
     def counts(self) -> bool:
@@ -48,6 +40,15 @@ class TrialResult:
     @property
     def cell(self) -> Cell:
         return tuple(self.record.cell.items())
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The pooled latencies of a server in a cell: (1/(1-q), ns) pairs, and the histogram as a line of a log."""
+
+    count: int
+    points: list[tuple[float, float]]
+    payload: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Results:
     order: list[TrialOrder]
     experiment: Experiment
     trials: list[TrialResult]
-    pooled: dict[tuple[str, Cell], Histogram]
+    curves: dict[tuple[str, Cell], Curve]
     per_request: bool
     doc: bool
 
@@ -127,7 +128,14 @@ class Results:
         return [planned for planned in self.order if planned.number not in done]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
-        return [trial for trial in self.trials if trial.record.name == name and trial.cell == cell]
+        return self._groups.get((name, cell), [])
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str, Cell], list[TrialResult]]:
+        groups: dict[tuple[str, Cell], list[TrialResult]] = {}
+        for trial in self.trials:
+            groups.setdefault((trial.record.name, trial.cell), []).append(trial)
+        return groups
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Over the repeats that count; where none has the number, with the first one's reason."""
@@ -153,66 +161,7 @@ class Results:
         return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
 
 
-def load(run: RunFolder) -> Results:
-    """Reads a whole campaign, finished or not."""
-    pooled: dict[tuple[str, Cell], Histogram] = {}
-    trials, kinds = [], set()
-    for folder, record in run.finished():
-        view = TrialView(folder, record)
-        if view.plan is not None:
-            kinds.add((view.plan.scenario.kind, view.connection_per_request))
-        trials.append(_reduce(view, pooled))
-    machine = run.machine if (run.path / "machine.json").exists() else None
-    servers = run.servers if (run.path / "servers.json").exists() else []
-    return Results(
-        folder=run,
-        campaign=run.campaign,
-        machine=machine,
-        servers=servers,
-        order=run.order,
-        experiment=_experiment(run),
-        trials=trials,
-        pooled=pooled,
-        per_request=bool(kinds) and all(per_request for _, per_request in kinds),
-        doc=bool(kinds) and all(kind == "doc" for kind, _ in kinds),
-    )
-
-
-def _reduce(view: TrialView, pooled: dict[tuple[str, Cell], Histogram]) -> TrialResult:
-    found = metrics.measure(view)
-    result = TrialResult(view.record, found.values, found.reasons, verdict(view), _curve(view), _series(view))
-    found = view.times
-    if result.counts and found is not None:
-        key = view.record.name, result.cell
-        pooled[key] = pooled[key] + found if key in pooled else found
-    return result
-
-
-def _curve(view: TrialView) -> list[tuple[float, float]]:
-    found = view.times
-    return curve_points(found, THIN_POINTS) if found is not None else []
-
-
-def curve_points(found: Histogram, points: int) -> list[tuple[float, float]]:
-    """(1/(1-q), ns), the x of an HdrHistogram chart. The largest value stands at x = n: there it becomes one."""
-    curve = found.curve(points)
-    return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
-
-
-def _series(view: TrialView) -> list[tuple[float, float]]:
-    """Replies per second of each tick of the measured phase, at the middle of the tick."""
-    if view.window is None:
-        return []
-    series = []
-    for before, after in pairwise(view.ticks):
-        seconds = (after.t_ns - before.t_ns) / NS_PER_S
-        if after.phase == "measure" and seconds >= SHORTEST_TICK_S:
-            middle = ((before.t_ns + after.t_ns) / 2 - view.window[0]) / NS_PER_S
-            series.append((middle, (after.answered - before.answered) / seconds))
-    return series
-
-
-def _experiment(run: RunFolder) -> Experiment:
+def read_experiment(run: RunFolder) -> Experiment:
     if not run.experiment_toml.exists():
         return Experiment(None, None, None, "")
     try:

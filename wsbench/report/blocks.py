@@ -1,0 +1,32 @@
+"""Blocks: what a study adds to the page of its campaign, between the answer and the results.
+
+A function from `Results` to a list of `Block`s makes them; the page escapes their texts and puts them in as they come. A block
+has words, and a table or a drawing or both; a drawing made elsewhere is SVG that its maker vouches for (`Markup`), and has
+its numbers in the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column headings and rows of texts, the first of each row its heading."""
+
+    head: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """`id` is its anchor in the page; `description` is read aloud in place of the drawing."""
+
+    id: str
+    title: str
+    text: str
+    table: Table | None = None
+    svg: Markup | None = None
+    description: str = ""
