@@ -92,7 +92,7 @@ class Histogram:
         """⌈q·n⌉, at least 1."""
         exact = q if isinstance(q, Fraction) else _fraction(str(q))
         assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
-        return max(1, math.ceil(exact * self.count))
+        return max(1, -(-exact.numerator * self.count // exact.denominator))
 
     def curve(self, points: int = CURVE_POINTS) -> list[tuple[float, int]]:
         """At most `points` pairs (quantile, value) for a percentile chart, dense towards 1 as HdrHistogram prints them.
@@ -195,24 +195,25 @@ def decode(payload: str | bytes) -> Histogram:
 
 def encode(found: Histogram) -> str:
     """The base64 V2 payload of a histogram, compressed: what `decode` reads, and the libraries."""
-    body = bytearray()
     used = np.flatnonzero(found.counts)
-    for previous, bucket in zip([-1, *used[:-1]], used, strict=True):
-        if empty := int(bucket - previous - 1):
-            body += _varint(2 * empty - 1)
-        body += _varint(2 * int(found.counts[bucket]))
+    empty = np.diff(used, prepend=-1) - 1
+    zigzag = np.column_stack((2 * empty - 1, 2 * found.counts[used])).ravel()
+    body = _varints(zigzag[zigzag > 0])
     raw = HEADER.pack(COOKIE_V2 | WORD_BITS, len(body), 0, found.digits, found.lowest, found.highest, 1.0) + body
     packed = zlib.compress(raw)
     return base64.b64encode(struct.pack(">II", COOKIE_V2_COMPRESSED | WORD_BITS, len(packed)) + packed).decode("ascii")
 
 
-def _varint(number: int) -> bytes:
-    """LEB128 of a number that ZigZag has made positive: 2·n of n, 2·n - 1 of -n."""
-    found = bytearray()
-    while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
+def _varints(numbers: np.ndarray) -> bytes:
+    """LEB128 of numbers above 0: seven bits a byte, the lowest first, the last byte without its highest bit."""
+    lengths = np.searchsorted(1 << 7 * np.arange(1, LONGEST_VARINT + 1, dtype=np.int64), numbers, side="right") + 1
+    starts = np.cumsum(lengths) - lengths
+    body = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    for place in range(int(lengths.max(initial=0))):
+        has = lengths > place
+        more = np.where(lengths[has] > place + 1, 0x80, 0)
+        body[starts[has] + place] = (numbers[has] >> (7 * place)) & 0x7F | more
+    return body.tobytes()
 
 
 def _interval(text: str) -> Interval:

@@ -34,6 +34,7 @@ class Answer:
     lead: str
     cells: list[CellAnswer]
     cannot: list[str]
+    control: str | None = None  # what the A/A control found, in one sentence
 
 
 def answer(results: Results, rows: list[SummaryRow]) -> Answer:

@@ -18,9 +18,9 @@ from wsbench.report.summary import KINDS, SummaryRow, column_scale, columns
 
 DIGITS = 6  # of a trial's values: what a download needs
 LOG_LINES, LINE_LETTERS = 30, 400
+MOST_LOGS = 200  # pooled histograms that the page offers, of about two kilobytes each
 MOST_TIMELINES = 300  # trials; each is read a second time
 MOST_NUMBERS = 800_000  # of all timelines together: about a megabyte of the page
-MOST_LOGS = 200  # pooled histograms, of about two kilobytes each
 
 
 class Texts:
@@ -110,6 +110,7 @@ def _row(row: SummaryRow, server_at: dict, cell_at: dict, texts: Texts) -> dict:
         "counts": [*(row.verdicts[kind] for kind in KINDS), row.failed, row.missing],
         "limit": row.bottleneck,
         "note": row.note,
+        "tier": row.tier,
     }
 
 
@@ -122,9 +123,11 @@ def _estimate(found, texts: Texts) -> list:
 def _curves(results: Results, server_at: dict, cell_at: dict) -> list[dict]:
     few = len(results.curves) <= MOST_LOGS
     return [
-        {"server": server_at[name], "cell": cell_at[cell], "count": curve.count, "log": curve.payload if few else None}
+        {"server": server_at[name], "cell": cell_at[cell], "count": curve.count, "log": curve.log if few else None}
         | {"x": [short(x, 4) for x, _ in curve.points], "y": [short(ns, 4) for _, ns in curve.points]}
-        for (name, cell), curve in results.curves.items()
+        for cell in results.cells
+        for name in results.names
+        if (curve := results.curves.get((name, cell))) is not None
     ]
 
 
@@ -220,7 +223,9 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
         of_cell = {cell: at for at, cell in enumerate(results.cells)}
         chosen = [trial for trial in ran if trial.record.number in typical]
         ran = sorted(chosen, key=lambda trial: of_cell[trial.cell])[:MOST_TIMELINES]
-        note = f"Over time the page keeps {len(ran):,} trials: of each server and cell the one with the median throughput"
+        note = (
+            f"Over time the page keeps {len(ran):,} trials: of each server and cell the one with the median throughput"
+        )
         note += ", as far as there is room; the raw files of every trial are in the run directory."
     found, numbers = {}, 0
     for trial, line in zip(ran, timelines(results, ran), strict=True):
@@ -229,7 +234,9 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
         made = asdict(line)
         numbers += sum(map(len, made["series"].values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
         if numbers > MOST_NUMBERS:
-            note = f"Over time the page has room for the first {len(found):,} trials; the others are in the run directory."
+            note = (
+                f"Over time the page has room for the first {len(found):,} trials; the others are in the run directory."
+            )
             break
         found[place[trial.record.number]] = made
     return found, note

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,15 +23,15 @@ from markupsafe import Markup, escape
 from wsbench import metrics, stats, verdict
 from wsbench.report import words
 from wsbench.report.answer import answer
-from wsbench.report.blocks import Block
+from wsbench.report.blocks import Block, ClaimRow
 from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
 from wsbench.report.results import Results, TrialResult
 from wsbench.report.still import BROWSER, DRAWING, script, still
-from wsbench.report.summary import columns, summary
+from wsbench.report.summary import summary
 from wsbench.report.table import FILE as TABLE_FILE
 
 HERE = Path(__file__).parent
-LARGEST_BYTES = 3_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
+LARGEST_BYTES = 2_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
 MOST_CELLS = 8  # of the answer at a glance; more are opened on demand
 
 
@@ -45,8 +46,8 @@ class Section:
     html: Markup
 
 
-def render(results: Results, blocks: list[Block] | None = None) -> str:
-    """The whole report as HTML; `blocks` are what a study adds, between the answer and the results."""
+def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[ClaimRow] = ()) -> str:
+    """The whole report as HTML; blocks and claims are what a study adds, between the answer and the results."""
     rows = summary(results)
     data = json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":"))
     drawn, own = still(data), script(*DRAWING, *BROWSER)
@@ -64,10 +65,14 @@ def render(results: Results, blocks: list[Block] | None = None) -> str:
         data=_packed(data),
         answer=answer(results, rows),
         most_cells=MOST_CELLS,
-        most_logs=MOST_LOGS,
+        has_logs=len(results.curves) <= MOST_LOGS,
         unit=rows[0].figure(results.throughput).unit if rows else "",
         facts=_facts(results),
-        blocks=blocks or [],
+        blocks=blocks,
+        claims=claims,
+        versions=list(dict.fromkeys(name for claim in claims for name in claim.verdicts)),
+        tiers=any(row.tier for row in rows),
+        shapes=Markup(drawn["shapes"]),
         first=Markup(drawn["first"]),
         tables=Markup(drawn["results"]),
         trial_table=Markup(drawn["trials"]),
@@ -165,8 +170,8 @@ def _bytes(value: int) -> str:
 
 
 def _packed(data: str) -> str:
-    """The data block, a tenth of its size; the same data make the same bytes."""
-    return base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode("ascii")
+    """The data block, a fifth of its size; the same data make the same bytes."""
+    return base64.b64encode(gzip.compress(data.encode(), compresslevel=6, mtime=0)).decode("ascii")
 
 
 def _policy(own: str) -> str:

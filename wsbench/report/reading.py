@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeVar
 
 from wsbench import histogram, metrics
-from wsbench.histogram import Histogram
 from wsbench.report.results import Cell, Curve, Results, TrialResult, read_experiment
 from wsbench.report.timeline import Timeline, timeline
 from wsbench.rundir import RunFolder, TrialFolder
@@ -23,6 +23,7 @@ from wsbench.view import TrialView
 
 WORTH_PROCESSES = 300  # trials; below it, starting processes takes longer than reading
 CURVE_POINTS = 60
+EVENLY = [Fraction(step, 20) for step in range(1, 18)]
 
 Task = TypeVar("Task")
 Found = TypeVar("Found")
@@ -72,7 +73,7 @@ def _each(function: Callable[[Task], Found], tasks: list[Task], trials: int) -> 
     if trials < WORTH_PROCESSES or workers == 1:
         return [function(task) for task in tasks]
     chunk = max(1, len(tasks) // (8 * workers))
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         return list(pool.map(function, tasks, chunksize=chunk))
 
 
@@ -89,16 +90,18 @@ def _read_group(folders: list[TrialFolder]) -> Group:
         trials.append(trial)
         if trial.counts and view.times is not None:
             pooled = view.times if pooled is None else pooled + view.times
-    return Group(trials, None if pooled is None or not pooled.count else _curve(pooled), kinds)
+    if pooled is None or not pooled.count:
+        return Group(trials, None, kinds)
+    return Group(trials, Curve(pooled.count, curve_points(pooled), histogram.encode(pooled)), kinds)
 
 
-def _curve(pooled: Histogram) -> Curve:
-    return Curve(pooled.count, curve_points(pooled), histogram.encode(pooled))
+def curve_points(found: histogram.Histogram, points: int = CURVE_POINTS) -> list[tuple[float, float]]:
+    """(1/(1-q), ns), the x of an HdrHistogram chart, with as many below the median as a distribution needs besides.
 
-
-def curve_points(found: Histogram, points: int = CURVE_POINTS) -> list[tuple[float, float]]:
-    """(1/(1-q), ns), the x of an HdrHistogram chart. The largest value stands at x = n: there it becomes one."""
-    curve = found.curve(points)
+    The largest value stands at x = n: there it becomes one.
+    """
+    even = [(float(q), found.quantile(q)) for q in EVENLY]
+    curve = sorted({*found.curve(points), *even})
     return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
 
 

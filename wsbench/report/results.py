@@ -14,6 +14,7 @@ from functools import cached_property
 from wsbench import metrics, stats
 from wsbench.engine_files import Plan
 from wsbench.errors import UserError
+from wsbench.histogram import Histogram, decode
 from wsbench.rundir import CampaignRecord, CellValue, MachineRecord, RunFolder, ServerRow, TrialOrder, TrialRecord
 from wsbench.verdict import Verdict
 
@@ -44,11 +45,11 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Curve:
-    """The pooled latencies of a server in a cell: (1/(1-q), ns) pairs, and the histogram as a line of a log."""
+    """The pooled latencies of a server in a cell: (1/(1-q), ns) pairs, and the histogram as the payload of a log's line."""
 
     count: int
     points: list[tuple[float, float]]
-    payload: str
+    log: str
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,10 @@ class Results:
     curves: dict[tuple[str, Cell], Curve]
     per_request: bool
     doc: bool
+
+    @cached_property
+    def pooled(self) -> dict[tuple[str, Cell], Histogram]:
+        return {key: decode(curve.log) for key, curve in self.curves.items()}
 
     @cached_property
     def cells(self) -> list[Cell]:

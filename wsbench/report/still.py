@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from markupsafe import Markup
 from py_mini_racer import MiniRacer
 
 SCRIPTS = Path(__file__).parent / "script"
@@ -29,6 +30,11 @@ def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
         return engine.call(function, *arguments)
     finally:
         engine.close()
+
+
+def svg(figure: dict, width: int = WIDTH) -> Markup:
+    """One drawing, of a figure as `script/draw.js` takes it: for the blocks of a study."""
+    return Markup(call("drawing", figure, width))
 
 
 def still(data: str) -> dict:

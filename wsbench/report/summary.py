@@ -52,6 +52,7 @@ class SummaryRow:
     bottleneck: str
     verdict_text: str
     note: str
+    tier: str = ""  # servers of a cell that share a letter cannot be told apart by throughput; empty: nothing is ranked
 
     def figure(self, metric: str) -> Figure:
         return self.figures[metric]

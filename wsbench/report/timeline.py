@@ -14,7 +14,7 @@ import numpy as np
 
 from wsbench import histogram
 from wsbench.engine_files import Anchor, Plan, Push
-from wsbench.histogram import Histogram
+from wsbench.histogram import Histogram, Interval
 from wsbench.view import NS_PER_S, TrialView, Unmeasured, cpu_s, known
 
 MOST_BUCKETS, MOST_COLUMNS, MOST_ROWS = 600, 300, 60
@@ -61,7 +61,8 @@ def timeline(view: TrialView) -> Timeline | None:
             series[name] = found(view, edges, zero)
         except Unmeasured as reason:
             absent[name] = str(reason)
-    by_bucket = _latencies(view, width, len(edges) - 1)
+    intervals = _intervals(view)
+    by_bucket = _by_bucket(intervals, width, len(edges) - 1)
     for name, of in LATENCIES.items():
         if by_bucket:
             series[name] = [of(by_bucket[i]) if i in by_bucket else None for i in range(len(edges) - 1)]
@@ -69,7 +70,7 @@ def timeline(view: TrialView) -> Timeline | None:
             absent[name] = "no latencies were recorded"
     phases = [(phase, round((t_ns - zero) / NS_PER_S, 3)) for phase, t_ns in view.begins.items()]
     rounded = {name: [_short(value) for value in values] for name, values in series.items()}
-    return Timeline(width, len(edges) - 1, phases, rounded, absent, _heat(view, seconds))
+    return Timeline(width, len(edges) - 1, phases, rounded, absent, _heat(intervals, seconds))
 
 
 # ---- series --------------------------------------------------------------------------------------------------------
@@ -156,22 +157,28 @@ def _tag(view: TrialView) -> str:
     return "request" if view.connection_per_request else "service"
 
 
-def _latencies(view: TrialView, width_s: float, buckets: int) -> dict[int, Histogram]:
-    """By bucket, warm-up included; an interval belongs to the bucket of its middle."""
+def _intervals(view: TrialView) -> list[Interval]:
+    """Of these latencies, warm-up included."""
     if not view.folder.latency_log.exists():
-        return {}
-    tags, found = {_tag(view), f"warmup-{_tag(view)}"}, {}
-    for interval in histogram.read_log(view.folder.latency_log):
-        if interval.tag in tags and interval.histogram.count:
-            place = min(int((interval.start_s + interval.length_s / 2) / width_s), buckets - 1)
-            found[place] = found[place] + interval.histogram if place in found else interval.histogram
+        return []
+    tags = {_tag(view), f"warmup-{_tag(view)}"}
+    found = histogram.read_log(view.folder.latency_log)
+    return [interval for interval in found if interval.tag in tags and interval.histogram.count]
+
+
+def _by_bucket(intervals: list[Interval], width_s: float, buckets: int) -> dict[int, Histogram]:
+    """An interval belongs to the bucket of its middle."""
+    found: dict[int, Histogram] = {}
+    for interval in intervals:
+        place = min(int((interval.start_s + interval.length_s / 2) / width_s), buckets - 1)
+        found[place] = found[place] + interval.histogram if place in found else interval.histogram
     return found
 
 
-def _heat(view: TrialView, seconds: float) -> Heat | None:
+def _heat(intervals: list[Interval], seconds: float) -> Heat | None:
     width = max(1, math.ceil(seconds / MOST_COLUMNS))
     columns = math.ceil(seconds / width)
-    by_column = _latencies(view, width, columns)
+    by_column = _by_bucket(intervals, width, columns)
     if not by_column:
         return None
     low, high = min(found.min for found in by_column.values()), max(found.max for found in by_column.values())

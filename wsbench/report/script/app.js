@@ -47,7 +47,7 @@ function draw(area) {
   const section = page.sections.get(area.dataset.figures);
   const figures = area.dataset.first === undefined ? section.figures : section.figures.slice(0, 1).map((figure) => ({ ...figure, id: `${figure.id}-first` }));
   const wide = area.clientWidth - 34, narrow = wide < 900 || area.dataset.first !== undefined ? wide : (wide - 52) / 2;
-  const width = (figure) => (figure.lane || figure.kind === "heat" ? wide : narrow);
+  const width = (figure) => (figure.lane ? wide : narrow);
   area.innerHTML = figures.map((figure) => figureHtml(figure, width(figure))).join("") || `<p class="note">Nothing of this passes the filters, or it was not measured.</p>`;
   figures.forEach((figure) => page.figures.set(figure.id, { figure, width: Math.max(260, Math.round(width(figure))) }));
   const note = $(`#${area.dataset.figures}-note`);
@@ -187,7 +187,7 @@ function scheme(wanted) {
 function clicked(event) {
   const target = (selector) => event.target.closest(selector);
   const link = target('a[href^="#"]'), key = target("button.key"), button = target("button");
-  if (target(".dot")) return choose({ trial: Number(target(".dot").dataset.trial) }), openTrial(page.chosen.trial);
+  if (target("use[data-trial]")) return choose({ trial: Number(target("use[data-trial]").dataset.trial) }), openTrial(page.chosen.trial);
   if (link?.hash.startsWith("#trial=")) {
     event.preventDefault();
     choose({ trial: Number(link.hash.slice(7)) });
@@ -242,8 +242,8 @@ function listen() {
 
 // A printed page has every section, and every drawing.
 function everything() {
-  for (const details of $$("details")) details.open = true;
   for (const area of [...page.stale]) draw(area);
+  for (const details of $$("details")) details.open = true;
 }
 
 function begin() {

@@ -11,7 +11,7 @@ const SHAPES = {
   "triangle-right": "M3.9,0L-2.7,3.6V-3.6Z",
   "triangle-left": "M-3.9,0L2.7,3.6V-3.6Z",
 };
-const LETTER = 6.3; // pixels of a letter at 12 px
+const LETTER = 6.9; // pixels of a letter at 12 px, or a little more
 const ROW = 30;
 
 const tenth = (pixels) => Number(pixels.toFixed(1));
@@ -24,11 +24,18 @@ function dashOf(look) {
   return look.dash.length > 2 || look.dash[1] ? ` stroke-dasharray="${look.dash.join(",")}"` : "";
 }
 
-// A trial: filled VALID, pale SUSPECT, hollow INVALID; it opens the trial.
-function dot(look, x, y, kind, trial) {
-  const fill = kind === INVALID ? "none" : look.colour;
-  const pale = kind === SUSPECT ? ' fill-opacity=".3"' : "";
-  return `<path class="dot" data-trial="${trial}" transform="translate(${tenth(x)},${tenth(y)})" d="${SHAPES[look.shape]}" fill="${fill}"${pale} stroke="${look.colour}"/>`;
+// The marks of trials refer to shapes that the page defines once: a thousand trials are a thousand of them.
+function shapeDefinitions() {
+  const shapes = Object.entries(SHAPES).map(([name, d]) => `<path id="mark-${name}" d="${d}"/>`).join("");
+  return `<svg width="0" height="0" aria-hidden="true" class="shapes"><defs>${shapes}</defs></svg>`;
+}
+
+// Trials of a server: filled VALID, pale SUSPECT, hollow INVALID; each opens its trial. `places` are [x, y, kind, trial].
+function dots(look, places) {
+  if (!places.length) return "";
+  const kinds = ["", ' class="pale"', ' class="hollow"', ""];
+  const uses = places.map(([x, y, kind, trial]) => `<use href="#mark-${look.shape}" x="${tenth(x)}" y="${tenth(y)}" data-trial="${trial}"${kinds[kind]}/>`);
+  return `<g class="dots" fill="${look.colour}" stroke="${look.colour}">${uses.join("")}</g>`;
 }
 
 function swatch(look) {
@@ -44,7 +51,7 @@ function below(axis, at, top, bottom, width) {
     const x = tenth(at.to(tick));
     if (axis.grid !== false) parts += `<path class="grid" d="M${x},${top}V${bottom}"/>`;
     const half = (texts[i].length * LETTER) / 2;
-    if (x - half < end + 5 || x + half > width + 8) return;
+    if (!texts[i] || x - half < end + 5 || x + half > width + 8) return;
     end = x + half;
     parts += `<text x="${x}" y="${bottom + 16}" text-anchor="middle">${esc(texts[i])}</text>`;
   });
@@ -91,7 +98,7 @@ function drawBars(figure, width) {
       body += `<path class="interval" d="M${a},${y - 5}v10M${a},${y}H${b}M${b},${y - 5}v10" stroke="${row.look.colour}"/>`;
     }
     body += `<path class="mean" d="M${to},${y - 9}v18" stroke="${row.look.colour}"/>`;
-    for (const [value, kind, trial] of row.dots) body += dot(row.look, x.to(value), y, kind, trial);
+    body += dots(row.look, row.dots.map(([value, kind, trial]) => [x.to(value), y, kind, trial]));
     body += `<text class="value" x="${width - 4}" y="${y + 4}" text-anchor="end">${esc(row.text)}</text>`;
   });
   return svg(width, bottom + 42, figure.label, body);
@@ -126,16 +133,16 @@ function drawLines(figure, width) {
     const [a, b] = [from, to].map((value) => tenth(Math.min(Math.max(x.to(value), left), right)));
     if (b > a) body += `<rect class="span" x="${a}" y="${top}" width="${tenth(b - a)}" height="${bottom - top}"><title>${esc(name)}</title></rect>`;
   }
-  let lines = "", dots = "";
+  let lines = "", marks = "";
   for (const one of figure.series) {
     const { colour } = one.look;
     const drawn = one.points.filter(([at]) => at >= figure.x.domain[0] && at <= figure.x.domain[1]);
     lines += `<path class="line" data-server="${one.server}" d="${path(drawn, x, y, figure.step)}" stroke="${colour}"${dashOf(one.look)}/>`;
     for (const [at, low, high] of one.intervals || []) if (low !== null) lines += `<path class="interval" d="M${tenth(x.to(at))},${tenth(y.to(Math.max(low, y.domain[0])))}V${tenth(y.to(Math.min(high, y.domain[1])))}" stroke="${colour}"/>`;
-    for (const [at, value] of one.marks || []) dots += `<path transform="translate(${tenth(x.to(at))},${tenth(y.to(value))})" d="${SHAPES[one.look.shape]}" fill="${colour}"/>`;
-    for (const [at, value, kind, trial] of one.dots || []) dots += dot(one.look, x.to(at), y.to(value), kind, trial);
+    for (const [at, value] of one.marks || []) marks += `<path transform="translate(${tenth(x.to(at))},${tenth(y.to(value))})" d="${SHAPES[one.look.shape]}" fill="${colour}"/>`;
+    marks += dots(one.look, (one.dots || []).map(([at, value, kind, trial]) => [x.to(at), y.to(value), kind, trial]));
   }
-  return svg(width, bottom + (figure.x.title ? 42 : figure.x.ticks.length ? 22 : 6), figure.label, body + lines + dots);
+  return svg(width, bottom + (figure.x.title ? 42 : 6), figure.label, body + lines + marks);
 }
 
 // ---- heat maps -----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ function said(title, panel, view, rows) {
 function metricFigures(view, name) {
   const metric = view.data.metrics[name];
   if (!metric) return [];
-  const found = panels(view).slice(0, MOST_PANELS);
+  const found = panels(view).slice(0, view.panels);
   const draw = view.data.axis === null || found.every(([, cells]) => cells.length === 1) ? barFigure : sweepFigure;
   return found.map(([panel, cells]) => draw(view, metric, panel, cells)).filter(Boolean);
 }
@@ -44,7 +44,8 @@ function barFigure(view, metric, panel, [cell]) {
     const server = view.data.servers[row.server];
     const [mean, low, high] = row.figures[metric.name] || [null, null, null];
     const found = { name: server.label, server: row.server, look: server.look, dots: dotsOf(view, metric.name, cell, row.server), note: row.note };
-    const text = mean === null ? "not measured" : shownText(metric, mean);
+    const tier = row.tier && metric.name === view.data.roles.throughput ? `\u2002${row.tier}` : "";
+    const text = mean === null ? "not measured" : shownText(metric, mean) + tier;
     return { ...found, mean: shown(metric, mean), low: shown(metric, low), high: shown(metric, high), text };
   });
   const values = rows.flatMap((row) => [row.mean, row.low, row.high, ...row.dots.map(([value]) => value)]).filter((value) => value !== null);
@@ -93,7 +94,7 @@ function sweptAxis(title, swept) {
 
 function distanceFigures(view) {
   const figures = [];
-  for (const cell of view.cells.slice(0, MOST_PANELS)) {
+  for (const cell of view.cells.slice(0, view.panels)) {
     const rows = rowsOf(view, cell).filter((row) => row.ratio && row.ratio[0] !== null).map((row) => {
       const server = view.data.servers[row.server];
       const [mean, low, high] = row.ratio.map((value) => (value === null ? null : 100 * value));
@@ -111,7 +112,7 @@ function distanceFigures(view) {
 // ---- percentiles ---------------------------------------------------------------------------------------------------
 
 function curveFigures(view) {
-  return view.cells.slice(0, MOST_PANELS).flatMap((cell) => {
+  return view.cells.slice(0, view.panels).flatMap((cell) => {
     const curves = view.data.curves.filter((curve) => curve.cell === cell && view.servers.has(curve.server));
     return curves.length ? [percentileFigure(view, cell, curves), cdfFigure(view, cell, curves)] : [];
   });

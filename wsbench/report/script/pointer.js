@@ -67,5 +67,6 @@ function stops(figure, width) {
     return [[x.to(at), y.to(10 ** ((most[0] + 0.5) / figure.heat.per_decade))]];
   });
   const seen = new Set(figure.series.flatMap((one) => one.points.filter(([at, value]) => value !== null && at >= figure.x.domain[0] && at <= figure.x.domain[1]).map(([at]) => at)));
-  return [...seen].sort((a, b) => a - b).map((at) => [x.to(at), y.range[1]]);
+  const places = [...seen].sort((a, b) => a - b).map((at) => x.to(at));
+  return places.filter((place, i) => !i || place - places[i - 1] > 2).map((place) => [place, y.range[1]]);
 }

@@ -43,7 +43,10 @@ function axisOf(values, title, { log = false, zero = true } = {}) {
   const seen = values.filter((value) => value !== null && Number.isFinite(value) && (!log || value > 0));
   let low = Math.min(...seen), high = Math.max(...seen);
   if (!seen.length) [low, high] = [log ? 1 : 0, log ? 10 : 1];
-  if (log) return { title, log, domain: [low / 1.12, high * 1.12], ticks: logTicks(low / 1.12, high * 1.12) };
+  if (log) {
+    const domain = [low / 1.12, high * 1.12], ticks = logTicks(...domain);
+    return { title, log, domain, ticks: ticks.length > 1 ? ticks : linearTicks(...domain, 4) };
+  }
   if (zero) [low, high] = [Math.min(0, low), Math.max(0, high)];
   if (low === high) high = low + 1;
   high += (high - low) * 0.04;

@@ -5,7 +5,7 @@ const PAGE = 100; // trials on one page of their table
 function figureHtml(figure, width) {
   const panel = figure.panel && !figure.lane ? ` <span>${esc(figure.panel)}</span>` : "";
   const caption = figure.lane ? "" : `<figcaption>${esc(figure.title)}${panel}</figcaption>`;
-  const wide = figure.lane || figure.kind === "heat" ? " wide" : "";
+  const wide = figure.lane ? " wide" : "";
   return `<figure class="chart ${figure.kind}${figure.lane ? " lane" : ""}${wide}" id="${figure.id}">${caption}<div class="drawing" tabindex="0" role="group" aria-label="${esc(figure.title)}: a chart; the arrow keys read its values">${drawing(figure, width)}</div>${numbersHtml(figure)}</figure>`;
 }
 
@@ -61,7 +61,7 @@ function resultRow(data, row, columns, highest) {
   });
   const advisories = server.advisories ? `<small class="advisory"><a href="#server-${row.server}">${plural(server.advisories, "conformance advisory").replace("advisorys", "advisories")}</a></small>` : "";
   const trials = `<a class="trials" href="#trials" data-server="${row.server}" data-cell="${row.cell}">${countsHtml(row)}</a>`;
-  return `<tr data-server="${row.server}"${row.server === data.reference ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${advisories}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(row.limit || NONE)}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
+  return `<tr data-server="${row.server}"${row.server === data.reference ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${row.tier ? `<span class="tier" title="servers that share a letter cannot be told apart"> ${esc(row.tier)}</span>` : ""}${advisories}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(row.limit || NONE)}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
 }
 
 // ---- trials --------------------------------------------------------------------------------------------------------

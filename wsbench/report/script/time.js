@@ -32,7 +32,8 @@ function endOf(view, chosen) {
 
 function timeAxis(view, chosen, title) {
   const domain = view.chosen.zoom || [0, endOf(view, chosen)];
-  return { title, log: false, domain, ticks: linearTicks(domain[0], domain[1], 8), grid: false };
+  const ticks = linearTicks(domain[0], domain[1], 8);
+  return { title, log: false, domain, ticks, ...(title ? {} : { labels: ticks.map(() => "") }) };
 }
 
 function spansOf(timeline) {

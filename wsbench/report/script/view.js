@@ -19,7 +19,7 @@ function view(data, chosen) {
   const rows = data.rows.filter((row) => servers.has(row.server) && cellSet.has(row.cell));
   const trials = [];
   for (let i = 0; i < data.trials.number.length; i++) if (servers.has(data.trials.server[i]) && cellSet.has(data.trials.cell[i])) trials.push(i);
-  return { data, chosen, servers, cells, rows, trials };
+  return { data, chosen, servers, cells, rows, trials, panels: MOST_PANELS };
 }
 
 function rowsOf(view, cell) {
