@@ -15,7 +15,11 @@ async function unpack(element) {
 function choose(change) {
   page.chosen = { ...page.chosen, ...change };
   const address = toAddress(page.chosen);
-  history.replaceState(null, "", address ? `#${address}` : location.pathname + location.search);
+  try {
+    history.replaceState(null, "", address ? `#${address}` : location.pathname + location.search);
+  } catch {
+    // In a sandbox that does not let the address be written, everything works but deep links.
+  }
   show();
 }
 
@@ -206,6 +210,7 @@ function clicked(event) {
   else if (button?.dataset.file) download(button.dataset.file);
   else if (button?.closest("#scheme")) scheme(button.value);
   else if (button?.id === "each") choose({ each: !page.chosen.each }), button.setAttribute("aria-pressed", String(page.chosen.each));
+  else if (button?.id === "close") $("#trial").close();
   else if (button?.id === "whole") choose({ zoom: null });
 }
 
