@@ -90,8 +90,7 @@ class Histogram:
 
     def rank(self, q: float | str | Fraction) -> int:
         """⌈q·n⌉, at least 1."""
-        exact = q if isinstance(q, Fraction) else _fraction(str(q))
-        assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
+        exact = _exact(q if isinstance(q, Fraction) else str(q))
         return max(1, -(-exact.numerator * self.count // exact.denominator))
 
     def curve(self, points: int = CURVE_POINTS) -> list[tuple[float, int]]:
@@ -256,8 +255,10 @@ def _histogram(lowest: int, highest: int, digits: int, counts: np.ndarray) -> Hi
 
 
 @cache
-def _fraction(decimal: str) -> Fraction:
-    return Fraction(decimal)
+def _exact(q: str | Fraction) -> Fraction:
+    exact = Fraction(q)
+    assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
+    return exact
 
 
 @cache

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 LEVEL = 0.95
 INTERVAL_REPEATS = 3  # below it a t interval spans more than the data say: with 2 repeats t is 12.7
@@ -51,7 +51,7 @@ def estimate(values: Sequence[float | None], level: float = LEVEL) -> Estimate:
     mean = float(np.exp(logs.mean()))
     if len(known) < INTERVAL_REPEATS:
         return Estimate(known, mean, None, None, f"no interval from {_counted(len(known))}")
-    half = float(stats.t.ppf((1 + level) / 2, len(known) - 1) * logs.std(ddof=1) / math.sqrt(len(known)))
+    half = float(special.stdtrit(len(known) - 1, (1 + level) / 2) * logs.std(ddof=1) / math.sqrt(len(known)))
     return Estimate(known, mean, mean * math.exp(-half), mean * math.exp(half), None)
 
 

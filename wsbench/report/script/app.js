@@ -31,8 +31,11 @@ function show() {
   if (open) $("details.servers", form).open = true;
   if (focused) refocus(form, focused);
   $("#filtered").textContent = isFiltered(page.chosen) ? `Filtered: ${page.view.servers.size} of ${page.data.servers.length} servers, ${page.view.cells.length} of ${page.data.cells.length} cells. The answer above is of the whole campaign.` : "";
-  $("#result-tables").innerHTML = resultsHtml(page.view);
-  $("#trial-tables").innerHTML = trialsHtml(page.view, page.chosen.sort, page.chosen.page);
+  const still = page.sections === undefined && !toAddress({ ...page.chosen, trial: null });
+  if (!still) {
+    $("#result-tables").innerHTML = resultsHtml(page.view);
+    $("#trial-tables").innerHTML = trialsHtml(page.view, page.chosen.sort, page.chosen.page);
+  }
   for (const list of $$("ul.legend")) for (const key of $$("button.key", list)) key.setAttribute("aria-pressed", String(page.view.servers.has(Number(key.dataset.server))));
   page.sections = new Map(sections(page.view).map((section) => [section.id, section]));
   page.stale = new Set($$("[data-figures]"));

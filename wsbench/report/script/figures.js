@@ -12,12 +12,16 @@ function sections(view) {
   const costs = ["server_cpu_us_per_message", "server_rss_bytes_max"].flatMap((name) => metricFigures(view, name));
   const times = timeFigures(view);
   return [
-    { id: "throughput", figures: both },
-    { id: "distance", figures: reference === null ? [] : distanceFigures(view) },
-    { id: "percentiles", figures: curveFigures(view) },
+    { id: "throughput", figures: both, note: left_out(panels(view).length, Math.min(panels(view).length, view.panels), "panels") },
+    { id: "distance", figures: reference === null ? [] : distanceFigures(view), note: leftCells(view) },
+    { id: "percentiles", figures: curveFigures(view), note: leftCells(view) },
     { id: "resources", figures: [...costs, ...memoryFigures(view)] },
     { id: "time", figures: times.figures, note: times.note },
   ].map((section) => ({ note: "", ...section, figures: section.figures.map((figure, i) => ({ ...figure, id: `${section.id}-${i}` })) }));
+}
+
+function leftCells(view) {
+  return left_out(view.cells.length, Math.min(view.cells.length, view.panels), "cells");
 }
 
 function said(title, panel, view, rows) {

@@ -1,6 +1,7 @@
 // Tables and parts of the page as HTML text, everything escaped. Pure, like the drawings.
 
 const PAGE = 100; // trials on one page of their table
+const MOST_TABLES = 20; // cells: more is no overview, and the filter chooses
 
 function figureHtml(figure, width) {
   const panel = figure.panel && !figure.lane ? ` <span>${esc(figure.panel)}</span>` : "";
@@ -37,7 +38,8 @@ function countsHtml(row) {
 function resultsHtml(view) {
   const { data } = view;
   if (!view.rows.length) return `<p class="note">Nothing passes the filters.</p>`;
-  return view.cells.map((cell) => resultTable(data, data.cells[cell].text, rowsOf(view, cell))).join("");
+  const note = left_out(view.cells.length, Math.min(view.cells.length, MOST_TABLES), "cells");
+  return (note ? `<p class="note">${note}</p>` : "") + view.cells.slice(0, MOST_TABLES).map((cell) => resultTable(data, data.cells[cell].text, rowsOf(view, cell))).join("");
 }
 
 function resultTable(data, text, rows) {

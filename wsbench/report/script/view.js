@@ -19,7 +19,16 @@ function view(data, chosen) {
   const rows = data.rows.filter((row) => servers.has(row.server) && cellSet.has(row.cell));
   const trials = [];
   for (let i = 0; i < data.trials.number.length; i++) if (servers.has(data.trials.server[i]) && cellSet.has(data.trials.cell[i])) trials.push(i);
-  return { data, chosen, servers, cells, rows, trials, panels: MOST_PANELS };
+  const groups = new Map();
+  for (const i of trials) {
+    const key = groupKey(data, data.trials.cell[i], data.trials.server[i]);
+    if (groups.has(key)) groups.get(key).push(i); else groups.set(key, [i]);
+  }
+  return { data, chosen, servers, cells, rows, trials, groups, panels: MOST_PANELS };
+}
+
+function groupKey(data, cell, server) {
+  return cell * data.servers.length + server;
 }
 
 function rowsOf(view, cell) {
@@ -27,7 +36,7 @@ function rowsOf(view, cell) {
 }
 
 function trialsOf(view, cell, server) {
-  return view.trials.filter((i) => view.data.trials.cell[i] === cell && view.data.trials.server[i] === server);
+  return view.groups.get(groupKey(view.data, cell, server)) || [];
 }
 
 function names(view, rows) {
@@ -54,5 +63,5 @@ function withoutAxis(view, cell) {
 
 // How many of the panels are drawn, in words; empty where all are.
 function left_out(all, drawn, what) {
-  return all > drawn ? `Drawn: ${drawn} of ${all} ${what}. The filter above chooses others.` : "";
+  return all > drawn ? `Shown: ${drawn} of ${all} ${what}. The filter above chooses others.` : "";
 }
