@@ -184,6 +184,7 @@ def test_figures_and_tables_say_the_same_as_the_metrics(run, results):
     ]
     found = results.estimate("netty@4.2", results.cells[0], "service_us_p99").mean
     assert next(row for row in figure["table"]["rows"] if row[0] == "netty")[3] == words.number(found / 1000)
+    assert all("–" not in row for row in figure["table"]["rows"])
     line = next(one for one in figure["series"] if one["name"] == "netty")
     assert line["points"][-1][1] == pytest.approx(max(value for _, value in line["points"]))
 

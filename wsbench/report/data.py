@@ -17,6 +17,7 @@ from wsbench.report.results import Results, TrialResult
 from wsbench.report.summary import KINDS, SummaryRow, column_scale, columns
 
 DIGITS = 6  # of a trial's values: what a download needs
+PERCENTILES = ("p50", "p90", "p99", "p999", "max")  # of the table under the curves
 LOG_LINES, LINE_LETTERS = 30, 400
 MOST_LOGS = 200  # pooled histograms that the page offers, of about two kilobytes each
 MOST_TIMELINES = 300  # trials; each is read a second time
@@ -53,7 +54,7 @@ def page_data(results: Results, rows: list[SummaryRow]) -> dict:
         "cells": [_cell(results, cell) for cell in results.cells],
         "metrics": {name: _metric(results, name) for name in metrics.METRICS},
         "roles": _roles(results) | {"no_timelines": note},
-        "rows": [_row(row, server_at, cell_at, texts) for row in rows],
+        "rows": [_row(results, row, server_at, cell_at, texts) for row in rows],
         "curves": _curves(results, server_at, cell_at),
         "memory": [asdict(fit) | {"server": server_at[fit.name]} for fit in memory_fits(results)],
         "timelines": found,
@@ -100,12 +101,16 @@ def _roles(results: Results) -> dict:
     return chosen | {"columns": columns(results), "trial_columns": trial_columns(results)}
 
 
-def _row(row: SummaryRow, server_at: dict, cell_at: dict, texts: Texts) -> dict:
+def _row(results: Results, row: SummaryRow, server_at: dict, cell_at: dict, texts: Texts) -> dict:
     ratio = row.against_reference
+    figures = {name: figure.estimate for name, figure in row.figures.items()}
+    for name in (f"{results.latency}_{statistic}" for statistic in PERCENTILES):
+        if name in metrics.METRICS and name not in figures:
+            figures[name] = results.estimate(row.name, row.cell, name)
     return {
         "server": server_at[row.name],
         "cell": cell_at[row.cell],
-        "figures": {name: _estimate(figure.estimate, texts) for name, figure in row.figures.items()},
+        "figures": {name: _estimate(found, texts) for name, found in figures.items()},
         "ratio": None if ratio is None else [short(ratio.mean), short(ratio.low), short(ratio.high)],
         "counts": [*(row.verdicts[kind] for kind in KINDS), row.failed, row.missing],
         "limit": row.bottleneck,

@@ -52,7 +52,7 @@ function refocus(form, { name, value, type }) {
 function draw(area) {
   page.stale.delete(area);
   const section = page.sections.get(area.dataset.figures);
-  const figures = area.dataset.first === undefined ? section.figures : section.figures.slice(0, 1).map((figure) => ({ ...figure, id: `${figure.id}-first` }));
+  const figures = area.dataset.first === undefined ? section.figures : section.figures.slice(0, 1).map(firstFigure);
   const wide = area.clientWidth - 34, narrow = wide < 900 || area.dataset.first !== undefined ? wide : (wide - 52) / 2;
   const width = (figure) => (figure.lane ? wide : narrow);
   area.innerHTML = figures.map((figure) => figureHtml(figure, width(figure))).join("") || `<p class="note">Nothing of this passes the filters, or it was not measured.</p>`;

@@ -11,7 +11,7 @@ function still(text, width) {
     found.sections[section.id] = { note: section.note, html: section.figures.map((figure) => figureHtml(figure, figure.lane ? 2 * width : width)).join("") };
   }
   const [first] = sections(all)[0].figures;
-  found.first = first ? figureHtml({ ...first, id: `${first.id}-first` }, width) : "";
+  found.first = first ? figureHtml(firstFigure(first), width) : "";
   found.shapes = shapeDefinitions();
   found.absent = absencesHtml(all);
   return JSON.stringify(found);

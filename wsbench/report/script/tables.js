@@ -7,7 +7,16 @@ function figureHtml(figure, width) {
   const panel = figure.panel && !figure.lane ? ` <span>${esc(figure.panel)}</span>` : "";
   const caption = figure.lane ? "" : `<figcaption>${esc(figure.title)}${panel}</figcaption>`;
   const wide = figure.lane ? " wide" : "";
-  return `<figure class="chart ${figure.kind}${figure.lane ? " lane" : ""}${wide}" id="${figure.id}">${caption}<div class="drawing" tabindex="0" role="group" aria-label="${esc(figure.title)}: a chart; the arrow keys read its values">${drawing(figure, width)}</div>${numbersHtml(figure)}</figure>`;
+  return `<figure class="chart ${figure.kind}${figure.lane ? " lane" : ""}${wide}" id="${figure.id}">${caption}<div class="drawing" tabindex="0" role="group" aria-label="${esc(figure.title)}: a chart; the arrow keys read its values">${drawing(figure, width)}</div>${figure.named ? namesHtml(figure) : ""}${numbersHtml(figure)}</figure>`;
+}
+
+// The first figure stands alone on the page, without the legend of a section.
+function firstFigure(figure) {
+  return { ...figure, id: `${figure.id}-first`, named: figure.kind === "lines" };
+}
+
+function namesHtml({ series }) {
+  return `<ul class="legend">${series.map((one) => `<li>${swatch(one.look)}${esc(one.name)}</li>`).join("")}</ul>`;
 }
 
 function numbersHtml({ table, openTable, title }) {
