@@ -100,23 +100,28 @@ def make_run(
     experiment: str | None = None,
     unfinished: int = 0,
     departures: tuple[str, ...] = (),
+    control: str | None = None,
 ) -> rundir.RunFolder:
-    """A campaign. `change(trial, order)` may alter a trial before it is written; the last `unfinished` ones are not."""
+    """A campaign. `change(trial, order)` may alter a trial before it is written; the last `unfinished` ones are not.
+
+    The server whose name is `control` runs a second time in every round.
+    """
     draw = random.Random(seed)
     path.mkdir(parents=True)
     running = [server for server in servers if server.skipped is None]
     order, number = [], 0
     for round_ in range(1, rounds + 1):
-        block = [(server, cell) for cell in cells for server in running]
+        block = [(server, cell, False) for cell in cells for server in running]
+        block += [(server, cell, True) for server, cell, _ in block if server.name == control]
         draw.shuffle(block)
-        for server, cell in block:
+        for server, cell, again in block:
             number += 1
             row = {"number": number, "round": round_, "server": server.name, "variant": server.variant, "cell": cell}
-            order.append(rundir.TrialOrder(**row))
-    by_name = {server.name: server for server in servers}
+            order.append(rundir.TrialOrder(**row, control=again))
+    by_name = {(server.name, server.variant): server for server in servers}
     _write_campaign(path, servers, order, rounds, seed, experiment, departures)
     for planned in order[: len(order) - unfinished]:
-        server = by_name[planned.server]
+        server = by_name[planned.server, planned.variant]
         connections = int(planned.cell.get("connections", 64))
         rate = server.rate * (1 - math.exp(-connections / 24)) * math.exp(draw.gauss(0, 0.02))
         trial = Trial(rate=rate, connections=connections, rss_mib=server.rss_mib + connections * 0.03)

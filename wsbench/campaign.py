@@ -28,6 +28,10 @@ from wsbench.rundir import CampaignRecord, CheckResult, RunFolder, ServerRow, Tr
 OVERHEAD_S = 3.0
 #: A trial that ends by count, for the estimate only.
 COUNTED_S = 3.0
+#: From so many rounds on servers are ranked (`stats.RANK_ROUNDS`), and a campaign has an A/A control.
+CONTROL_ROUNDS = 5
+#: The server that is the control where it takes part.
+CONTROL_SERVER = "reference"
 
 
 class Watcher(Protocol):
@@ -51,10 +55,17 @@ class Request:
     command: str
     departures: list[str]
     tags: list[str]
+    control: bool = True
 
 
 def request(
-    name: str, servers: list[str] | None, rounds: int | None, seed: int | None, command: str, tags: list[str]
+    name: str,
+    servers: list[str] | None,
+    rounds: int | None,
+    seed: int | None,
+    command: str,
+    tags: list[str],
+    control: bool = True,
 ) -> Request:
     """Checks everything before anything is started."""
     file = experiment.path_of(name)
@@ -67,7 +78,7 @@ def request(
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), tags)
+    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), tags, control)
 
 
 def _with_rounds(written: Experiment, rounds: int) -> Experiment:
@@ -99,18 +110,30 @@ def left_out(asked: Request) -> dict[str, str]:
     return reasons
 
 
-def order_of(asked: Experiment, variants: list[Variant], seed: int) -> list[TrialOrder]:
-    """Every round runs every cell of every variant once, in a random order of its own, all drawn from the seed."""
+def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
+    """The variant that runs twice in every round where servers are to be ranked: its two series differ by noise alone.
+
+    The reference, because what it does varies least, so that the difference shows the machine; else the first.
+    """
+    if not asked.control or asked.experiment.timing.rounds < CONTROL_ROUNDS or len(variants) < 2:
+        return None
+    return next((variant for variant in variants if variant.server == CONTROL_SERVER), variants[0])
+
+
+def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None) -> list[TrialOrder]:
+    """Every round runs every cell of every variant once, in a random order of its own, all drawn from the seed; the control's
+    cells run once more."""
     draw = random.Random(seed)
+    entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
     order = []
     for number in range(1, asked.timing.rounds + 1):
-        block = [(variant, cell) for variant in variants for cell in asked.cells()]
+        block = [(variant, again, cell) for variant, again in entered for cell in asked.cells()]
         draw.shuffle(block)
-        order += [(number, variant, cell) for variant, cell in block]
-    return [
-        TrialOrder(number=index, round=round_, server=variant.server, variant=variant.variant, cell=cell)
-        for index, (round_, variant, cell) in enumerate(order, 1)
-    ]
+        order += [
+            {"round": number, "server": variant.server, "variant": variant.variant, "cell": cell, "control": again}
+            for variant, again, cell in block
+        ]
+    return [TrialOrder(number=index, **row) for index, row in enumerate(order, 1)]
 
 
 def estimate_s(asked: Experiment, trials: int) -> float:
@@ -127,13 +150,16 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
     variants = [variant for variant, row in rows if row.skipped is None]
     if not variants:
         raise UserError("no server can be run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+    control = control_of(asked, variants)
+    if control is not None:
+        watcher.say(f"A/A control: {control.name} runs twice in every round")
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
     run = RunFolder(runs / f"{stamp}-{asked.name}")
     run.path.mkdir(parents=True)
     run.experiment_toml.write_bytes(asked.file.read_bytes())
     write_json(run.path / "machine.json", machine.read())
     write_json(run.path / "servers.json", [row for _, row in rows])
-    write_json(run.path / "order.json", order_of(asked.experiment, variants, asked.seed))
+    write_json(run.path / "order.json", order_of(asked.experiment, variants, asked.seed, control))
     record = CampaignRecord(
         wsbench=__version__,
         experiment=asked.name,
@@ -173,7 +199,7 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
     )
     variants = {variant.name: variant for variant in catalogue.read()}
     missing = [planned for planned in order if run.trial(planned.number).record is None]
-    gone = sorted({planned.name for planned in missing} - set(variants))
+    gone = sorted({planned.variant_name for planned in missing} - set(variants))
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
         watcher.say(
@@ -189,7 +215,7 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         # What an interrupted trial left behind was never a result.
         shutil.rmtree(folder.path, ignore_errors=True)
         folder.path.mkdir()
-        ended = trial.carry_out(planned, variants[planned.name], setting, folder, watcher.trial_runs)
+        ended = trial.carry_out(planned, variants[planned.variant_name], setting, folder, watcher.trial_runs)
         watcher.trial_ends(folder, ended)
 
 

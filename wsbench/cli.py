@@ -16,6 +16,7 @@ from wsbench import (
     build,
     campaign,
     catalogue,
+    claims_view,
     engine,
     experiment,
     hdr,
@@ -71,8 +72,8 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(command=function)
         return made
 
-    listing = command("list", list_things, "what there is: servers, experiments, metrics, runs")
-    listing.add_argument("what", choices=["servers", "experiments", "metrics", "runs"])
+    listing = command("list", list_things, "what there is: servers, experiments, metrics, claims, runs")
+    listing.add_argument("what", choices=["servers", "experiments", "metrics", "claims", "runs"])
     for name, function, text in (
         ("build", build_servers, "build servers (only what changed)"),
         ("check", check_servers, "hold servers against the server contract"),
@@ -89,6 +90,9 @@ def parser() -> argparse.ArgumentParser:
         )
         made.add_argument("--servers", help="comma-separated names, globs, tags instead of the experiment's own")
         made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
+        made.add_argument(
+            "--no-control", action="store_true", help="run no server twice, to see how far chance alone goes"
+        )
         made.add_argument("--tag", action="append", default=[], metavar="TAG", help="a word to find the campaign by")
         made.add_argument("--seed", type=int, help="for the order of trials and all else drawn at random")
     running.add_argument("--resume", type=Path, metavar="RUN", help="finish a campaign that was stopped")
@@ -131,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
     packing_ = command("pack", pack_campaign, "a copy of a campaign to publish, its trials in one archive")
     packing_.add_argument("run", type=Path)
     packing_.add_argument("folder", type=Path, help="the copy; must not exist")
+    claims_view.add(command("claims", judge_claims, "hold published statements against campaigns"))
     loading = command("load", load_url, "load a server of your own")
     load_options.add(loading)
     testing = command("selftest", test_itself, "is the instrument right, on this machine, now? (a minute)")
@@ -167,6 +172,8 @@ def list_things(arguments) -> int:
             read = experiment.read(file)
             rows.append([file.stem, read.scenario, str(len(read.cells())), str(read.timing.rounds), read.question])
         terminal.table(None, ["experiment", "scenario", "cells", "rounds", "question"], rows, right={2, 3})
+    elif arguments.what == "claims":
+        claims_view.listed()
     elif arguments.what == "metrics":
         rows = [[one.name, one.unit, one.direction, one.text.splitlines()[0]] for one in metrics.METRICS.values()]
         terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
@@ -221,14 +228,16 @@ def check_servers(arguments) -> int:
 def request_of(arguments) -> campaign.Request:
     servers = arguments.servers.split(",") if arguments.servers else None
     typed = "wsbench " + shlex.join(sys.argv[1:])
-    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, arguments.tag)
+    tags, control = arguments.tag, not arguments.no_control
+    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, tags, control)
 
 
 def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
     left_out = campaign.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in left_out]
-    order = campaign.order_of(asked.experiment, serving, asked.seed)
+    control = campaign.control_of(asked, serving)
+    order = campaign.order_of(asked.experiment, serving, asked.seed, control)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()
@@ -261,6 +270,11 @@ def run_campaign(arguments) -> int:
 
 def report_campaign(arguments) -> int:
     write_report(RunFolder.open(arguments.run))
+    return 0
+
+
+def judge_claims(arguments) -> int:
+    claims_view.show(arguments.runs, arguments.source, arguments.json, arguments.markdown)
     return 0
 
 

@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from wsbench.catalogue import ROOT
+from wsbench.claims import written
+from wsbench.claims.written import Claim, Versions
 from wsbench.engine_files import (
     Closed,
     Connect,
@@ -117,6 +119,8 @@ class Experiment(Frozen):
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
     timing: Timing = Timing()
+    versions: Versions = {}
+    claim: list[Claim] = []
 
     @property
     def served(self) -> str:
@@ -159,8 +163,22 @@ def read(path: Path) -> Experiment:
             if (load.messages is None) == (experiment.timing.measure_s is None):
                 raise UserError(f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither")
             load.loop(experiment.loop)
+        _check_claims(path, experiment)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise UserError(f"{path}: {one_line(error)}") from error
     return experiment
+
+
+def text_of(path: Path) -> str:
+    """An experiment's file as it is written, once it is known to be one."""
+    read(path)
+    return path.read_text(encoding="utf-8")
+
+
+def _check_claims(path: Path, experiment: Experiment) -> None:
+    try:
+        written.check(experiment.claim, experiment.versions, list(experiment.sweep))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error

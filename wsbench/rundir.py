@@ -66,6 +66,8 @@ _sample = TypeAdapter(Sample)
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
 CellValue = int | float | str | bool
+#: What stands behind the name of a server that runs a second time in every round: the A/A control.
+CONTROL = " (control)"
 
 
 class CheckResult(Frozen):
@@ -110,10 +112,16 @@ class TrialOrder(Frozen):
     server: str
     variant: str
     cell: dict[str, CellValue]
+    control: bool = False
+
+    @property
+    def variant_name(self) -> str:
+        return f"{self.server}@{self.variant}"
 
     @property
     def name(self) -> str:
-        return f"{self.server}@{self.variant}"
+        """The row it belongs to: a control is a row of its own."""
+        return self.variant_name + (CONTROL if self.control else "")
 
 
 class TrialRecord(Frozen):
@@ -125,6 +133,7 @@ class TrialRecord(Frozen):
     server: str
     variant: str
     cell: dict[str, CellValue]
+    control: bool = False
     outcome: Literal["ok", "failed"]
     reason: str | None
     started_unix_s: float
@@ -137,7 +146,7 @@ class TrialRecord(Frozen):
 
     @property
     def name(self) -> str:
-        return f"{self.server}@{self.variant}"
+        return f"{self.server}@{self.variant}" + (CONTROL if self.control else "")
 
 
 class CampaignRecord(Frozen):

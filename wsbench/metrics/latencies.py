@@ -24,6 +24,7 @@ _SERVICE = "the time from sending a message to its complete reply"
 _RESPONSE = "the time from when a message was due to its complete reply (open loops and pauses)"
 _SEND_LAG = "the time by which messages left later than they were due (open loops and pauses)"
 _PUSH = "the time from triggering a broadcast to one receiver's copy"
+_PUSH_STAMP = "the time from the server's own stamp of a broadcast to one receiver's copy, by the wall clocks of both"
 for _statistic, _words in [
     ("p50", "Median of"),
     ("p90", "90th percentile of"),
@@ -36,6 +37,7 @@ for _statistic, _words in [
     _latency("response", "us", NS_PER_US, _statistic, f"{_words} {_RESPONSE}.")
     _latency("send_lag", "us", NS_PER_US, _statistic, f"{_words} {_SEND_LAG}.")
     _latency("push", "us", NS_PER_US, _statistic, f"{_words} {_PUSH}.")
+    _latency("push_stamp", "us", NS_PER_US, _statistic, f"{_words} {_PUSH_STAMP}.")
 for _statistic, _words in [("p50", "Median"), ("p99", "99th percentile of the")]:
     _latency("connect", "us", NS_PER_US, _statistic, f"{_words} time from `connect()` to a usable connection.")
 for _statistic, _words in [("p50", "Median"), ("p90", "90th percentile of the"), ("p99", "99th percentile of the")]:

@@ -1,7 +1,7 @@
 """The answer in words: who had the highest throughput in each cell, by how much, and what cannot be said.
 
-Sentences from estimates; it draws no conclusion that `stats` does not allow. The reference server is a ceiling and
-never the answer, unless it ran alone.
+Sentences from estimates; it draws no conclusion that `stats` does not allow, and states an order only as tiers. The reference
+server is a ceiling and never the answer, unless it ran alone.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from wsbench import metrics, stats
 from wsbench.report import words
 from wsbench.report.results import Results
 from wsbench.report.summary import SummaryRow
+from wsbench.rundir import CONTROL
 
 
 @dataclass(frozen=True)
 class CellAnswer:
-    """One cell's answer: the leader and what stands behind it."""
+    """One cell's answer: the leader and what stands behind it. `tied` are those that cannot be told from it; None: not ranked."""
 
     cell_text: str
     leader: str | None
@@ -27,28 +28,32 @@ class CellAnswer:
     ceiling: str
     latency: str
     lower_bound: bool
+    tied: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Answer:
+    """`control` is what the A/A control found, in one sentence; None where there is none."""
+
     lead: str
     cells: list[CellAnswer]
     cannot: list[str]
-    control: str | None = None  # what the A/A control found, in one sentence
+    control: str | None
 
 
 def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     """What the campaign says, from its summary rows."""
     cells = [_cell(results, [row for row in rows if row.cell == cell]) for cell in results.cells]
-    return Answer(_lead(results, cells), cells, _cannot(results, rows))
+    return Answer(_lead(results, cells), cells, _cannot(results, rows), _control(results))
 
 
 def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     contenders = [row for row in rows if row.name != results.reference] or rows
     measured = [row for row in contenders if row.figure(results.throughput).estimate.mean is not None]
     if not measured:
-        return CellAnswer(rows[0].cell_text, None, words.NONE, "", "", "nothing was measured", "", "", False)
+        return CellAnswer(rows[0].cell_text, None, words.NONE, "", "", "nothing was measured", "", "", False, None)
     first = measured[0]
+    tied = _tied(results, measured)
     figure = first.figure(results.throughput)
     return CellAnswer(
         cell_text=first.cell_text,
@@ -56,26 +61,47 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
         throughput=figure.text,
         interval=figure.interval,
         unit=figure.unit,
-        comparison=_comparison(results, measured),
+        comparison=_comparison(results, measured, tied),
         ceiling=first.against_reference_text,
         latency=_lowest_latency(results, measured),
         lower_bound=bool(first.note),
+        tied=tied,
     )
 
 
-def _comparison(results: Results, measured: list[SummaryRow]) -> str:
-    """The leader against the next; from enough rounds on, which others cannot be told from it."""
+def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | None:
+    """Who cannot be told from the first; None where that cannot be asked, of some server or of all."""
+    first, rest = measured[0], measured[1:]
+    found = results.tiers(first.cell, results.throughput)
+    if found.reason is not None or any(row.name in found.left_out for row in measured):
+        return None
+    return tuple(row.server for row in rest if not found.differ(first.name, row.name))
+
+
+def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, ...] | None) -> str:
+    """The leader against the next, and where servers are ranked, which of them cannot be told from it."""
     first, rest = measured[0], measured[1:]
     if not rest:
         return "no other server to compare with"
-    if stats.rank_obstacle(min(row.repeats for row in measured)):
-        next_ = results.ratio(first.name, rest[0].name, first.cell, results.throughput)
-        return f"{words.times(next_)} that of {rest[0].server}; not ranked"
-    against = [results.ratio(first.name, row.name, first.cell, results.throughput, len(rest)) for row in rest]
-    open_ = [row.server for row, found in zip(rest, against, strict=True) if found.low is None or found.low <= 1]
-    if open_:
-        return f"cannot be told from {words.listed(open_)}"
-    return f"{words.times(against[0])} that of {rest[0].server}"
+    if tied:
+        return f"cannot be told from {words.listed(tied)}"
+    next_ = words.times(results.ratio(first.name, rest[0].name, first.cell, results.throughput))
+    return f"{next_} that of {rest[0].server}" + ("; not ranked" if tied is None else "")
+
+
+def _control(results: Results) -> str | None:
+    """How far two series of the same server came apart, where they did so most."""
+    noise = {cell: results.noise(cell, results.throughput) for cell in results.cells}
+    known = {cell: value for cell, value in noise.items() if value is not None}
+    if not known:
+        return None
+    cell = max(known, key=known.get)
+    where = f" ({results.cell_text(cell)})" if results.cell_text(cell) else ""
+    server = results.label(results.control.removesuffix(CONTROL))
+    said = f"A/A control: {server}, entered twice, differs from itself by {known[cell]:.1%} in throughput{where}"
+    if known[cell] <= stats.PRACTICAL:
+        return f"{said}; differences up to {stats.PRACTICAL:.0%} count for nothing."
+    return f"{said}; no difference up to that counts there, nor up to {stats.PRACTICAL:.0%} elsewhere."
 
 
 def _lowest_latency(results: Results, measured: list[SummaryRow]) -> str:
@@ -97,7 +123,8 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""
-        return f"{cell.leader} had the highest throughput{aside}: {cell.throughput} {unit}{between}."
+        tied = f"; it cannot be told from {words.listed(cell.tied)}" if cell.tied else ""
+        return f"{cell.leader} had the highest throughput{aside}: {cell.throughput} {unit}{between}{tied}."
     by_leader = {name: leaders.count(name) for name in dict.fromkeys(leaders)}
     if len(by_leader) == 1:
         return f"{leaders[0]} had the highest throughput in {_all(len(leaders), len(cells))}{aside}."

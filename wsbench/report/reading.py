@@ -37,6 +37,10 @@ class Group:
     curve: Curve | None
     kinds: set[tuple[str, bool]]
 
+    @property
+    def control(self) -> bool:
+        return any(trial.record.control for trial in self.trials)
+
 
 def load(run: RunFolder) -> Results:
     """Reads a whole campaign, finished or not."""
@@ -55,8 +59,9 @@ def load(run: RunFolder) -> Results:
         servers=run.servers if (run.path / "servers.json").exists() else [],
         order=order,
         experiment=read_experiment(run),
-        trials=trials,
-        curves={key: group.curve for key, group in groups.items() if group.curve is not None},
+        trials=[trial for trial in trials if not trial.record.control],
+        control_trials=[trial for trial in trials if trial.record.control],
+        curves={key: group.curve for key, group in groups.items() if group.curve is not None and not group.control},
         per_request=bool(kinds) and all(per_request for _, per_request in kinds),
         doc=bool(kinds) and all(kind == "doc" for kind, _ in kinds),
     )

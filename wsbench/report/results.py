@@ -12,10 +12,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wsbench import metrics, stats
-from wsbench.engine_files import Plan
+from wsbench.engine_files import Plan, Seconds
 from wsbench.errors import UserError
 from wsbench.histogram import Histogram, decode
-from wsbench.rundir import CampaignRecord, CellValue, MachineRecord, RunFolder, ServerRow, TrialOrder, TrialRecord
+from wsbench.rundir import (
+    CONTROL,
+    CampaignRecord,
+    CellValue,
+    MachineRecord,
+    RunFolder,
+    ServerRow,
+    TrialOrder,
+    TrialRecord,
+)
 from wsbench.verdict import Verdict
 
 REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
@@ -41,6 +50,17 @@ class TrialResult:
     @property
     def cell(self) -> Cell:
         return tuple(self.record.cell.items())
+
+    @cached_property
+    def load(self) -> dict[str, CellValue]:
+        """What the engine was asked to do, whatever the experiment says: connections, messages or measure_s, payload_bytes."""
+        if (plan := self.plan) is None:
+            return {}
+        connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
+        measure = plan.measure
+        ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
+        size = getattr(plan.scenario, "bytes", None)
+        return {"connections": connections} | ends | ({} if size is None else {"payload_bytes": size})
 
 
 @dataclass(frozen=True)
@@ -72,7 +92,8 @@ class Results:
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment
-    trials: list[TrialResult]
+    trials: list[TrialResult]  # without the control's
+    control_trials: list[TrialResult]
     curves: dict[tuple[str, Cell], Curve]
     per_request: bool
     doc: bool
@@ -102,10 +123,25 @@ class Results:
 
     @cached_property
     def names(self) -> list[str]:
-        """The servers that were to run, `server@variant`, in the campaign's order."""
-        return list(
-            dict.fromkeys(planned.name for planned in sorted(self.order, key=lambda row: (row.round, row.name)))
-        )
+        """The servers that were to run, `server@variant`, in the campaign's order; the A/A control is none of them."""
+        rows = sorted(self.order, key=lambda row: (row.round, row.name))
+        return list(dict.fromkeys(planned.name for planned in rows if not planned.control))
+
+    @cached_property
+    def control(self) -> str | None:
+        """The name of the A/A control, a server's second series; None where the campaign has none."""
+        return next((planned.name for planned in self.order if planned.control), None)
+
+    def against_itself(self, cell: Cell, metric: str) -> stats.Estimate | None:
+        """The control over the server that it is: how far two series of one thing came apart. None without a control."""
+        if self.control is None:
+            return None
+        return self.ratio(self.control, self.control.removesuffix(CONTROL), cell, metric)
+
+    def noise(self, cell: Cell, metric: str) -> float | None:
+        """The same as a share; None where it is not known."""
+        found = self.against_itself(cell, metric)
+        return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
 
     def label(self, name: str) -> str:
         """A server as charts call it: bare where the campaign has one variant of it."""
@@ -129,7 +165,7 @@ class Results:
     @cached_property
     def missing(self) -> list[TrialOrder]:
         """Trials that were planned and have no outcome."""
-        done = {trial.record.number for trial in self.trials}
+        done = {trial.record.number for trial in [*self.trials, *self.control_trials]}
         return [planned for planned in self.order if planned.number not in done]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
@@ -138,7 +174,7 @@ class Results:
     @cached_property
     def _groups(self) -> dict[tuple[str, Cell], list[TrialResult]]:
         groups: dict[tuple[str, Cell], list[TrialResult]] = {}
-        for trial in self.trials:
+        for trial in [*self.trials, *self.control_trials]:
             groups.setdefault((trial.record.name, trial.cell), []).append(trial)
         return groups
 
@@ -155,6 +191,12 @@ class Results:
 
     def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
         return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
+
+    def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
+        """Which servers can be told apart in a cell, the reference among them."""
+        series = {name: self.by_round(name, cell, metric) for name in self.names}
+        best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
+        return stats.tiers(series, self.noise(cell, metric), best)
 
     @cached_property
     def reference(self) -> str | None:

@@ -52,7 +52,7 @@ class SummaryRow:
     bottleneck: str
     verdict_text: str
     note: str
-    tier: str = ""  # servers of a cell that share a letter cannot be told apart by throughput; empty: nothing is ranked
+    tier: str  # servers of a cell that share a letter cannot be told apart by throughput; empty where nothing is ranked
 
     def figure(self, metric: str) -> Figure:
         return self.figures[metric]
@@ -72,7 +72,8 @@ def summary(run: RunFolder | Results) -> list[SummaryRow]:
     """Every server and cell of a campaign, by cell and then by throughput, the highest first."""
     results = load(run) if isinstance(run, RunFolder) else run
     scales = {name: column_scale(results, name) for name in columns(results)}
-    rows = [_row(results, name, cell, scales) for cell in results.cells for name in results.names]
+    letters = {cell: results.tiers(cell, results.throughput).letters for cell in results.cells}
+    rows = [_row(results, name, cell, scales, letters[cell]) for cell in results.cells for name in results.names]
     place = {cell: index for index, cell in enumerate(results.cells)}
     return sorted(rows, key=lambda row: (place[row.cell], -(_mean(row, results.throughput) or 0.0), row.name))
 
@@ -82,7 +83,9 @@ def column_scale(results: Results, metric: str) -> words.Scale:
     return words.scale(metrics.METRICS[metric].unit, (trial.values[metric] for trial in results.trials if trial.counts))
 
 
-def _row(results: Results, name: str, cell: Cell, scales: dict[str, words.Scale]) -> SummaryRow:
+def _row(
+    results: Results, name: str, cell: Cell, scales: dict[str, words.Scale], letters: dict[str, str]
+) -> SummaryRow:
     group = results.group(name, cell)
     ok = [trial for trial in group if trial.record.outcome == "ok"]
     verdicts = Counter(trial.verdict.kind for trial in ok)
@@ -106,6 +109,7 @@ def _row(results: Results, name: str, cell: Cell, scales: dict[str, words.Scale]
         bottleneck=_bottleneck(ok),
         verdict_text=_verdict_text(verdicts, failed, missing),
         note=_note([trial for trial in ok if trial.counts]),
+        tier=letters.get(name, ""),
     )
 
 

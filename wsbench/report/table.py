@@ -20,8 +20,9 @@ FILE = "trials.parquet"
 
 
 def trials_table(results: Results) -> pa.Table:
-    """Columns: trial, round, server, variant, `cell.*`, outcome, metric, value, unit, reason, verdict, bottleneck."""
-    names, trials = list(metrics.METRICS), results.trials
+    """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck."""
+    names = list(metrics.METRICS)
+    trials = sorted([*results.trials, *results.control_trials], key=lambda trial: trial.record.number)
     keys = list(dict.fromkeys(key for planned in results.order for key in planned.cell))
 
     def of_trial(values: list, kind: pa.DataType) -> pa.Array:
@@ -40,6 +41,7 @@ def trials_table(results: Results) -> pa.Table:
         columns[f"cell.{key}"] = of_trial(as_text if kind == pa.string() else values, kind)
     values = [trial.values[name] for trial in trials for name in names]
     columns |= {
+        "control": of_trial([trial.record.control for trial in trials], pa.bool_()),
         "outcome": of_trial([trial.record.outcome for trial in trials], pa.string()),
         "metric": pa.array(names * len(trials), pa.string()),
         "value": pa.array([None if value is None else float(value) for value in values], pa.float64()),

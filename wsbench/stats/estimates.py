@@ -1,4 +1,4 @@
-"""Statistics over repeats: a mean with its interval, a ratio between servers, and what may be said about an order.
+"""A mean over repeats with its interval, a ratio between two servers, and when an order may be stated at all.
 
 The unit is one trial; messages are never pooled as if they were repeats. Everything is done on logarithms, because
 rates and times vary by factors: a geometric mean with a t interval keeps its nominal coverage from 3 repeats on,
@@ -18,6 +18,7 @@ from scipy import special
 LEVEL = 0.95
 INTERVAL_REPEATS = 3  # below it a t interval spans more than the data say: with 2 repeats t is 12.7
 RANK_ROUNDS = 5  # below it, methods that keep their error rate find no difference at all
+PRACTICAL = 0.03  # a smaller difference decides nothing for a user, and placement in memory alone can make it
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,15 @@ def ratio(
         return Estimate((), None, None, None, "a ratio needs positive values")
     paired = estimate([of[r] / to[r] for r in rounds], 1 - (1 - level) / max(1, comparisons))
     return paired if rounds else Estimate((), None, None, None, "no round has both")
+
+
+def interval(values: Sequence[float], shared: int = 1, level: float = LEVEL) -> tuple[float, float, float]:
+    """Arithmetic mean and t interval of at least two values, widened so that `shared` such intervals hold together."""
+    array = np.asarray(values, dtype=float)
+    tail = (1 - level) / max(1, shared) / 2
+    half = float(special.stdtrit(len(array) - 1, 1 - tail) * array.std(ddof=1) / math.sqrt(len(array)))
+    mean = float(array.mean())
+    return mean, mean - half, mean + half
 
 
 def rank_obstacle(rounds: int) -> str | None:

@@ -1,0 +1,420 @@
+"""Claims: what the language reads and refuses, three-valued logic, and verdicts on campaigns whose truth is known."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from run_maker import Server, failed, make_run, spoiled
+
+from wsbench import experiment, metrics
+from wsbench.claims import conditions, language, text
+from wsbench.claims.evaluate import ENDED, evaluate, read
+from wsbench.claims.truth import Joined, Leaf, Negated
+from wsbench.claims.verdict import Comparison
+from wsbench.engine_files import Doc
+from wsbench.errors import UserError
+from wsbench.report.reading import load
+
+LEVELS = ({"connections": 10}, {"connections": 100}, {"connections": 1000})
+VERSIONS = """
+[versions.published]
+netty = "netty@4.1"
+jetty = "jetty@9"
+grizzly = "grizzly@2"
+[versions.today]
+netty = "netty@4.2"
+jetty = "jetty@12"
+grizzly = "grizzly@4"
+"""
+SERVERS = (
+    Server("netty", "Java", 10_000, variant="4.1"),
+    Server("jetty", "Java", 8_000, variant="9"),
+    Server("grizzly", "Java", 5_000, variant="2"),
+    Server("netty", "Java", 8_100, variant="4.2"),
+    Server("jetty", "Java", 8_000, variant="12"),
+)
+
+
+def claim(holds_if: str, more: str = "", sweep: str = "[10, 100, 1000]") -> str:
+    head = 'question = "?"\nreading = "."\nheadline = "requests_per_s"\n'
+    swept = f"[sweep]\nconnections = {sweep}\n"
+    return f'{head}{swept}{VERSIONS}\n[[claim]]\nid = "X1"\nsays = "So it is."\nholds_if = """{holds_if}"""\n{more}'
+
+
+def as_paper(trial, order):
+    """Rates that fall with concurrency; 1 % of noise; each round 5 % off together."""
+    server = next(one for one in SERVERS if (one.name, one.variant) == (order.server, order.variant))
+    connections = order.cell["connections"]
+    draw = random.Random(order.number)
+    drift = random.Random(order.round).gauss(0, 0.05)
+    rate = server.rate * connections**-0.1 * math.exp(drift + draw.gauss(0, 0.01))
+    return replace(trial, rate=rate, scenario=Doc(persistent=False, bytes=512), by_count=True)
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    return load(make_run(tmp_path_factory.mktemp("claims") / "run", SERVERS, LEVELS, rounds=6, change=as_paper))
+
+
+def judged(campaign, holds_if: str, more: str = "") -> dict:
+    return {one.versions: one for one in evaluate(campaign, claim(holds_if, more))}
+
+
+# ---- verdicts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("holds_if", "verdict"),
+    [
+        ("every server: falls(server.requests_per_s, connections)", "holds"),
+        ("some server: rises(server.requests_per_s, connections)", "does not hold"),
+        ("no server: rises(server.requests_per_s, connections)", "holds"),
+        ("every cell: netty.requests_per_s > highest(others.requests_per_s)", "holds"),
+        ("most cells: netty.requests_per_s < lowest(others.requests_per_s)", "does not hold"),
+        ("every cell: netty.requests_per_s > jetty.requests_per_s > grizzly.requests_per_s", "holds"),
+        ("every cell: netty.requests_per_s / highest(others.requests_per_s) >= 1.2", "holds"),
+        ("every cell: netty.requests_per_s / highest(others.requests_per_s) >= 1.3", "does not hold"),
+        ("every cell: highest(others.requests_per_s) / netty.requests_per_s <= 0.83", "holds"),
+        ("at connections = 10: within(jetty.requests_per_s, netty.requests_per_s, 10 %)", "does not hold"),
+        ("at connections = 10: within(jetty.requests_per_s, netty.requests_per_s, 30 %)", "holds"),
+        ("every cell where connections < 500: (netty.requests_per_s + jetty.requests_per_s) / 2 > 4_000", "holds"),
+        ("netty.requests_per_s[connections = 10] / netty.requests_per_s[connections = 1000] >= 1.5", "holds"),
+        (
+            "every server in (netty, jetty): at connections = 10: server.requests_per_s > grizzly.requests_per_s",
+            "holds",
+        ),
+        ("every cell: netty.errors = 0 and not jetty.requests_per_s > netty.requests_per_s", "holds"),
+        ("every cell: netty.errors = 1 or jetty.requests_per_s > netty.requests_per_s", "does not hold"),
+        ("at connections = 10: netty.requests_per_s - jetty.requests_per_s >= 1_000", "holds"),
+        ("every cell: lowest(netty.served_90_ms, jetty.served_90_ms) < grizzly.served_90_ms", "holds"),
+        ("falls(netty.requests_per_s / jetty.requests_per_s, connections)", "does not hold"),
+    ],
+)
+def test_a_claim_is_judged_by_what_was_measured(campaign, holds_if, verdict):
+    found = judged(campaign, holds_if)["published"]
+    assert found.verdict == verdict, found.why
+    assert found.obstacle is None
+    assert found.why
+
+
+def test_versions_are_judged_separately(campaign):
+    found = judged(campaign, "every cell: netty.requests_per_s / jetty.requests_per_s >= 1.2")
+    assert (found["published"].verdict, found["today"].verdict) == ("holds", "does not hold")
+    assert found["today"].servers["netty"] == "netty@4.2"
+    assert "netty@4.2 / jetty@12" in found["today"].why
+
+
+def test_a_difference_that_does_not_matter_is_no_order(campaign):
+    """Today's two are 1.25 % apart, surely: that is not *higher*, by the threshold of 3 %."""
+    found = judged(campaign, "every cell: netty.requests_per_s > jetty.requests_per_s")["today"]
+    assert found.verdict == "does not hold"
+
+
+def test_a_server_that_is_missing_leaves_it_open_and_is_named(campaign):
+    found = judged(campaign, "every cell: netty.requests_per_s > grizzly.requests_per_s")["today"]
+    assert (found.verdict, found.obstacle, found.by_means) == ("undecided", "missing", None)
+    assert "grizzly@4 is not in this campaign" in found.why
+
+
+def test_what_is_missing_does_not_matter_where_the_rest_decides(campaign):
+    found = judged(campaign, "every cell: jetty.requests_per_s > highest(netty.requests_per_s, grizzly.requests_per_s)")
+    assert found["today"].verdict == "does not hold"
+
+
+def test_an_interval_that_reaches_to_both_sides_leaves_it_open(campaign):
+    mean = campaign.estimate("netty@4.1", (("connections", 10),), "requests_per_s").mean
+    found = judged(campaign, f"at connections = 10: netty.requests_per_s > {round(mean)}")["published"]
+    assert (found.verdict, found.obstacle) == ("undecided", "spans")
+    assert "reaches to both sides" in found.why
+
+
+def test_three_rounds_decide_nothing_but_show_where_they_lean(tmp_path):
+    campaign = load(make_run(tmp_path / "run", SERVERS[:2], LEVELS[:1], rounds=3, change=as_paper))
+    found = judged(campaign, "every cell: netty.requests_per_s > jetty.requests_per_s")["published"]
+    assert (found.verdict, found.obstacle, found.by_means) == ("undecided", "rounds", True)
+    assert found.why == "not enough rounds to rank: 3 of 5"
+    assert text.verdict(found) == "undecided (means: for)"
+    assert judged(campaign, "every cell: netty.errors = 0")["published"].verdict == "holds"
+
+
+def test_a_failed_server_leaves_it_open_with_its_reason(tmp_path):
+    def broken(trial, order):
+        return failed("the server ended before it was ready") if order.server == "jetty" else as_paper(trial, order)
+
+    campaign = load(make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=broken))
+    found = judged(campaign, "every cell: netty.requests_per_s > jetty.requests_per_s")["published"]
+    assert (found.verdict, found.obstacle) == ("undecided", "failed")
+    assert found.why == "jetty@9 failed: the server ended before it was ready"
+
+
+def test_invalid_trials_decide_nothing(tmp_path):
+    campaign = load(
+        make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=lambda t, o: spoiled(as_paper(t, o)))
+    )
+    found = judged(campaign, "every cell: netty.requests_per_s > jetty.requests_per_s")["published"]
+    assert (found.verdict, found.obstacle) == ("undecided", "failed")
+    assert "no valid trial" in found.why
+
+
+def test_a_smaller_load_than_the_claim_needs_leaves_it_open(campaign):
+    holds_if = "every cell: netty.requests_per_s > jetty.requests_per_s"
+    found = judged(campaign, holds_if, 'needs = "connections >= 1_000_000"\n')["published"]
+    assert (found.verdict, found.obstacle) == ("undecided", "scaled")
+    assert found.why == "scaled run: connections >= 1,000,000 is needed, the campaign has 1,000"
+    assert judged(campaign, holds_if, 'needs = "connections >= 1_000"\n')["published"].verdict == "holds"
+
+
+def test_the_noise_of_the_control_widens_the_threshold(tmp_path):
+    """Jetty is 7 % faster than Netty, and Netty 8 % faster than itself."""
+
+    def noisy(trial, order):
+        rate = 10_000 * (1.08 if order.control else 1.07 if order.server == "jetty" else 1) * (1 + order.round / 1000)
+        return replace(trial, rate=rate, scenario=Doc(persistent=False, bytes=512), by_count=True)
+
+    for control, verdict in ((None, "holds"), ("netty", "does not hold")):
+        run = make_run(tmp_path / str(control), SERVERS[:2], LEVELS[:1], rounds=5, change=noisy, control=control)
+        found = judged(load(run), "at connections = 10: jetty.requests_per_s > netty.requests_per_s")["published"]
+        assert found.verdict == verdict, found.why
+
+
+# ---- figures and reach ---------------------------------------------------------------------------------------------
+
+
+def test_printed_numbers_stand_beside_ours(campaign):
+    more = 'figures = { "netty.requests_per_s[connections = 10]" = 25_000, "grizzly.requests_per_s[connections = 10]" = 9 }\n'
+    found = judged(campaign, "every cell: netty.errors = 0", more)
+    ours = found["published"].figures[0]
+    assert (ours.text, ours.published) == ("netty.requests_per_s[connections = 10]", 25_000)
+    assert ours.low < ours.ours < ours.high
+    assert ours.ours == pytest.approx(10_000 * 10**-0.1, rel=0.15)
+    assert found["today"].figures[1].ours is None
+    assert "not in this campaign" in found["today"].figures[1].reason
+
+
+def reaching(*trials):
+    """A campaign of one server: (asked, reached, outcome) a trial."""
+    made = [
+        SimpleNamespace(
+            load={"connections": asked},
+            values={"connections_reached": reached},
+            reasons={},
+            counts=outcome == "ok",
+            record=SimpleNamespace(outcome=outcome, reason=ENDED if outcome == "failed" else None),
+            verdict=SimpleNamespace(bottleneck="engine" if outcome == "slow" else "server", reasons=[]),
+        )
+        for asked, reached, outcome in trials
+    ]
+    cell = (("connections", 1000),)
+    return SimpleNamespace(cells=[cell], names=["netty@4.1"], servers=[], group=lambda *_: made)
+
+
+@pytest.mark.parametrize(
+    ("trials", "verdict", "why"),
+    [
+        ([(1_000_000, 1_000_000, "ok")], "holds", "1,000,000 of 1,000,000 asked for"),
+        ([(1_000_000, 360_000, "stopped")] * 2, "does not hold", "360,000 of 1,000,000"),
+        ([(15_000, 15_000, "ok")], "undecided", "scaled run, 15,000 were asked for and reached"),
+        ([(15_000, 9_000, "stopped")], "does not hold", "9,000 of 15,000"),
+        ([(15_000, 9_000, "slow")], "undecided", "the engine was the limit"),
+        ([(1_000_000, 1_000_000, "ok"), (1_000_000, 990_000, "ok")], "undecided", "in 1 of 2 trials"),
+        ([(1_000_000, None, "failed")], "does not hold", "ended under the load"),
+    ],
+)
+def test_a_number_of_connections_is_reached_in_every_trial_or_not(trials, verdict, why):
+    found = evaluate(reaching(*trials), claim("reaches(netty, 1_000_000)"))[0]
+    assert found.verdict == verdict
+    assert why in found.why
+
+
+# ---- logic ---------------------------------------------------------------------------------------------------------
+
+
+def leaf(truth):
+    return Leaf(lambda *_: Comparison("", truth, truth, "", None, None))
+
+
+@pytest.mark.parametrize(
+    ("rule", "truths", "truth"),
+    [
+        ("every", (True, True), True),
+        ("every", (True, None), None),
+        ("every", (False, None), False),
+        ("some", (True, None), True),
+        ("some", (False, None), None),
+        ("some", (False, False), False),
+        ("most", (True, True, None), True),
+        ("most", (True, None, False), None),
+        ("most", (True, True, False, False), False),
+        ("most", (False, False, None), False),
+    ],
+)
+def test_what_is_open_stays_open_unless_the_rest_decides(rule, truths, truth):
+    assert Joined(rule, tuple(map(leaf, truths))).judged().truth is truth
+    turned = {True: False, False: True, None: None}[truth]
+    assert Negated(Joined(rule, tuple(map(leaf, truths)))).judged().truth is turned
+
+
+def test_a_conjunction_shares_the_error_of_refuting_it_and_a_disjunction_that_of_confirming_it():
+    told = []
+
+    def watched(truth_of, falsity_of):
+        told.append((truth_of, falsity_of))
+        return Comparison("", True, True, "", None, None)
+
+    five = (Leaf(watched),) * 5
+    for node in (Joined("every", five), Joined("some", five), Joined("most", five), Negated(Joined("every", five))):
+        node.judged()
+    assert told[::5] == [(1, 5), (5, 1), (5, 5), (1, 5)]
+
+
+def test_a_verdict_is_wrong_in_at_most_one_campaign_of_twenty():
+    """Five servers that are equal: claims of which each needs another error to be wrong."""
+    draw = random.Random(4)
+    number, wrong = 400, {"every": 0, "some": 0}
+    cell = (("connections", 10),)
+    names = ["netty@4.1", "jetty@9", "grizzly@2"]
+    for _ in range(number):
+        series = {name: {at: math.exp(draw.gauss(0, 0.05)) for at in range(5)} for name in names}
+        campaign = SimpleNamespace(
+            cells=[cell],
+            names=names,
+            servers=[],
+            group=lambda *_: [SimpleNamespace(counts=True, load={})],
+            by_round=lambda name, cell, metric, series=series: series[name],
+            noise=lambda *_: None,
+            cell_text=lambda cell: "",
+        )
+        for rule, holds_if in (
+            ("every", "every server: server.requests_per_s <= 1.0"),
+            ("some", "netty.requests_per_s > lowest(others.requests_per_s)"),
+        ):
+            wrong[rule] += (
+                evaluate(campaign, claim(holds_if))[0].verdict == {"every": "does not hold", "some": "holds"}[rule]
+            )
+    assert max(wrong.values()) / number <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / number)
+
+
+# ---- the language --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("holds_if", "words"),
+    [
+        ("netty.requests_per_s", "expected one of < <= > >= =, found the end"),
+        ("netty > 3", "expected '.', found '>' after 'netty'"),
+        ("every cell netty.requests_per_s > 1", "expected ':'"),
+        ("netty.requests_per_s > 1 jetty.requests_per_s", "expected the end, 'and' or 'or', found 'jetty'"),
+        ("__import__('os') > 1", "cannot read"),
+        ("undertow.requests_per_s > 1", "nobody is 'undertow'; there are: grizzly, jetty, netty"),
+        ("at payload = 1: netty.requests_per_s > 1", "'payload' is not swept; swept are: connections"),
+        ("falls(netty.requests_per_s, rate)", "'rate' is not swept"),
+        ("netty.requests_per_s > 1", "means 3 cells; say which"),
+        ("every cell: netty.requests > 1", "no metric is called 'requests'"),
+        ("every cell: server.requests_per_s > 1", "'server' stands outside"),
+        ("every cell: netty.requests_per_s > others.requests_per_s", "say which of the 'others'"),
+        ("every cell: highest(netty.errors) / highest(jetty.errors) > 1", "cannot be both the highest and the lowest"),
+        ("every cell: within(netty.errors, highest(jetty.errors), 10 %)", "compares two single values"),
+        ("most server in netty: server.errors = 0", "expected '('"),
+        ("", "the end"),
+    ],
+)
+def test_what_cannot_be_understood_is_one_line_that_names_the_claim(campaign, holds_if, words):
+    with pytest.raises(UserError) as raised:
+        evaluate(campaign, claim(holds_if))
+    assert words in str(raised.value)
+    assert "X1" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('netty = "netty@4.1"', 'netty = "netty"', "give a role (one word) a variant"),
+        ('netty = "netty@4.1"', 'server = "netty@4.1"', "give a role (one word) a variant"),
+        ('says = "So it is."', "", "missing key 'says'|'0.says'"),
+        ('says = "So it is."', 'says = "."\ncolour = 1', "unknown key"),
+    ],
+)
+def test_a_claim_is_checked_when_it_is_read(old, new, words):
+    import re
+
+    with pytest.raises(UserError) as raised:
+        read(claim("every cell: netty.errors = 0").replace(old, new))
+    assert re.search(words.replace("(", r"\(").replace(")", r"\)"), str(raised.value)) or words in str(raised.value)
+
+
+def test_two_claims_of_one_name_are_an_error():
+    twice = claim("every cell: netty.errors = 0")
+    with pytest.raises(UserError, match="two claims are called 'X1'"):
+        read(twice + twice[twice.index("[[claim]]") :])
+
+
+def test_brackets_may_hold_a_condition_or_a_sum():
+    one = language.condition("(a.x + b.x) / 2 > 3 and (a.x > 1 or b.x > 1)")
+    assert isinstance(one, conditions.Join)
+    assert isinstance(one.conditions[0], conditions.Compare)
+    assert isinstance(one.conditions[1], conditions.Join)
+
+
+def test_every_claim_in_the_catalogue_can_be_understood_and_asks_for_metrics_that_exist():
+    seen = []
+    for file in experiment.EXPERIMENTS.glob("*.toml"):
+        for one in experiment.read(file).claim:
+            seen.append(one.id)
+            nodes = [one.condition, *(value for value, _ in one.printed)]
+            asked = {
+                part.metric for node in nodes for part in conditions.parts(node) if isinstance(part, conditions.Reading)
+            }
+            assert asked <= set(metrics.METRICS), (file, one.id)
+    assert {f"H{number}" for number in range(1, 8)} <= set(seen)
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+def wsbench(*arguments):
+    return subprocess.run([sys.executable, "-m", "wsbench.cli", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_command_writes_a_table_markdown_and_json(tmp_path):
+    source = claim("every cell: netty.requests_per_s > jetty.requests_per_s")
+    run = make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=as_paper, experiment=source)
+    table, marked, whole = (wsbench("claims", run.path, *option) for option in ([], ["--markdown"], ["--json"]))
+    assert (table.returncode, marked.returncode, whole.returncode) == (0, 0, 0), table.stderr
+    assert "X1" in table.stdout
+    assert "holds" in table.stdout
+    assert marked.stdout.startswith("| claim | says | versions | verdict | why |")
+    (verdicts,) = json.loads(whole.stdout).values()
+    assert [(one["versions"], one["verdict"]) for one in verdicts] == [("published", "holds"), ("today", "undecided")]
+    assert verdicts[0]["comparisons"][0]["holds"] is True
+
+
+def test_a_campaign_without_claims_says_so(tmp_path):
+    run = make_run(tmp_path / "run", SERVERS[:2], LEVELS[:1], rounds=1)
+    assert "makes no claim" in wsbench("claims", run.path).stdout
+
+
+def test_claims_of_another_file_can_be_held_against_an_old_campaign(tmp_path):
+    run = make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=as_paper)
+    found = wsbench("claims", run.path, "--from", Path(experiment.path_of("hoticn-2018-concurrency")))
+    assert found.returncode == 0, found.stderr
+    assert "H4" in found.stdout
+    assert "netty@4.1.19 is not in this campaign" in found.stdout
+
+
+def test_a_broken_claim_is_exit_2(tmp_path):
+    run = make_run(tmp_path / "run", SERVERS[:2], LEVELS[:1], rounds=1, experiment=claim("netty >"))
+    found = wsbench("claims", run.path)
+    assert found.returncode == 2
+    assert found.stderr.startswith("wsbench: ")
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_the_list_has_every_claim():
+    assert "H6" in wsbench("list", "claims").stdout

@@ -1,0 +1,115 @@
+"""The A/A control: who it is, that it is run, and that it is a measure of noise and not a contender."""
+
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from run_maker import SERVERS, make_run
+
+from wsbench import campaign, report, stats
+from wsbench import experiment as experiments
+from wsbench.catalogue import Variant
+from wsbench.report.answer import answer
+from wsbench.report.reading import load
+from wsbench.report.table import write_table
+
+CELLS = ({"connections": 16}, {"connections": 64})
+CONTROL = "reference@1.0 (control)"
+
+
+class Fake:
+    def __init__(self, server):
+        self.server, self.variant, self.name = server, "v", f"{server}@v"
+
+
+def asked(file, rounds, control=True):
+    written = experiments.read(file)
+    repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+    return campaign.Request("tiny", file, repeated, [], 1, "wsbench run", [], [], control)
+
+
+@pytest.mark.parametrize(
+    ("servers", "rounds", "wanted", "control"),
+    [
+        ("ab", 5, True, "a"),
+        (["b", "reference", "a"], 7, True, "reference"),
+        ("ab", 4, True, None),
+        ("a", 5, True, None),
+        ("ab", 5, False, None),
+    ],
+)
+def test_a_campaign_that_ranks_runs_one_server_twice(experiment, servers, rounds, wanted, control):
+    found = campaign.control_of(asked(experiment, rounds, wanted), [Fake(name) for name in servers])
+    assert (found.server if found else None) == control
+    assert campaign.CONTROL_ROUNDS == stats.RANK_ROUNDS
+
+
+def test_the_control_runs_every_cell_once_more_in_every_round(experiment):
+    made = asked(experiment, 5)
+    servers: list[Variant] = [Fake("a"), Fake("b")]
+    order = campaign.order_of(made.experiment, servers, 1, servers[1])
+    for number in range(1, 6):
+        block = [(one.name, one.cell["connections"]) for one in order if one.round == number]
+        assert sorted(block) == [(name, cell) for name in ("a@v", "b@v", "b@v (control)") for cell in (2, 4)]
+    assert {one.variant_name for one in order if one.control} == {"b@v"}
+
+
+def test_the_plan_shows_it_and_can_leave_it_out(experiment, wsbench):
+    servers = ("--servers", "fragile@steady,fragile@crashing", "--rounds", "5")
+    assert "fragile@steady (control)" in wsbench("plan", str(experiment), *servers).stdout
+    assert "(control)" not in wsbench("plan", str(experiment), *servers, "--no-control").stdout
+    assert "(control)" not in wsbench("plan", str(experiment), *servers[:2], "--rounds", "4").stdout
+
+
+def off(trial, order):
+    """The control's second series is 6 % faster with 16 connections, as fast with 64; no other noise."""
+    factor = 1.06 if order.control and order.cell["connections"] == 16 else 1.0
+    rates = {server.name: server.rate for server in SERVERS}
+    return replace(trial, rate=rates[order.server] * factor)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    run = make_run(tmp_path_factory.mktemp("aa") / "run", SERVERS, CELLS, rounds=5, change=off, control="reference")
+    return load(run)
+
+
+def test_it_is_no_contender_and_nothing_of_it_is_lost(results):
+    assert results.control == CONTROL
+    assert CONTROL not in results.names
+    assert len(results.control_trials) == 10
+    assert not any(trial.record.control for trial in results.trials)
+    assert not results.missing
+    assert {row.name for row in report.summary(results)} == set(results.names)
+    rows = pq.read_table(write_table(results.folder, results)).to_pylist()
+    assert {row["control"] for row in rows} == {True, False}
+    assert len({row["trial"] for row in rows}) == len(results.order)
+
+
+def test_its_two_series_give_the_noise_of_a_cell(results):
+    first, second = results.cells
+    assert results.noise(first, "messages_per_s") == pytest.approx(0.06, abs=1e-3)
+    assert results.noise(second, "messages_per_s") == pytest.approx(0, abs=1e-3)
+    assert results.tiers(first, "messages_per_s").threshold == pytest.approx(0.06, abs=1e-3)
+    assert results.tiers(second, "messages_per_s").threshold == stats.PRACTICAL
+
+
+def test_the_answer_says_how_far_it_came_from_itself(results):
+    found = answer(results, report.summary(results))
+    assert found.control.startswith("A/A control: reference, entered twice, differs from itself by 6.0% in throughput")
+    assert "(connections 16)" in found.control
+    assert "no difference up to that counts there" in found.control
+
+
+def test_a_campaign_without_one_has_no_such_sentence_and_the_usual_threshold(tmp_path):
+    results = load(make_run(tmp_path / "run", SERVERS[:2], CELLS[:1], rounds=5))
+    assert results.control is None
+    assert results.noise(results.cells[0], "messages_per_s") is None
+    assert answer(results, report.summary(results)).control is None
+    assert results.tiers(results.cells[0], "messages_per_s").threshold == stats.PRACTICAL
+
+
+def test_servers_get_letters_in_the_summary(results):
+    letters = {row.name: row.tier for row in report.summary(results) if row.cell == results.cells[0]}
+    assert letters["reference@1.0"] == "a"
+    assert len(set(letters.values())) == 4
