@@ -289,7 +289,7 @@ def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(
         "1.5×; published 1.4×",
     ):
         assert text in row
-    assert "published versions" in html
+    assert "published versions: 1 hold; today versions: 1 undecided" in html
 
 
 @pytest.mark.parametrize(

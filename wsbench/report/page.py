@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -70,6 +71,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         facts=_facts(results),
         blocks=blocks,
         claims=claims,
+        claimed=_claimed(claims),
         versions=list(dict.fromkeys(name for claim in claims for name in claim.verdicts)),
         tiers=any(row.tier for row in rows),
         shapes=Markup(drawn["shapes"]),
@@ -135,6 +137,20 @@ def _better(metric: str) -> str:
 
 
 # ---- texts of the template -----------------------------------------------------------------------------------------
+
+
+def _claimed(claims: Sequence[ClaimRow]) -> str:
+    """How many hold, for each set of versions: `published 2 hold, 1 undecided; today 3 undecided`."""
+    counts: dict[str, Counter] = {}
+    for claim in claims:
+        for versions, (found, _) in claim.verdicts.items():
+            counts.setdefault(versions, Counter())[found] += 1
+    words_of = {"holds": "hold", "does not hold": "do not hold"}
+    return "; ".join(
+        f"{versions} versions: "
+        + ", ".join(f"{number} {words_of.get(kind, kind)}" for kind, number in found.most_common())
+        for versions, found in counts.items()
+    )
 
 
 def _facts(results: Results) -> list[str]:
