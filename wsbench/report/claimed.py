@@ -36,7 +36,7 @@ def _why(one: ClaimVerdict) -> str:
     aside = (
         f" By the means alone it would {means}; that decides nothing." if one.verdict == "undecided" and means else ""
     )
-    return one.why + aside
+    return one.why.rstrip(".") + "." + aside if aside else one.why
 
 
 def _ours(figure: Figure) -> str:
