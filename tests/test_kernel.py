@@ -1,6 +1,7 @@
 """What the kernel tells: real processes, and the texts of files that not every machine has."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -138,5 +139,35 @@ def test_a_group_that_the_harness_is_in_too_is_not_the_servers(groups, tmp_path)
 
 def test_a_process_that_is_no_jvm_has_no_heap():
     assert hsperf.heap_of(os.getpid()) is None
-    assert hsperf.places(b"\xca\xfe\xc0\xc0" + bytes(40)) == {}
-    assert hsperf.places(b"not a file of counters, but long enough to be one") == {}
+    assert hsperf.entries(b"\xca\xfe\xc0\xc0" + bytes(40)) == {}
+    assert hsperf.entries(b"not a file of counters, but long enough to be one") == {}
+
+
+STEADY = """public class Steady { static Object o; public static void main(String[] a) throws Exception {
+    System.out.println("ready");
+    while (true) { for (int k = 0; k < 64; k++) o = new byte[16384]; Thread.sleep(50); } } }
+"""
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
+@pytest.mark.parametrize("collector", ["Serial", "Parallel", "G1", "Z"])
+def test_the_heap_of_a_jvm_is_seen_to_fill_or_is_not_told(collector, tmp_path):
+    (tmp_path / "Steady.java").write_text(STEADY)
+    subprocess.run(["javac", "Steady.java"], cwd=tmp_path, check=True, timeout=60)
+    argv = ["java", f"-XX:+Use{collector}GC", "-Xms256m", "-Xmx256m", "-cp", ".", "Steady"]
+    child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    heap, used, until = hsperf.heap_of(child.pid), [], time.monotonic() + 5
+    while (first := heap.sample()) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    for _ in range(4):
+        time.sleep(0.3)
+        used.append(heap.sample().used_bytes)
+    child.kill()
+    child.wait()
+    heap.close()
+    assert first.committed_bytes == pytest.approx(256 << 20, abs=32)
+    told = [bytes_ for bytes_ in used if bytes_ is not None]
+    assert len(told) == 0 or len(set(told)) >= 3, used
+    assert told or collector != "G1"
+    assert not told or collector != "Z"

@@ -1,6 +1,7 @@
 """The sampler against real processes whose CPU time, memory and children are known."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -90,3 +91,21 @@ def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, t
     assert abs(sum(isinstance(s, MachineSample) for s in samples) - len(server)) <= 1
     assert 4 <= sum(s.of == "engine" for s in samples) <= 9
     assert {s.of for s in samples} == {"server", "engine", "machine", "switches", "pss", "sampler"}
+
+
+def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(process, tmp_path):
+    child = process("input()")
+    events = tmp_path / "events.jsonl"
+    with sampler.Sampler(tmp_path / "resources.jsonl", child.pid) as running:
+        running.watch_engine(os.getpid(), events, 4.0)
+        began = time.monotonic_ns()
+        phases = [("connect", began - 10**9), ("measure", began)]
+        rows = [{"event": "phase", "t_ns": t_ns, "phase": phase} for phase, t_ns in phases]
+        events.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        time.sleep(4.3)
+    samples = TrialFolder(tmp_path).samples()
+    (idle,) = [s for s in samples if s.of == "pss" and s.moment == "idle"]
+    assert 2.0e9 <= idle.t_ns - began < 2.4e9
+    assert [s.moment for s in samples if s.of == "pss"] == ["ready", "idle", "ended"]
+    at = [(s.t_ns - began) / 1e9 for s in samples if s.of == "server"]
+    assert sum(2.5 <= t < 3.5 for t in at) <= 8 < sum(3.7 <= t < 4.3 for t in at)

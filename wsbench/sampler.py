@@ -223,8 +223,13 @@ class Tree:
         found = [sample for heap in self._heaps.values() if heap is not None and (sample := heap.sample()) is not None]
         if not found:
             return None
-        used, committed = sum(one.used_bytes for one in found), sum(one.committed_bytes for one in found)
-        return HeapSample(t_ns=found[0].t_ns, of="heap", used_bytes=used, committed_bytes=committed)
+        used = [one.used_bytes for one in found]
+        return HeapSample(
+            t_ns=found[0].t_ns,
+            of="heap",
+            used_bytes=None if None in used else sum(used),
+            committed_bytes=sum(one.committed_bytes for one in found),
+        )
 
     def switches(self) -> SwitchesSample | None:
         """Of every thread as it was last seen, so that the sums never fall."""

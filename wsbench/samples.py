@@ -109,11 +109,11 @@ class GroupSample(Frozen):
 
 
 class HeapSample(Frozen):
-    """A JVM's heap as its own performance counters have it; those of some collectors move at collections only."""
+    """A JVM's heap as its own performance counters have it; `used_bytes` is null where they stand still between collections."""
 
     t_ns: int
     of: Literal["heap"]
-    used_bytes: int
+    used_bytes: int | None
     committed_bytes: int
 
 

@@ -117,7 +117,7 @@ def _runtime(view: TrialView) -> list[Row]:
     told_heap = [] if told is None else [(one.t_ns, one.used_bytes, one.committed_bytes) for one in told.heap]
     heap = sorted(read + told_heap, key=lambda point: point[0])
     rows: list[Row] = [
-        ("heap_used_bytes", "heap in use", "bytes", "line", [(t_ns, used) for t_ns, used, _ in heap]),
+        ("heap_used_bytes", "heap in use", "bytes", "line", [(t, used) for t, used, _ in heap if used is not None]),
         (
             "heap_committed_bytes",
             "heap set aside",

@@ -131,7 +131,8 @@ def _pause_ms(view: TrialView, span: Span) -> float:
 
 @per_span("heap_used_bytes_max", "bytes", "lower", "Largest heap in use that was seen")
 def heap_used_bytes(view: TrialView, span: Span) -> int:
-    return known(max((point.used_bytes for point in heap(view, span)), default=None), NO_HEAP.format(span.name))
+    sizes = [point.used_bytes for point in heap(view, span) if point.used_bytes is not None]
+    return known(max(sizes, default=None), NO_HEAP.format(span.name))
 
 
 def collections(view: TrialView, span: Span, kind: Kind) -> int:

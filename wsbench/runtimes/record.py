@@ -35,10 +35,10 @@ class Pause:
 
 @dataclass(frozen=True)
 class HeapPoint:
-    """The heap at one instant; `after` a collection, or otherwise."""
+    """The heap at one instant; `after` a collection, or otherwise. What is not told is None."""
 
     t_ns: int
-    used_bytes: int
+    used_bytes: int | None
     committed_bytes: int | None
     after: bool = False
 
