@@ -128,9 +128,9 @@ def test_the_probe_sees_a_full_collection_and_a_loop_that_stood_still(tmp_path):
 
 def test_a_probe_adds_to_what_the_environment_says_already(tmp_path):
     folder = tmp_path / "a b"
-    java = probes.environment("jvm", {"JAVA_TOOL_OPTIONS": "-Xmx1g", "PORT": "1"}, folder)
-    assert java["JAVA_TOOL_OPTIONS"].startswith("-Xmx1g '-Xlog:gc*,safepoint:file=\"")
-    assert f'"{folder}/gc.log"' in java["JAVA_TOOL_OPTIONS"]
+    java = probes.environment("jvm", {"JDK_JAVA_OPTIONS": "-Xmx1g", "PORT": "1"}, folder)
+    assert java["JDK_JAVA_OPTIONS"].startswith("-Xmx1g '-Xlog:gc*,safepoint:file=\"")
+    assert f'"{folder}/gc.log"' in java["JDK_JAVA_OPTIONS"]
     assert java["PORT"] == "1"
     assert probes.environment("go", {"GODEBUG": "netdns=go"}, folder)["GODEBUG"] == "netdns=go,gctrace=1"
     assert probes.environment("go", {}, folder) == {"GODEBUG": "gctrace=1"}
@@ -142,7 +142,7 @@ def test_a_probe_adds_to_what_the_environment_says_already(tmp_path):
 def test_a_jvm_takes_its_probe_also_where_the_folder_has_a_space_in_its_name(tmp_path):
     folder = tmp_path / "a b"
     folder.mkdir()
-    env = probes.environment("jvm", {"PATH": os.environ["PATH"], "JAVA_TOOL_OPTIONS": "-Xmx32m"}, folder)
+    env = probes.environment("jvm", {"PATH": os.environ["PATH"], "JDK_JAVA_OPTIONS": "-Xmx32m"}, folder)
     subprocess.run(["java", "-version"], env=env, check=True, timeout=60, capture_output=True)
     assert jvm.read(folder / "gc.log") is not None
 

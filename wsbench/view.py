@@ -21,7 +21,7 @@ from wsbench.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin
 from wsbench.histogram import Histogram
 from wsbench.rundir import TrialFolder, TrialRecord
 from wsbench.runtimes import probes
-from wsbench.runtimes.record import RuntimeRecord
+from wsbench.runtimes.record import Telemetry
 from wsbench.samples import MachineSample, ProcessSample
 from wsbench.spans import NO_WINDOW, NS_PER_S, Span
 
@@ -178,7 +178,7 @@ class TrialView:
         return found
 
     @cached_property
-    def runtime(self) -> RuntimeRecord | str:
+    def runtime(self) -> Telemetry | str:
         """What the server's runtime told of itself, or the reason why there is nothing."""
         return probes.read(self.record.probe, self.folder.path, self.record.server_started_ns)
 

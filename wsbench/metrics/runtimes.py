@@ -9,7 +9,7 @@ from __future__ import annotations
 from wsbench.metrics.parts import NS_PER_MS, at_rank
 from wsbench.metrics.registry import metric
 from wsbench.metrics.stretches import per_span
-from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, RuntimeRecord
+from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 from wsbench.samples import HeapSample
 from wsbench.spans import Span
 from wsbench.view import TrialView, Unmeasured, known
@@ -156,7 +156,7 @@ def heap(view: TrialView, span: Span) -> list[HeapPoint]:
     return inside([*told_points, *read], span)
 
 
-def told(view: TrialView) -> RuntimeRecord:
+def told(view: TrialView) -> Telemetry:
     if isinstance(view.runtime, str):
         raise Unmeasured(view.runtime)
     return view.runtime

@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wsbench.runtimes.record import MIB, NS_PER_MS, NS_PER_S, Collection, HeapPoint, Kind, Pause, RuntimeRecord
+from wsbench.runtimes.record import MIB, NS_PER_MS, NS_PER_S, Collection, HeapPoint, Kind, Pause, Telemetry
 
 KINDS: frozenset[Kind] = frozenset({"concurrent"})
 LINE = re.compile(r"gc \d+ @([\d.]+)s \d+%: ([\d.]+)\+([\d.]+)\+([\d.]+) ms clock, .* ms cpu, (\d+)->\d+->(\d+) MB, ")
 
 
-def read(log: Path, started_ns: int | None) -> RuntimeRecord | None:
+def read(log: Path, started_ns: int | None) -> Telemetry | None:
     """None where there is no line of it, or no start to count from: a Go program that does not collect writes nothing."""
     if started_ns is None or not log.exists():
         return None
-    found = RuntimeRecord("go", KINDS)
+    found = Telemetry("go", KINDS)
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         if (parts := LINE.match(line)) is not None:
             _take(found, started_ns, parts)
@@ -32,7 +32,7 @@ def is_trace(line: str) -> bool:
     return LINE.match(line) is not None
 
 
-def _take(found: RuntimeRecord, started_ns: int, parts: re.Match) -> None:
+def _take(found: Telemetry, started_ns: int, parts: re.Match) -> None:
     begin_ns = started_ns + round(float(parts[1]) * NS_PER_S)
     first_ns, between_ns, last_ns = (round(float(parts[place]) * NS_PER_MS) for place in (2, 3, 4))
     end_ns = begin_ns + first_ns + between_ns + last_ns

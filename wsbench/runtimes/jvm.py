@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wsbench.runtimes.record import MIB, NS_PER_MS, Collection, HeapPoint, Kind, Pause, RuntimeRecord
+from wsbench.runtimes.record import MIB, NS_PER_MS, Collection, HeapPoint, Kind, Pause, Telemetry
 
 KINDS: frozenset[Kind] = frozenset({"minor", "mixed", "full", "concurrent"})
 LINE = re.compile(r"\[(\d+)ns\]\[\w+ *\]\[([\w,]+) *\] (.*)")
@@ -22,12 +22,12 @@ Z_CYCLE = re.compile(r"GC\((\d+)\) (Garbage|Major|Minor) Collection .* (\d+)M\(\
 SAFEPOINT = re.compile(r'Safepoint "(\w+)",.* Total: +(\d+) ns')
 
 
-def read(log: Path) -> RuntimeRecord | None:
+def read(log: Path) -> Telemetry | None:
     """None where the JVM wrote no log."""
     if not log.exists():
         return None
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = RuntimeRecord("jvm", KINDS, safepoints=[])
+    found = Telemetry("jvm", KINDS, safepoints=[])
     began, starts = False, {}
     for line in lines:
         if (parts := LINE.fullmatch(line)) is not None:
@@ -37,7 +37,7 @@ def read(log: Path) -> RuntimeRecord | None:
     return found if began else None
 
 
-def _take(found: RuntimeRecord, starts: dict[str, int], t_ns: int, tags: str, text: str) -> None:
+def _take(found: Telemetry, starts: dict[str, int], t_ns: int, tags: str, text: str) -> None:
     if tags == "safepoint":
         if (stop := SAFEPOINT.match(text)) is not None:
             found.safepoints.append(Pause(t_ns - int(stop[2]), int(stop[2]), stop[1]))
@@ -54,7 +54,7 @@ def _take(found: RuntimeRecord, starts: dict[str, int], t_ns: int, tags: str, te
             starts[start[1]] = t_ns
 
 
-def _take_pause(found: RuntimeRecord, t_ns: int, pause: re.Match) -> None:
+def _take_pause(found: Telemetry, t_ns: int, pause: re.Match) -> None:
     what, before, after, committed, took_ms = pause.groups()
     took_ns = round(float(took_ms) * NS_PER_MS)
     found.pauses.append(Pause(t_ns - took_ns, took_ns, what))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, RuntimeRecord
+from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 
 KINDS: frozenset[Kind] = frozenset({"minor", "full"})
 #: perf_hooks.constants.NODE_PERFORMANCE_GC_*
@@ -17,18 +17,18 @@ WHAT = {1: "scavenge", 2: "minor mark-sweep", 4: "mark-compact", 8: "incremental
 COUNTED: dict[int, Kind] = {1: "minor", 2: "minor", 4: "full"}
 
 
-def read(log: Path) -> RuntimeRecord | None:
+def read(log: Path) -> Telemetry | None:
     """None where the probe wrote nothing. A last line that was cut off is left out."""
     if not log.exists():
         return None
-    found = RuntimeRecord("node", KINDS, delays=[])
+    found = Telemetry("node", KINDS, delays=[])
     for line in log.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):
             _take(found, json.loads(line))
     return found if found.heap else None
 
 
-def _take(found: RuntimeRecord, line: dict) -> None:
+def _take(found: Telemetry, line: dict) -> None:
     t_ns = line["t_ns"]
     if line["of"] == "gc":
         found.pauses.append(Pause(t_ns, line["ns"], WHAT.get(line["kind"], f"kind {line['kind']}")))

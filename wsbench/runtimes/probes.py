@@ -5,9 +5,12 @@ replace it. This is the only place that does so.
 
 | tag | variable | what it asks for | written to |
 |---|---|---|---|
-| `jvm` | `JAVA_TOOL_OPTIONS` | unified logging of collections and safepoints (JDK 9 and later) | `gc.log` |
+| `jvm` | `JDK_JAVA_OPTIONS` | unified logging of collections and safepoints (JDK 9 and later) | `gc.log` |
 | `node` | `NODE_OPTIONS` | a module that is loaded before the server's own code, `node_probe.cjs` | `runtime.jsonl` |
 | `go` | `GODEBUG` | a line for each collection on standard error | `server.log` |
+
+`JDK_JAVA_OPTIONS` and not `JAVA_TOOL_OPTIONS`: it is for `java` alone, not for every JVM that a tool starts, and JDK 8, which
+does not know `-Xlog` and would not start with it, does not read it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wsbench.runtimes import go, jvm, node
-from wsbench.runtimes.record import RuntimeRecord
+from wsbench.runtimes.record import Telemetry
 
 NODE_PROBE = Path(__file__).with_name("node_probe.cjs")
 #: By tag; whatever else has a collector is not watched.
@@ -38,7 +41,7 @@ class Probe:
 
 PROBES = {
     "jvm": Probe(
-        "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
         " ",
         lambda folder: f"'-Xlog:gc*,safepoint:file=\"{folder}/gc.log\":timenanos,level,tags:filecount=0'",
         "gc.log",
@@ -74,7 +77,7 @@ def is_told(name: str | None, line: str) -> bool:
     return name == "go" and go.is_trace(line)
 
 
-def read(name: str | None, folder: Path, started_ns: int | None) -> RuntimeRecord | str:
+def read(name: str | None, folder: Path, started_ns: int | None) -> Telemetry | str:
     """What the probe of a trial told, or the reason why there is nothing."""
     if name is None:
         return UNWATCHED

@@ -52,7 +52,7 @@ class Delay:
 
 
 @dataclass(frozen=True)
-class RuntimeRecord:
+class Telemetry:
     """One trial's. `kinds` are those that this runtime tells apart: another has no count, not a count of zero. `safepoints` and
     `delays` are None where the runtime has no such thing."""
 
