@@ -15,6 +15,7 @@ from statistics import NormalDist
 from hdrh.histogram import HdrHistogram
 
 from wsbench import engine_files, frozen, rundir
+from wsbench import samples as samples_room
 
 HOUR_NS = 3_600_000_000_000
 SECOND = 1_000_000_000
@@ -327,8 +328,10 @@ def _samples(trial: Trial) -> list:
         rss = round((trial.rss_mib + elapsed) * 2**20)
         cpu = {"cpu_user_s": _in_ticks(used * 0.7), "cpu_system_s": _in_ticks(used * 0.3)}
         cpu["cpu_ns"] = round(used * SECOND) if trial.cpu_clock else None
-        samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
-        samples.append(rundir.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine))
+        samples.append(samples_room.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
+        samples.append(
+            samples_room.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine)
+        )
         samples.append(_machine(trial, t_ns, elapsed))
     return samples
 
@@ -337,13 +340,13 @@ def _in_ticks(seconds: float) -> float:
     return math.floor(seconds * 100) / 100
 
 
-def _machine(trial: Trial, t_ns: int, elapsed: float) -> rundir.MachineSample:
+def _machine(trial: Trial, t_ns: int, elapsed: float) -> samples_room.MachineSample:
     total = 2 * elapsed
     kept = total * (1 - trial.steal)
     cpu = {"user": kept * 0.5, "system": kept * 0.3, "idle": kept * 0.2, "steal": total * trial.steal}
     throttled = None if trial.throttled_s is None else trial.throttled_s * elapsed
-    spent = rundir.MachineCpu(iowait=0, irq=0, softirq=0, **cpu)
-    return rundir.MachineSample(t_ns=t_ns, of="machine", cpu_s=spent, throttled_s=throttled)
+    spent = samples_room.MachineCpu(iowait=0, irq=0, softirq=0, **cpu)
+    return samples_room.MachineSample(t_ns=t_ns, of="machine", cpu_s=spent, throttled_s=throttled)
 
 
 def _write_latencies(file: Path, trial: Trial, answered: int) -> None:

@@ -1,6 +1,7 @@
 """The sampler against real processes whose CPU time, memory and children are known."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -8,8 +9,9 @@ import time
 
 import pytest
 
-from wsbench import sampler
-from wsbench.rundir import MachineSample, ProcessSample, TrialFolder
+from wsbench import kernel, sampler
+from wsbench.rundir import TrialFolder
+from wsbench.samples import MachineSample, ProcessSample
 
 BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
 
@@ -41,13 +43,13 @@ def test_the_cpu_clock_counts_threads_that_have_ended(process):
     child = process(program)
     told_s = float(child.stdout.readline())
     assert told_s > 0.2
-    assert sampler.cpu_clock_ns(child.pid) / 1e9 == pytest.approx(told_s, abs=0.02)
+    assert kernel.cpu_clock_ns(child.pid) / 1e9 == pytest.approx(told_s, abs=0.02)
 
 
 def test_a_process_that_is_gone_has_no_sample_and_no_clock(process):
     child = process("pass")
     child.wait()
-    assert sampler.cpu_clock_ns(child.pid) is None
+    assert kernel.cpu_clock_ns(child.pid) is None
     assert sampler.Tree("server", child.pid).sample() is None
     assert sampler.children_of(child.pid) == []
 
@@ -77,7 +79,7 @@ def test_children_are_found_and_what_they_used_stays_when_they_have_ended(proces
 def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, tmp_path):
     child = process("input()")
     with sampler.Sampler(tmp_path / "resources.jsonl", child.pid) as running:
-        running.watch_engine(os.getpid())
+        running.watch_engine(os.getpid(), tmp_path / "events.jsonl", 0)
         time.sleep(1.5)
     samples = TrialFolder(tmp_path).samples()
     server = [s for s in samples if isinstance(s, ProcessSample) and s.of == "server"]
@@ -86,5 +88,24 @@ def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, t
     late = [s for s in server if 1.0e9 <= s.t_ns - began < 1.5e9]
     assert 8 <= len(early) <= 21
     assert 4 <= len(late) <= 11
-    assert 4 <= sum(isinstance(s, MachineSample) for s in samples) <= 9
-    assert {s.of for s in samples} == {"server", "engine", "machine"}
+    assert abs(sum(isinstance(s, MachineSample) for s in samples) - len(server)) <= 1
+    assert 4 <= sum(s.of == "engine" for s in samples) <= 9
+    assert {s.of for s in samples} == {"server", "engine", "machine", "switches", "pss", "sampler"}
+
+
+def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(process, tmp_path):
+    child = process("input()")
+    events = tmp_path / "events.jsonl"
+    with sampler.Sampler(tmp_path / "resources.jsonl", child.pid) as running:
+        running.watch_engine(os.getpid(), events, 4.0)
+        began = time.monotonic_ns()
+        phases = [("connect", began - 10**9), ("measure", began)]
+        rows = [{"event": "phase", "t_ns": t_ns, "phase": phase} for phase, t_ns in phases]
+        events.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        time.sleep(4.3)
+    samples = TrialFolder(tmp_path).samples()
+    (idle,) = [s for s in samples if s.of == "pss" and s.moment == "idle"]
+    assert 2.0e9 <= idle.t_ns - began < 2.4e9
+    assert [s.moment for s in samples if s.of == "pss"] == ["ready", "idle", "ended"]
+    at = [(s.t_ns - began) / 1e9 for s in samples if s.of == "server"]
+    assert sum(2.5 <= t < 3.5 for t in at) <= 8 < sum(3.7 <= t < 4.3 for t in at)

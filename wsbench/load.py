@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from wsbench import engine, machine
+from wsbench import engine, machine, spans
 from wsbench.engine_files import (
     Connect,
     Deflate,
@@ -258,7 +258,7 @@ def carry_out(asked: Request, folder: TrialFolder, watch) -> Done:
         Sampler(folder.path / "resources.jsonl", asked.server_pid) as sampler,
         Engine(binary, folder.path / "plan.json", folder.path, log) as running,
     ):
-        sampler.watch_engine(running.pid)
+        sampler.watch_engine(running.pid, folder.path / "events.jsonl", spans.quiet_s(plan))
         try:
             until = time.monotonic() + plan.limits.deadline_s + 10
             while (code := running.wait(0.25)) is None and time.monotonic() < until:

@@ -72,7 +72,7 @@ def run_logged(argv: list[str], folder: Path, log: Path, timeout_s: float = 1800
 
 
 class Server:
-    """A running server: its first process's id, whether it lives, and how it is stopped."""
+    """A running server: its first process's id, when its program began (monotonic), whether it lives, and how it is stopped."""
 
     def __init__(self, argv: list[str], folder: Path, env: dict[str, str], cpus: list[int], log: Path):
         status_read, status_write = os.pipe()
@@ -92,6 +92,8 @@ class Server:
         os.close(status_write)
         with os.fdopen(status_read) as status:
             line = status.readline()
+            status.read()  # ends when the program takes the place of the leash's child, which held the other end
+        self.started_ns = time.monotonic_ns()
         if not line:
             raise TrialFailed(f"the server could not be started: {argv[0]}")
         self.pid = int(line)

@@ -2,7 +2,7 @@
 
 The only room that both sides share: campaign and trial write here, metrics and report read here. Raw files are append-only
 text; derived files may be deleted. It knows no metric and starts nothing. The contract is protocol/README.md, section 6; the
-engine's own files are in `engine_files`.
+engine's own files are in `engine_files`, the lines of samples in `samples`.
 """
 
 from __future__ import annotations
@@ -11,57 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, TypeAdapter
+from typing import Literal
 
 from wsbench.engine_files import Event, Plan, parse_event
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, read_json, read_json_list, read_lines
 from wsbench.packing import ARCHIVE, unpacked
-
-# ---- samples (protocol §6) -----------------------------------------------------------------------------------------
-
-
-class ProcessSample(Frozen):
-    """A process tree at one instant; CPU is cumulative since its processes began.
-
-    `cpu_ns` is the scheduler's account; null where there is none, and in runs older than it. The seconds are in ticks.
-    """
-
-    t_ns: int
-    of: Literal["server", "engine"]
-    processes: int
-    threads: int
-    fds: int | None
-    rss_bytes: int
-    cpu_ns: int | None = None
-    cpu_user_s: float
-    cpu_system_s: float
-
-
-class MachineCpu(Frozen):
-    user: float
-    system: float
-    idle: float
-    iowait: float
-    steal: float
-    irq: float
-    softirq: float
-
-
-class MachineSample(Frozen):
-    """The whole machine at one instant, cumulative seconds over all CPUs; `throttled_s` is null without a CPU quota."""
-
-    t_ns: int
-    of: Literal["machine"]
-    cpu_s: MachineCpu
-    throttled_s: float | None
-
-
-Sample = Annotated[ProcessSample | MachineSample, Field(discriminator="of")]
-_sample = TypeAdapter(Sample)
-
+from wsbench.samples import Sample, parse_sample
 
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
@@ -125,7 +81,11 @@ class TrialOrder(Frozen):
 
 
 class TrialRecord(Frozen):
-    """A trial after it ran: exactly one outcome, `ok` or `failed` with a reason."""
+    """A trial after it ran: exactly one outcome, `ok` or `failed` with a reason.
+
+    `server_started_ns` is on the monotonic clock; `probe` is the runtime that was asked to tell of itself. Both are null in
+    runs that are older than they are.
+    """
 
     format: Literal[1] = 1
     number: int
@@ -143,6 +103,8 @@ class TrialRecord(Frozen):
     engine_cpus: list[int]
     server_exit: str | None
     log_tail: list[str]
+    server_started_ns: int | None = None
+    probe: str | None = None
 
     @property
     def name(self) -> str:
@@ -209,7 +171,7 @@ class TrialFolder:
         return list(read_lines(self.path / "events.jsonl", parse_event))
 
     def samples(self) -> list[Sample]:
-        return list(read_lines(self.path / "resources.jsonl", _sample.validate_json))
+        return list(read_lines(self.path / "resources.jsonl", parse_sample))
 
     @property
     def latency_log(self) -> Path:

@@ -1,42 +1,47 @@
 """Samples of what a trial uses: the server's process tree, the engine, the machine, as lines of `resources.jsonl`.
 
 A thread of the harness on the same clock as the engine's events; it never touches a message. It looks only, and ends when
-it is told to.
+it is told to. What is read, and how, is in `kernel` and `hsperf`.
 
-How often: the server every 5 % of the time since the engine began, but not more often than every 25 ms nor less often than
-every 250 ms; which processes it consists of, the engine and the machine every 250 ms. CPU over a window is interpolated between
-the samples around its edges (`view.server_cpu_s`), which is off by up to a quarter of their distance at each edge: so a run that
-ends by a count after 0.3 s is measured as well as one of a minute, and none is looked at more than its length asks for.
+How often: the server, its heap and the machine every 5 % of the time since the engine began, but not more often than every 25 ms
+nor less often than every 250 ms; which processes there are, the engine and the server's control group every 250 ms. CPU over a
+span is interpolated between the samples around its edges (`view.growth`), which is off by up to a quarter of their distance at
+each edge: so a run that ends by a count after 0.3 s is measured as well as one of a minute, and none is looked at more than its
+length asks for. Where a plan has nothing due at first, the counting starts again with its first message.
 
 From where: a process's CPU clock, clock_getcpuclockid(3), is the scheduler's own account in nanoseconds, threads that have
 ended included, in 2 µs a reading. `/proc/PID/task/*/schedstat` has the same number, but of living threads only and in 8 µs for
-each; the cpuacct controller would need a control group for each server, and privileges. Only what ended children have used
-comes in ticks of 10 ms, from `/proc/PID/stat`.
+each. Only what ended children have used comes in ticks of 10 ms, from `/proc/PID/stat`. Context switches are told by thread alone,
+so a sweep over all of them is made as rarely as its own length asks for. The proportional set size is read when no latency is
+measured: before the load, in the middle of a stretch in which nothing is due, and after it.
 
-What it costs, measured on a 2-core virtual machine as CPU time of the thread, waking up (0.12 ms) included: 0.4 ms a sample of
-the server, the same for a JVM of 43 threads and for one process of two; 1.3 ms and 1.1 ms every 250 ms with all the rest. That is
-2 % of a core in the first half second and 0.5 % from the fifth second on. (psutil's walk over all processes took 5.6 ms.)
+What it costs is measured in every trial: the last line is the CPU time of this thread. METHODOLOGY has the figures.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 
 import psutil
 
-from wsbench.rundir import MachineCpu, MachineSample, ProcessSample
+from wsbench import hsperf, kernel
+from wsbench.engine_files import PhaseBegin, parse_event
+from wsbench.kernel import Standing
+from wsbench.samples import HeapSample, ProcessSample, Sample, SamplerCost, SharedMemorySample, SwitchesSample
 
 SHARE_OF_ELAPSED = 0.05
 SHORTEST_S, LONGEST_S = 0.025, 0.25
 COARSE_S = 0.25
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+#: Sweeps over all threads, for children and for context switches: at most so often, and at most this share of one CPU each.
+#: A server with a thread for each of 5,000 connections takes 0.1 s a sweep.
+CHILDREN_S, SWITCHES_S = 0.25, 1.0
+SWEEP_SHARE = 0.002
+#: A stretch with nothing due is looked into from this length on.
+SHORTEST_QUIET_S = 2.0
 CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
-LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Sampler:
@@ -47,50 +52,129 @@ class Sampler:
         self._file = file.open("w", encoding="utf-8")
         self._server = None if server_pid is None else Tree("server", server_pid)
         self._engine: Tree | None = None
+        self._quiet: Quiet | None = None
+        self._group = None if server_pid is None else kernel.own_group(server_pid)
+        self._machine = kernel.Machine()
         self._began = time.monotonic()
+        self._next_coarse = self._next_children = self._next_switches = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def __enter__(self) -> Sampler:
+        self._look_at_shared_memory("ready")
         self._thread.start()
         return self
 
     def __exit__(self, *_) -> None:
         self._stop.set()
         self._thread.join()
-        self._coarse()
-        self._fine()
-        self._file.close()
+        self._look_at_shared_memory("ended")
+        self._close()
 
-    def watch_engine(self, pid: int) -> None:
+    def watch_engine(self, pid: int, events: Path, quiet_s: float) -> None:
+        """From now on the engine is looked at too. After connecting nothing is due for `quiet_s`; 0 where that is not so."""
         self._began = time.monotonic()
         self._engine = Tree("engine", pid)
+        self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
 
     def _run(self) -> None:
-        next_coarse = 0.0
+        began_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
         while not self._stop.is_set():
             now = time.monotonic()
-            if now >= next_coarse:
-                self._coarse()
-                next_coarse = now + COARSE_S
+            self._coarse(now)
             self._fine()
+            if self._quiet is not None:
+                self._look_into(self._quiet, now)
             self._stop.wait(min(LONGEST_S, max(SHORTEST_S, SHARE_OF_ELAPSED * (now - self._began))))
+        self._next_coarse = self._next_children = self._next_switches = 0.0
+        self._coarse(time.monotonic())
+        self._fine()
+        spent_ns = time.thread_time_ns() - used_ns
+        self._write(SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=began_ns, cpu_ns=spent_ns))
 
     def _fine(self) -> None:
         if self._server is not None:
             self._write(self._server.sample())
+            self._write(self._server.heap())
+        self._write(self._machine.sample())
         self._file.flush()
 
-    def _coarse(self) -> None:
-        if self._server is not None:
+    def _coarse(self, now: float) -> None:
+        if now < self._next_coarse:
+            return
+        self._next_coarse = now + COARSE_S
+        if self._server is not None and now >= self._next_children:
             self._server.look_for_children()
+            self._next_children = now + _sweep_again_s(CHILDREN_S, now)
         if self._engine is not None:
             self._write(self._engine.sample())
-        self._write(_machine())
+        if self._group is not None:
+            self._write(self._group.sample())
+        if now >= self._next_switches:
+            self._look_at_switches(time.monotonic())
 
-    def _write(self, sample: ProcessSample | MachineSample | None) -> None:
+    def _look_at_switches(self, now: float) -> None:
+        for tree in (self._server, self._engine):
+            if tree is not None:
+                self._write(tree.switches())
+        self._next_switches = now + _sweep_again_s(SWITCHES_S, now)
+
+    def _look_at_shared_memory(self, moment: str) -> None:
+        if self._server is not None:
+            self._write(self._server.shared_memory(moment))
+
+    def _look_into(self, quiet: Quiet, now: float) -> None:
+        quiet.look()
+        if quiet.middle_has_come():
+            self._look_at_shared_memory("idle")
+        if quiet.is_over():
+            self._began, self._quiet = now, None
+
+    def _write(self, sample: Sample | None) -> None:
         if sample is not None:
             self._file.write(sample.model_dump_json() + "\n")
+
+    def _close(self) -> None:
+        for one in (self._server, self._engine, self._group, self._machine, self._file):
+            if one is not None:
+                one.close()
+
+
+def _sweep_again_s(at_most_every_s: float, began: float) -> float:
+    return max(at_most_every_s, (time.monotonic() - began) / SWEEP_SHARE)
+
+
+class Quiet:
+    """The stretch after connecting in which nothing is due, on the clock of the engine's events."""
+
+    def __init__(self, events: Path, seconds: float):
+        self._events = events
+        self._ns = round(seconds * 1e9)
+        self._read_to = 0
+        self._begin_ns: int | None = None
+        self._middle_was_told = False
+
+    def look(self) -> None:
+        """Until it is known when connecting ended: reads what the engine has written since."""
+        if self._begin_ns is not None or not self._events.exists():
+            return
+        with self._events.open("rb") as file:
+            file.seek(self._read_to)
+            whole = file.read().rpartition(b"\n")[0]
+        self._read_to += len(whole) + 1 if whole else 0
+        for event in map(parse_event, whole.splitlines()):
+            if isinstance(event, PhaseBegin) and event.phase != "connect" and self._begin_ns is None:
+                self._begin_ns = event.t_ns
+
+    def middle_has_come(self) -> bool:
+        """True once."""
+        come = self._begin_ns is not None and time.monotonic_ns() >= self._begin_ns + self._ns // 2
+        first, self._middle_was_told = come and not self._middle_was_told, come
+        return first
+
+    def is_over(self) -> bool:
+        """Also a little before it is, so that the first message is already looked at closely."""
+        return self._begin_ns is not None and time.monotonic_ns() >= self._begin_ns + self._ns - 300_000_000
 
 
 class Tree:
@@ -99,19 +183,26 @@ class Tree:
     def __init__(self, of: str, root: int):
         self._of = of
         self._root = root
-        self._pids = [root]
+        self._stats = {root: Standing(f"/proc/{root}/stat")}
+        self._heaps = {root: hsperf.heap_of(root)}
+        self._switches: dict[int, tuple[int, int]] = {}
 
     def look_for_children(self) -> None:
         found, new = [], [self._root]
         while new:
             found += new
             new = [child for pid in new for child in children_of(pid)]
-        self._pids = found
+        for gone in self._stats.keys() - set(found):
+            self._forget(gone)
+        for pid in found:
+            if pid not in self._stats:
+                self._stats[pid] = Standing(f"/proc/{pid}/stat")
+                self._heaps[pid] = hsperf.heap_of(pid)
 
     def sample(self) -> ProcessSample | None:
         """All of the tree at one instant; None once nothing of it is left."""
         t_ns = time.monotonic_ns()
-        parts = [part for pid in self._pids if (part := _process(pid)) is not None]
+        parts = [part for pid, stat in self._stats.items() if (part := _process(pid, stat.read())) is not None]
         if not parts:
             return None
         threads, files, rss, user, system, exact = zip(*parts, strict=True)
@@ -127,18 +218,56 @@ class Tree:
             cpu_system_s=sum(system),
         )
 
+    def heap(self) -> HeapSample | None:
+        """Of all JVMs in the tree; None where there is none."""
+        found = [sample for heap in self._heaps.values() if heap is not None and (sample := heap.sample()) is not None]
+        if not found:
+            return None
+        used = [one.used_bytes for one in found]
+        return HeapSample(
+            t_ns=found[0].t_ns,
+            of="heap",
+            used_bytes=None if None in used else sum(used),
+            committed_bytes=sum(one.committed_bytes for one in found),
+        )
+
+    def switches(self) -> SwitchesSample | None:
+        """Of every thread as it was last seen, so that the sums never fall."""
+        t_ns = time.monotonic_ns()
+        for pid in self._stats:
+            self._switches |= kernel.switches(pid)
+        if not self._switches:
+            return None
+        voluntary, involuntary = (sum(counts) for counts in zip(*self._switches.values(), strict=True))
+        return SwitchesSample(t_ns=t_ns, of="switches", who=self._of, voluntary=voluntary, involuntary=involuntary)
+
+    def shared_memory(self, moment: str) -> SharedMemorySample | None:
+        """None where the kernel does not tell of all of them, or nobody is left."""
+        began = time.monotonic_ns()
+        self.look_for_children()
+        sizes = [kernel.pss_bytes(pid) for pid in self._stats]
+        if None in sizes:
+            return None
+        took_s = (time.monotonic_ns() - began) / 1e9
+        return SharedMemorySample(t_ns=began, of="pss", moment=moment, pss_bytes=sum(sizes), took_s=took_s)
+
+    def close(self) -> None:
+        for pid in list(self._stats):
+            self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
+        for one in (self._stats.pop(pid), self._heaps.pop(pid)):
+            if one is not None:
+                one.close()
+
 
 def children_of(pid: int) -> list[int]:
     """From each thread's list; where the kernel keeps none, from every process's parent (2 ms)."""
-    found = []
-    for thread in _listed(f"/proc/{pid}/task"):
-        listed = _read(f"/proc/{pid}/task/{thread}/children")
-        if listed is None:
-            if not CHILDREN_ARE_LISTED:
-                return [child.pid for child in _children_by_parent(pid)]
-            continue  # that thread has just ended
-        found += map(int, listed.split())
-    return found
+    threads = kernel.listed(f"/proc/{pid}/task")
+    texts = [kernel.read(f"/proc/{pid}/task/{thread}/children") for thread in threads]
+    if not CHILDREN_ARE_LISTED and None in texts:
+        return [child.pid for child in _children_by_parent(pid)]
+    return [int(child) for child in chain.from_iterable((text or b"").split() for text in texts)]
 
 
 def _children_by_parent(pid: int) -> list[psutil.Process]:
@@ -148,82 +277,18 @@ def _children_by_parent(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _process(pid: int) -> tuple[int, int | None, int, float, float, int | None] | None:
+def _process(pid: int, stat: bytes | None) -> tuple[int, int | None, int, float, float, int | None] | None:
     """Threads, open files, resident bytes, user and system seconds, CPU in ns; None once it is gone.
 
     What its ended and awaited children have used is part of its CPU: a server may fork.
     """
-    stat = _read(f"/proc/{pid}/stat")
-    if stat is None:
+    if not stat:
         return None
     # The second field is the name in parentheses, which may hold anything; proc(5) counts from 1.
     fields = stat[stat.rindex(b")") + 2 :].split()
     user, system, ended_user, ended_system = (int(field) for field in fields[11:15])
-    exact = cpu_clock_ns(pid)
+    exact = kernel.cpu_clock_ns(pid)
     if exact is not None:
-        exact += (ended_user + ended_system) * 1_000_000_000 // TICKS_PER_S
-    seconds = (user + ended_user) / TICKS_PER_S, (system + ended_system) / TICKS_PER_S
-    return int(fields[17]), _open_files(pid), int(fields[21]) * PAGE_BYTES, *seconds, exact
-
-
-def _read(path: str) -> bytes | None:
-    """A file of /proc; None once it is gone. A fifth of the cost of a Path."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        return os.read(file, 1 << 16)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
-
-
-def _listed(path: str) -> list[str]:
-    try:
-        return os.listdir(path)  # noqa: PTH208
-    except OSError:
-        return []
-
-
-def cpu_clock_ns(pid: int) -> int | None:
-    """CPU time of a process and all threads it ever had, from its CPU clock; None where it is gone or has no such clock."""
-    clock = ctypes.c_int()
-    if LIBC.clock_getcpuclockid(pid, ctypes.byref(clock)) != 0:
-        return None
-    try:
-        return time.clock_gettime_ns(clock.value)
-    except OSError:
-        return None
-
-
-def _open_files(pid: int) -> int | None:
-    """Since Linux 6.2 the folder's size is the count (measured: 0.035 ms, against 30 ms for listing 15,000)."""
-    try:
-        size = os.stat(f"/proc/{pid}/fd").st_size  # noqa: PTH116
-    except OSError:
-        return None
-    return size or None
-
-
-def _machine() -> MachineSample:
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    user, nice, system, idle, iowait, irq, softirq, steal = (int(field) / TICKS_PER_S for field in fields[:8])
-    cpu = MachineCpu(user=user + nice, system=system, idle=idle, iowait=iowait, steal=steal, irq=irq, softirq=softirq)
-    return MachineSample(t_ns=time.monotonic_ns(), of="machine", cpu_s=cpu, throttled_s=_throttled_s())
-
-
-def _throttled_s() -> float | None:
-    """How long a CPU quota has held this control group back; None where there is no quota to tell of."""
-    for file, key, per_s in (
-        ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),
-        ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", 1e9),
-    ):
-        try:
-            fields = dict(line.split() for line in Path(file).read_text().splitlines())
-        except (OSError, ValueError):
-            continue
-        if key in fields:
-            return int(fields[key]) / per_s
-    return None
+        exact += (ended_user + ended_system) * 1_000_000_000 // kernel.TICKS_PER_S
+    seconds = (user + ended_user) / kernel.TICKS_PER_S, (system + ended_system) / kernel.TICKS_PER_S
+    return int(fields[17]), kernel.open_files(pid), int(fields[21]) * kernel.PAGE_BYTES, *seconds, exact

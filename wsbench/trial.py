@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench import engine, machine
+from wsbench import engine, machine, spans
 from wsbench.catalogue import Variant
 from wsbench.engine_files import Seconds, Target
 from wsbench.errors import TrialFailed
@@ -22,11 +22,12 @@ from wsbench.experiment import Experiment
 from wsbench.frozen import write_json
 from wsbench.process import Engine, Server
 from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
+from wsbench.runtimes import probes
 from wsbench.sampler import Sampler
 
 HOST = "127.0.0.1"
 READY_S = 60.0
-LOG_LINES = 20
+LOG_LINES, LOG_BYTES = 20, 65_536
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,14 @@ def carry_out(
     `watch(folder)` is called a few times a second while the engine runs.
     """
     began, clock = time.time(), time.monotonic()
-    reason = ready_s = server_exit = None
+    reason = ready_s = server_exit = started_ns = None
+    probe = probes.probe_of(variant.tags)
+    log = folder.path / "server.log"
     try:
-        with started(variant, setting, order.number, folder.path / "server.log") as (server, port, ready_s):
+        with started(variant, setting, order.number, log, probe) as (server, port, ready_s):
+            started_ns = server.started_ns
             _measure(order, variant, setting, folder, server, port, watch)
+            time.sleep(probes.settle_s(probe))
             if server.exit_code is not None:
                 raise TrialFailed("the server ended before it was stopped")
             server_exit = server.stop()
@@ -67,18 +72,24 @@ def carry_out(
         server_cpus=setting.placement.server,
         engine_cpus=setting.placement.engine,
         server_exit=server_exit,
-        log_tail=_tail(folder.path / "server.log"),
+        log_tail=_tail(log, probe),
+        server_started_ns=started_ns,
+        probe=probe,
     )
     write_json(folder.path / "trial.json", record)
     return record
 
 
 @contextlib.contextmanager
-def started(variant: Variant, setting: Setting, number: int, log: Path):
-    """A running server that is ready: itself, its port, the seconds until it was ready. Stopped at the end, whatever happens."""
+def started(variant: Variant, setting: Setting, number: int, log: Path, probe: str | None = None):
+    """A running server that is ready: itself, its port, the seconds until it was ready. Stopped at the end, whatever happens.
+
+    Its output goes into `log`; what a probe has it tell of its runtime goes into the same folder.
+    """
     port = machine.free_port(HOST, setting.port, number)
     cpus = setting.placement.server
     env = {**variant.table.env, "HOST": HOST, "PORT": str(port), "THREADS": str(len(cpus))}
+    env = probes.environment(probe, env, log.parent)
     clock = time.monotonic()
     with Server(variant.table.run, variant.folder, env, cpus, log) as server:
         _await_ready(server, port, variant.transport)
@@ -143,16 +154,18 @@ def _measure(order, variant, setting, folder, server, port, watch) -> None:
         Sampler(folder.path / "resources.jsonl", server.pid) as sampler,
         Engine(setting.engine, folder.path / "plan.json", folder.path, log) as running,
     ):
-        sampler.watch_engine(running.pid)
+        sampler.watch_engine(running.pid, folder.path / "events.jsonl", spans.quiet_s(plan))
         until = time.monotonic() + plan.limits.deadline_s + 10
         while (code := running.wait(0.25)) is None and time.monotonic() < until:
             watch(folder)
         engine.check_exit(code, log)
 
 
-def _tail(log: Path) -> list[str]:
+def _tail(log: Path, probe: str | None) -> list[str]:
+    """The last lines that the server wrote itself."""
     if not log.exists():
         return []
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 16_384))
-        return [line[:500] for line in file.read().decode(errors="replace").splitlines()[-LOG_LINES:]]
+        file.seek(max(0, log.stat().st_size - LOG_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return [line[:500] for line in lines if not probes.is_told(probe, line)][-LOG_LINES:]

@@ -8,6 +8,7 @@ for a number says so with `known`, and `Unmeasured` carries the reason to the re
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,16 +16,20 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from wsbench import histogram
+from wsbench import histogram, spans
 from wsbench.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.histogram import Histogram
-from wsbench.rundir import MachineSample, ProcessSample, TrialFolder, TrialRecord
+from wsbench.rundir import TrialFolder, TrialRecord
+from wsbench.runtimes import probes
+from wsbench.runtimes.record import Telemetry
+from wsbench.samples import MachineSample, ProcessSample
+from wsbench.spans import NO_WINDOW, NS_PER_S, Span
 
-NS_PER_S = 1e9
 CPU_ERROR = 0.05  # below it the spread between repeats hides it
+IDLE_ERROR = 0.1  # of all CPU time: the study that reports it does so in steps of 5 %
 TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 wherever Linux runs
+NO_PLAN = "the trial has no plan"
 NO_END = "the engine wrote no end of its record"
-NO_WINDOW = "the measured window never began"
 
 Value = TypeVar("Value")
 
@@ -156,6 +161,27 @@ class TrialView:
         first, last = ((edge - began) / NS_PER_S for edge in self.window)
         return self.open_loop.due_before(last) - self.open_loop.due_before(first)
 
+    @cached_property
+    def spans(self) -> dict[str, Span | str]:
+        """Every span by name (see `spans`), or in its place the reason why this trial has none."""
+        if self.plan is None:
+            return dict.fromkeys(spans.NAMES, NO_PLAN)
+        last = max((event.t_ns for event in self.events if isinstance(event, Tick | End)), default=None)
+        broadcasts = [event for event in self.events if isinstance(event, Broadcast)]
+        return spans.find(self.plan, spans.Instants(self.begins, self.window, last, broadcasts))
+
+    def span(self, name: str) -> Span:
+        """A span that the trial has; Unmeasured with the reason otherwise."""
+        found = self.spans[name]
+        if isinstance(found, str):
+            raise Unmeasured(found)
+        return found
+
+    @cached_property
+    def runtime(self) -> Telemetry | str:
+        """What the server's runtime told of itself, or the reason why there is nothing."""
+        return probes.read(self.record.probe, self.folder.path, self.record.server_started_ns)
+
     def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
         return [sample for sample in self.samples if isinstance(sample, ProcessSample) and sample.of == of]
 
@@ -170,41 +196,81 @@ class TrialView:
     def machine(self) -> list[MachineSample]:
         return [sample for sample in self.samples if isinstance(sample, MachineSample)]
 
+    def samples_of(self, kind: type[Value]) -> list[Value]:
+        return [sample for sample in self.samples if isinstance(sample, kind)]
+
     @cached_property
     def server_cpu_s(self) -> float:
-        """CPU seconds of the server inside the window, from cumulative samples interpolated at both of its edges.
-
-        Where use is steady on either side of an edge, the straight line between the two samples around it is off by at most
-        a quarter of their distance times the difference of the two rates; no rate is above the highest that was seen. To that
-        comes what the source rounds away. Unmeasured where all of this may be more than CPU_ERROR of the result.
-        """
+        """CPU seconds of the server inside the measured window; Unmeasured where more than CPU_ERROR of it may be wrong."""
         start, end = known(self.window, NO_WINDOW)
-        samples = self.processes("server")
-        if not samples or samples[0].t_ns > start or samples[-1].t_ns < end:
-            raise Unmeasured("the samples of the server do not enclose the measured window")
-        at = [sample.t_ns for sample in samples]
-        first, last = bisect_right(at, start) - 1, bisect_left(at, end)
-        around = samples[first : last + 1]
-        steps = [
-            (cpu_s(after) - cpu_s(before), (after.t_ns - before.t_ns) / NS_PER_S) for before, after in pairwise(around)
-        ]
+        return self.server_cpu_s_over(Span("measured", start, end))
+
+    def server_cpu_s_over(self, span: Span) -> float:
+        around = self._around(self.processes("server"), span, "the server", "the measured window")
         rounding = _cpu_rounding_s(around)
-        if any(used < -rounding for used, _ in steps):
+        used = growth(around, cpu_s, span, rounding)
+        if used.falls:
             raise Unmeasured("a process of the server ended, and nobody was told what it had used")
-        used_at = [cpu_s(sample) for sample in around]
-        total = float(np.diff(np.interp([start, end], [sample.t_ns for sample in around], used_at))[0])
-        edges_s = sum(seconds for place, (_, seconds) in enumerate(steps) if place in (0, len(steps) - 1))
-        error = edges_s / 4 * max(used / seconds for used, seconds in steps) + rounding
-        if error > CPU_ERROR * total:
-            share = f"{error / total:.0%} of it" if total > 0 else "all of it"
+        if used.error > CPU_ERROR * used.total:
+            share = f"{used.error / used.total:.0%} of it" if used.total > 0 else "all of it"
             raise Unmeasured(f"too few samples of the server for its CPU time: up to {share} might be wrong")
-        return total
+        return used.total
+
+    def cpu_idle_share_over(self, span: Span) -> float:
+        """Share of all CPU time of the machine in which nothing ran; Unmeasured where it may be wrong by more than IDLE_ERROR."""
+        around = self._around(self.machine, span, "the machine")
+        rounding = TICK_S * 2
+        idle = growth(around, idle_s, span, rounding)
+        whole = growth(around, lambda sample: sum(dict(sample.cpu_s).values()), span, rounding)
+        if whole.total <= 0 or idle.error > IDLE_ERROR * whole.total:
+            raise Unmeasured(f"{span.seconds:.2g} s are too short for the machine's CPU time, which is sampled")
+        return min(1.0, max(0.0, idle.total / whole.total))
+
+    def _around(self, samples: list[Value], span: Span, of: str, where: str | None = None) -> list[Value]:
+        """The samples inside a span and one beyond each of its edges; Unmeasured where they do not enclose it."""
+        if not samples or samples[0].t_ns > span.begin_ns or samples[-1].t_ns < span.end_ns:
+            raise Unmeasured(f"the samples of {of} do not enclose {where or f'the span `{span.name}`'}")
+        at = [sample.t_ns for sample in samples]
+        first, last = bisect_right(at, span.begin_ns) - 1, bisect_left(at, span.end_ns)
+        return samples[first : last + 1]
 
     @cached_property
     def window_s(self) -> float | None:
         """The window that rates are divided by; None where it never began or has no length."""
         window_ns = self.measured.window_ns if self.measured else None
         return window_ns / NS_PER_S if window_ns else None
+
+
+@dataclass(frozen=True)
+class Growth:
+    """By how much a cumulative quantity grew over a span, how wrong that may be, and whether it ever fell."""
+
+    total: float
+    error: float
+    falls: bool
+
+
+def growth(around: list[Value], of: Callable[[Value], float], span: Span, rounding: float) -> Growth:
+    """From cumulative samples that enclose a span, interpolated at both of its edges.
+
+    Where use is steady on either side of an edge, the straight line between the two samples around it is off by at most
+    a quarter of their distance times the difference of the two rates; no rate is above the highest that was seen. To that
+    comes what the source rounds away.
+    """
+    at, counts = [sample.t_ns for sample in around], [of(sample) for sample in around]
+    steps = [
+        (after - before, (until - since) / NS_PER_S)
+        for (before, after), (since, until) in zip(pairwise(counts), pairwise(at), strict=True)
+    ]
+    total = float(np.diff(np.interp([span.begin_ns, span.end_ns], at, counts))[0])
+    edges_s = sum(seconds for place, (_, seconds) in enumerate(steps) if place in (0, len(steps) - 1))
+    error = edges_s / 4 * max((grown / seconds for grown, seconds in steps), default=0.0) + rounding
+    return Growth(total, error, any(grown < -rounding for grown, _ in steps))
+
+
+def idle_s(sample: MachineSample) -> float:
+    """Cumulative seconds of all CPUs in which nothing ran, waiting for a disk included."""
+    return sample.cpu_s.idle + sample.cpu_s.iowait
 
 
 def cpu_s(sample: ProcessSample) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from wsbench.engine_files import Doc, Worker
 from wsbench.histogram import Histogram
-from wsbench.view import NO_END, TrialView, Unmeasured, known
+from wsbench.view import NO_END, NO_PLAN, TrialView, Unmeasured, known
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
-NO_PLAN = "the trial has no plan"
 NOT_HTTP = "the scenario has no HTTP requests"
 NOT_OPEN = "the loop is not open: nothing is due but by a reply"
 NO_SAMPLES = "no sample of the server lies inside the measured window"
@@ -22,6 +24,11 @@ def require_doc(view: TrialView) -> None:
 
 def no_open_loop(view: TrialView) -> str | None:
     return NOT_OPEN if view.open_loop is None else None
+
+
+def at_rank(numbers: list[int], q: str) -> int:
+    """The number at rank ⌈q·n⌉ of those that are there; `q` by its decimal notation."""
+    return sorted(numbers)[max(1, math.ceil(Fraction(q) * len(numbers))) - 1]
 
 
 def recorded(view: TrialView, tag: str) -> Histogram:

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from wsbench.metrics.parts import NO_SAMPLES, NO_SCHEDSTAT, NS_PER_US, workers_of
 from wsbench.metrics.registry import metric
-from wsbench.view import NO_WINDOW, NS_PER_S, cpu_s, known
+from wsbench.samples import GroupSample, SamplerCost, SharedMemorySample, SwitchesSample
+from wsbench.view import NO_WINDOW, NS_PER_S, TrialView, Unmeasured, cpu_s, known
 
 PEAK_S = 0.2  # a little less than the longest distance of samples, which varies by a few milliseconds
 
@@ -63,6 +64,92 @@ def server_fds_max(view):
     return known(max(counts, default=None), "no sample inside the measured window could count the server's files")
 
 
+@metric("switches/s", "lower")
+def server_voluntary_switches_per_s(view):
+    """Context switches a second by which the server's threads gave up their CPU: they had nothing to do, or waited."""
+    return _switches_per_s(view, "server", "voluntary")
+
+
+@metric("switches/s", "lower")
+def server_involuntary_switches_per_s(view):
+    """Context switches a second by which the server's threads lost their CPU to others."""
+    return _switches_per_s(view, "server", "involuntary")
+
+
+@metric("switches/s", "neither")
+def engine_voluntary_switches_per_s(view):
+    """Context switches a second by which the engine's workers gave up their CPU, over the measured window."""
+    return sum(one.voluntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(view))
+
+
+@metric("switches/s", "neither")
+def engine_involuntary_switches_per_s(view):
+    """Context switches a second by which the engine's workers lost their CPU to others, over the measured window."""
+    return sum(
+        one.involuntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(view)
+    )
+
+
+@metric("bytes", "lower")
+def server_pss_bytes_ready(view):
+    """Proportional set size of the server's process tree before the load: shared pages count by the share that is its own."""
+    return _pss_bytes(view, "ready")
+
+
+@metric("bytes", "lower")
+def server_pss_bytes_idle(view):
+    """Proportional set size of the server in the middle of the stretch in which all connections were open and nothing was due."""
+    return _pss_bytes(view, "idle")
+
+
+@metric("bytes", "lower")
+def server_pss_bytes_ended(view):
+    """Proportional set size of the server after the load: its connections are closed, its memory mostly still there."""
+    return _pss_bytes(view, "ended")
+
+
+@metric("bytes", "lower")
+def server_group_bytes_max(view):
+    """Most memory charged to the server's own control group in the measured window, the kernel's for its sockets included."""
+    return max(one.memory_bytes for one in _groups(view))
+
+
+@metric("bytes", "lower")
+def server_group_socket_bytes_max(view):
+    """Most socket buffer memory charged to the server's own control group in the measured window."""
+    sizes = [one.socket_bytes for one in _groups(view) if one.socket_bytes is not None]
+    return known(max(sizes, default=None), "the control group does not tell of socket buffers")
+
+
+@metric("bytes", "lower")
+def server_group_kernel_bytes_max(view):
+    """Most kernel memory charged to the server's own control group: its slab (version 2) or all of it (version 1)."""
+    sizes = [one.kernel_bytes for one in _groups(view) if one.kernel_bytes is not None]
+    return known(max(sizes, default=None), "the control group does not tell of kernel memory")
+
+
+@metric("%", "higher")
+def cpu_idle_percent(view):
+    """Share of all CPU time of the machine in which nothing ran, over the measured window."""
+    return 100 * view.cpu_idle_share_over(view.span("measured"))
+
+
+@metric("bytes", "higher")
+def memory_available_bytes_min(view):
+    """Least memory of the machine that a program could still get in the measured window."""
+    span = view.span("measured")
+    found = [one.memory.available_bytes for one in view.machine if one.memory is not None and span.holds(one.t_ns)]
+    return known(min(found, default=None), "no sample inside the measured window tells the machine's memory")
+
+
+@metric("%", "lower")
+def sampling_cpu_percent(view):
+    """CPU use of the thread that took the samples, over all of its time; 100 is one core."""
+    found = view.samples_of(SamplerCost)
+    cost = known(found[-1] if found else None, "the sampler did not come to its end")
+    return 100 * cost.cpu_ns / (cost.t_ns - cost.began_ns)
+
+
 @metric("%", "neither")
 def engine_cpu_percent_mean(view):
     """CPU use of the engine's workers over the measured window; 100 is one core."""
@@ -95,3 +182,23 @@ def engine_wait_us_per_message(view):
 def ready_s(view):
     """Time from starting the server to its first accepted handshake."""
     return known(view.record.ready_s, "the server was never ready")
+
+
+def _switches_per_s(view: TrialView, who: str, kind: str) -> float:
+    """Between the first and the last look inside the window, which are a second apart or more."""
+    span = view.span("measured")
+    seen = [one for one in view.samples_of(SwitchesSample) if one.who == who and span.holds(one.t_ns)]
+    if len(seen) < 2:
+        raise Unmeasured("context switches were looked at less than twice in the measured window")
+    return (getattr(seen[-1], kind) - getattr(seen[0], kind)) / ((seen[-1].t_ns - seen[0].t_ns) / NS_PER_S)
+
+
+def _pss_bytes(view: TrialView, moment: str) -> int:
+    found = [one.pss_bytes for one in view.samples_of(SharedMemorySample) if one.moment == moment]
+    return known(found[0] if found else None, f"the proportional set size was not read at the moment `{moment}`")
+
+
+def _groups(view: TrialView) -> list[GroupSample]:
+    span = view.span("measured")
+    found = [one for one in view.samples_of(GroupSample) if span.holds(one.t_ns)]
+    return known(found or None, "the server has no control group of its own")

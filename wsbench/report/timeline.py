@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wsbench import histogram
+from wsbench import series as over_time
 from wsbench.engine_files import Anchor, Plan, Push
 from wsbench.histogram import Histogram, Interval
 from wsbench.view import NS_PER_S, TrialView, Unmeasured, cpu_s, known
@@ -62,6 +63,8 @@ def timeline(view: TrialView) -> Timeline | None:
         except Unmeasured as reason:
             absent[name] = str(reason)
     intervals = _intervals(view)
+    for name, values in _told(view, edges).items():
+        (absent if isinstance(values, str) else series)[name] = values
     by_bucket = _by_bucket(intervals, width, len(edges) - 1)
     for name, of in LATENCIES.items():
         if by_bucket:
@@ -143,6 +146,29 @@ LATENCIES: dict[str, Callable[[Histogram], int | None]] = {
     "p99": lambda found: found.quantile("0.99"),
     "max": lambda found: found.max,
 }
+
+
+# ---- what the runtime told -----------------------------------------------------------------------------------------
+
+TOLD = {"heap": "heap_used_bytes", "heap_size": "heap_committed_bytes", "gc": "gc_pause_ms", "loop": "event_loop_delay_ms"}
+
+
+def _told(view: TrialView, edges: np.ndarray) -> dict[str, Values | str]:
+    """Of each bucket the highest level, or the sum of its events a second; in place of a series the reason why there is none."""
+    found = over_time.of(view)
+    why = view.runtime if isinstance(view.runtime, str) else "the server's runtime does not tell it"
+    return {name: _bucketed(found[told], edges) if told in found else why for name, told in TOLD.items()}
+
+
+def _bucketed(line: over_time.Series, edges: np.ndarray) -> Values:
+    places = np.searchsorted(edges, line.seconds, side="right") - 1
+    events = line.kind == "events"
+    found: Values = [0.0 if events else None] * (len(edges) - 1)
+    for place, value in zip(places, line.values, strict=True):
+        if 0 <= place < len(found):
+            found[place] = found[place] + value if events else max(found[place] or 0.0, value)
+    widths = np.diff(edges) if events else np.ones(len(found))
+    return [None if value is None else float(value / width) for value, width in zip(found, widths, strict=True)]
 
 
 # ---- latencies over time -------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ const LANES = [
   { title: "Server CPU", names: ["cpu"], size: 1, unit: "% of a core" },
   { title: "Server memory", names: ["rss"], size: 2 ** 20, unit: "MiB" },
   { title: "Heap in use (thin: its size)", names: ["heap"], also: "heap_size", size: 2 ** 20, unit: "MiB" },
-  { title: "Garbage collection", names: ["gc"], size: 1, unit: "ms paused a second" },
+  { title: "Stood still for the garbage collector", names: ["gc"], size: 1, unit: "ms a second" },
+  { title: "Delay of the event loop", names: ["loop"], size: 1, unit: "ms" },
 ];
 const MOST_HEAT_MAPS = 6;
 
