@@ -374,6 +374,17 @@ def test_the_page_says_how_it_was_made(html):
     assert "advisory, failed:" in html
 
 
+def test_a_kernel_setting_that_changed_while_the_campaign_ran_is_named(tmp_path, html):
+    assert "not read again after the last trial" in html
+    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1)
+    record = json.loads((run.path / "machine.json").read_text())
+    (run.path / "machine-after.json").write_text(json.dumps(record))
+    assert "every kernel setting unchanged" in report.build(run).read_text(encoding="utf-8")
+    record["sysctls"]["net.core.somaxconn"] = "128"
+    (run.path / "machine-after.json").write_text(json.dumps(record))
+    assert "net.core.somaxconn: 4096 → 128" in report.build(run).read_text(encoding="utf-8")
+
+
 def test_what_ran_otherwise_than_its_file_says_is_named_at_the_top(tmp_path, html):
     departures = ("2 rounds instead of the experiment's 5",)
     run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=2, departures=departures)

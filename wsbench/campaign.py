@@ -217,6 +217,7 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         folder.path.mkdir()
         ended = trial.carry_out(planned, variants[planned.variant_name], setting, folder, watcher.trial_runs)
         watcher.trial_ends(folder, ended)
+    write_json(run.path / "machine-after.json", machine.read())
 
 
 def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:

@@ -37,12 +37,19 @@ CURVE_POINTS = 100
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Counts by bucket: `counts[i]` values lie from `lower_bounds[i]` to `upper_bounds[i]`, both included."""
+    """Counts by bucket: `counts[i]` values lie from `lower_bounds[i]` to `upper_bounds[i]`, both included.
+
+    There are `buckets` of them; those beyond the last that `counts` has are empty.
+    """
 
     lowest: int
     highest: int
     digits: int
     counts: np.ndarray
+
+    @property
+    def buckets(self) -> int:
+        return _buckets(self.lowest, self.highest, self.digits)
 
     @cached_property
     def count(self) -> int:
@@ -189,7 +196,7 @@ def decode(payload: str | bytes) -> Histogram:
     body = np.frombuffer(raw, dtype=np.uint8, offset=HEADER.size)
     if len(body) < length:
         raise ValueError(f"{length} bytes of counts announced, {len(body)} present")
-    return _histogram(lowest, highest, digits, _counts(body[:length], _buckets(lowest, highest, digits)))
+    return _histogram(lowest, highest, digits, _counts(body[:length], _buckets(lowest, highest, digits), digits))
 
 
 def encode(found: Histogram) -> str:
@@ -223,11 +230,13 @@ def _interval(text: str) -> Interval:
     return Interval(tag or "", float(start), float(length), decode(payload))
 
 
-def _counts(body: np.ndarray, buckets: int) -> np.ndarray:
-    """Counts by bucket from ZigZag LEB128 numbers, in which a negative number is a run of that many empty buckets."""
-    counts = np.zeros(buckets, dtype=np.int64)
+def _counts(body: np.ndarray, buckets: int, digits: int) -> np.ndarray:
+    """Counts by bucket from ZigZag LEB128 numbers, in which a negative number is a run of that many empty buckets.
+
+    Empty buckets beyond the last one in use are left out by the thousand: most of the range is never used.
+    """
     if not len(body):
-        return counts
+        return np.zeros(1 << _half_bits(digits), dtype=np.int64)
     ends = np.flatnonzero(body < 0x80)
     if not len(ends) or ends[-1] != len(body) - 1:
         raise ValueError("the last number is cut off")
@@ -245,6 +254,8 @@ def _counts(body: np.ndarray, buckets: int) -> np.ndarray:
     if index[-1] + steps[-1] > buckets:
         raise ValueError(f"counts for {index[-1] + steps[-1]} buckets, the range has {buckets}")
     counted = numbers > 0
+    block = 1 << _half_bits(digits)
+    counts = np.zeros(min(buckets, -(-int(index[-1] + steps[-1]) // block) * block), dtype=np.int64)
     counts[index[counted]] = numbers[counted]
     return counts
 

@@ -56,6 +56,7 @@ def load(run: RunFolder) -> Results:
         folder=run,
         campaign=run.campaign,
         machine=run.machine if (run.path / "machine.json").exists() else None,
+        machine_after=run.machine_after,
         servers=run.servers if (run.path / "servers.json").exists() else [],
         order=order,
         experiment=read_experiment(run),

@@ -89,6 +89,7 @@ class Results:
     folder: RunFolder
     campaign: CampaignRecord
     machine: MachineRecord | None
+    machine_after: MachineRecord | None
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment
@@ -147,6 +148,15 @@ class Results:
         """A server as charts call it: bare where the campaign has one variant of it."""
         server = name.rpartition("@")[0]
         return server if sum(other.rpartition("@")[0] == server for other in self.names) == 1 else name
+
+    @cached_property
+    def machine_changes(self) -> list[str] | None:
+        """What of the machine was otherwise after the last trial; None where it was not read again."""
+        if self.machine is None or self.machine_after is None:
+            return None
+        before, after = _flat(self.machine), _flat(self.machine_after)
+        keys = [key for key in before | after if before.get(key) != after.get(key)]
+        return [f"{key}: {before.get(key, 'not told')} → {after.get(key, 'not told')}" for key in keys]
 
     @cached_property
     def throughput(self) -> str:
@@ -222,6 +232,11 @@ def read_experiment(run: RunFolder) -> Experiment:
             f"{run.experiment_toml}: headline is no metric: {headline!r}; `wsbench list metrics` has them all"
         )
     return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source)
+
+
+def _flat(machine: MachineRecord) -> dict[str, object]:
+    plain = machine.model_dump(exclude={"sysctls", "tools"})
+    return plain | machine.sysctls | {tool.name: tool.version for tool in machine.tools}
 
 
 def _text(value) -> str | None:
