@@ -19,7 +19,7 @@ from wsbench.histogram import decode, encode
 from wsbench.report import page, palette, words
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow, Table
-from wsbench.report.data import page_data
+from wsbench.report.data import _all_short, page_data, short
 from wsbench.report.memory import memory_fits
 from wsbench.report.reading import load, timelines
 from wsbench.report.still import call
@@ -259,6 +259,12 @@ def test_a_histogram_that_was_written_is_read_as_it_was_by_us_and_by_the_library
         assert np.array_equal(again.counts, found.counts)
         assert theirs.get_total_count() == found.count
         assert theirs.get_value_at_percentile(50) == found.quantile(0.5)
+
+
+def test_ten_thousand_numbers_are_shortened_as_one_is():
+    values = [None, 0, 0.0, 5, 123_456_789, 0.000123456789, 17_213.456789, -2.5, 1e12 + 0.5, 99_999.96]
+    assert _all_short(values)[0] is None
+    assert _all_short(values)[1:] == pytest.approx([short(value) for value in values[1:]], rel=1e-12)
 
 
 def test_many_trials_are_read_by_several_processes_with_the_same_result(run, results, monkeypatch):

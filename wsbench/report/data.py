@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+import numpy as np
+
 from wsbench import metrics
 from wsbench.report import words
 from wsbench.report.memory import memory_fits
@@ -129,7 +131,7 @@ def _curves(results: Results, server_at: dict, cell_at: dict) -> list[dict]:
     few = len(results.curves) <= MOST_LOGS
     return [
         {"server": server_at[name], "cell": cell_at[cell], "count": curve.count, "log": curve.log if few else None}
-        | {"x": [short(x, 4) for x, _ in curve.points], "y": [short(ns, 4) for _, ns in curve.points]}
+        | {"x": _all_short([x for x, _ in curve.points], 4), "y": _all_short([ns for _, ns in curve.points], 4)}
         for cell in results.cells
         for name in results.names
         if (curve := results.curves.get((name, cell))) is not None
@@ -163,9 +165,9 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
         "why": {},
     }
     for name in metrics.METRICS:
-        values = [short(trial.values[name]) for trial in trials]
+        values = [trial.values[name] for trial in trials]
         if any(value is not None for value in values):
-            found["values"][name] = values
+            found["values"][name] = _all_short(values)
         why = [texts.place(t.reasons[name]) if t.values[name] is None else None for t in trials]
         found["why"][name] = why[0] if why and len(set(why)) == 1 else why
     return {"trials": found, "plans": plans}
@@ -245,6 +247,20 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
             break
         found[place[trial.record.number]] = made
     return found, note
+
+
+def _all_short(values: list[float | int | None], digits: int = DIGITS) -> list[float | int | None]:
+    """As `short`, for ten thousand at once."""
+    known = np.array([0.0 if value is None else value for value in values], dtype=float)
+    with np.errstate(divide="ignore"):
+        places = digits - 1 - np.floor(np.log10(np.abs(known)))
+    power = 10.0 ** np.clip(np.where(np.isfinite(places), places, 0), -300, 300)
+    rounded = np.round(known * power) / power
+    whole = (rounded == np.floor(rounded)) & (np.abs(rounded) < 1e15)
+    return [
+        None if value is None else int(found) if is_whole else found
+        for value, found, is_whole in zip(values, rounded.tolist(), whole.tolist(), strict=True)
+    ]
 
 
 def short(value: float | int | None, digits: int = DIGITS) -> float | int | None:

@@ -42,7 +42,7 @@ class TrialResult:
     verdict: Verdict
     plan: Plan | None
 
-    @property
+    @cached_property
     def counts(self) -> bool:
         """Whether it takes part in means: it is ok, and VALID or SUSPECT."""
         return self.record.outcome == "ok" and self.verdict.kind != "INVALID"
