@@ -87,7 +87,7 @@ def test_an_unavailable_variant_is_a_row_that_is_never_built(tmp_path):
     variants = catalogue.read(tmp_path)
     assert names(["*@*"], variants) == ["thing@one", "thing@two", "thing@lost"]
     lost = next(variant for variant in variants if variant.variant == "lost")
-    built = build.build(lost)
+    built = build.build(lost, [0])
     assert (built.receipt, built.problem, built.did) == (None, "unavailable: its jars are gone", "skipped")
     assert not build.log_of(lost).exists()
 

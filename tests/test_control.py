@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_maker import SERVERS, make_run
 
-from wsbench import campaign, report, stats
+from wsbench import campaign, export, report, stats
 from wsbench import experiment as experiments
 from wsbench.catalogue import Variant
 from wsbench.report.answer import answer
@@ -81,6 +81,8 @@ def test_it_is_no_contender_and_nothing_of_it_is_lost(results):
     assert not any(trial.record.control for trial in results.trials)
     assert not results.missing
     assert {row.name for row in report.summary(results)} == set(results.names)
+    exported = [trial.server for trial in export.document(results).trials]
+    assert (len(exported), exported.count(CONTROL)) == (len(results.order), 10)
     rows = pq.read_table(write_table(results.folder, results)).to_pylist()
     assert {row["control"] for row in rows} == {True, False}
     assert len({row["trial"] for row in rows}) == len(results.order)

@@ -211,13 +211,20 @@ rounds = 1
 SERVERS = {"netty": ("jvm", "gc_minor"), "node-ws": ("node", "gc_minor"), "go-net-websocket": ("go", "gc_concurrent")}
 
 
+#: A nursery of 2 MiB, and every message's bytes in the heap, so that a slow machine collects in a second too.
+SMALL_HEAP = (
+    *("-Xms16m", "-Xmx16m", "-Xmn2m", "-XX:+UseSerialGC"),
+    *("-Dio.netty.noPreferDirect=true", "-Dio.netty.allocator.type=unpooled"),
+)
+
+
 def small(variant: catalogue.Variant) -> catalogue.Variant:
     """A JVM with so little heap that it has to collect in a second."""
     program, *rest = variant.table.run
     if program != "java":
         return variant
     given = [word for word in rest if not word.startswith(("-Xms", "-Xmx"))]
-    return replace(variant, table=variant.table.model_copy(update={"run": [program, "-Xms16m", "-Xmx16m", *given]}))
+    return replace(variant, table=variant.table.model_copy(update={"run": [program, *SMALL_HEAP, *given]}))
 
 
 @pytest.mark.parametrize("server", SERVERS)

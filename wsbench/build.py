@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from wsbench import runtime
 from wsbench.catalogue import Need, Variant
+from wsbench.errors import TrialFailed
 from wsbench.process import output_of, run_logged
+from wsbench.rundir import RuntimeRecord
 
 #: Never part of a server's sources, whatever its manifest says.
 MADE = {"build", "target", "node_modules", "bin", "__pycache__"}
@@ -23,15 +26,16 @@ MADE = {"build", "target", "node_modules", "bin", "__pycache__"}
 
 @dataclass(frozen=True)
 class Built:
-    """A variant's build: its receipt, or in one line why there is none."""
+    """A variant's build: its receipt and what its runtime says of itself, or in one line why there is no receipt."""
 
     receipt: str | None
     problem: str | None
     did: str
+    runtime: RuntimeRecord | None = None
 
 
 def log_of(variant: Variant) -> Path:
-    return variant.folder / "build" / f"wsbench-{variant.variant}.log"
+    return variant.folder / "build" / f"wsbench-{variant.row}.log"
 
 
 def state(variant: Variant) -> str:
@@ -43,10 +47,10 @@ def state(variant: Variant) -> str:
 
 
 def obstacle(variant: Variant) -> str | None:
-    """Why it cannot be built here: it is unavailable altogether, or a tool is missing."""
+    """Why it cannot be had here: it is unavailable altogether, or a tool or its JDK is missing."""
     if variant.table.unavailable is not None:
         return f"unavailable: {variant.table.unavailable}"
-    return missing_tool(variant)
+    return missing_tool(variant) or runtime.obstacle(variant)
 
 
 def missing_tool(variant: Variant) -> str | None:
@@ -75,8 +79,9 @@ def tool_version(argv: list[str]) -> str | None:
     return match.group() if match else None
 
 
-def build(variant: Variant, say: Callable[[str], None] = lambda _: None) -> Built:
-    """Builds what is not built or has changed, then asks for the receipt. Never raises for a server's own problems."""
+def build(variant: Variant, cpus: list[int], say: Callable[[str], None] = lambda _: None) -> Built:
+    """Builds what is not built or has changed, then asks for the receipt, under the settings and on the CPUs that the server
+    will have. Never raises for a server's own problems."""
     if (problem := obstacle(variant)) is not None:
         return Built(None, problem, "skipped")
     did = "was built"
@@ -86,27 +91,32 @@ def build(variant: Variant, say: Callable[[str], None] = lambda _: None) -> Buil
         log.parent.mkdir(exist_ok=True)
         log.unlink(missing_ok=True)
         for argv in variant.table.build:
-            code = run_logged(argv, variant.folder, log)
+            code = run_logged(argv, variant.folder, log, runtime.build_environment(variant))
             if code != 0:
                 return Built(None, f"build failed: `{' '.join(argv)}` ended with {code}; see {log}", "failed")
         _stamp(variant).write_text(_fingerprint(variant))
         did = "built"
-    return _receipt(variant, did)
+    return _receipt(variant, cpus, did)
 
 
-def _receipt(variant: Variant, did: str) -> Built:
-    output = output_of(variant.table.version, variant.folder)
-    lines = [line for line in output.text.splitlines() if line.strip()]
-    if output.code != 0 or not lines:
-        return Built(None, f"no receipt: `{' '.join(variant.table.version)}` ended with {output.code}", "failed")
-    if variant.table.library_version not in lines[-1]:
-        expected = variant.table.library_version
-        return Built(None, f"the receipt {lines[-1]!r} does not contain the manifest's version {expected!r}", "failed")
-    return Built(lines[-1].strip(), None, did)
+def _receipt(variant: Variant, cpus: list[int], did: str) -> Built:
+    command, expected = variant.table.version, variant.table.library_version
+    try:
+        output = output_of(command, variant.folder, env=runtime.environment(variant), cpus=cpus)
+        lines = [line for line in output.text.splitlines() if line.strip()]
+        if output.code != 0 or not lines:
+            said = runtime.complaint(output.text)
+            return Built(None, f"no receipt: `{' '.join(command)}` ended with {output.code}: {said}", "failed")
+        if expected not in lines[-1]:
+            wrong = f"the receipt {lines[-1]!r} does not contain the manifest's version {expected!r}"
+            return Built(None, wrong, "failed")
+        return Built(lines[-1].strip(), None, did, runtime.observe(variant, cpus))
+    except TrialFailed as failure:
+        return Built(None, str(failure), "failed")
 
 
 def _stamp(variant: Variant) -> Path:
-    return variant.folder / "build" / f"wsbench-{variant.variant}.stamp"
+    return variant.folder / "build" / f"wsbench-{variant.row}.stamp"
 
 
 def _fingerprint(variant: Variant) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wsbench import __version__, build, catalogue, conformance, engine, experiment, machine, trial
+from wsbench import __version__, build, catalogue, conformance, engine, experiment, machine, scaling, trial
 from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Experiment
@@ -55,34 +55,44 @@ class Request:
     command: str
     departures: list[str]
     tags: list[str]
+    scale: float = 1.0
+    time_scale: float = 1.0
     control: bool = True
 
 
 def request(
     name: str,
-    servers: list[str] | None,
-    rounds: int | None,
-    seed: int | None,
     command: str,
-    tags: list[str],
+    *,
+    servers: list[str] | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    scale: float = 1.0,
+    time_scale: float = 1.0,
+    tags: list[str] | None = None,
     control: bool = True,
 ) -> Request:
-    """Checks everything before anything is started."""
+    """Checks everything before anything is started. `command` is what the user typed; None: as the experiment says."""
     file = experiment.path_of(name)
     written = experiment.read(file)
-    asked = written if rounds is None else _with_rounds(written, rounds)
+    asked = _sized(written, rounds or written.timing.rounds, scale, time_scale)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
-    variants = catalogue.select(asked.servers, catalogue.read())
+    named = catalogue.select(asked.servers, catalogue.read())
+    variants = catalogue.chosen_for(asked.runtime, named)
+    if servers is None and (untaken := catalogue.untaken(asked.runtime, variants)):
+        raise UserError(f"{file}: 'runtime.{untaken[0]}' is taken by none of {', '.join(one.name for one in named)}")
     if not any(asked.served in variant.scenarios for variant in variants):
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    return Request(file.stem, file, asked, variants, seed, command, _departures(written, asked), tags, control)
+    departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
+    return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], scale, time_scale, control)
 
 
-def _with_rounds(written: Experiment, rounds: int) -> Experiment:
-    return written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+def _sized(written: Experiment, rounds: int, scale: float, time_scale: float) -> Experiment:
+    repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+    return scaling.scaled(repeated, scale, time_scale)
 
 
 def _departures(written: Experiment, asked: Experiment) -> list[str]:
@@ -138,7 +148,7 @@ def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Var
 
 def estimate_s(asked: Experiment, trials: int) -> float:
     """What that many trials take, roughly."""
-    return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.timing.measure_s or COUNTED_S))
+    return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.measure_s or COUNTED_S))
 
 
 def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> RunFolder:
@@ -167,6 +177,8 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
         created_unix_s=time.time(),
         seed=asked.seed,
         rounds=asked.experiment.timing.rounds,
+        scale=asked.scale,
+        time_scale=asked.time_scale,
         departures=asked.departures,
         tags=asked.tags,
         servers=[variant.name for variant in variants],
@@ -191,15 +203,16 @@ def resume(run: RunFolder, port: int | None, watcher: Watcher) -> RunFolder:
 def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
     record, order = run.campaign, run.order
     setting = trial.Setting(
-        experiment=_with_rounds(experiment.read(run.experiment_toml), record.rounds),
+        experiment=_sized(experiment.read(run.experiment_toml), record.rounds, record.scale, record.time_scale),
         seed=record.seed,
         placement=machine.placement(),
         port=port,
         engine=engine.require_binary(),
     )
-    variants = {variant.name: variant for variant in catalogue.read()}
     missing = [planned for planned in order if run.trial(planned.number).record is None]
-    gone = sorted({planned.variant_name for planned in missing} - set(variants))
+    rows, table = catalogue.read(), setting.experiment.runtime
+    variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in missing}
+    gone = sorted(name for name, variant in variants.items() if variant is None)
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
         watcher.say(
@@ -226,7 +239,7 @@ def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[V
     reasons = left_out(asked)
     for variant in asked.variants:
         if variant.name in reasons:
-            row = row_of(variant, None, [], reasons[variant.name])
+            row = row_of(variant, build.Built(None, None, "skipped"), [], reasons[variant.name])
         else:
             row = _built_and_checked(variant, asked.experiment.served, port, watcher.say)
         if row.skipped is not None:
@@ -236,17 +249,17 @@ def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[V
 
 
 def _built_and_checked(variant: Variant, scenario: str, port: int | None, say: Callable[[str], None]) -> ServerRow:
-    built = build.build(variant, say)
+    built = build.build(variant, machine.placement().server, say)
     if built.problem is not None:
-        return row_of(variant, None, [], built.problem)
+        return row_of(variant, built, [], built.problem)
     say(f"checking {variant.name}")
     try:
         checks = check(variant, [scenario], port)
     except TrialFailed as failure:
-        return row_of(variant, built.receipt, [], f"could not be checked: {failure}")
+        return row_of(variant, built, [], f"could not be checked: {failure}")
     wrong = [found for found in checks if found.required and not found.passed]
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
-    return row_of(variant, built.receipt, checks, reason)
+    return row_of(variant, built, checks, reason)
 
 
 def check(variant: Variant, scenarios: list[str], port: int | None) -> list[CheckResult]:
@@ -262,7 +275,7 @@ def check(variant: Variant, scenarios: list[str], port: int | None) -> list[Chec
     ]
 
 
-def row_of(variant: Variant, receipt: str | None, checks: list[CheckResult], skipped: str | None) -> ServerRow:
+def row_of(variant: Variant, built: build.Built, checks: list[CheckResult], skipped: str | None) -> ServerRow:
     manifest, table = variant.manifest, variant.table
     return ServerRow(
         server=variant.server,
@@ -273,10 +286,11 @@ def row_of(variant: Variant, receipt: str | None, checks: list[CheckResult], ski
         tags=variant.tags,
         transport=variant.transport,
         library_version=table.library_version,
-        receipt=receipt,
+        receipt=built.receipt,
+        runtime=built.runtime,
         build=table.build,
         run=table.run,
-        env=table.env,
+        env=variant.env,
         departures=variant.departures,
         conformance=checks,
         skipped=skipped,

@@ -1,12 +1,12 @@
 """The catalogue: every folder in `servers/` that has a manifest, as frozen values. Discovery by folder, selection by name,
-glob or tag. There is no central list, and nothing is started or built here.
+glob or tag, with what is chosen of the runtime. There is no central list, and nothing is started or built here.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, one_line
+from wsbench.settings import CHOSEN_ELSEWHERE, Jdk, RuntimeName, RuntimeTable, Settings, departures, options, parse
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Where servers are looked for; a folder of one's own is named by WSBENCH_SERVERS.
@@ -44,6 +45,8 @@ class VariantTable(Frozen):
     scenarios: list[ScenarioName] | None = None
     transport: TransportName | None = None
     needs: list[Need] | None = None
+    #: The oldest JDK that builds and runs it, where that is not the one on the PATH.
+    jdk: Jdk | None = None
     tags: list[str] = []
     departures: list[str] = []
 
@@ -54,6 +57,8 @@ class Manifest(Frozen):
     homepage: str
     scenarios: list[ScenarioName]
     transport: TransportName = "websocket"
+    #: What runs it, where a JDK, a collector or a heap may be chosen for it.
+    runtime: RuntimeName | None = None
     tags: list[str] = []
     default: str
     needs: list[Need] = []
@@ -63,18 +68,33 @@ class Manifest(Frozen):
 
 @dataclass(frozen=True)
 class Variant:
-    """A server in one version, started one way: what the server's table and the variant's table say together."""
+    """A server in one version, started one way: what the server's table and the variant's table say together, with what was
+    chosen of its runtime. `row` is the variant's name in the manifest."""
 
     server: str
-    variant: str
+    row: str
     is_default: bool
     folder: Path
     manifest: Manifest
     table: VariantTable
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def variant(self) -> str:
+        return self.row + self.settings.suffix
 
     @property
     def name(self) -> str:
         return f"{self.server}@{self.variant}"
+
+    @property
+    def runtime(self) -> RuntimeName | None:
+        return self.manifest.runtime
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What its processes are given, a JDK's place apart: that is this machine's."""
+        return {**options(self.runtime, self.settings), **self.table.env}
 
     @property
     def scenarios(self) -> list[ScenarioName]:
@@ -94,7 +114,8 @@ class Variant:
 
     @property
     def departures(self) -> list[str]:
-        return self.manifest.departures + self.table.departures
+        chosen = departures(self.runtime, self.settings)
+        return chosen + self.manifest.departures + self.table.departures
 
 
 def read(folder: Path = SERVERS) -> list[Variant]:
@@ -109,14 +130,26 @@ def read(folder: Path = SERVERS) -> list[Variant]:
             allowed = ", ".join(manifest.variants)
             raise UserError(f"{file}: 'default': found {manifest.default!r}, allowed: {allowed}")
         for name, table in manifest.variants.items():
-            _require_sound(file, name, table, manifest.default)
+            _require_sound(file, name, table, manifest)
             is_default = name == manifest.default
             variants.append(Variant(file.parent.name, name, is_default, file.parent, manifest, table))
     return variants
 
 
-def _require_sound(file: Path, name: str, table: VariantTable, default: str) -> None:
-    """What can be run says how; what cannot be run does not, and no bare name means it."""
+def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifest) -> None:
+    """What can be run says how; what cannot be run does not, and no bare name means it. What is chosen is not fixed."""
+    default = manifest.default
+    if "+" in name:
+        raise UserError(
+            f"{file}: 'variants.{name}': a name has no '+', which stands before what is chosen of the runtime"
+        )
+    fixed = [flag for flag in table.run if manifest.runtime is not None and CHOSEN_ELSEWHERE.fullmatch(flag)]
+    if fixed:
+        raise UserError(
+            f"{file}: 'variants.{name}.run': found {fixed[0]!r}: heap and collector are chosen by name or experiment"
+        )
+    if table.jdk is not None and manifest.runtime != "jvm":
+        raise UserError(f"{file}: 'variants.{name}.jdk': only a server whose runtime is 'jvm' has a JDK")
     commands = {"build", "run", "version"}
     given = commands & table.model_fields_set
     if table.unavailable is None and (missing := sorted(commands - given)):
@@ -131,17 +164,60 @@ def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:
     """The variants that the patterns name, in the catalogue's order.
 
     `netty` is its default variant, `netty@4.1.19` that variant, `*` every default, `*@*` every variant, `tag:jvm` every variant
-    so tagged; `!` in front leaves out instead. UserError for a pattern that names nothing.
+    so tagged; `!` in front leaves out instead. `+jdk25+ZGC+heap4g` behind any of them, in any number, chooses of the runtime,
+    among those whose runtime it is. UserError for a pattern that names nothing.
     """
-    chosen: set[str] = set()
+    chosen: dict[str, Variant] = {}
     for pattern in patterns:
-        leave_out, bare = pattern.startswith("!"), pattern.removeprefix("!")
-        found = {variant.name for variant in variants if _matches(bare, variant, leave_out)}
-        if not found and not leave_out:
+        leave_out, (bare, plus, suffix) = pattern.startswith("!"), pattern.removeprefix("!").partition("+")
+        settings = parse(suffix) if plus else Settings()
+        named = [variant for variant in variants if _matches(bare, variant, leave_out)]
+        if leave_out:
+            rows = {(variant.server, variant.row) for variant in named}
+            chosen = {
+                name: variant
+                for name, variant in chosen.items()
+                if (variant.server, variant.row) not in rows or (suffix and variant.settings != settings)
+            }
+            continue
+        if not named:
             known = ", ".join(sorted({variant.server for variant in variants}))
             raise UserError(f"no server matches {bare!r}; there are: {known} (see `wsbench list servers`)")
-        chosen = chosen - found if leave_out else chosen | found
-    return [variant for variant in variants if variant.name in chosen]
+        found = [replace(variant, settings=settings) for variant in named if settings.taken_by(variant.runtime)]
+        if not found:
+            raise UserError(
+                f"{pattern!r}: +{suffix} cannot be chosen of {', '.join(variant.name for variant in named)}"
+            )
+        chosen |= {variant.name: variant for variant in found}
+    rank = {(variant.server, variant.row): index for index, variant in enumerate(variants)}
+    return sorted(chosen.values(), key=lambda variant: rank[variant.server, variant.row])
+
+
+def chosen_for(table: RuntimeTable, variants: list[Variant]) -> list[Variant]:
+    """The variants that an experiment's `[runtime]` makes of those it names."""
+    made = [
+        replace(variant, settings=settings)
+        for variant in variants
+        for settings in (
+            [variant.settings] if variant.table.unavailable else table.choices(variant.runtime, variant.settings)
+        )
+    ]
+    return list({variant.name: variant for variant in made}.values())
+
+
+def untaken(table: RuntimeTable, made: list[Variant]) -> list[str]:
+    """The keys of `[runtime]` that say nothing to any of them."""
+    return sorted(table.keys - {key for variant in made for key in variant.settings.keys})
+
+
+def named(name: str, variants: list[Variant], table: RuntimeTable) -> Variant | None:
+    """The variant that a campaign has under this name, with the experiment's flags; None where there is none any more."""
+    full, _, suffix = name.partition("+")
+    for variant in variants:
+        if variant.name == full:
+            chosen = table.flagged(variant.runtime, parse(suffix) if suffix else Settings())
+            return replace(variant, settings=chosen)
+    return None
 
 
 def _matches(pattern: str, variant: Variant, leave_out: bool) -> bool:

@@ -1,12 +1,13 @@
 """The command line: reads what is asked, calls the room that does it, prints what it returns.
 
 Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load); 2 bad input, one plain line;
-3 `load`: a threshold was breached; 4 `load`: the measurement is INVALID, so that no threshold can be judged by it; 130 Ctrl-C.
+3 a threshold was breached (`load`, `compare`); 4 `load`: the measurement is INVALID and judges no threshold; 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -90,6 +91,8 @@ def parser() -> argparse.ArgumentParser:
         )
         made.add_argument("--servers", help="comma-separated names, globs, tags instead of the experiment's own")
         made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
+        made.add_argument("--scale", type=float, default=1.0, help="of the size that the experiment is written for")
+        made.add_argument("--time-scale", type=float, default=1.0, help="of the time that its phases and stages last")
         made.add_argument(
             "--no-control", action="store_true", help="run no server twice, to see how far chance alone goes"
         )
@@ -102,6 +105,29 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
     reporting = command("report", report_campaign, "write report.html and trials.parquet of a run")
     reporting.add_argument("run", type=Path)
+    comparing = command(
+        "compare", compare_campaigns, "what became better or worse between two campaigns or two servers of one"
+    )
+    comparing.add_argument("base", help="RUN, or RUN:SERVER@VARIANT")
+    comparing.add_argument("new", help="the same form")
+    comparing.add_argument(
+        "--metric", action="append", default=[], metavar="NAME", help="these instead of the usual ones"
+    )
+    comparing.add_argument(
+        "--anyway", action="store_true", help="although machines or settings differ, which is then said"
+    )
+    comparing.add_argument(
+        "--fail-if", type=share, metavar="PERCENT", help="exit 3 where something is shown to be worse by more than this"
+    )
+    written = comparing.add_mutually_exclusive_group()
+    written.add_argument("--markdown", action="store_true", help="for a pull request")
+    written.add_argument("--json", action="store_true", help="for programs")
+    remembering = command(
+        "history", tell_history, "where servers became faster or slower over many campaigns of one experiment"
+    )
+    remembering.add_argument("experiment")
+    remembering.add_argument("folders", nargs="*", type=Path, help=FOLDERS)
+    remembering.add_argument("--metric", metavar="NAME", help="instead of the experiment's headline")
     exporting = command("export", export_campaign, "a campaign for other programs")
     exporting.add_argument("run", type=Path)
     exporting.add_argument(
@@ -150,6 +176,17 @@ def port(text: str) -> int:
     return int(text)
 
 
+def share(text: str) -> float:
+    """`5` and `5%` are 0.05."""
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a percentage such as 5")
+    return number / 100
+
+
 def list_things(arguments) -> int:
     if arguments.what == "servers":
         rows = []
@@ -192,7 +229,7 @@ def list_things(arguments) -> int:
 def build_servers(arguments) -> int:
     failed = False
     for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, terminal.Progress().say)
+        built = build.build(variant, machine.placement().server, terminal.Progress().say)
         failed |= built.did == "failed"
         terminal.Progress().say(f"{variant.name}: {built.receipt or built.did + ': ' + str(built.problem)}")
     return int(failed)
@@ -201,7 +238,7 @@ def build_servers(arguments) -> int:
 def check_servers(arguments) -> int:
     rows, failed = [], False
     for variant in catalogue.select(arguments.servers, catalogue.read()):
-        built = build.build(variant, terminal.Progress().say)
+        built = build.build(variant, machine.placement().server, terminal.Progress().say)
         if built.problem is not None:
             failed |= built.did == "failed"
             rows.append([variant.name, "skipped", built.problem])
@@ -226,10 +263,17 @@ def check_servers(arguments) -> int:
 
 
 def request_of(arguments) -> campaign.Request:
-    servers = arguments.servers.split(",") if arguments.servers else None
-    typed = "wsbench " + shlex.join(sys.argv[1:])
-    tags, control = arguments.tag, not arguments.no_control
-    return campaign.request(arguments.experiment, servers, arguments.rounds, arguments.seed, typed, tags, control)
+    return campaign.request(
+        arguments.experiment,
+        "wsbench " + shlex.join(sys.argv[1:]),
+        servers=arguments.servers.split(",") if arguments.servers else None,
+        rounds=arguments.rounds,
+        seed=arguments.seed,
+        scale=arguments.scale,
+        time_scale=arguments.time_scale,
+        tags=arguments.tag,
+        control=not arguments.no_control,
+    )
 
 
 def plan_campaign(arguments) -> int:
@@ -282,6 +326,58 @@ def write_report(run: RunFolder) -> None:
     from wsbench import report
 
     print(f"report: {report.build(run).resolve()}")
+
+
+def compare_campaigns(arguments) -> int:
+    from wsbench import compare
+
+    base, new = compare.side(arguments.base), compare.side(arguments.new)
+    found = compare.compare(base, new, arguments.metric, arguments.anyway)
+    if arguments.json:
+        print(json.dumps(compare.document(found), indent=1, ensure_ascii=False))
+    elif arguments.markdown:
+        print(compare.markdown(found), end="")
+    else:
+        for text in found.differences:
+            print(f"compared anyway: {text}")
+        terminal.table(None, compare.HEADERS, compare.table(found), right={3, 4, 5})
+        for text in found.left_out:
+            print(f"left out: {text}")
+        print(compare.summary(found))
+    beyond = arguments.fail_if is not None and any(row.worse_by > arguments.fail_if for row in found.rows)
+    return 3 if beyond else 0
+
+
+def tell_history(arguments) -> int:
+    from wsbench import history
+    from wsbench.browse.campaigns import find
+
+    if arguments.metric is not None and arguments.metric not in metrics.METRICS:
+        raise UserError(f"no metric is called {arguments.metric!r}; `wsbench list metrics` has them all")
+    metric, lines, elsewhere = history.history(find(folders_of(arguments)), arguments.experiment, arguments.metric)
+    rows = []
+    for line in lines:
+        steps = "; ".join(
+            f"{step.ratio.mean:.3f} ({step.ratio.low:.3f}–{step.ratio.high:.3f}) between {step.before.id} and {step.after.id}"
+            for step in line.steps
+        )
+        values = [value for _, value in line.points]
+        shown = f"{values[0]:,.4g} … {values[-1]:,.4g} {metrics.METRICS[metric].unit}"
+        rows.append(
+            [
+                line.server,
+                terminal.cell_text(dict(line.cell)),
+                str(len(values)),
+                shown,
+                steps or line.reason or "none found",
+            ]
+        )
+    terminal.table(None, ["server", "cell", "campaigns", f"{metric}, first and last", "steps"], rows, right={2})
+    if elsewhere:
+        print(
+            f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of another machine, or of this one set otherwise"
+        )
+    return 0
 
 
 def export_campaign(arguments) -> int:

@@ -53,6 +53,8 @@ def plan(
     connect: Connect = Connect(),  # noqa: B008 (frozen)
     stages: list[Stage] | None = None,
     busy_poll: bool = False,
+    reply_s: float = REPLY_S,
+    connect_s: float = CONNECT_S,
 ) -> Plan:
     """One local engine process: a worker per CPU it was given, as far as there are connections for them."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
@@ -75,9 +77,9 @@ def plan(
         measure=measure,
         drain_s=DRAIN_S,
         limits=Limits(
-            connect_s=CONNECT_S,
-            reply_s=REPLY_S,
-            deadline_s=before + longest + DRAIN_S + CONNECT_S + connecting_s + 15,
+            connect_s=connect_s,
+            reply_s=reply_s,
+            deadline_s=before + longest + DRAIN_S + connect_s + connecting_s + 15,
         ),
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,

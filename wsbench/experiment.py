@@ -34,10 +34,13 @@ from wsbench.engine_files import (
     Think,
 )
 from wsbench.errors import UserError
+from wsbench.figure_table import FigureTable
 from wsbench.frozen import Frozen, one_line
 from wsbench.rundir import CellValue
+from wsbench.settings import RuntimeTable
 
 EXPERIMENTS = ROOT / "experiments"
+REPLY_S = CONNECT_S = 10.0
 #: Keys of [load] that a sweep may vary.
 SWEPT = (
     "connections",
@@ -50,6 +53,9 @@ SWEPT = (
     "rate_per_s",
     "slow_readers",
 )
+
+
+Scaled = Literal["connections", "messages", "heap"]
 
 
 class Load(Frozen):
@@ -73,6 +79,10 @@ class Load(Frozen):
     connect: Connect = Connect()
     stages: list[Stage] | None = None
     slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
+    #: Seconds after which a reply counts as failed, and its connection is closed.
+    reply_s: Annotated[float, Field(gt=0)] = REPLY_S
+    #: Seconds in which a connection must be made.
+    connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
 
     def scenario(self, kind: str) -> Scenario:
         match kind:
@@ -102,11 +112,26 @@ class Load(Frozen):
 
 
 class Timing(Frozen):
-    """Seconds before and during the measurement (left out where `load.messages` ends it), and how often all of it is repeated."""
+    """Seconds before and during the measurement, and how often all of it is repeated.
+
+    `measure_s` is left out where `load.messages` ends the measurement, or `load.stages` last as long as they do.
+    """
 
     warmup_s: Annotated[float, Field(ge=0, le=3600)] = 0
     measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     rounds: Annotated[int, Field(ge=1, le=1000)] = 5
+
+
+class Stop(Frozen):
+    """When a trial is ended while it still connects, because the server cannot keep up. Its outcome is then `stopped`.
+
+    Fewer than `connects_per_s` connections a second over the last `over_s` seconds, or more than the share `errors` of all
+    connections failed, or the server ended.
+    """
+
+    connects_per_s: Annotated[float, Field(gt=0)]
+    over_s: Annotated[float, Field(ge=1)]
+    errors: Annotated[float, Field(gt=0, le=1)]
 
 
 class Experiment(Frozen):
@@ -118,7 +143,12 @@ class Experiment(Frozen):
     headline: str
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
+    runtime: RuntimeTable = RuntimeTable()
     timing: Timing = Timing()
+    #: What `--scale` makes smaller; nothing: the experiment has one size only.
+    scales: list[Scaled] = []
+    stop: Stop | None = None
+    figure: list[FigureTable] = []
     versions: Versions = {}
     claim: list[Claim] = []
 
@@ -137,7 +167,17 @@ class Experiment(Frozen):
     def measure_of(self, load: Load) -> Seconds | Messages:
         if load.messages is not None:
             return Messages(messages=load.messages)
-        return Seconds(seconds=self.timing.measure_s)
+        return Seconds(seconds=self.timing.measure_s or staged_s(load))
+
+    @property
+    def measure_s(self) -> float | None:
+        """How long the measured phase is; None where a count ends it."""
+        return self.timing.measure_s or staged_s(self.load)
+
+
+def staged_s(load: Load) -> float | None:
+    """How long the stages last together; None without stages."""
+    return None if load.stages is None else sum(stage.over_s for stage in load.stages)
 
 
 def path_of(name: str) -> Path:
@@ -160,8 +200,12 @@ def read(path: Path) -> Experiment:
                 raise UserError(f"{path}: 'sweep.{key}' cannot be swept; allowed: {', '.join(SWEPT)}")
         for cell in experiment.cells():
             load = experiment.load_of(cell)
-            if (load.messages is None) == (experiment.timing.measure_s is None):
-                raise UserError(f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither")
+            ends = [load.messages, experiment.timing.measure_s]
+            both, neither = None not in ends, ends == [None, None]
+            if both or (neither and load.stages is None):
+                raise UserError(
+                    f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither without 'load.stages'"
+                )
             load.loop(experiment.loop)
         _check_claims(path, experiment)
     except OSError as error:

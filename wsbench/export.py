@@ -58,7 +58,7 @@ class TrialRow(Frozen):
     round: int
     server: str
     cell: dict[str, CellValue]
-    outcome: Literal["ok", "failed"]
+    outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     verdict: Literal["VALID", "SUSPECT", "INVALID"]
     verdict_reasons: list[str]
@@ -68,7 +68,7 @@ class TrialRow(Frozen):
 
 
 class Document(Frozen):
-    """A campaign in one file. `server` is `name@variant`, as in `servers`."""
+    """A campaign in one file. `server` is `name@variant`, as in `servers`; the A/A control's trials have ` (control)` behind it."""
 
     format: Literal["wsbench-campaign-1"] = "wsbench-campaign-1"
     written_by: str
@@ -109,7 +109,7 @@ def document(results: Results) -> Document:
                 metrics=trial.values,
                 reasons=trial.reasons,
             )
-            for trial in results.trials
+            for trial in results.every_trial
         ],
     )
 

@@ -29,18 +29,29 @@ class Output:
     text: str
 
 
-def output_of(argv: list[str], folder: Path | None = None, timeout_s: float = 60.0) -> Output:
-    """A short command's exit code and its standard output and error together; code 127 where there is no such program."""
+def output_of(
+    argv: list[str],
+    folder: Path | None = None,
+    timeout_s: float = 60.0,
+    env: dict[str, str] | None = None,
+    cpus: list[int] | None = None,
+) -> Output:
+    """A short command's exit code and its standard output and error together; code 127 where there is no such program.
+
+    With `env` it has the environment that a server with it has, with `cpus` a server's CPUs.
+    """
     try:
-        done = subprocess.run(
-            argv,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            check=False,
-        )
+        with _on(cpus):
+            done = subprocess.run(
+                argv,
+                cwd=folder,
+                env=None if env is None else _server_environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout_s,
+                check=False,
+            )
     except FileNotFoundError:
         return Output(127, f"{argv[0]}: not found")
     except subprocess.TimeoutExpired:
@@ -48,8 +59,24 @@ def output_of(argv: list[str], folder: Path | None = None, timeout_s: float = 60
     return Output(done.returncode, done.stdout.decode(errors="replace").strip())
 
 
-def run_logged(argv: list[str], folder: Path, log: Path, timeout_s: float = 1800.0) -> int:
-    """Runs a build command, its output appended to `log`; its exit code."""
+@contextlib.contextmanager
+def _on(cpus: list[int] | None):
+    """This thread on these CPUs, and so what it starts meanwhile."""
+    before = os.sched_getaffinity(0)
+    if cpus is not None:
+        os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _server_environment(env: dict[str, str]) -> dict[str, str]:
+    return {**{name: os.environ[name] for name in INHERITED if name in os.environ}, **env}
+
+
+def run_logged(argv: list[str], folder: Path, log: Path, env: dict[str, str], timeout_s: float = 1800.0) -> int:
+    """Runs a build command with `env` added to our environment, its output appended to `log`; its exit code."""
     with log.open("ab") as out:
         out.write(f"$ {' '.join(argv)}\n".encode())
         out.flush()
@@ -57,6 +84,7 @@ def run_logged(argv: list[str], folder: Path, log: Path, timeout_s: float = 1800
             return subprocess.run(
                 argv,
                 cwd=folder,
+                env={**os.environ, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -72,17 +100,18 @@ def run_logged(argv: list[str], folder: Path, log: Path, timeout_s: float = 1800
 
 
 class Server:
-    """A running server: its first process's id, when its program began (monotonic), whether it lives, and how it is stopped."""
+    """A running server: its first process's id, when its program began (monotonic), what it was given,
+    whether it lives, and how it is stopped."""
 
     def __init__(self, argv: list[str], folder: Path, env: dict[str, str], cpus: list[int], log: Path):
+        self.env = env
         status_read, status_write = os.pipe()
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         cpu_list = ",".join(str(cpu) for cpu in cpus)
         with log.open("ab") as out:
             self._leash = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(LEASH), cpu_list, str(status_write), "--", *argv],
                 cwd=folder,
-                env={**inherited, **env},
+                env=_server_environment(env),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,

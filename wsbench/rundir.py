@@ -36,6 +36,30 @@ class CheckResult(Frozen):
     detail: str
 
 
+class RuntimeRecord(Frozen):
+    """What a runtime said of itself, under the server's settings and on the server's CPUs. None is what it does not tell."""
+
+    name: Literal["java", "node"]
+    version: str | None
+    vendor: str | None
+    home: str | None
+    collector: str | None
+    #: Whether somebody chose the collector; else the JVM did, by the machine's CPUs and memory.
+    collector_asked: bool
+    heap_bytes: int | None
+    options: str
+
+    @property
+    def text(self) -> str:
+        parts = [f"{self.name} {self.version or 'of unknown version'}{f' ({self.vendor})' if self.vendor else ''}"]
+        if self.name == "java":
+            chosen = "" if self.collector_asked else " (the JVM's own choice)"
+            parts.append(f"collector {self.collector or 'unknown'}{chosen}")
+        if self.heap_bytes is not None:
+            parts.append(f"heap at most {self.heap_bytes / 2**20:,.0f} MiB")
+        return ", ".join(parts)
+
+
 class ServerRow(Frozen):
     """A server variant in a campaign: what it is, how it was started, or why it was left out."""
 
@@ -48,6 +72,8 @@ class ServerRow(Frozen):
     transport: Literal["websocket", "tcp"]
     library_version: str
     receipt: str | None
+    #: None: a server of which no runtime can be chosen, or a run from before it was recorded.
+    runtime: RuntimeRecord | None = None
     build: list[list[str]]
     run: list[str]
     env: dict[str, str]
@@ -81,7 +107,7 @@ class TrialOrder(Frozen):
 
 
 class TrialRecord(Frozen):
-    """A trial after it ran: exactly one outcome, `ok` or `failed` with a reason.
+    """A trial after it ran: exactly one outcome, `ok`, `failed` with a reason, or `stopped` with the one the stop rule gave.
 
     `server_started_ns` is on the monotonic clock; `probe` is the runtime that was asked to tell of itself. Both are null in
     runs that are older than they are.
@@ -94,7 +120,7 @@ class TrialRecord(Frozen):
     variant: str
     cell: dict[str, CellValue]
     control: bool = False
-    outcome: Literal["ok", "failed"]
+    outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     started_unix_s: float
     duration_s: float
@@ -102,6 +128,10 @@ class TrialRecord(Frozen):
     server_cpus: list[int]
     engine_cpus: list[int]
     server_exit: str | None
+    #: What the server was given, the program of its first process, and how it waits for events: None where it never was ready.
+    server_env: dict[str, str] | None = None
+    server_executable: str | None = None
+    server_pollers: list[str] | None = None
     log_tail: list[str]
     server_started_ns: int | None = None
     probe: str | None = None
@@ -121,6 +151,8 @@ class CampaignRecord(Frozen):
     created_unix_s: float
     seed: int
     rounds: int
+    scale: float = 1.0
+    time_scale: float = 1.0
     departures: list[str] | None = None  # None: a run from before they were recorded
     tags: list[str] = []
     servers: list[str]

@@ -74,6 +74,8 @@ class Progress:
         found = verdict(view)
         if record.outcome == "failed":
             result = f"[red]failed: {escape(record.reason or '')}[/]"
+        elif record.outcome == "stopped":
+            result = f"[yellow]{escape(record.reason or '')}[/]"
         else:
             rate = metrics.rates.messages_per_s(view)
             shown = "no rate" if rate is None else f"{rate:,.0f} messages/s"

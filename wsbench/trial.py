@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench import engine, machine, spans
+from wsbench import engine, machine, runtime, spans, stopping
 from wsbench.catalogue import Variant
 from wsbench.engine_files import Seconds, Target
 from wsbench.errors import TrialFailed
-from wsbench.experiment import Experiment
+from wsbench.experiment import Experiment, Load
 from wsbench.frozen import write_json
 from wsbench.process import Engine, Server
 from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
@@ -49,22 +49,29 @@ def carry_out(
     `watch(folder)` is called a few times a second while the engine runs.
     """
     began, clock = time.time(), time.monotonic()
-    reason = ready_s = server_exit = started_ns = None
+    outcome, reason = "ok", None
+    ready_s = server_exit = seen = started_ns = None
     probe = probes.probe_of(variant.tags)
     log = folder.path / "server.log"
     try:
         with started(variant, setting, order.number, log, probe) as (server, port, ready_s):
             started_ns = server.started_ns
-            _measure(order, variant, setting, folder, server, port, watch)
+            # The PATH is this machine's; what it led to is recorded instead.
+            given = {name: value for name, value in server.env.items() if name != "PATH"}
+            seen = (given, runtime.executable(server.pid), runtime.pollers(server.pid))
+            reason = _measure(order, variant, setting, folder, server, port, watch)
             time.sleep(probes.settle_s(probe))
-            if server.exit_code is not None:
+            if reason is not None:
+                outcome = "stopped"
+            elif server.exit_code is not None:
                 raise TrialFailed("the server ended before it was stopped")
             server_exit = server.stop()
     except TrialFailed as failure:
-        reason = str(failure)
+        outcome, reason = "failed", str(failure)
+    server_env, executable, pollers = seen or (None, None, None)
     record = TrialRecord(
         **order.model_dump(),
-        outcome="ok" if reason is None else "failed",
+        outcome=outcome,
         reason=reason,
         started_unix_s=began,
         duration_s=time.monotonic() - clock,
@@ -72,6 +79,9 @@ def carry_out(
         server_cpus=setting.placement.server,
         engine_cpus=setting.placement.engine,
         server_exit=server_exit,
+        server_env=server_env,
+        server_executable=executable,
+        server_pollers=pollers,
         log_tail=_tail(log, probe),
         server_started_ns=started_ns,
         probe=probe,
@@ -88,7 +98,7 @@ def started(variant: Variant, setting: Setting, number: int, log: Path, probe: s
     """
     port = machine.free_port(HOST, setting.port, number)
     cpus = setting.placement.server
-    env = {**variant.table.env, "HOST": HOST, "PORT": str(port), "THREADS": str(len(cpus))}
+    env = {**runtime.environment(variant), "HOST": HOST, "PORT": str(port), "THREADS": str(len(cpus))}
     env = probes.environment(probe, env, log.parent)
     clock = time.monotonic()
     with Server(variant.table.run, variant.folder, env, cpus, log) as server:
@@ -127,7 +137,8 @@ def _answers(port: int, transport: str) -> bool:
         return False
 
 
-def _measure(order, variant, setting, folder, server, port, watch) -> None:
+def _measure(order, variant, setting, folder, server, port, watch) -> str | None:
+    """Carries the load out; the reason where the experiment's stop rule ended it."""
     experiment = setting.experiment
     load = experiment.load_of(order.cell)
     scenario = load.scenario(experiment.scenario)
@@ -147,6 +158,8 @@ def _measure(order, variant, setting, folder, server, port, watch) -> None:
         stages=load.stages,
         # On CPUs of its own the engine need not sleep, so that no response includes its waking up.
         busy_poll=experiment.loop == "open" and not set(setting.placement.engine) & set(setting.placement.server),
+        reply_s=load.reply_s,
+        connect_s=load.connect_s,
     )
     write_json(folder.path / "plan.json", plan)
     log = folder.path / "engine.log"
@@ -158,7 +171,19 @@ def _measure(order, variant, setting, folder, server, port, watch) -> None:
         until = time.monotonic() + plan.limits.deadline_s + 10
         while (code := running.wait(0.25)) is None and time.monotonic() < until:
             watch(folder)
-        engine.check_exit(code, log)
+            if reason := _stop_reason(experiment, load, folder, server):
+                running.interrupt()
+                return reason
+        reason = _stop_reason(experiment, load, folder, server)
+        if reason is None:
+            engine.check_exit(code, log)
+        return reason
+
+
+def _stop_reason(experiment: Experiment, load: Load, folder: TrialFolder, server: Server) -> str | None:
+    if experiment.stop is None:
+        return None
+    return stopping.reason(experiment.stop, folder.events(), load.connections, server.exit_code is not None)
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:

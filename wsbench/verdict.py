@@ -90,7 +90,7 @@ SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reasons` is empty for VALID. `bottleneck` is who had no CPU left, where that is known."""
+    """`reasons` is empty for VALID, unless a stop rule ended the trial. `bottleneck` had no CPU left, where that is known."""
 
     kind: Kind
     reasons: tuple[str, ...]
@@ -101,6 +101,8 @@ def verdict(view: TrialView) -> Verdict:
     """Every check on one trial; the worst of them decides."""
     if view.record.outcome == "failed":
         return Verdict("INVALID", (f"failed: {view.record.reason}",), "unknown")
+    if view.record.outcome == "stopped":
+        return _stopped(view)
     if view.end is None or view.plan is None:
         return Verdict("INVALID", ("the engine's record is incomplete",), "unknown")
     found: list[tuple[Kind, str]] = []
@@ -110,6 +112,16 @@ def verdict(view: TrialView) -> Verdict:
     worst: Kind = "INVALID" if "INVALID" in kinds else "SUSPECT" if kinds else "VALID"
     ordered = sorted(found, key=lambda item: item[0] != "INVALID")
     return Verdict(worst, tuple(reason for _, reason in ordered), bottleneck(view))
+
+
+def _stopped(view: TrialView) -> Verdict:
+    """A stop is the server's, where the engine had CPU left while connections were opened."""
+    why, used = view.record.reason, metrics.connections.engine_cpu_percent_connecting(view)
+    if used is None or view.plan.busy_poll:
+        return Verdict("SUSPECT", (why, "the engine's CPU use is not known"), "unknown")
+    if (share := used / 100 / view.plan.threads) >= LIMITS["engine_busy"].suspect:
+        return Verdict("SUSPECT", (why, f"the engine was {share:.0%} busy"), "engine")
+    return Verdict("VALID", (why,), "server")
 
 
 def bottleneck(view: TrialView) -> Bottleneck:
@@ -152,8 +164,6 @@ def server_busy(view: TrialView) -> float | None:
     return percent / 100 / cpus if percent is not None and cpus else None
 
 
-# ---- the checks ----------------------------------------------------------------------------------------------------
-
 Found = Iterator[tuple[Kind, str]]
 
 
@@ -165,13 +175,12 @@ def _outcome(view: TrialView) -> Found:
 
 
 def _connections(view: TrialView) -> Found:
+    counts = view.end.connections
     if metrics.missing_connections(view):
-        counts = view.end.connections
         yield "INVALID", f"{counts.established:,} of {counts.asked:,} connections were established"
     lost = metrics.failures.connections_lost(view)
     if lost:
-        established = view.end.connections.established
-        yield _beyond("errors", lost / established), f"{lost:,} of {established:,} connections died"
+        yield _beyond("errors", lost / counts.established), f"{lost:,} of {counts.established:,} connections died"
 
 
 def _ledger(view: TrialView) -> Found:

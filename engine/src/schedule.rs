@@ -44,7 +44,8 @@ impl Due {
             let Segment { from_per_s: from, to_per_s: to, for_s } = self.rate[self.segment];
             let left = self.position - self.messages_before;
             let here = (from + to) / 2.0 * for_s;
-            if left <= here && for_s > 0.0 {
+            // In a segment whose rate is zero nothing is due, not even the very first message.
+            if left <= here && here > 0.0 {
                 return Some(nanoseconds(self.seconds_before + seconds_to(left, from, (to - from) / for_s)));
             }
             if self.segment + 1 == self.rate.len() {
@@ -137,6 +138,13 @@ mod tests {
         for (k, &at) in due.iter().enumerate() {
             assert!(at.abs_diff(k as u64 * 1_000_000) <= 1, "{k}: {at}");
         }
+    }
+
+    #[test]
+    fn nothing_is_due_while_the_rate_is_zero_not_even_the_first_message() {
+        let pulse = [segment(0.0, 0.0, 60.0), segment(1.0, 1.0, 0.5), segment(0.0, 0.0, 1.0)];
+        assert_eq!(take(&pulse, Arrivals::Constant, (0, 1), 3), [60_000_000_000]);
+        assert!(take(&pulse, Arrivals::Constant, (1, 2), 3).is_empty());
     }
 
     #[test]

@@ -118,30 +118,32 @@ class Campaign:
 
     @cached_property
     def trials(self) -> list[Trial]:
+        return self.read(self.shown)
+
+    def read(self, names: list[str]) -> list[Trial]:
+        """The finished trials with these metrics."""
         table = self.run.path / TABLE
-        return (
-            _from_table(table, self.shown)
-            if table.exists() and not self.running
-            else _from_folders(self.run, self.shown)
-        )
+        fresh = table.exists() and not self.running
+        return _from_table(table, names) if fresh else _from_folders(self.run, names)
 
     @property
     def verdicts(self) -> Counter:
         return Counter("failed" if trial.outcome == "failed" else trial.verdict for trial in self.trials)
 
-    def lines(self) -> list[Line]:
-        """Every server and cell that has a finished trial."""
+    def lines(self, names: list[str] | None = None) -> list[Line]:
+        """Every server and cell that has a finished trial, with the metrics shown or those named; by the first of them."""
+        names = names or self.shown
         groups: dict[tuple[Cell, str], list[Trial]] = {}
-        for trial in self.trials:
+        for trial in self.trials if names == self.shown else self.read(names):
             groups.setdefault((trial.cell, trial.server), []).append(trial)
         lines = []
         for (cell, server), trials in groups.items():
             counted = [trial for trial in trials if trial.counts]
-            found = {name: stats.estimate([trial.values.get(name) for trial in counted]) for name in self.shown}
+            found = {name: stats.estimate([trial.values.get(name) for trial in counted]) for name in names}
             lines.append(Line(server, cell, len(trials), found))
         return sorted(
             lines,
-            key=lambda line: ([_sortable(value) for _, value in line.cell], -(line.found[self.headline].mean or 0)),
+            key=lambda line: ([_sortable(value) for _, value in line.cell], -(line.found[names[0]].mean or 0)),
         )
 
     def columns(self) -> list[str]:

@@ -32,7 +32,7 @@ def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
     """
     claims, versions = read(results.experiment.source if source is None else source)
     return [
-        _verdict(claim, name, Place(results, roles, tuple(results.cells)))
+        _verdict(claim, name, Place(results, _rows(roles, results.names), tuple(results.cells)))
         for claim in claims
         for name, roles in versions.items()
     ]
@@ -48,6 +48,16 @@ def read(source: str) -> tuple[list[written.Claim], written.Versions]:
         raise UserError(one_line(error)) from error
     written.check(claims, versions, list(keys.get("sweep", {})))
     return claims, versions
+
+
+def _rows(roles: dict[str, str], names: list[str]) -> dict[str, str]:
+    """The campaign's row for each role: where an experiment chooses one runtime for all, its choice stands behind the name."""
+    return {role: _row(server, names) for role, server in roles.items()}
+
+
+def _row(server: str, names: list[str]) -> str:
+    chosen = [name for name in names if name.partition("+")[0] == server]
+    return chosen[0] if server not in names and len(chosen) == 1 else server
 
 
 def _verdict(claim: written.Claim, versions: str, place: Place) -> ClaimVerdict:

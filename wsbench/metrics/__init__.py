@@ -7,7 +7,7 @@ computes no quantile itself and never runs anything. A metric is one function in
 registers it.
 """
 
-from wsbench.metrics import broadcasts, failures, latencies, rates, resources, runtimes, stretches
+from wsbench.metrics import broadcasts, connections, failures, latencies, rates, resources, runtimes, stretches
 from wsbench.metrics.parts import NS_PER_US, missing_connections
 from wsbench.metrics.registry import METRICS, Metric, Numbers, measure, values
 
@@ -17,6 +17,7 @@ __all__ = [
     "Metric",
     "Numbers",
     "broadcasts",
+    "connections",
     "failures",
     "latencies",
     "measure",

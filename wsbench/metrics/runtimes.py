@@ -89,7 +89,7 @@ def heap_committed_bytes_max(view):
 def heap_after_gc_bytes_max(view):
     """Largest heap in use right after a garbage collection: what was alive, and what that collection left."""
     span = view.span("measured")
-    sizes = [point.used_bytes for point in heap(view, span) if point.after]
+    sizes = [point.used_bytes for point in heap(view, span) if point.after and point.used_bytes is not None]
     return known(max(sizes, default=None), "no collection told what it left of the heap in the measured window")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wsbench import metrics, stats
 from wsbench.report import words
 from wsbench.report.results import Results
-from wsbench.report.summary import SummaryRow
+from wsbench.report.summary import LOWER_BOUND, SummaryRow
 from wsbench.rundir import CONTROL
 
 
@@ -64,7 +64,7 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
         comparison=_comparison(results, measured, tied),
         ceiling=first.against_reference_text,
         latency=_lowest_latency(results, measured),
-        lower_bound=bool(first.note),
+        lower_bound=first.note.startswith(LOWER_BOUND),
         tied=tied,
     )
 
@@ -140,7 +140,7 @@ def _all(found: int, total: int) -> str:
 def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
     """What limits the answer, the gravest first."""
     said = []
-    trials, ok = results.trials, [trial for trial in results.trials if trial.record.outcome == "ok"]
+    trials, ok = results.trials, [trial for trial in results.trials if trial.record.outcome != "failed"]
     if results.missing:
         planned = len(results.order)
         said.append(f"The campaign is unfinished: {words.count(len(results.missing), 'trial')} of {planned:,} not run.")
@@ -153,7 +153,10 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         )
     if 0 < min(repeats) < stats.INTERVAL_REPEATS:
         said.append(f"Some numbers have no interval: it needs {stats.INTERVAL_REPEATS} repeats.")
-    if bounded := [row for row in rows if row.note]:
+    if stopped := [trial.record for trial in trials if trial.record.outcome == "stopped"]:
+        names = dict.fromkeys(results.label(record.name) for record in stopped)
+        said.append(f"Stopped by the experiment's rule: {words.count(len(stopped), 'trial')} of {words.listed(names)}.")
+    if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND)]:
         where = dict.fromkeys(f"{row.server} ({row.cell_text})" if row.cell_text else row.server for row in bounded)
         said.append(f"The engine, not the server, was the limit for {words.listed(where)}: these are lower bounds.")
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from wsbench.claims.evaluate import evaluate
 from wsbench.claims.verdict import ClaimVerdict, Figure
+from wsbench.errors import UserError
 from wsbench.report import words
 from wsbench.report.blocks import ClaimRow
 from wsbench.report.results import Results
 
 
 def claim_rows(results: Results) -> list[ClaimRow]:
+    """Nothing where the experiment makes no claim; one row that says why where its claims do not fit this campaign."""
+    try:
+        verdicts = evaluate(results)
+    except UserError as error:
+        return [ClaimRow("none", "The experiment's claims cannot be tried on this campaign.", "", str(error), {}, [])]
     by_id: dict[str, list[ClaimVerdict]] = {}
-    for one in evaluate(results):
+    for one in verdicts:
         by_id.setdefault(one.id, []).append(one)
     return [_row(found) for found in by_id.values()]
 

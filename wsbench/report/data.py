@@ -174,7 +174,11 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
 
 
 def _reasons(trial: TrialResult) -> tuple[str, ...]:
-    return (trial.record.reason or "",) if trial.record.outcome == "failed" else tuple(trial.verdict.reasons)
+    """Of a failed trial why, of a stopped one that it was, and of every other what its verdict rests on."""
+    if trial.record.outcome == "failed":
+        return (trial.record.reason or "",)
+    stopped = (f"stopped: {trial.record.reason}",) if trial.record.outcome == "stopped" else ()
+    return (*stopped, *trial.verdict.reasons)
 
 
 def _cpus(cpus: list[int]) -> str:
@@ -224,7 +228,7 @@ def _typical(results: Results) -> set[int]:
 def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], str]:
     """By place in the list of trials; all of them, or the typical ones of as many cells as fit."""
     place = {trial.record.number: at for at, trial in enumerate(results.trials)}
-    ran = [trial for trial in results.trials if trial.record.outcome == "ok"]
+    ran = [trial for trial in results.trials if trial.record.outcome != "failed"]
     note = ""
     if len(ran) > MOST_TIMELINES:
         of_cell = {cell: at for at, cell in enumerate(results.cells)}

@@ -156,7 +156,7 @@ def _claimed(claims: Sequence[ClaimRow]) -> str:
 def _facts(results: Results) -> list[str]:
     """One line of context: when, where, how much."""
     campaign, machine = results.campaign, results.machine
-    ok = sum(trial.record.outcome == "ok" for trial in results.trials)
+    ok = sum(trial.record.outcome != "failed" for trial in results.trials)
     facts = [_moment(campaign.created_unix_s)]
     if machine is not None:
         facts.append(f"{machine.cpu_model or 'unknown CPU'}, {words.count(machine.cpus, 'CPU')}")

@@ -44,8 +44,8 @@ class TrialResult:
 
     @cached_property
     def counts(self) -> bool:
-        """Whether it takes part in means: it is ok, and VALID or SUSPECT."""
-        return self.record.outcome == "ok" and self.verdict.kind != "INVALID"
+        """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
+        return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
 
     @property
     def cell(self) -> Cell:
@@ -145,9 +145,13 @@ class Results:
         return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
 
     def label(self, name: str) -> str:
-        """A server as charts call it: bare where the campaign has one variant of it."""
-        server = name.rpartition("@")[0]
-        return server if sum(other.rpartition("@")[0] == server for other in self.names) == 1 else name
+        """A server as charts call it: bare where the campaign has one variant of it, and nothing of its runtime was chosen."""
+        server, _, variant = name.rpartition("@")
+        return (
+            server
+            if "+" not in variant and sum(other.rpartition("@")[0] == server for other in self.names) == 1
+            else name
+        )
 
     @cached_property
     def machine_changes(self) -> list[str] | None:
@@ -173,9 +177,14 @@ class Results:
         return self.experiment.headline or f"{self.latency}_p99"
 
     @cached_property
+    def every_trial(self) -> list[TrialResult]:
+        """The control's among the others, by number."""
+        return sorted([*self.trials, *self.control_trials], key=lambda trial: trial.record.number)
+
+    @cached_property
     def missing(self) -> list[TrialOrder]:
         """Trials that were planned and have no outcome."""
-        done = {trial.record.number for trial in [*self.trials, *self.control_trials]}
+        done = {trial.record.number for trial in self.every_trial}
         return [planned for planned in self.order if planned.number not in done]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:

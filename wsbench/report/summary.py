@@ -15,6 +15,7 @@ from wsbench.report.reading import load
 from wsbench.report.results import Cell, Results, TrialResult
 from wsbench.rundir import RunFolder
 
+LOWER_BOUND = "lower bound"
 KINDS = ("VALID", "SUSPECT", "INVALID")
 
 
@@ -87,7 +88,7 @@ def _row(
     results: Results, name: str, cell: Cell, scales: dict[str, words.Scale], letters: dict[str, str]
 ) -> SummaryRow:
     group = results.group(name, cell)
-    ok = [trial for trial in group if trial.record.outcome == "ok"]
+    ok = [trial for trial in group if trial.record.outcome != "failed"]
     verdicts = Counter(trial.verdict.kind for trial in ok)
     failed = len(group) - len(ok)
     missing = sum(planned.name == name and tuple(planned.cell.items()) == cell for planned in results.missing)
@@ -135,8 +136,11 @@ def _verdict_text(verdicts: Counter, failed: int, missing: int) -> str:
 
 def _note(counted: list[TrialResult]) -> str:
     """What a reader must know before comparing this row."""
+    stopped = [trial.record.reason for trial in counted if trial.record.outcome == "stopped"]
+    if stopped:
+        return "; ".join(dict.fromkeys(stopped))
     engine = sum(trial.verdict.bottleneck == "engine" for trial in counted)
-    return f"lower bound: the engine was the limit in {engine} of {len(counted)}" if engine else ""
+    return f"{LOWER_BOUND}: the engine was the limit in {engine} of {len(counted)}" if engine else ""
 
 
 def _mean(row: SummaryRow, metric: str) -> float | None:

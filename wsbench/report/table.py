@@ -22,7 +22,7 @@ FILE = "trials.parquet"
 def trials_table(results: Results) -> pa.Table:
     """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck."""
     names = list(metrics.METRICS)
-    trials = sorted([*results.trials, *results.control_trials], key=lambda trial: trial.record.number)
+    trials = results.every_trial
     keys = list(dict.fromkeys(key for planned in results.order for key in planned.cell))
 
     def of_trial(values: list, kind: pa.DataType) -> pa.Array:

@@ -150,7 +150,12 @@ LATENCIES: dict[str, Callable[[Histogram], int | None]] = {
 
 # ---- what the runtime told -----------------------------------------------------------------------------------------
 
-TOLD = {"heap": "heap_used_bytes", "heap_size": "heap_committed_bytes", "gc": "gc_pause_ms", "loop": "event_loop_delay_ms"}
+TOLD = {
+    "heap": "heap_used_bytes",
+    "heap_size": "heap_committed_bytes",
+    "gc": "gc_pause_ms",
+    "loop": "event_loop_delay_ms",
+}
 
 
 def _told(view: TrialView, edges: np.ndarray) -> dict[str, Values | str]:

@@ -38,6 +38,7 @@ def _take(found: Telemetry, started_ns: int, parts: re.Match) -> None:
     end_ns = begin_ns + first_ns + between_ns + last_ns
     found.pauses.append(Pause(begin_ns, first_ns, "sweep termination"))
     found.pauses.append(Pause(end_ns - last_ns, last_ns, "mark termination"))
-    found.heap.append(HeapPoint(begin_ns, int(parts[5]) * MIB, None))
-    found.heap.append(HeapPoint(end_ns, int(parts[6]) * MIB, None, after=True))
+    # Less than a MiB is written as 0.
+    found.heap.append(HeapPoint(begin_ns, int(parts[5]) * MIB or None, None))
+    found.heap.append(HeapPoint(end_ns, int(parts[6]) * MIB or None, None, after=True))
     found.collections.append(Collection(end_ns, "concurrent"))

@@ -14,6 +14,7 @@ from wsbench.stats.estimates import (
     interval,
     rank_obstacle,
     ratio,
+    ratio_of_groups,
 )
 from wsbench.stats.tiers import Tiers, tiers
 
@@ -28,5 +29,6 @@ __all__ = [
     "interval",
     "rank_obstacle",
     "ratio",
+    "ratio_of_groups",
     "tiers",
 ]

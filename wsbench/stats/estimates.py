@@ -70,6 +70,28 @@ def ratio(
     return paired if rounds else Estimate((), None, None, None, "no round has both")
 
 
+def ratio_of_groups(
+    of: Sequence[float | None], to: Sequence[float | None], comparisons: int = 1, level: float = LEVEL
+) -> Estimate:
+    """`of` divided by `to` where they have no rounds in common: Welch's t on logarithms.
+
+    `values` of the result has no repeats of its own, so it is empty. Both need three, and the interval is widened as for `ratio`.
+    """
+    groups = estimate(of), estimate(to)
+    for group in groups:
+        if group.low is None:
+            return Estimate((), None, None, None, group.reason)
+    logs = [np.log(group.values) for group in groups]
+    squared = [float(values.var(ddof=1)) / len(values) for values in logs]
+    difference, spread = float(logs[0].mean() - logs[1].mean()), sum(squared)
+    freedom = min(len(values) for values in logs) - 1.0
+    if spread > 0:
+        freedom = spread**2 / sum(part**2 / (len(values) - 1) for part, values in zip(squared, logs, strict=True))
+    tail = (1 - level) / max(1, comparisons) / 2
+    half = float(special.stdtrit(freedom, 1 - tail)) * math.sqrt(spread)
+    return Estimate((), math.exp(difference), math.exp(difference - half), math.exp(difference + half), None)
+
+
 def interval(values: Sequence[float], shared: int = 1, level: float = LEVEL) -> tuple[float, float, float]:
     """Arithmetic mean and t interval of at least two values, widened so that `shared` such intervals hold together."""
     array = np.asarray(values, dtype=float)

@@ -1,4 +1,5 @@
-"""A real, small TCP server of the contract's `ping` for the harness's own tests; it can be told to crash, or to leave a child."""
+"""A real, small TCP server of the contract's `ping` for the harness's own tests; it can be told to crash, to leave a child, to take
+in connections slowly, or to end when it has too many."""
 
 import os
 import platform
@@ -6,10 +7,14 @@ import socketserver
 import subprocess
 import sys
 import threading
+import time
 
 answered = 0
 lock = threading.Lock()
 crash_after = int(os.environ.get("CRASH_AFTER", "0"))
+accept_every = float(os.environ.get("ACCEPT_EVERY", "0"))
+most = int(os.environ.get("MOST", "1000000"))
+taken = 0
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -27,7 +32,16 @@ class Handler(socketserver.StreamRequestHandler):
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
-    request_queue_size = 1024
+    request_queue_size = 2 if accept_every else 1024
+
+    def get_request(self):
+        global taken
+        time.sleep(accept_every)
+        taken += 1
+        if taken > most:
+            print("no room for another connection", flush=True)
+            os._exit(3)
+        return super().get_request()
 
 
 if "--version" in sys.argv:

@@ -1,0 +1,105 @@
+"""What became better or worse: claimed where it is so, not claimed where it is not, refused where it cannot be said."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from run_maker import HOSTILE, SERVERS, Server, make_run
+
+from wsbench import compare
+from wsbench.errors import UserError
+from wsbench.frozen import write_json
+
+CELLS = ({"connections": 64},)
+ROUNDS = 8
+
+
+def scaled(factor: float, of: str = "netty"):
+    """Makes one server so much faster."""
+    return lambda trial, order: replace(trial, rate=trial.rate * factor) if order.server == of else trial
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    hostile = Server(f"a|b{HOSTILE}`", rate=4_000)
+    make_run(folder / "base", (*SERVERS[:2], hostile), CELLS, ROUNDS, seed=1)
+    make_run(folder / "slower", (*SERVERS[:2], hostile), CELLS, ROUNDS, seed=2, change=scaled(0.8))
+    make_run(folder / "same", (*SERVERS[:2], hostile), CELLS, ROUNDS, seed=3)
+    make_run(folder / "few", SERVERS[:2], CELLS, 3, seed=4, change=scaled(0.8))
+    return folder
+
+
+def compared(runs, base: str, new: str, **options) -> dict[tuple[str, str], compare.Row]:
+    sides = (compare.side(str(runs / name)) for name in (base, new))
+    found = compare.compare(*sides, options.pop("named", ["messages_per_s", "service_us_p50"]), **options)
+    return {(row.server, row.metric): row for row in found.rows}
+
+
+def test_a_server_that_became_slower_is_worse_and_the_other_is_not(runs):
+    rows = compared(runs, "base", "slower")
+    worse = rows["netty@4.2", "messages_per_s"]
+    assert worse.says == "worse"
+    assert worse.ratio.low < 0.8 < worse.ratio.high
+    assert worse.worse_by == pytest.approx(0.25, abs=0.05)
+    assert rows["reference@1.0", "messages_per_s"].says in ("equal", "not shown")
+    assert compared(runs, "slower", "base")["netty@4.2", "messages_per_s"].says == "better"
+
+
+def test_two_runs_of_the_same_thing_do_not_differ(runs):
+    assert not {row.says for row in compared(runs, "base", "same").values()} & {"better", "worse", "changed"}
+
+
+def test_too_few_rounds_say_nothing(runs):
+    rows = compared(runs, "base", "few")
+    assert {row.says for row in rows.values()} == {"undecided"}
+    assert "3 of 5" in rows["netty@4.2", "messages_per_s"].why
+
+
+def test_two_servers_of_one_campaign_are_compared_within_rounds(runs):
+    sides = [compare.side(f"{runs / 'base'}:{name}") for name in ("reference@1.0", "netty@4.2")]
+    (row,) = compare.compare(*sides, ["messages_per_s"]).rows
+    assert row.says == "worse"
+    assert row.server == "reference@1.0 → netty@4.2"
+    assert len(row.ratio.values) == ROUNDS
+
+
+def test_another_machine_or_setting_is_refused_with_the_reason(runs, tmp_path):
+    other = make_run(
+        tmp_path / "other", SERVERS[:2], CELLS, ROUNDS, experiment='question = "?"\n[load]\nconnections = 5\n'
+    )
+    machine = other.machine.model_copy(update={"cpu_model": "Another CPU"})
+    write_json(other.path / "machine.json", machine)
+    with pytest.raises(UserError, match="cpu model: Fictional CPU at 3 GHz against Another CPU") as refused:
+        compare.compare(compare.side(str(runs / "base")), compare.side(str(other.path)), [])
+    assert "load" in str(refused.value)
+    found = compare.compare(compare.side(str(runs / "base")), compare.side(str(other.path)), [], anyway=True)
+    assert len(found.differences) >= 2
+    assert any("only in the base" in text for text in found.left_out)
+
+
+def test_what_does_not_exist_is_named(runs):
+    with pytest.raises(UserError, match="no server 'undertow'"):
+        compare.side(f"{runs / 'base'}:undertow")
+    with pytest.raises(UserError, match="not a run directory"):
+        compare.side(str(runs))
+    with pytest.raises(UserError, match="no metric is called"):
+        compared(runs, "base", "same", named=["speed"])
+    with pytest.raises(UserError, match="on both sides, or on none"):
+        compare.compare(compare.side(str(runs / "base")), compare.side(f"{runs / 'same'}:netty@4.2"), [])
+
+
+def test_the_command_says_it_three_ways_and_fails_where_it_must(wsbench, runs):
+    arguments = ["compare", str(runs / "base"), str(runs / "slower"), "--metric", "messages_per_s"]
+    plain = wsbench(*arguments)
+    assert plain.returncode == 0, plain.stderr
+    assert "worse" in plain.stdout
+    assert wsbench(*arguments, "--fail-if", "10").returncode == 3
+    assert wsbench(*arguments, "--fail-if", "90%").returncode == 0
+    assert wsbench(*arguments, "--fail-if", "much").returncode == 2
+    document = json.loads(wsbench(*arguments, "--json").stdout)
+    assert [row["server"] for row in document["rows"] if row["says"] == "worse"] == ["netty@4.2"]
+    text = wsbench(*arguments, "--markdown").stdout
+    assert text.index("| netty@4.2 |") < text.index("<details>")
+    assert "<script" not in text
+    assert "a\\|b" in text

@@ -1,0 +1,33 @@
+"""How many connections there were, and what opening them cost the engine."""
+
+from __future__ import annotations
+
+from wsbench.metrics.registry import metric
+from wsbench.view import NS_PER_S, TrialView, Unmeasured, known
+
+NO_TICK = "the engine wrote no tick"
+
+
+@metric("connections", "higher")
+def connections_reached(view):
+    """Most kept connections that were open at once, seen at the engine's ticks. Of a trial that was stopped: until then."""
+    if view.connection_per_request:
+        raise Unmeasured("every request has a connection of its own")
+    return known(max((tick.open for tick in view.ticks), default=None), NO_TICK)
+
+
+@metric("%", "neither")
+def engine_cpu_percent_connecting(view):
+    """CPU use of the engine's workers while connections were opened, before the first message; 100 is one core."""
+    return 100 * _connecting(view).cpu_ns / NS_PER_S / _connecting_s(view)
+
+
+def _connecting(view: TrialView):
+    ticks = [tick for tick in view.ticks if tick.phase == "connect"]
+    return known(ticks[-1] if ticks else None, "the phase `connect` has no tick")
+
+
+def _connecting_s(view: TrialView) -> float:
+    began = known(view.begins.get("connect"), "the engine wrote no phase `connect`")
+    seconds = (_connecting(view).t_ns - began) / NS_PER_S
+    return known(seconds if seconds > 0 else None, "connecting took no time")

@@ -1,0 +1,161 @@
+"""Users and response times over a run, second by second: asked for and connected; means of seconds and their trend.
+
+Trials of a campaign in, blocks out. The engine keeps a histogram of every second and no single response, so a point is the mean
+of a second. The trend is LOWESS (Cleveland 1979) by statsmodels: local lines through SHARE of the points, three robust rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from wsbench import histogram
+from wsbench.engine_files import Anchor, Plan, Push
+from wsbench.figure_table import FigureTable
+from wsbench.report import figure_drawing, words
+from wsbench.report.blocks import Block, Table
+from wsbench.report.figure_drawing import Point, Row
+from wsbench.report.results import Cell, Results, TrialResult
+from wsbench.view import NS_PER_S, TrialView
+
+SHARE, ROUNDS = 0.1, 3
+FEWEST = 10  # seconds; with fewer a trend is the points themselves
+NEIGHBOURS = 20  # points of a local line; with 10 a single peak spoils all around it, whatever the rounds
+NS_PER_MS = 1e6
+LONG_TAIL = 50  # a longest second that many times the median hides all others on a linear axis
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trial over its measured phase: (second, users) at every tick, (second, mean ms, longest ms) of every second."""
+
+    server: str
+    number: int
+    users: list[tuple[float, int]]
+    times: list[tuple[float, float, float]]
+    asked: list[tuple[float, float]]
+
+
+def blocks(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    made = []
+    for cell in results.cells:
+        runs = [run for trial in results.trials if trial.cell == cell and (run := _run(results, trial)) is not None]
+        if runs:
+            text = results.cell_text(cell)
+            made.append(_users(results, asked, runs, text, f"{id_}-{len(made) + 1}"))
+            made.append(_times(results, asked, runs, text, f"{id_}-{len(made) + 1}"))
+    return made
+
+
+def _run(results: Results, trial: TrialResult) -> Run | None:
+    """INVALID trials too: a server that lost its users is what this figure is to show."""
+    view = TrialView(results.folder.trial(trial.record.number), trial.record)
+    if trial.record.outcome == "failed" or view.window is None or view.plan is None:
+        return None
+    begin, end = view.window
+    users = [((tick.t_ns - begin) / NS_PER_S, tick.open) for tick in view.ticks if begin <= tick.t_ns <= end]
+    return Run(results.label(trial.record.name), trial.record.number, users, list(_seconds(view)), asked_for(view.plan))
+
+
+def _seconds(view: TrialView) -> Iterator[tuple[float, float, float]]:
+    """The middle of every second, its mean and its longest time, in ms. The log counts from the engine's first event."""
+    anchor = next(event for event in view.events if isinstance(event, Anchor))
+    offset = (view.window[0] - anchor.t_ns) / NS_PER_S
+    tag = "push" if isinstance(view.plan.scenario, Push) else "request" if view.connection_per_request else "service"
+    for interval in histogram.read_log(view.folder.latency_log) if view.folder.latency_log.exists() else ():
+        found = interval.histogram
+        if interval.tag == tag and found.count:
+            middle = interval.start_s + interval.length_s / 2 - offset
+            yield middle, found.mean / NS_PER_MS, found.max / NS_PER_MS
+
+
+def asked_for(plan: Plan) -> list[tuple[float, float]]:
+    """(second, users) corners of what the plan asks for; chunks are steps, single users a slope."""
+    corners, users, began = [(0.0, 0.0 if plan.stages else float(plan.connections))], 0, 0.0
+    for stage in plan.stages or []:
+        total, sign = abs(stage.to - users), 1 if stage.to > users else -1
+        if stage.chunk == 1 and total:
+            corners.append((began + stage.over_s, float(stage.to)))
+        else:
+            for moved in [*range(stage.chunk, total, stage.chunk), *([total] if total else [])]:
+                at = began + stage.over_s * moved / total
+                corners += [(at, corners[-1][1]), (at, float(users + sign * moved))]
+        users, began = stage.to, began + stage.over_s
+        corners.append((began, float(users)))
+    return corners
+
+
+def trend(times: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
+    """LOWESS of the seconds' means; nothing where there are too few of them."""
+    if len(times) < FEWEST:
+        return []
+    # Imported where it is used: it takes a second, and few reports need it.
+    from statsmodels.nonparametric.smoothers_lowess import lowess
+
+    seconds, means = np.array([t for t, *_ in times]), np.array([mean for _, mean, _ in times])
+    share = max(SHARE, NEIGHBOURS / len(times))
+    return [(float(x), float(y)) for x, y in lowess(means, seconds, frac=min(1.0, share), it=ROUNDS)]
+
+
+def _users(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_: str) -> Block:
+    lines = [Row(run.server, x, float(y), float(run.number), None) for run in runs for x, y in run.users]
+    steps = [Row("asked", x, y, float(place), None) for place, (x, y) in enumerate(runs[0].asked)]
+    drawing = figure_drawing.over_time(results, "users connected", lines, [], steps)
+    rows = []
+    for run in runs:
+        at = [(x, wanted(run.asked, x), found) for x, found in run.users]
+        short = max(((ask - found, x) for x, ask, found in at), default=(0, 0.0))
+        most = max((found for _, found in run.users), default=0)
+        rows.append(
+            [
+                f"{run.server}, trial {run.number:04}",
+                f"{most:,}",
+                f"{max(0, round(short[0])):,}",
+                words.number(short[1]),
+            ]
+        )
+    head = ["server", "most connected at once", "most missing at once", "at second"]
+    text = "Dashed: what was asked for. One line a trial; a user whose exchange failed stays out."
+    return Block(
+        id_, _title(asked, "users", cell), text, Table(head, rows), drawing, "users connected over time, by server"
+    )
+
+
+def wanted(corners: list[tuple[float, float]], second: float) -> float:
+    """What is asked for at a second; at a step, what was asked for before it: users take a moment to connect."""
+    before = [(x, y) for x, y in corners if x < second] or corners[:1]
+    after = [(x, y) for x, y in corners if x >= second] or corners[-1:]
+    (x0, y0), (x1, y1) = before[-1], after[0]
+    inside = y0 if x1 <= x0 else y0 + (y1 - y0) * (second - x0) / (x1 - x0)
+    return min(inside, y1) if x1 - second < 1 else inside
+
+
+def _times(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_: str) -> Block:
+    points = [Point(run.server, x, mean, "VALID") for run in runs for x, mean, _ in run.times]
+    lines = [Row(run.server, x, y, float(run.number), None) for run in runs for x, y in trend(run.times) if y > 0]
+    means = sorted(point.y for point in points)
+    log = bool(means) and means[0] > 0 and means[-1] > LONG_TAIL * means[len(means) // 2]
+    drawing = figure_drawing.over_time(results, "response time (ms)", lines, points, log=log)
+    head = ["server", "median of the seconds' means (ms)", "highest mean of a second (ms)", "longest of all (ms)"]
+    rows = []
+    for run in runs:
+        seen = [mean for _, mean, _ in run.times]
+        longest = max((longest for *_, longest in run.times), default=None)
+        middle = float(np.median(seen)) if seen else None
+        texts = [words.number(value) for value in (middle, max(seen, default=None), longest)]
+        rows.append([f"{run.server}, trial {run.number:04}", *texts])
+    text = f"{asked.note or ''} LOWESS of statsmodels through a tenth of the points at a time, {ROUNDS} robust rounds.".strip()
+    return Block(
+        id_,
+        _title(asked, "response time", cell),
+        text,
+        Table(head, rows),
+        drawing,
+        "response time over time, by server",
+    )
+
+
+def _title(asked: FigureTable, what: str, cell: Cell | str) -> str:
+    return ": ".join(part for part in (asked.title, what, cell) if part)

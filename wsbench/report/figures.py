@@ -1,0 +1,282 @@
+"""The figures of an experiment's file, drawn with this campaign's data, and beside each what the study had printed.
+
+`blocks(results)` is all that the page needs. A figure becomes a block for each metric and panel, and one more for published
+numbers, which are texts of the file and never computed with. Which kinds there are is `figure_table`'s.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from scipy import stats as distributions
+
+from wsbench import histogram, metrics
+from wsbench.errors import UserError
+from wsbench.figure_table import FigureTable
+from wsbench.frozen import one_line
+from wsbench.report import figure_drawing, figure_time, words
+from wsbench.report.blocks import Block, Table
+from wsbench.report.figure_drawing import Point, Row
+from wsbench.report.results import Cell, Results
+from wsbench.stats import LEVEL
+
+FEWEST_SIZES = 3  # with two sizes any two points are a perfect line
+PERCENTILES = (
+    ("median", "0.5"),
+    ("75 %", "0.75"),
+    ("95 %", "0.95"),
+    ("98 %", "0.98"),
+    ("99 %", "0.99"),
+    ("99.9 %", "0.999"),
+)
+NS_PER_MS = 1e6
+
+
+def blocks(results: Results) -> list[Block]:
+    """Everything that the experiment's `[[figure]]` tables ask for, in their order; nothing where it has none."""
+    made = []
+    for place, asked in enumerate(asked_of(results), 1):
+        drawn = DRAWN[asked.kind](results, asked, f"figure-{place}")
+        made += drawn or [
+            Block(f"figure-{place}", asked.title, f"{asked.note or ''} No trial has a number for it.".strip())
+        ]
+        if asked.published is not None:
+            made.append(_published(asked, f"figure-{place}-published"))
+    return made
+
+
+def asked_of(results: Results) -> list[FigureTable]:
+    """The file's figures. UserError where one is wrong, or names a metric that there is not."""
+    try:
+        tables = TypeAdapter(list[FigureTable]).validate_python(
+            tomllib.loads(results.experiment.source).get("figure", [])
+        )
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise UserError(f"{results.folder.experiment_toml}: 'figure': {one_line(error)}") from error
+    for table in tables:
+        for name in table.metrics:
+            if name not in metrics.METRICS:
+                raise UserError(
+                    f"{results.folder.experiment_toml}: figure {table.title!r}: no metric is called {name!r}"
+                )
+    return tables
+
+
+def _published(asked: FigureTable, id_: str) -> Block:
+    table = Table(asked.published.head, asked.published.rows) if asked.published.rows else None
+    return Block(id_, f"{asked.title}: as published", asked.published.source, table)
+
+
+# ---- metrics -------------------------------------------------------------------------------------------------------
+
+
+def _lines(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    """A block for each metric and each cell without the swept number; bars where no number is swept."""
+    key = results.numeric_key
+    if key is None:
+        return _bars(results, asked, id_)
+    panels: dict[tuple, list[Cell]] = {}
+    for cell in results.cells:
+        panels.setdefault(tuple(item for item in cell if item[0] != key), []).append(cell)
+    made = []
+    for metric in asked.metrics:
+        for cells in panels.values():
+            scale, rows, points = _numbers(results, metric, cells, key)
+            if points:
+                title = _title(asked, metric, results.cell_text(cells[0], without=[key]))
+                drawing = figure_drawing.lines(results, key, axis(metric, scale), rows, points)
+                table = _swept_table(results, metric, key, cells, scale)
+                made.append(_block(f"{id_}-{len(made) + 1}", title, asked, table, drawing, axis(metric, scale)))
+    return made
+
+
+def _bars(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    made = []
+    for metric in asked.metrics:
+        for cell in results.cells:
+            scale, rows, points = _numbers(results, metric, [cell], None)
+            if points:
+                title = _title(asked, metric, results.cell_text(cell))
+                drawing = figure_drawing.bars(results, axis(metric, scale), rows, points)
+                table = Table(["server", scale.unit, f"{LEVEL:.0%} interval"], _bar_rows(results, metric, cell, scale))
+                made.append(_block(f"{id_}-{len(made) + 1}", title, asked, table, drawing, axis(metric, scale)))
+    return made
+
+
+def _table(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    """All metrics side by side, a row a server and cell, each with its unit."""
+    rows = []
+    scales = {metric: _scale(results, metric, results.cells) for metric in asked.metrics}
+    for cell in results.cells:
+        for name in results.names:
+            found = [results.estimate(name, cell, metric) for metric in asked.metrics]
+            if any(one.values for one in found):
+                texts = [_estimate_text(one, scales[metric]) for metric, one in zip(asked.metrics, found, strict=True)]
+                rows.append([results.label(name), *([results.cell_text(cell)] if results.swept else []), *texts])
+    head = ["server", *(["cell"] if results.swept else []), *(axis(metric, scales[metric]) for metric in asked.metrics)]
+    return [Block(id_, asked.title, asked.note or "", Table(head, rows))] if rows else []
+
+
+def _fit(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    """A straight line through all trials of a server that count: the slope is what one more of `over` costs."""
+    made = []
+    for metric in asked.metrics:
+        scale = _scale(results, metric, results.cells)
+        points, ends, rows = [], [], []
+        for name in results.names:
+            pairs = _pairs(results, name, metric, asked.over)
+            points += [Point(results.label(name), x, scale.of(y), "VALID") for x, y in pairs]
+            row, line = _line(results.label(name), pairs, metrics.METRICS[metric].unit)
+            rows += [row] if pairs else []
+            ends += [Row(results.label(name), x, scale.of(y), None, None) for x, y in line]
+        if points:
+            drawing = figure_drawing.fit(results, asked.over, axis(metric, scale), ends, points)
+            one = asked.over.removesuffix("s").replace("_", " ")
+            head = [
+                "server",
+                f"for each {one}",
+                f"{LEVEL:.0%} interval",
+                f"at no {asked.over.replace('_', ' ')}",
+                "trials",
+            ]
+            title = _title(asked, metric, "")
+            made.append(_block(f"{id_}-{len(made) + 1}", title, asked, Table(head, rows), drawing, axis(metric, scale)))
+    return made
+
+
+def _pairs(results: Results, name: str, metric: str, over: str) -> list[tuple[float, float]]:
+    counted = [trial for trial in results.trials if trial.record.name == name and trial.counts]
+    return [
+        (trial.record.cell[over], trial.values[metric])
+        for trial in counted
+        if over in trial.record.cell and trial.values[metric] is not None
+    ]
+
+
+def _line(label: str, pairs: list[tuple[float, float]], unit: str) -> tuple[list[str], list[tuple[float, float]]]:
+    """The row of the table and the two ends of the line; a reason instead where there are too few sizes."""
+    sizes = sorted({x for x, _ in pairs})
+    if len(sizes) < FEWEST_SIZES:
+        reason = f"no line: {words.count(len(sizes), 'size')}, {FEWEST_SIZES} are needed"
+        return [label, words.NONE, reason, words.NONE, str(len(pairs))], []
+    found = distributions.linregress([x for x, _ in pairs], [y for _, y in pairs])
+    half = float(distributions.t.ppf((1 + LEVEL) / 2, len(pairs) - 2)) * float(found.stderr)
+    slope, start = float(found.slope), float(found.intercept)
+    exact = f"{_signed(slope)} {unit}", f"{_signed(slope - half)} to {_signed(slope + half)}"
+    at_none = words.scale(unit, [start]).with_unit(start) if start > 0 else _signed(start)
+    line = [(x, start + slope * x) for x in (sizes[0], sizes[-1])]
+    return [label, *exact, at_none, str(len(pairs))], line
+
+
+def _signed(value: float) -> str:
+    return ("−" if value < 0 else "") + words.number(abs(value))
+
+
+# ---- histograms ----------------------------------------------------------------------------------------------------
+
+
+def _percentiles(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    """One row a server and cell, of all trials that count together: what a distribution's printout has, in ms."""
+    rows = []
+    for cell in results.cells:
+        for name in results.names:
+            logs = [results.folder.trial(t.record.number).latency_log for t in results.group(name, cell) if t.counts]
+            of_tag = (i for log in logs if log.exists() for i in histogram.read_log(log) if i.tag == asked.tag)
+            merged = histogram.merge(of_tag).get(asked.tag)
+            if merged is not None and merged.count:
+                rows.append(
+                    [results.label(name), *([results.cell_text(cell)] if results.swept else []), *_spread(merged)]
+                )
+    head = [
+        "server",
+        *(["cell"] if results.swept else []),
+        "count",
+        "min",
+        "max",
+        "mean",
+        "stddev",
+        *(n for n, _ in PERCENTILES),
+    ]
+    text = f"{asked.note or ''} Milliseconds; the repeats of a server together.".strip()
+    return [Block(id_, asked.title, text, Table(head, rows))] if rows else []
+
+
+def _spread(found: histogram.Histogram) -> list[str]:
+    middles = (found.lower_bounds + found.upper_bounds) / 2
+    deviation = math.sqrt(float(np.average((middles - found.mean) ** 2, weights=found.counts)))
+    values = [found.min, found.max, found.mean, deviation, *(found.quantile(q) for _, q in PERCENTILES)]
+    return [f"{found.count:,}", *(words.number(value / NS_PER_MS) for value in values)]
+
+
+def _time(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    return figure_time.blocks(results, asked, id_)
+
+
+DRAWN = {"lines": _lines, "bars": _bars, "table": _table, "fit": _fit, "percentiles": _percentiles, "time": _time}
+
+
+# ---- what they share -----------------------------------------------------------------------------------------------
+
+
+def axis(metric: str, scale: words.Scale) -> str:
+    return f"{words.title(metric)} ({scale.unit})"
+
+
+def _title(asked: FigureTable, metric: str, cell: str) -> str:
+    more = [words.title(metric, inside=True)] if len(asked.metrics) > 1 else []
+    return ", ".join([asked.title, *more, *([cell] if cell else [])])
+
+
+def _block(id_: str, title: str, asked: FigureTable, table: Table, drawing, what: str) -> Block:
+    text = asked.note or "Small marks are single trials, hollow ones INVALID and in no mean; lines and bars are means."
+    return Block(id_, title, text, table, drawing, f"{what}, by server; the table has the numbers")
+
+
+def _scale(results: Results, metric: str, cells: list[Cell]) -> words.Scale:
+    seen = (trial.values[metric] for trial in results.trials if trial.counts and trial.cell in cells)
+    return words.scale(metrics.METRICS[metric].unit, seen)
+
+
+def _numbers(
+    results: Results, metric: str, cells: list[Cell], key: str | None
+) -> tuple[words.Scale, list[Row], list[Point]]:
+    """Means with their intervals, and every single trial that has the number."""
+    scale, rows = _scale(results, metric, cells), []
+    for cell in cells:
+        for name in results.names:
+            found = results.estimate(name, cell, metric)
+            if found.mean is not None:
+                low, high = scale.of(found.low), scale.of(found.high)
+                rows.append(Row(results.label(name), dict(cell).get(key, 0), scale.of(found.mean), low, high))
+    points = [
+        Point(results.label(t.record.name), dict(t.cell).get(key, 0), scale.of(t.values[metric]), t.verdict.kind)
+        for t in results.trials
+        if t.cell in cells and t.values[metric] is not None
+    ]
+    return scale, rows, points
+
+
+def _swept_table(results: Results, metric: str, key: str, cells: list[Cell], scale: words.Scale) -> Table:
+    head = ["server", *(f"{key.replace('_', ' ')} {words.number(dict(cell)[key])}" for cell in cells)]
+    rows = []
+    for name in results.names:
+        texts = [_estimate_text(results.estimate(name, cell, metric), scale) for cell in cells]
+        rows.append([results.label(name), *texts])
+    return Table(head, rows)
+
+
+def _bar_rows(results: Results, metric: str, cell: Cell, scale: words.Scale) -> list[list[str]]:
+    found = [(name, results.estimate(name, cell, metric)) for name in results.names]
+    return [[results.label(name), scale.text(one.mean), scale.interval(one) or words.NONE] for name, one in found]
+
+
+def _estimate_text(found, scale: words.Scale) -> str:
+    if found.mean is None:
+        # No geometric mean where a trial has 0: then the single values say it.
+        ends = [scale.text(end(found.values)) for end in (min, max)] if found.values else [words.NONE]
+        return " to ".join(dict.fromkeys(ends))
+    interval = scale.interval(found)
+    return scale.text(found.mean) + (f" ({interval})" if interval else "")
