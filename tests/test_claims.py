@@ -19,7 +19,7 @@ from wsbench.claims.truth import Joined, Leaf, Negated
 from wsbench.claims.verdict import Comparison
 from wsbench.engine_files import Doc
 from wsbench.errors import UserError
-from wsbench.report.results import load
+from wsbench.report.reading import load
 
 LEVELS = ({"connections": 10}, {"connections": 100}, {"connections": 1000})
 VERSIONS = """

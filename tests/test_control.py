@@ -10,7 +10,7 @@ from wsbench import campaign, export, report, stats
 from wsbench import experiment as experiments
 from wsbench.catalogue import Variant
 from wsbench.report.answer import answer
-from wsbench.report.results import load
+from wsbench.report.reading import load
 from wsbench.report.table import write_table
 
 CELLS = ({"connections": 16}, {"connections": 64})

@@ -16,7 +16,7 @@ from run_maker import SERVERS, Server, failed, make_run, spoiled
 from wsbench import export, metrics, packing, thresholds
 from wsbench.catalogue import ROOT
 from wsbench.errors import UserError
-from wsbench.report.results import load
+from wsbench.report.reading import load
 from wsbench.rundir import RunFolder
 
 

@@ -12,7 +12,7 @@ from wsbench.engine_files import Stage
 from wsbench.errors import UserError
 from wsbench.histogram import Histogram
 from wsbench.report import figure_time, figures
-from wsbench.report.results import load
+from wsbench.report.reading import load
 
 
 def with_figures(tables: str) -> str:

@@ -1,18 +1,28 @@
 """The report as data: the long table, the summary, the answer in words, and the page's text."""
 
+import base64
+import gzip
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hdrh.histogram import HdrHistogram
 from run_maker import HOSTILE, SERVERS, Server, failed, make_run, spoiled
 
 from wsbench import metrics, report
 from wsbench.errors import UserError
-from wsbench.report import charts, page, palette, words
+from wsbench.histogram import decode, encode
+from wsbench.report import page, palette, words
 from wsbench.report.answer import answer
-from wsbench.report.results import load
+from wsbench.report.blocks import Block, ClaimRow, Table
+from wsbench.report.data import _all_short, page_data, short
+from wsbench.report.memory import memory_fits
+from wsbench.report.reading import load, timelines
+from wsbench.report.still import call
 
 ONE_CELL = ({"connections": 64},)
 NO_SWEEP = 'question = "Who is fastest?"\n'
@@ -137,37 +147,155 @@ def test_a_campaign_that_has_not_begun_has_a_report(tmp_path):
     assert "2 trials of 2 not run" in report.build(run).read_text(encoding="utf-8")
 
 
-def test_a_sweep_of_numbers_makes_lines_and_of_words_makes_panels(tmp_path, results):
+def block_of(html: str) -> dict:
+    """The data block of a page."""
+    return json.loads(gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', html)[1])))
+
+
+def drawn(run_folder) -> dict[str, dict]:
+    """The page's figures by their id, as the page's own script makes them."""
+    results = load(run_folder)
+    data = json.dumps(page_data(results, report.summary(results)))
+    found = call("allFigures", data)
+    return {figure["id"]: figure for figure in json.loads(found)}
+
+
+def test_a_sweep_of_numbers_makes_lines_and_of_words_makes_panels(tmp_path, run, results):
     assert results.numeric_key == "connections"
-    assert len(charts.metric_charts(results, "messages_per_s")) == 1
-    words_only = load(make_run(tmp_path / "r", SERVERS[:2], ({"opcode": "text"}, {"opcode": "binary"}), rounds=1))
-    drawn = charts.metric_charts(words_only, "messages_per_s")
-    assert [chart.cell_text for chart in drawn] == ["opcode binary", "opcode text"]
-    assert drawn[0].table.head[0] == "server"
+    assert drawn(run)["throughput-0"]["kind"] == "lines"
+    words_only = make_run(tmp_path / "r", SERVERS[:2], ({"opcode": "text"}, {"opcode": "binary"}), rounds=1)
+    figures = drawn(words_only)
+    assert [figures[f"throughput-{i}"]["panel"] for i in (0, 2)] == ["opcode binary", "opcode text"]
+    assert figures["throughput-0"]["kind"] == "bars"
 
 
-def test_a_swept_number_over_a_factor_of_ten_gets_a_logarithmic_axis(results, tmp_path):
-    scale = charts.metric_charts(results, "messages_per_s")[0].spec["layer"][0]["encoding"]["x"]["scale"]
-    assert scale["type"] == "log"
-    near = load(make_run(tmp_path / "r", SERVERS[:1], ({"connections": 10}, {"connections": 20}), rounds=1))
-    assert "type" not in charts.metric_charts(near, "messages_per_s")[0].spec["layer"][0]["encoding"]["x"]["scale"]
+def test_a_swept_number_over_a_factor_of_ten_gets_a_logarithmic_axis(run, tmp_path):
+    assert drawn(run)["throughput-0"]["x"]["log"] is True
+    near = make_run(tmp_path / "r", SERVERS[:1], ({"connections": 10}, {"connections": 20}), rounds=1)
+    assert drawn(near)["throughput-0"]["x"]["log"] is False
 
 
-def test_a_server_has_one_colour_in_every_chart(results):
-    drawn = [*charts.metric_charts(results, "messages_per_s"), *charts.curve_charts(results)]
-    scales = {str(chart.spec["layer"][0]["encoding"]["color"]["scale"]) for chart in drawn}
-    assert len(scales) == 1
+def test_figures_and_tables_say_the_same_as_the_metrics(run, results):
+    figure = drawn(run)["percentiles-0"]
+    assert figure["table"]["head"][1:4] == [
+        "Median service time (ms)",
+        "p90 service time (ms)",
+        "p99 service time (ms)",
+    ]
+    found = results.estimate("netty@4.2", results.cells[0], "service_us_p99").mean
+    assert next(row for row in figure["table"]["rows"] if row[0] == "netty")[3] == words.number(found / 1000)
+    assert all("–" not in row for row in figure["table"]["rows"])
+    line = next(one for one in figure["series"] if one["name"] == "netty")
+    assert line["points"][-1][1] == pytest.approx(max(value for _, value in line["points"]))
 
 
-def test_curves_and_tables_say_the_same_as_the_metrics(results):
-    chart = charts.curve_charts(results)[0]
-    assert chart.table.head == ["server", "median (ms)", "p90 (ms)", "p99 (ms)", "p99.9 (ms)", "longest (ms)"]
-    found = results.estimate("netty@4.2", chart_cell(results), "service_us_p99").mean
-    assert next(row for row in chart.table.rows if row[0] == "netty")[3] == words.number(found / 1000)
+def test_distance_is_measured_to_the_reference_round_by_round(run):
+    figure = drawn(run)["distance-0"]
+    assert figure["mark"] == 100
+    assert [row["name"] for row in figure["rows"]] == ["netty", "ws", SERVERS[3].name]
+    row = next(one for one in report.summary(run) if one.name == "netty@4.2")
+    assert figure["rows"][0]["mean"] == pytest.approx(100 * row.against_reference.mean, rel=1e-4)
 
 
-def chart_cell(results):
-    return results.cells[0]
+def test_curves_series_and_heat_maps_have_no_more_points_than_can_be_seen(tmp_path):
+    long = make_run(
+        tmp_path / "r",
+        SERVERS[:1],
+        ONE_CELL,
+        rounds=1,
+        change=lambda trial, _: replace(trial, window_s=1500.0, sample_s=5),
+    )
+    results = load(long)
+    (line,) = timelines(results, results.trials)
+    assert line.buckets <= 600
+    assert len(line.heat.columns) <= 300
+    rows = [row for column in line.heat.columns for row, _ in column]
+    assert max(rows) - min(rows) < 60
+    assert all(len(curve.points) <= 100 for curve in results.curves.values())
+    assert sum(count for column in line.heat.columns for _, count in column) > 0
+
+
+def test_over_time_a_series_that_does_not_exist_is_absent_with_its_reason(tmp_path):
+    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1)
+    (run.path / "0001" / "resources.jsonl").write_text("")
+    (run.path / "0001" / "latency.hlog").unlink()
+    results = load(run)
+    (line,) = timelines(results, results.trials)
+    assert line.absent["cpu"] == line.absent["rss"] == "the server was not sampled"
+    assert line.absent["p99"] == "no latencies were recorded"
+    assert line.heat is None
+    assert line.series["rate"]
+
+
+def test_over_time_the_rate_adds_up_to_the_messages_that_were_answered(run, results):
+    trial = next(trial for trial in results.trials if trial.counts)
+    (line,) = timelines(results, [trial])
+    ticks = [json.loads(text) for text in (run.path / f"{trial.record.number:04}" / "events.jsonl").open()]
+    answered = max(event["answered"] for event in ticks if event["event"] == "tick")
+    end = max(event["t_ns"] for event in ticks if event["event"] == "tick") - ticks[0]["t_ns"]
+    lengths = [min(line.width_s, end / 1e9 - place * line.width_s) for place in range(line.buckets)]
+    assert sum(rate * s for rate, s in zip(line.series["rate"], lengths, strict=True)) == pytest.approx(
+        answered, rel=1e-3
+    )
+
+
+def test_memory_per_connection_is_a_slope_with_an_interval_where_connections_are_swept(results, tmp_path):
+    fit = next(fit for fit in memory_fits(results) if fit.name == "netty@4.2")
+    assert fit.low <= fit.slope <= fit.high
+    assert fit.slope == pytest.approx(0.03 * 2**20, rel=0.02)
+    two = load(make_run(tmp_path / "r", SERVERS[:1], ({"connections": 10}, {"connections": 20}), rounds=3))
+    assert "3 and 4 are needed" in memory_fits(two)[0].reason
+    assert memory_fits(load(make_run(tmp_path / "s", SERVERS[:1], ONE_CELL, rounds=3))) == []
+
+
+def test_the_pooled_histogram_of_the_page_is_that_of_the_trials(results):
+    for curve in results.curves.values():
+        assert decode(curve.log).count == curve.count
+
+
+def test_a_histogram_that_was_written_is_read_as_it_was_by_us_and_by_the_library(results):
+    for found in results.pooled.values():
+        again, theirs = decode(encode(found)), HdrHistogram.decode(encode(found).encode())
+        assert np.array_equal(again.counts, found.counts)
+        assert theirs.get_total_count() == found.count
+        assert theirs.get_value_at_percentile(50) == found.quantile(0.5)
+
+
+def test_ten_thousand_numbers_are_shortened_as_one_is():
+    values = [None, 0, 0.0, 5, 123_456_789, 0.000123456789, 17_213.456789, -2.5, 1e12 + 0.5, 99_999.96]
+    assert _all_short(values)[0] is None
+    assert _all_short(values)[1:] == pytest.approx([short(value) for value in values[1:]], rel=1e-12)
+
+
+def test_many_trials_are_read_by_several_processes_with_the_same_result(run, results, monkeypatch):
+    monkeypatch.setattr("wsbench.report.reading.WORTH_PROCESSES", 1)
+    assert load(run).trials == results.trials
+
+
+def test_a_block_of_a_study_stands_in_the_page_escaped(results):
+    block = Block(
+        "study", "What <b>they</b> said", "In `code` & words", Table(["claim", "verdict"], [["<i>", "holds"]])
+    )
+    html = page.render(results, [block])
+    assert '<h2 id="study">What &lt;b&gt;they&lt;/b&gt; said</h2>' in html
+    assert "<code>code</code> &amp; words" in html
+    assert '<th scope="row">&lt;i&gt;</th><td>holds</td>' in html
+
+
+def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(results):
+    verdicts = {"published": ("holds", ""), "today": ("undecided", "fewer <rounds>")}
+    figures = [("netty / go", "1.5×", {"published": "1.4×", "today": "1.2×"})]
+    html = page.render(results, claims=[ClaimRow("c-1", "netty is <b>ahead</b>", "Figure 3", "", verdicts, figures)])
+    row = html.split('id="claim-c-1"')[1].split("</tr>")[0]
+    for text in (
+        "netty is &lt;b&gt;ahead&lt;/b&gt;",
+        ">holds<",
+        ">undecided<",
+        "fewer &lt;rounds&gt;",
+        "1.5×; published 1.4×",
+    ):
+        assert text in row
+    assert "published versions: 1 hold; today versions: 1 undecided" in html
 
 
 @pytest.mark.parametrize(
@@ -185,8 +313,9 @@ def chart_cell(results):
         (1.0, "1.00"),
     ],
 )
-def test_numbers_keep_three_digits(value, text):
+def test_numbers_keep_three_digits_in_the_terminal_and_on_the_page(value, text):
     assert words.number(value) == text
+    assert call("number", value, 3, isinstance(value, int)) == text
 
 
 def test_a_column_takes_the_unit_of_its_typical_value():
@@ -213,7 +342,7 @@ def test_hostile_text_is_text_and_adds_no_element(html):
     outline = Outline()
     outline.feed(html)
     kinds = [attributes.get("type") for tag, attributes in outline.elements if tag == "script"]
-    assert len([kind for kind in kinds if kind is None]) == 2
+    assert len([kind for kind in kinds if kind is None]) == 1
     assert not [tag for tag, _ in outline.elements if tag == "b"]
 
 
@@ -251,6 +380,17 @@ def test_the_page_says_how_it_was_made(html):
     assert "advisory, failed:" in html
 
 
+def test_a_kernel_setting_that_changed_while_the_campaign_ran_is_named(tmp_path, html):
+    assert "not read again after the last trial" in html
+    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1)
+    record = json.loads((run.path / "machine.json").read_text())
+    (run.path / "machine-after.json").write_text(json.dumps(record))
+    assert "every kernel setting unchanged" in report.build(run).read_text(encoding="utf-8")
+    record["sysctls"]["net.core.somaxconn"] = "128"
+    (run.path / "machine-after.json").write_text(json.dumps(record))
+    assert "net.core.somaxconn: 4096 → 128" in report.build(run).read_text(encoding="utf-8")
+
+
 def test_what_ran_otherwise_than_its_file_says_is_named_at_the_top(tmp_path, html):
     departures = ("2 rounds instead of the experiment's 5",)
     run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=2, departures=departures)
@@ -263,14 +403,14 @@ def test_what_ran_otherwise_than_its_file_says_is_named_at_the_top(tmp_path, htm
 
 
 def test_every_chart_has_its_numbers_as_a_table(html):
-    figures = html.split('<figure class="chart"')[1:]
+    figures = html.split("</main>")[0].split('<figure class="chart')[1:]
     assert len(figures) >= 8
     assert all("<table>" in figure.split("</figure>")[0] for figure in figures)
     assert all("<svg " in figure.split("</figure>")[0] for figure in figures)
 
 
 def test_drawings_share_no_identifier(html):
-    names = re.findall(r'\bid="([^"]+)"', html)
+    names = re.findall(r'\bid="([^"]+)"', html.split("<script>")[0])
     assert len(names) == len(set(names))
 
 
@@ -280,7 +420,10 @@ def test_a_campaign_of_a_thousand_trials_is_a_page_that_opens(tmp_path):
     cells = tuple({"connections": connections} for connections in (10, 40, 160, 640, 2560))
     run = make_run(tmp_path / "r", crowd, cells, rounds=5)
     assert len(run.order) == 1000
-    assert report.build(run).stat().st_size < page.LARGEST_BYTES
+    html = report.build(run).read_text(encoding="utf-8")
+    assert len(html.encode()) < page.LARGEST_BYTES
+    assert len(block_of(html)["trials"]["number"]) == 1000
+    assert html.count("<tr>") < 1000
 
 
 def luminance(colour: str) -> float:

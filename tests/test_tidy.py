@@ -66,8 +66,8 @@ MAY_IMPORT = {
     "claims": {"errors", "frozen", "metrics", "stats"},
     "claims_view": {"claims", "experiment", "report", "rundir", "terminal"},
     "report": {
-        "limits",
-        *("engine_files", "errors", "figure_table", "frozen", "histogram", "metrics", "rundir", "series", "stats"),
+        *("claims", "engine_files", "errors", "figure_table", "frozen", "histogram", "limits", "metrics", "rundir"),
+        *("series", "stats"),
         *("verdict", "view", "__init__", "report"),
     },
     "compare": {"errors", "metrics", "report", "rundir", "stats"},

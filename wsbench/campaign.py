@@ -241,6 +241,7 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         folder.path.mkdir()
         ended = trial.carry_out(planned, variants[planned.variant_name], setting, folder, watcher.trial_runs)
         watcher.trial_ends(folder, ended)
+    write_json(run.path / "machine-after.json", machine.read())
 
 
 def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:

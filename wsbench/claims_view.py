@@ -24,7 +24,7 @@ def add(made: argparse.ArgumentParser) -> None:
 def show(runs: list[Path], source: Path | None, as_json: bool, as_markdown: bool) -> None:
     # Statistics take a second to load, which no other command should wait for.
     from wsbench.claims import evaluate, text
-    from wsbench.report.results import load
+    from wsbench.report.reading import load
 
     other = experiment.text_of(source) if source else None
     judged = {str(run): evaluate.evaluate(load(RunFolder.open(run)), other) for run in runs}

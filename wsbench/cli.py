@@ -390,7 +390,7 @@ def tell_history(arguments) -> int:
 
 def export_campaign(arguments) -> int:
     from wsbench import export  # the heaviest import of all: what needs it waits for it, nothing else does
-    from wsbench.report.results import load as load_results
+    from wsbench.report.reading import load as load_results
 
     if arguments.format not in export.FORMATS:
         raise UserError(f"FORMAT: found {arguments.format!r}, allowed: {', '.join(export.FORMATS)}")

@@ -15,7 +15,8 @@ from typing import Literal
 from wsbench import metrics, stats
 from wsbench.errors import UserError
 from wsbench.report import words
-from wsbench.report.results import Cell, Results, load
+from wsbench.report.reading import load
+from wsbench.report.results import Cell, Results
 from wsbench.rundir import RunFolder
 
 Says = Literal["better", "worse", "changed", "equal", "not shown", "undecided"]

@@ -40,7 +40,7 @@ def percentile_distribution(of: Histogram, per_unit: float) -> str:
     midpoints = of.lower_bounds[used] + ((of.upper_bounds[used] - of.lower_bounds[used] + 1) >> 1)
     deviation = math.sqrt(float((of.counts[used] * (midpoints - of.mean) ** 2).sum()) / of.count)
     halves = 2 ** (max(math.ceil(math.log2(2 * 10**digits)), 1) - 1)
-    buckets = len(of.counts) // halves - 1
+    buckets = of.buckets // halves - 1
     lines += [
         f"#[Mean    = {of.mean / per_unit:12.{digits}f}, StdDeviation   = {deviation / per_unit:12.{digits}f}]",
         f"#[Max     = {of.max / per_unit:12.{digits}f}, TotalCount     = {of.count:12.{digits}f}]",

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from wsbench.errors import UserError
 COOKIE_V2 = 0x1C849303
 COOKIE_V2_COMPRESSED = 0x1C849304
 COOKIE_MASK = 0xFFFFFF0F  # the bits in between tell a word size that V2 does not use
+WORD_BITS = 0x10  # "varying": what the libraries write there
 HEADER = struct.Struct(">Iiiiqqd")  # cookie, length, index offset, digits, lowest, highest, ratio
 LONGEST_VARINT = 8  # bytes; a ninth would mean a count above 2^55
 
@@ -36,12 +37,19 @@ CURVE_POINTS = 100
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Counts by bucket: `counts[i]` values lie from `lower_bounds[i]` to `upper_bounds[i]`, both included."""
+    """Counts by bucket: `counts[i]` values lie from `lower_bounds[i]` to `upper_bounds[i]`, both included.
+
+    There are `buckets` of them; those beyond the last that `counts` has are empty.
+    """
 
     lowest: int
     highest: int
     digits: int
     counts: np.ndarray
+
+    @property
+    def buckets(self) -> int:
+        return _buckets(self.lowest, self.highest, self.digits)
 
     @cached_property
     def count(self) -> int:
@@ -63,7 +71,7 @@ class Histogram:
     @cached_property
     def max(self) -> int | None:
         """Highest value that the last bucket in use can stand for; None when empty."""
-        return int(self.upper_bounds[self._used[-1]]) if self.count else None
+        return self._upper_bound(self._used[-1]) if self.count else None
 
     @cached_property
     def mean(self) -> float | None:
@@ -85,14 +93,12 @@ class Histogram:
         """
         if not self.count:
             return None
-        rank = self.rank(q)
-        return int(self.upper_bounds[self._used[np.searchsorted(self._cumulative, rank)]])
+        return self._upper_bound(self._used[np.searchsorted(self._cumulative, self.rank(q))])
 
     def rank(self, q: float | str | Fraction) -> int:
         """⌈q·n⌉, at least 1."""
-        exact = q if isinstance(q, Fraction) else Fraction(str(q))
-        assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
-        return max(1, math.ceil(exact * self.count))
+        exact = _exact(q if isinstance(q, Fraction) else str(q))
+        return max(1, -(-exact.numerator * self.count // exact.denominator))
 
     def curve(self, points: int = CURVE_POINTS) -> list[tuple[float, int]]:
         """At most `points` pairs (quantile, value) for a percentile chart, dense towards 1 as HdrHistogram prints them.
@@ -116,15 +122,13 @@ class Histogram:
         counts[: len(shorter)] += shorter
         return _histogram(self.lowest, max(self.highest, other.highest), self.digits, counts)
 
-    @cached_property
+    def _upper_bound(self, bucket: int) -> int:
+        lower, size = self._bounds
+        return int(lower[bucket] + size[bucket] - 1)
+
+    @property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lowest value and size of every bucket (AbstractHistogram.valueFromIndex)."""
-        half_bits = _half_bits(self.digits)
-        half, unit = 1 << half_bits, self.lowest.bit_length() - 1
-        index = np.arange(len(self.counts), dtype=np.int64)
-        exponent = np.maximum((index >> half_bits) - 1, 0)
-        within = np.where(index < half, index, (index & (half - 1)) + half)
-        return within << (exponent + unit), np.int64(1) << (exponent + unit)
+        return _bounds(self.lowest, self.digits, len(self.counts))
 
     @cached_property
     def _used(self) -> np.ndarray:
@@ -175,20 +179,6 @@ def merge(intervals: Iterable[Interval]) -> dict[str, Histogram]:
     return merged
 
 
-def encode(of: Histogram) -> str:
-    """The base64 payload, V2 and compressed: `decode` gives the same histogram back."""
-    used = np.flatnonzero(of.counts)
-    empty = np.diff(used, prepend=-1) - 1
-    numbers = np.empty(2 * len(used), dtype=np.int64)
-    numbers[0::2], numbers[1::2] = np.where(empty == 1, 0, -empty), of.counts[used]
-    wanted = np.ones(len(numbers), dtype=bool)
-    wanted[0::2] = empty > 0
-    body = _varints(numbers[wanted])
-    plain = HEADER.pack(COOKIE_V2, len(body), 0, of.digits, of.lowest, of.highest, 1.0) + body
-    packed = zlib.compress(plain)
-    return base64.b64encode(struct.pack(">Ii", COOKIE_V2_COMPRESSED, len(packed)) + packed).decode("ascii")
-
-
 def decode(payload: str | bytes) -> Histogram:
     """A histogram from its base64 V2 payload, compressed or not. ValueError where it is none."""
     raw = base64.b64decode(payload, validate=True)
@@ -206,7 +196,30 @@ def decode(payload: str | bytes) -> Histogram:
     body = np.frombuffer(raw, dtype=np.uint8, offset=HEADER.size)
     if len(body) < length:
         raise ValueError(f"{length} bytes of counts announced, {len(body)} present")
-    return _histogram(lowest, highest, digits, _counts(body[:length], _buckets(lowest, highest, digits)))
+    return _histogram(lowest, highest, digits, _counts(body[:length], _buckets(lowest, highest, digits), digits))
+
+
+def encode(found: Histogram) -> str:
+    """The base64 V2 payload of a histogram, compressed: what `decode` reads, and the libraries."""
+    used = np.flatnonzero(found.counts)
+    empty = np.diff(used, prepend=-1) - 1
+    zigzag = np.column_stack((2 * empty - 1, 2 * found.counts[used])).ravel()
+    body = _varints(zigzag[zigzag > 0])
+    raw = HEADER.pack(COOKIE_V2 | WORD_BITS, len(body), 0, found.digits, found.lowest, found.highest, 1.0) + body
+    packed = zlib.compress(raw)
+    return base64.b64encode(struct.pack(">II", COOKIE_V2_COMPRESSED | WORD_BITS, len(packed)) + packed).decode("ascii")
+
+
+def _varints(numbers: np.ndarray) -> bytes:
+    """LEB128 of numbers above 0: seven bits a byte, the lowest first, the last byte without its highest bit."""
+    lengths = np.searchsorted(1 << 7 * np.arange(1, LONGEST_VARINT + 1, dtype=np.int64), numbers, side="right") + 1
+    starts = np.cumsum(lengths) - lengths
+    body = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    for place in range(int(lengths.max(initial=0))):
+        has = lengths > place
+        more = np.where(lengths[has] > place + 1, 0x80, 0)
+        body[starts[has] + place] = (numbers[has] >> (7 * place)) & 0x7F | more
+    return body.tobytes()
 
 
 def _interval(text: str) -> Interval:
@@ -217,22 +230,13 @@ def _interval(text: str) -> Interval:
     return Interval(tag or "", float(start), float(length), decode(payload))
 
 
-def _varints(numbers: np.ndarray) -> bytes:
-    """ZigZag LEB128: seven bits a byte, lowest first, the highest bit says that more follow."""
-    zigzag = (numbers << 1) ^ (numbers >> 63)
-    groups = (zigzag[:, None] >> (7 * np.arange(LONGEST_VARINT, dtype=np.int64))) & 0x7F
-    lengths = np.maximum(1, LONGEST_VARINT - np.argmax(groups[:, ::-1] > 0, axis=1))
-    lengths = np.where(zigzag == 0, 1, lengths)
-    place = np.arange(LONGEST_VARINT)
-    groups |= np.where(place < lengths[:, None] - 1, 0x80, 0)
-    return groups[place < lengths[:, None]].astype(np.uint8).tobytes()
+def _counts(body: np.ndarray, buckets: int, digits: int) -> np.ndarray:
+    """Counts by bucket from ZigZag LEB128 numbers, in which a negative number is a run of that many empty buckets.
 
-
-def _counts(body: np.ndarray, buckets: int) -> np.ndarray:
-    """Counts by bucket from ZigZag LEB128 numbers, in which a negative number is a run of that many empty buckets."""
-    counts = np.zeros(buckets, dtype=np.int64)
+    Empty buckets beyond the last one in use are left out by the thousand: most of the range is never used.
+    """
     if not len(body):
-        return counts
+        return np.zeros(1 << _half_bits(digits), dtype=np.int64)
     ends = np.flatnonzero(body < 0x80)
     if not len(ends) or ends[-1] != len(body) - 1:
         raise ValueError("the last number is cut off")
@@ -250,6 +254,8 @@ def _counts(body: np.ndarray, buckets: int) -> np.ndarray:
     if index[-1] + steps[-1] > buckets:
         raise ValueError(f"counts for {index[-1] + steps[-1]} buckets, the range has {buckets}")
     counted = numbers > 0
+    block = 1 << _half_bits(digits)
+    counts = np.zeros(min(buckets, -(-int(index[-1] + steps[-1]) // block) * block), dtype=np.int64)
     counts[index[counted]] = numbers[counted]
     return counts
 
@@ -257,6 +263,24 @@ def _counts(body: np.ndarray, buckets: int) -> np.ndarray:
 def _histogram(lowest: int, highest: int, digits: int, counts: np.ndarray) -> Histogram:
     counts.flags.writeable = False
     return Histogram(lowest, highest, digits, counts)
+
+
+@cache
+def _exact(q: str | Fraction) -> Fraction:
+    exact = Fraction(q)
+    assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
+    return exact
+
+
+@cache
+def _bounds(lowest: int, digits: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest value and size of every bucket (AbstractHistogram.valueFromIndex), once for all histograms of a shape."""
+    half_bits = _half_bits(digits)
+    half, unit = 1 << half_bits, lowest.bit_length() - 1
+    index = np.arange(buckets, dtype=np.int64)
+    exponent = np.maximum((index >> half_bits) - 1, 0)
+    within = np.where(index < half, index, (index & (half - 1)) + half)
+    return within << (exponent + unit), np.int64(1) << (exponent + unit)
 
 
 def _half_bits(digits: int) -> int:

@@ -251,6 +251,12 @@ class RunFolder:
         return read_json(MachineRecord, self.path / "machine.json")
 
     @property
+    def machine_after(self) -> MachineRecord | None:
+        """The machine as it was read again after the last trial; None where that has not been."""
+        file = self.path / "machine-after.json"
+        return read_json(MachineRecord, file) if file.exists() else None
+
+    @property
     def servers(self) -> list[ServerRow]:
         return read_json_list(ServerRow, self.path / "servers.json")
 

@@ -84,7 +84,7 @@ class Progress:
 
 def campaign_summary(run: RunFolder) -> None:
     """The summary table of a campaign."""
-    from wsbench.report.results import load
+    from wsbench.report.reading import load
     from wsbench.report.summary import columns, summary
 
     results = load(run)

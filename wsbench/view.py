@@ -183,7 +183,15 @@ class TrialView:
         return probes.read(self.record.probe, self.folder.path, self.record.server_started_ns)
 
     def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
-        return [sample for sample in self.samples if isinstance(sample, ProcessSample) and sample.of == of]
+        return self._processes[of]
+
+    @cached_property
+    def _processes(self) -> dict[str, list[ProcessSample]]:
+        found: dict[str, list[ProcessSample]] = {"server": [], "engine": []}
+        for sample in self.samples:
+            if isinstance(sample, ProcessSample):
+                found[sample.of].append(sample)
+        return found
 
     def server_in_window(self) -> list[ProcessSample]:
         """The server's samples inside the measured window."""

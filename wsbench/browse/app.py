@@ -19,7 +19,7 @@ from starlette.routing import Route
 from wsbench import export
 from wsbench.browse import pages
 from wsbench.browse.campaigns import Campaign, find
-from wsbench.report.results import load
+from wsbench.report.reading import load
 
 PAGE = {
     "Content-Security-Policy": (

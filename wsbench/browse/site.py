@@ -9,7 +9,7 @@ from wsbench import export
 from wsbench.browse import pages
 from wsbench.browse.campaigns import find
 from wsbench.errors import UserError
-from wsbench.report.results import load
+from wsbench.report.reading import load
 
 
 def write(folders: list[Path], out: Path) -> int:

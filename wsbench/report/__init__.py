@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from wsbench.report import figures
+from wsbench.report.claimed import claim_rows
 from wsbench.report.page import render
-from wsbench.report.results import load
+from wsbench.report.reading import load
 from wsbench.report.summary import Figure, SummaryRow, columns, summary
 from wsbench.report.table import trials_table, write_table
 from wsbench.rundir import RunFolder
@@ -26,6 +27,7 @@ def build(run: RunFolder) -> Path:
     write_table(run, results)
     file = run.path / FILE
     part = file.with_name(FILE + ".part")
-    part.write_text(render(results, figures.blocks(results)), encoding="utf-8")
+    page = render(results, figures.blocks(results), claim_rows(results))
+    part.write_text(page, encoding="utf-8")
     part.replace(file)
     return file

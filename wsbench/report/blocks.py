@@ -1,8 +1,8 @@
-"""Blocks: what a study adds to the page of its campaign, between the answer and the results.
+"""Blocks and claims: what a study adds to the page of its campaign, between the answer and the results.
 
 A function from `Results` to a list of `Block`s makes them; the page escapes their texts and puts them in as they come. A block
-has words, and a table or a drawing or both; a drawing made elsewhere is SVG that its maker vouches for (`Markup`), and has
-its numbers in the table.
+has words, and a table or a drawing or both. `still.svg` draws bars and lines as the page draws its own; a drawing made
+elsewhere is SVG that its maker vouches for (`Markup`). Either way its numbers are in the table.
 """
 
 from __future__ import annotations
@@ -18,6 +18,21 @@ class Table:
 
     head: list[str]
     rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """A published statement beside what was found: verdict and reason by set of versions, and its numbers beside ours.
+
+    `verdicts` is versions → (holds, does not hold or undecided; why). `figures` has (what, published, versions → ours).
+    """
+
+    id: str
+    says: str
+    published: str
+    means: str
+    verdicts: dict[str, tuple[str, str]]
+    figures: list[tuple[str, str, dict[str, str]]]
 
 
 @dataclass(frozen=True)

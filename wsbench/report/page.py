@@ -1,79 +1,87 @@
 """The page: everything of the report put into one HTML file that works offline, without scripts too, and prints.
 
-Results in, HTML text out. Every text goes through an escaping template; only drawings, style and scripts made here
-are put in as they are. The page may run exactly the scripts whose hashes it names, and may load nothing.
+Results in, HTML text out. Every text goes through an escaping template, or through `esc` of the page's own script; only
+drawings, style and scripts made here are put in as they are. The page may run exactly the script whose hash it names, and
+may load nothing.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import json
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 
 import jinja2
-import vl_convert
 from markupsafe import Markup, escape
 
 from wsbench import limits, metrics, stats
-from wsbench.report import charts, words
+from wsbench.report import words
 from wsbench.report.answer import answer
-from wsbench.report.blocks import Block
-from wsbench.report.charts import Chart
-from wsbench.report.drawing import Figure, figure
+from wsbench.report.blocks import Block, ClaimRow
+from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
 from wsbench.report.results import Results, TrialResult
-from wsbench.report.summary import SummaryRow, column_scale, columns, summary
+from wsbench.report.still import BROWSER, DRAWING, script, still
+from wsbench.report.summary import summary
 from wsbench.report.table import FILE as TABLE_FILE
 
 HERE = Path(__file__).parent
-LOG_LINES = 30
-LARGEST_BYTES = 3_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
+LARGEST_BYTES = 2_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
+MOST_CELLS = 8  # of the answer at a glance; more are opened on demand
 
 
 @dataclass(frozen=True)
 class Section:
-    """A group of charts under one heading; a closed one opens on demand."""
+    """A group of figures under one heading."""
 
     id: str
     title: str
     text: str
-    figures: list[Figure]
-    closed: bool = False
+    note: str
+    html: Markup
 
 
-def render(results: Results, blocks: list[Block] | None = None) -> str:
-    """The whole report as HTML; `blocks` are what a study adds, between the answer and the results."""
+def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[ClaimRow] = ()) -> str:
+    """The whole report as HTML; blocks and claims are what a study adds, between the answer and the results."""
     rows = summary(results)
-    shown = columns(results)
-    library, own = _library(), (HERE / "page.js").read_text(encoding="utf-8")
+    data = json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":"))
+    drawn, own = still(data), script(*DRAWING, *BROWSER)
+    assert "</script" not in own.lower(), "the script would end its own element"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {
-        "number": words.number,
-        "listed": words.listed,
-        "moment": _moment,
-        "bytes": _bytes,
-        "prose": _prose,
-    }
+    environment.filters |= {"number": words.number, "listed": words.listed, "moment": _moment, "bytes": _bytes}
+    environment.filters |= {"prose": _prose}
     return environment.get_template("page.html").render(
         results=results,
-        policy=_policy(library, own),
+        policy=_policy(own),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        library=Markup(library),
         script=Markup(own),
+        data=_packed(data),
         answer=answer(results, rows),
+        most_cells=MOST_CELLS,
+        has_logs=len(results.curves) <= MOST_LOGS,
+        unit=rows[0].figure(results.throughput).unit if rows else "",
         facts=_facts(results),
-        blocks=blocks or [],
-        cells=[(results.cell_text(cell), [row for row in rows if row.cell == cell]) for cell in results.cells],
-        columns=[(name, words.title(name), column_scale(results, name).unit) for name in shown],
-        bar=lambda row: _bar(results, rows, row),
-        sections=_sections(results),
-        trial_columns=[(name, words.title(name), column_scale(results, name)) for name in _trial_columns(results)],
+        blocks=blocks,
+        claims=claims,
+        claimed=_claimed(claims),
+        versions=list(dict.fromkeys(name for claim in claims for name in claim.verdicts)),
+        tiers=any(row.tier for row in rows),
+        shapes=Markup(drawn["shapes"]),
+        first=Markup(drawn["first"]),
+        tables=Markup(drawn["results"]),
+        trial_table=Markup(drawn["trials"]),
+        legend=Markup(drawn["legend"]),
+        absent=Markup(drawn["absent"]),
+        sections=_sections(results, drawn["sections"]),
+        place={name: at for at, name in enumerate(results.names)},
         log_tail=_log_tail,
         failed=[trial for trial in results.trials if trial.record.outcome == "failed"],
         table_file=TABLE_FILE,
@@ -82,45 +90,45 @@ def render(results: Results, blocks: list[Block] | None = None) -> str:
         never=limits.NEVER,
         level=stats.LEVEL,
         rank_rounds=stats.RANK_ROUNDS,
-        between=words.between,
     )
 
 
-# ---- charts --------------------------------------------------------------------------------------------------------
+# ---- sections ------------------------------------------------------------------------------------------------------
 
 
-def _sections(results: Results) -> list[Section]:
+def _sections(results: Results, drawn: dict) -> list[Section]:
     points = (
-        "Small marks are single trials: filled VALID, pale SUSPECT, hollow INVALID (in no mean). Lines and bars are means with "
-        "their 95 % interval. A language has a hue; shade, dash and shape tell its servers apart."
+        "Small marks are single trials, and open them: filled VALID, pale SUSPECT, hollow INVALID (in no mean). Lines and bars "
+        "are means with their 95 % interval."
     )
     second = results.headline if results.headline != results.throughput else f"{results.latency}_p99"
-    resources = ["server_cpu_us_per_message", "server_rss_bytes_max"]
-    used = [chart for name in resources for chart in charts.metric_charts(results, name)]
+    reference = results.label(results.reference) if results.reference else ""
     texts = {
-        "throughput": f"More throughput is better. {_better(second)} {points}",
-        "percentiles": "Thick lines pool the repeats of a server for the drawing only, thin ones are single trials; the "
-        "table has means of the trials' own percentiles. The right end of a line is the longest time of all.",
-        "resources": f"Of the server's whole process tree. {points}",
-        "time": "One line a trial. Where a line falls or swings, its mean hides something.",
+        "throughput": (
+            f"Throughput and {words.title(second, inside=True)}",
+            f"More throughput is better. {_better(second)} {points}",
+        ),
+        "distance": (
+            "Distance to the ceiling",
+            f"{reference} does the least work a server can do for a message. What is missing to 100 % is what a server spends "
+            "on everything else: its language, its library, its defaults.",
+        ),
+        "percentiles": (
+            "Percentiles",
+            "The repeats of a server pooled, for the drawing only: the table has means of the trials' own percentiles. The "
+            "right end of a line is the longest time of all. Beside it the same numbers as a distribution.",
+        ),
+        "resources": ("CPU and memory", f"Of the server's whole process tree. {points}"),
+        "time": (
+            "Over time",
+            "Of each server the trial with the median throughput, on one time axis; where a line falls or swings, a mean hides "
+            "something. Drag over a lane to zoom. The heat maps show how many messages of a second took how long: the darker, "
+            "the more.",
+        ),
     }
-    drawn = [
-        ("throughput", f"Throughput and {words.title(second, inside=True)}", _side_by_side(results, second)),
-        ("percentiles", "Percentiles", charts.curve_charts(results)),
-        ("resources", "CPU and memory", used),
-        ("time", "Throughput over time", charts.series_charts(results)),
-    ]
     return [
-        Section(id_, title, texts[id_], [figure(f"{id_}-{i}", chart) for i, chart in enumerate(found)], id_ == "time")
-        for id_, title, found in drawn
-        if found
+        Section(id_, *texts[id_], found["note"], Markup(found["html"])) for id_, found in drawn.items() if found["html"]
     ]
-
-
-def _side_by_side(results: Results, second: str) -> list[Chart]:
-    """Throughput and the second metric, panel by panel: neither means much without the other."""
-    pairs = zip_longest(charts.metric_charts(results, results.throughput), charts.metric_charts(results, second))
-    return [chart for pair in pairs for chart in pair if chart is not None]
 
 
 def _better(metric: str) -> str:
@@ -129,6 +137,20 @@ def _better(metric: str) -> str:
 
 
 # ---- texts of the template -----------------------------------------------------------------------------------------
+
+
+def _claimed(claims: Sequence[ClaimRow]) -> str:
+    """How many hold, for each set of versions: `published 2 hold, 1 undecided; today 3 undecided`."""
+    counts: dict[str, Counter] = {}
+    for claim in claims:
+        for versions, (found, _) in claim.verdicts.items():
+            counts.setdefault(versions, Counter())[found] += 1
+    words_of = {"holds": "hold", "does not hold": "do not hold"}
+    return "; ".join(
+        f"{versions} versions: "
+        + ", ".join(f"{number} {words_of.get(kind, kind)}" for kind, number in found.most_common())
+        for versions, found in counts.items()
+    )
 
 
 def _facts(results: Results) -> list[str]:
@@ -141,19 +163,6 @@ def _facts(results: Results) -> list[str]:
     facts += [words.count(len(results.names), "server"), words.count(len(results.cells), "cell")]
     facts += [words.count(campaign.rounds, "round"), f"{ok:,} of {len(results.order):,} trials ok"]
     return facts
-
-
-def _bar(results: Results, rows: list[SummaryRow], row: SummaryRow) -> float:
-    """A row's throughput in per cent of the highest of its cell, for the bar behind the number."""
-    means = [other.figure(results.throughput).estimate.mean or 0.0 for other in rows if other.cell == row.cell]
-    mean = row.figure(results.throughput).estimate.mean
-    return round(100 * mean / max(means), 1) if mean else 0.0
-
-
-def _trial_columns(results: Results) -> list[str]:
-    latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
-    chosen = [results.throughput, *latencies, "errors", "server_cpu_percent_mean", "server_rss_bytes_max"]
-    return list(dict.fromkeys([*chosen, results.headline]))
 
 
 def _log_tail(trial: TrialResult) -> str:
@@ -173,23 +182,15 @@ def _bytes(value: int) -> str:
     return words.scale("bytes", [value]).with_unit(value)
 
 
-# ---- scripts and the policy ----------------------------------------------------------------------------------------
+# ---- data, script and the policy -----------------------------------------------------------------------------------
 
 
-@cache
-def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
-    library = vl_convert.javascript_bundle()
-    assert "</script" not in library.lower(), "the bundle would end its own element"
-    assert "<!--" not in library, "the bundle would open a comment, inside which the element's end is not seen"
-    return library
+def _packed(data: str) -> str:
+    """The data block, a fifth of its size; the same data make the same bytes."""
+    return base64.b64encode(gzip.compress(data.encode(), compresslevel=6, mtime=0)).decode("ascii")
 
 
-def _policy(*scripts: str) -> str:
-    """Only these scripts, no evaluation of text, no request of any kind. Vega sets styles on elements."""
-    allowed = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+def _policy(own: str) -> str:
+    """Only this script, no evaluation of text, no request of any kind. Bars of tables have their length as a style."""
+    allowed = f"'sha256-{base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()}'"
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

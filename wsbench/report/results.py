@@ -1,7 +1,7 @@
-"""A campaign as the report sees it: every trial reduced to its metrics, its verdict and what is drawn of it.
+"""A campaign as the report sees it: every trial with its metrics and its verdict, and what is asked of all of them.
 
-A run directory in, a frozen `Results` out. Histograms are let go as soon as they are reduced, so that a thousand
-trials fit into memory. It computes no number of its own: metrics, verdict and stats do.
+`reading.load` makes a `Results`; here is what it holds and the questions it answers. It computes no number of its own:
+metrics, verdict and stats do.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 from wsbench import metrics, stats
-from wsbench.engine_files import Seconds
+from wsbench.engine_files import Plan, Seconds
 from wsbench.errors import UserError
-from wsbench.histogram import Histogram
+from wsbench.histogram import Histogram, decode
 from wsbench.rundir import (
     CONTROL,
     CampaignRecord,
@@ -26,33 +25,24 @@ from wsbench.rundir import (
     TrialOrder,
     TrialRecord,
 )
-from wsbench.verdict import Verdict, verdict
-from wsbench.view import NS_PER_S, TrialView
+from wsbench.verdict import Verdict
 
 REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
-THIN_POINTS = 30
-SHORTEST_TICK_S = 0.2  # a shorter interval at a phase's end shows the clock, not the server
 
 Cell = tuple[tuple[str, CellValue], ...]
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A finished trial, reduced. `reasons` has an entry for each value that is None.
-
-    `curve` is (1/(1-q), ns) pairs; `series` is (s, replies/s) pairs of the window; `load` is what the engine was asked to do:
-    connections, messages or measure_s, payload_bytes.
-    """
+    """A finished trial, reduced. `reasons` has an entry for each value that is None."""
 
     record: TrialRecord
     values: dict[str, float | int | None]
     reasons: dict[str, str]
     verdict: Verdict
-    curve: list[tuple[float, float]]
-    series: list[tuple[float, float]]
-    load: dict[str, CellValue]
+    plan: Plan | None
 
-    @property
+    @cached_property
     def counts(self) -> bool:
         """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
         return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
@@ -60,6 +50,26 @@ class TrialResult:
     @property
     def cell(self) -> Cell:
         return tuple(self.record.cell.items())
+
+    @cached_property
+    def load(self) -> dict[str, CellValue]:
+        """What the engine was asked to do, whatever the experiment says: connections, messages or measure_s, payload_bytes."""
+        if (plan := self.plan) is None:
+            return {}
+        connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
+        measure = plan.measure
+        ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
+        size = getattr(plan.scenario, "bytes", None)
+        return {"connections": connections} | ends | ({} if size is None else {"payload_bytes": size})
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The pooled latencies of a server in a cell: (1/(1-q), ns) pairs, and the histogram as the payload of a log's line."""
+
+    count: int
+    points: list[tuple[float, float]]
+    log: str
 
 
 @dataclass(frozen=True)
@@ -79,14 +89,19 @@ class Results:
     folder: RunFolder
     campaign: CampaignRecord
     machine: MachineRecord | None
+    machine_after: MachineRecord | None
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment
     trials: list[TrialResult]  # without the control's
     control_trials: list[TrialResult]
-    pooled: dict[tuple[str, Cell], Histogram]
+    curves: dict[tuple[str, Cell], Curve]
     per_request: bool
     doc: bool
+
+    @cached_property
+    def pooled(self) -> dict[tuple[str, Cell], Histogram]:
+        return {key: decode(curve.log) for key, curve in self.curves.items()}
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -139,6 +154,15 @@ class Results:
         )
 
     @cached_property
+    def machine_changes(self) -> list[str] | None:
+        """What of the machine was otherwise after the last trial; None where it was not read again."""
+        if self.machine is None or self.machine_after is None:
+            return None
+        before, after = _flat(self.machine), _flat(self.machine_after)
+        keys = [key for key in before | after if before.get(key) != after.get(key)]
+        return [f"{key}: {before.get(key, 'not told')} → {after.get(key, 'not told')}" for key in keys]
+
+    @cached_property
     def throughput(self) -> str:
         return "requests_per_s" if self.doc else "messages_per_s"
 
@@ -164,8 +188,14 @@ class Results:
         return [planned for planned in self.order if planned.number not in done]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
-        trials = self.control_trials if name == self.control else self.trials
-        return [trial for trial in trials if trial.record.name == name and trial.cell == cell]
+        return self._groups.get((name, cell), [])
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str, Cell], list[TrialResult]]:
+        groups: dict[tuple[str, Cell], list[TrialResult]] = {}
+        for trial in [*self.trials, *self.control_trials]:
+            groups.setdefault((trial.record.name, trial.cell), []).append(trial)
+        return groups
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Over the repeats that count; where none has the number, with the first one's reason."""
@@ -197,80 +227,7 @@ class Results:
         return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
 
 
-def load(run: RunFolder) -> Results:
-    """Reads a whole campaign, finished or not."""
-    pooled: dict[tuple[str, Cell], Histogram] = {}
-    trials, kinds = [], set()
-    for folder, record in run.finished():
-        view = TrialView(folder, record)
-        if view.plan is not None:
-            kinds.add((view.plan.scenario.kind, view.connection_per_request))
-        trials.append(_reduce(view, pooled))
-    machine = run.machine if (run.path / "machine.json").exists() else None
-    servers = run.servers if (run.path / "servers.json").exists() else []
-    return Results(
-        folder=run,
-        campaign=run.campaign,
-        machine=machine,
-        servers=servers,
-        order=run.order,
-        experiment=_experiment(run),
-        trials=[trial for trial in trials if not trial.record.control],
-        control_trials=[trial for trial in trials if trial.record.control],
-        pooled=pooled,
-        per_request=bool(kinds) and all(per_request for _, per_request in kinds),
-        doc=bool(kinds) and all(kind == "doc" for kind, _ in kinds),
-    )
-
-
-def _reduce(view: TrialView, pooled: dict[tuple[str, Cell], Histogram]) -> TrialResult:
-    found = metrics.measure(view)
-    result = TrialResult(
-        view.record, found.values, found.reasons, verdict(view), _curve(view), _series(view), _load(view)
-    )
-    found = view.times
-    if result.counts and found is not None and not view.record.control:
-        key = view.record.name, result.cell
-        pooled[key] = pooled[key] + found if key in pooled else found
-    return result
-
-
-def _load(view: TrialView) -> dict[str, CellValue]:
-    """From the plan, which is what really ran, whatever the experiment says."""
-    if (plan := view.plan) is None:
-        return {}
-    connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
-    measure = plan.measure
-    ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
-    size = getattr(plan.scenario, "bytes", None)
-    return {"connections": connections} | ends | ({} if size is None else {"payload_bytes": size})
-
-
-def _curve(view: TrialView) -> list[tuple[float, float]]:
-    found = view.times
-    return curve_points(found, THIN_POINTS) if found is not None else []
-
-
-def curve_points(found: Histogram, points: int) -> list[tuple[float, float]]:
-    """(1/(1-q), ns), the x of an HdrHistogram chart. The largest value stands at x = n: there it becomes one."""
-    curve = found.curve(points)
-    return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
-
-
-def _series(view: TrialView) -> list[tuple[float, float]]:
-    """Replies per second of each tick of the measured phase, at the middle of the tick."""
-    if view.window is None:
-        return []
-    series = []
-    for before, after in pairwise(view.ticks):
-        seconds = (after.t_ns - before.t_ns) / NS_PER_S
-        if after.phase == "measure" and seconds >= SHORTEST_TICK_S:
-            middle = ((before.t_ns + after.t_ns) / 2 - view.window[0]) / NS_PER_S
-            series.append((middle, (after.answered - before.answered) / seconds))
-    return series
-
-
-def _experiment(run: RunFolder) -> Experiment:
+def read_experiment(run: RunFolder) -> Experiment:
     if not run.experiment_toml.exists():
         return Experiment(None, None, None, "")
     try:
@@ -284,6 +241,11 @@ def _experiment(run: RunFolder) -> Experiment:
             f"{run.experiment_toml}: headline is no metric: {headline!r}; `wsbench list metrics` has them all"
         )
     return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source)
+
+
+def _flat(machine: MachineRecord) -> dict[str, object]:
+    plain = machine.model_dump(exclude={"sysctls", "tools"})
+    return plain | machine.sysctls | {tool.name: tool.version for tool in machine.tools}
 
 
 def _text(value) -> str | None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from wsbench import metrics, stats
 from wsbench.report import words
-from wsbench.report.results import Cell, Results, TrialResult, load
+from wsbench.report.reading import load
+from wsbench.report.results import Cell, Results, TrialResult
 from wsbench.rundir import RunFolder
 
 LOWER_BOUND = "lower bound"

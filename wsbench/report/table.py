@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wsbench import metrics
-from wsbench.report.results import Results, TrialResult, load
+from wsbench.report.reading import load
+from wsbench.report.results import Results
 from wsbench.rundir import RunFolder
 
 FILE = "trials.parquet"
@@ -20,28 +21,36 @@ FILE = "trials.parquet"
 
 def trials_table(results: Results) -> pa.Table:
     """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck."""
+    names = list(metrics.METRICS)
+    trials = results.every_trial
     keys = list(dict.fromkeys(key for planned in results.order for key in planned.cell))
-    rows = [_row(trial, name, keys) for trial in results.every_trial for name in metrics.METRICS]
-    fields = [
-        ("trial", pa.int64()),
-        ("round", pa.int64()),
-        ("server", pa.string()),
-        ("variant", pa.string()),
-        *((f"cell.{key}", _type([planned.cell.get(key) for planned in results.order])) for key in keys),
-        ("control", pa.bool_()),
-        ("outcome", pa.string()),
-        ("metric", pa.string()),
-        ("value", pa.float64()),
-        ("unit", pa.string()),
-        ("reason", pa.string()),
-        ("verdict", pa.string()),
-        ("bottleneck", pa.string()),
-    ]
-    for row in rows:
-        for name, kind in fields:
-            if name.startswith("cell.") and kind == pa.string() and row[name] is not None:
-                row[name] = str(row[name])
-    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+    def of_trial(values: list, kind: pa.DataType) -> pa.Array:
+        return pa.array([value for value in values for _ in names], kind)
+
+    columns = {
+        "trial": of_trial([trial.record.number for trial in trials], pa.int64()),
+        "round": of_trial([trial.record.round for trial in trials], pa.int64()),
+        "server": of_trial([trial.record.server for trial in trials], pa.string()),
+        "variant": of_trial([trial.record.variant for trial in trials], pa.string()),
+    }
+    for key in keys:
+        kind = _type([planned.cell.get(key) for planned in results.order])
+        values = [trial.record.cell.get(key) for trial in trials]
+        as_text = [None if value is None else str(value) for value in values]
+        columns[f"cell.{key}"] = of_trial(as_text if kind == pa.string() else values, kind)
+    values = [trial.values[name] for trial in trials for name in names]
+    columns |= {
+        "control": of_trial([trial.record.control for trial in trials], pa.bool_()),
+        "outcome": of_trial([trial.record.outcome for trial in trials], pa.string()),
+        "metric": pa.array(names * len(trials), pa.string()),
+        "value": pa.array([None if value is None else float(value) for value in values], pa.float64()),
+        "unit": pa.array([metrics.METRICS[name].unit for name in names] * len(trials), pa.string()),
+        "reason": pa.array([trial.reasons.get(name) for trial in trials for name in names], pa.string()),
+        "verdict": of_trial([trial.verdict.kind for trial in trials], pa.string()),
+        "bottleneck": of_trial([trial.verdict.bottleneck for trial in trials], pa.string()),
+    }
+    return pa.table(columns)
 
 
 def write_table(run: RunFolder, results: Results | None = None) -> Path:
@@ -51,25 +60,6 @@ def write_table(run: RunFolder, results: Results | None = None) -> Path:
     pq.write_table(trials_table(results or load(run)), part)
     part.replace(file)
     return file
-
-
-def _row(trial: TrialResult, name: str, keys: list[str]) -> dict:
-    record = trial.record
-    return {
-        "trial": record.number,
-        "round": record.round,
-        "server": record.server,
-        "variant": record.variant,
-        **{f"cell.{key}": record.cell.get(key) for key in keys},
-        "control": record.control,
-        "outcome": record.outcome,
-        "metric": name,
-        "value": trial.values[name],
-        "unit": metrics.METRICS[name].unit,
-        "reason": trial.reasons.get(name),
-        "verdict": trial.verdict.kind,
-        "bottleneck": trial.verdict.bottleneck,
-    }
 
 
 def _type(values: list) -> pa.DataType:

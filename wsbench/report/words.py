@@ -47,8 +47,8 @@ class Scale:
 
 def scale(unit: str, values: Iterable[float | None]) -> Scale:
     """The unit in which the typical one of these values is easily read."""
-    known = [value for value in values if value is not None and value > 0]
-    if unit not in LADDERS or not known:
+    known = [value for value in values if value is not None and value > 0] if unit in LADDERS else []
+    if not known:
         return Scale(unit, 1.0)
     typical = math.exp(sum(map(math.log, known)) / len(known))
     shown, size, _ = next(step for step in LADDERS[unit] if typical >= step[2])

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 LEVEL = 0.95
 INTERVAL_REPEATS = 3  # below it a t interval spans more than the data say: with 2 repeats t is 12.7
@@ -52,7 +52,7 @@ def estimate(values: Sequence[float | None], level: float = LEVEL) -> Estimate:
     mean = float(np.exp(logs.mean()))
     if len(known) < INTERVAL_REPEATS:
         return Estimate(known, mean, None, None, f"no interval from {_counted(len(known))}")
-    half = float(stats.t.ppf((1 + level) / 2, len(known) - 1) * logs.std(ddof=1) / math.sqrt(len(known)))
+    half = float(special.stdtrit(len(known) - 1, (1 + level) / 2) * logs.std(ddof=1) / math.sqrt(len(known)))
     return Estimate(known, mean, mean * math.exp(-half), mean * math.exp(half), None)
 
 
@@ -88,7 +88,7 @@ def ratio_of_groups(
     if spread > 0:
         freedom = spread**2 / sum(part**2 / (len(values) - 1) for part, values in zip(squared, logs, strict=True))
     tail = (1 - level) / max(1, comparisons) / 2
-    half = float(stats.t.ppf(1 - tail, freedom)) * math.sqrt(spread)
+    half = float(special.stdtrit(freedom, 1 - tail)) * math.sqrt(spread)
     return Estimate((), math.exp(difference), math.exp(difference - half), math.exp(difference + half), None)
 
 
@@ -96,7 +96,7 @@ def interval(values: Sequence[float], shared: int = 1, level: float = LEVEL) -> 
     """Arithmetic mean and t interval of at least two values, widened so that `shared` such intervals hold together."""
     array = np.asarray(values, dtype=float)
     tail = (1 - level) / max(1, shared) / 2
-    half = float(stats.t.ppf(1 - tail, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
+    half = float(special.stdtrit(len(array) - 1, 1 - tail) * array.std(ddof=1) / math.sqrt(len(array)))
     mean = float(array.mean())
     return mean, mean - half, mean + half
 

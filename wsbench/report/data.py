@@ -1,0 +1,274 @@
+"""What the page's script knows: everything that figures, tables and downloads show, as plain values in columns.
+
+Results and summary rows in, a dictionary for JSON out. Texts stand once in a list and are referred to by their number; a
+number has the digits that are shown and no more. `script/` says in its functions what it reads of this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from wsbench import metrics
+from wsbench.report import words
+from wsbench.report.memory import memory_fits
+from wsbench.report.palette import looks
+from wsbench.report.reading import timelines
+from wsbench.report.results import Results, TrialResult
+from wsbench.report.summary import KINDS, SummaryRow, column_scale, columns
+
+DIGITS = 6  # of a trial's values: what a download needs
+PERCENTILES = ("p50", "p90", "p99", "p999", "max")  # of the table under the curves
+LOG_LINES, LINE_LETTERS = 30, 400
+MOST_LOGS = 200  # pooled histograms that the page offers, of about two kilobytes each
+MOST_TIMELINES = 300  # trials; each is read a second time
+MOST_NUMBERS = 800_000  # of all timelines together: about a megabyte of the page
+
+
+class Texts:
+    """Every text once."""
+
+    def __init__(self) -> None:
+        self.list: list[str] = []
+        self._place: dict[str, int] = {}
+
+    def place(self, text: str | None) -> int:
+        text = words.NONE if text is None else text
+        if text not in self._place:
+            self._place[text] = len(self.list)
+            self.list.append(text)
+        return self._place[text]
+
+
+def page_data(results: Results, rows: list[SummaryRow]) -> dict:
+    """The whole data block of the page."""
+    texts = Texts()
+    server_at = {name: place for place, name in enumerate(results.names)}
+    cell_at = {cell: place for place, cell in enumerate(results.cells)}
+    typical = _typical(results)
+    found, note = _timelines(results, typical)
+    return {
+        "servers": _servers(results),
+        "reference": None if results.reference is None else server_at[results.reference],
+        "keys": [{"name": key, "title": key.replace("_", " ")} for key in results.swept],
+        "axis": results.numeric_key,
+        "cells": [_cell(results, cell) for cell in results.cells],
+        "metrics": {name: _metric(results, name) for name in metrics.METRICS},
+        "roles": _roles(results) | {"no_timelines": note},
+        "rows": [_row(results, row, server_at, cell_at, texts) for row in rows],
+        "curves": _curves(results, server_at, cell_at),
+        "memory": [asdict(fit) | {"server": server_at[fit.name]} for fit in memory_fits(results)],
+        "timelines": found,
+        **_trials(results, server_at, cell_at, typical, texts),
+        "texts": texts.list,
+    }
+
+
+def _servers(results: Results) -> list[dict]:
+    of = {row.name: row for row in results.servers}
+    found = looks([of[name].language if name in of else name for name in results.names])
+    made = []
+    for name, look in zip(results.names, found, strict=True):
+        row = of.get(name)
+        known = {"language": "", "tags": [], "library": "", "command": "", "advisories": 0}
+        if row is not None:
+            env = [f"{key}={value}" for key, value in row.env.items()]
+            known = {"language": row.language, "tags": row.tags, "library": f"{row.library} {row.library_version}"}
+            known["command"] = " ".join([*env, *row.run])
+            known["advisories"] = sum(not check.required and not check.passed for check in row.conformance)
+        made.append({"name": name, "label": results.label(name), **known, "look": asdict(look)})
+    return made
+
+
+def _cell(results: Results, cell) -> dict:
+    return {"text": results.cell_text(cell), "values": {key: dict(cell).get(key) for key in results.swept}}
+
+
+def _metric(results: Results, name: str) -> dict:
+    metric, scale = metrics.METRICS[name], column_scale(results, name)
+    shown = {"shown": scale.unit, "size": scale.size, "text": metric.text}
+    return {"name": name, "title": words.title(name), "unit": metric.unit, **shown}
+
+
+def trial_columns(results: Results) -> list[str]:
+    latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
+    chosen = [results.throughput, *latencies, "errors", "server_cpu_percent_mean", "server_rss_bytes_max"]
+    return list(dict.fromkeys([*chosen, results.headline]))
+
+
+def _roles(results: Results) -> dict:
+    time = words.TIMES[results.latency.partition("_")[0]].capitalize()
+    chosen = {"throughput": results.throughput, "headline": results.headline, "latency": results.latency, "time": time}
+    return chosen | {"columns": columns(results), "trial_columns": trial_columns(results)}
+
+
+def _row(results: Results, row: SummaryRow, server_at: dict, cell_at: dict, texts: Texts) -> dict:
+    ratio = row.against_reference
+    figures = {name: figure.estimate for name, figure in row.figures.items()}
+    for name in (f"{results.latency}_{statistic}" for statistic in PERCENTILES):
+        if name in metrics.METRICS and name not in figures:
+            figures[name] = results.estimate(row.name, row.cell, name)
+    return {
+        "server": server_at[row.name],
+        "cell": cell_at[row.cell],
+        "figures": {name: _estimate(found, texts) for name, found in figures.items()},
+        "ratio": None if ratio is None else [short(ratio.mean), short(ratio.low), short(ratio.high)],
+        "counts": [*(row.verdicts[kind] for kind in KINDS), row.failed, row.missing],
+        "limit": row.bottleneck,
+        "note": row.note,
+        "tier": row.tier,
+    }
+
+
+def _estimate(found, texts: Texts) -> list:
+    if found.mean is None:
+        return [None, texts.place(found.reason)]
+    return [short(found.mean), short(found.low), short(found.high), found.repeats]
+
+
+def _curves(results: Results, server_at: dict, cell_at: dict) -> list[dict]:
+    few = len(results.curves) <= MOST_LOGS
+    return [
+        {"server": server_at[name], "cell": cell_at[cell], "count": curve.count, "log": curve.log if few else None}
+        | {"x": _all_short([x for x, _ in curve.points], 4), "y": _all_short([ns for _, ns in curve.points], 4)}
+        for cell in results.cells
+        for name in results.names
+        if (curve := results.curves.get((name, cell))) is not None
+    ]
+
+
+# ---- trials --------------------------------------------------------------------------------------------------------
+
+
+def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int], texts: Texts) -> dict:
+    trials, records = results.trials, [trial.record for trial in results.trials]
+    plans, plan_of = _plans(trials)
+    found = {
+        "number": [record.number for record in records],
+        "round": [record.round for record in records],
+        "server": [server_at[record.name] for record in records],
+        "cell": [cell_at[trial.cell] for trial in trials],
+        "kind": [3 if t.record.outcome == "failed" else KINDS.index(t.verdict.kind) for t in trials],
+        "limit": [texts.place(trial.verdict.bottleneck) for trial in trials],
+        "reasons": [[texts.place(reason) for reason in _reasons(trial)] for trial in trials],
+        "typical": [int(record.number in typical) for record in records],
+        "connections": [None if trial.plan is None else trial.plan.connections for trial in trials],
+        "started": [round(record.started_unix_s) for record in records],
+        "duration": [short(record.duration_s, 3) for record in records],
+        "server_cpus": [texts.place(_cpus(record.server_cpus)) for record in records],
+        "engine_cpus": [texts.place(_cpus(record.engine_cpus)) for record in records],
+        "exit": [texts.place(record.server_exit) for record in records],
+        "log": [texts.place(_log_tail(trial)) for trial in trials],
+        "plan": plan_of,
+        "values": {},
+        "why": {},
+    }
+    for name in metrics.METRICS:
+        values = [trial.values[name] for trial in trials]
+        if any(value is not None for value in values):
+            found["values"][name] = _all_short(values)
+        why = [texts.place(t.reasons[name]) if t.values[name] is None else None for t in trials]
+        found["why"][name] = why[0] if why and len(set(why)) == 1 else why
+    return {"trials": found, "plans": plans}
+
+
+def _reasons(trial: TrialResult) -> tuple[str, ...]:
+    """Of a failed trial why, of a stopped one that it was, and of every other what its verdict rests on."""
+    if trial.record.outcome == "failed":
+        return (trial.record.reason or "",)
+    stopped = (f"stopped: {trial.record.reason}",) if trial.record.outcome == "stopped" else ()
+    return (*stopped, *trial.verdict.reasons)
+
+
+def _cpus(cpus: list[int]) -> str:
+    return ", ".join(map(str, cpus)) or "not pinned"
+
+
+def _log_tail(trial: TrialResult) -> str:
+    return "\n".join(line[:LINE_LETTERS] for line in trial.record.log_tail[-LOG_LINES:])
+
+
+def _plans(trials: list[TrialResult]) -> tuple[list[dict], list[int | None]]:
+    """The first plan, and of every trial's what differs from it: its number in the list."""
+    base: dict | None = None
+    seen: dict[str, int] = {}
+    plans: list[dict] = []
+    places: list[int | None] = []
+    for trial in trials:
+        if trial.plan is None:
+            places.append(None)
+            continue
+        plan = trial.plan.model_dump(mode="json")
+        base = plan if base is None else base
+        differs = plan if plan is base else {key: value for key, value in plan.items() if base[key] != value}
+        key = repr(differs)
+        if key not in seen:
+            seen[key] = len(plans)
+            plans.append(differs)
+        places.append(seen[key])
+    return plans, places
+
+
+# ---- over time -----------------------------------------------------------------------------------------------------
+
+
+def _typical(results: Results) -> set[int]:
+    """Of each server and cell the trial with the median throughput: one that happened, where a mean over time did not."""
+    found = set()
+    for cell in results.cells:
+        for name in results.names:
+            counted = [trial for trial in results.group(name, cell) if trial.counts]
+            ranked = sorted(counted, key=lambda trial: (trial.values[results.throughput] or 0, trial.record.number))
+            if ranked:
+                found.add(ranked[(len(ranked) - 1) // 2].record.number)
+    return found
+
+
+def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], str]:
+    """By place in the list of trials; all of them, or the typical ones of as many cells as fit."""
+    place = {trial.record.number: at for at, trial in enumerate(results.trials)}
+    ran = [trial for trial in results.trials if trial.record.outcome != "failed"]
+    note = ""
+    if len(ran) > MOST_TIMELINES:
+        of_cell = {cell: at for at, cell in enumerate(results.cells)}
+        chosen = [trial for trial in ran if trial.record.number in typical]
+        ran = sorted(chosen, key=lambda trial: of_cell[trial.cell])[:MOST_TIMELINES]
+        note = (
+            f"Over time the page keeps {len(ran):,} trials: of each server and cell the one with the median throughput"
+        )
+        note += ", as far as there is room; the raw files of every trial are in the run directory."
+    found, numbers = {}, 0
+    for trial, line in zip(ran, timelines(results, ran), strict=True):
+        if line is None:
+            continue
+        made = asdict(line)
+        numbers += sum(map(len, made["series"].values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
+        if numbers > MOST_NUMBERS:
+            note = (
+                f"Over time the page has room for the first {len(found):,} trials; the others are in the run directory."
+            )
+            break
+        found[place[trial.record.number]] = made
+    return found, note
+
+
+def _all_short(values: list[float | int | None], digits: int = DIGITS) -> list[float | int | None]:
+    """As `short`, for ten thousand at once."""
+    known = np.array([0.0 if value is None else value for value in values], dtype=float)
+    with np.errstate(divide="ignore"):
+        places = digits - 1 - np.floor(np.log10(np.abs(known)))
+    power = 10.0 ** np.clip(np.where(np.isfinite(places), places, 0), -300, 300)
+    rounded = np.round(known * power) / power
+    whole = (rounded == np.floor(rounded)) & (np.abs(rounded) < 1e15)
+    return [
+        None if value is None else int(found) if is_whole else found
+        for value, found, is_whole in zip(values, rounded.tolist(), whole.tolist(), strict=True)
+    ]
+
+
+def short(value: float | int | None, digits: int = DIGITS) -> float | int | None:
+    if value is None or value == 0:
+        return value
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -1,0 +1,180 @@
+// Drawings as SVG text: bars with intervals, lines, heat maps. Pure: a figure and a width in, text out. The same code draws
+// the still page when the report is built and the live one in the browser.
+
+const SHAPES = {
+  circle: "M3.4,0A3.4,3.4 0 1 1 -3.4,0A3.4,3.4 0 1 1 3.4,0Z",
+  square: "M-3,-3H3V3H-3Z",
+  "triangle-up": "M0,-3.9L3.6,2.7H-3.6Z",
+  diamond: "M0,-4.2L3.5,0L0,4.2L-3.5,0Z",
+  cross: "M-1.4,-3.8H1.4V-1.4H3.8V1.4H1.4V3.8H-1.4V1.4H-3.8V-1.4H-1.4Z",
+  "triangle-down": "M0,3.9L3.6,-2.7H-3.6Z",
+  "triangle-right": "M3.9,0L-2.7,3.6V-3.6Z",
+  "triangle-left": "M-3.9,0L2.7,3.6V-3.6Z",
+};
+const LETTER = 6.9; // pixels of a letter at 12 px, or a little more
+const ROW = 30;
+
+const tenth = (pixels) => Number(pixels.toFixed(1));
+
+function svg(width, height, label, body) {
+  return `<svg viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="${esc(label)}">${body}</svg>`;
+}
+
+function dashOf(look) {
+  return look.dash.length > 2 || look.dash[1] ? ` stroke-dasharray="${look.dash.join(",")}"` : "";
+}
+
+// The marks of trials refer to shapes that the page defines once: a thousand trials are a thousand of them.
+function shapeDefinitions() {
+  const shapes = Object.entries(SHAPES).map(([name, d]) => `<path id="mark-${name}" d="${d}"/>`).join("");
+  return `<svg width="0" height="0" aria-hidden="true" class="shapes"><defs>${shapes}</defs></svg>`;
+}
+
+// Trials of a server: filled VALID, pale SUSPECT, hollow INVALID; each opens its trial. `places` are [x, y, kind, trial].
+function dots(look, places) {
+  if (!places.length) return "";
+  const kinds = ["", ' class="pale"', ' class="hollow"', ""];
+  const uses = places.map(([x, y, kind, trial]) => `<use href="#mark-${look.shape}" x="${tenth(x)}" y="${tenth(y)}" data-trial="${trial}"${kinds[kind]}/>`);
+  return `<g class="dots" fill="${look.colour}" stroke="${look.colour}">${uses.join("")}</g>`;
+}
+
+function swatch(look) {
+  return `<svg class="swatch" width="26" height="12" viewBox="0 0 26 12" aria-hidden="true"><path d="M0,6H26" stroke="${look.colour}" stroke-width="2"${dashOf(look)}/><path transform="translate(13,6)" d="${SHAPES[look.shape]}" fill="${look.colour}"/></svg>`;
+}
+
+// ---- axes ----------------------------------------------------------------------------------------------------------
+
+function below(axis, at, top, bottom, width) {
+  const texts = axis.labels || axis.ticks.map((tick) => tickText(tick, axis.ticks));
+  let end = -Infinity, parts = "";
+  axis.ticks.forEach((tick, i) => {
+    const x = tenth(at.to(tick));
+    if (axis.grid !== false) parts += `<path class="grid" d="M${x},${top}V${bottom}"/>`;
+    const half = (texts[i].length * LETTER) / 2;
+    if (!texts[i] || x - half < end + 5 || x + half > width + 8) return;
+    end = x + half;
+    parts += `<text x="${x}" y="${bottom + 16}" text-anchor="middle">${esc(texts[i])}</text>`;
+  });
+  const middle = tenth((at.range[0] + at.range[1]) / 2);
+  return parts + (axis.title ? `<text class="title" x="${middle}" y="${bottom + 34}" text-anchor="middle">${esc(axis.title)}</text>` : "");
+}
+
+function beside(axis, at, left, right) {
+  const texts = axis.labels || axis.ticks.map((tick) => tickText(tick, axis.ticks));
+  let parts = "";
+  axis.ticks.forEach((tick, i) => {
+    const y = tenth(at.to(tick));
+    parts += `<path class="grid" d="M${left},${y}H${right}"/><text x="${left - 6}" y="${y + 4}" text-anchor="end">${esc(texts[i])}</text>`;
+  });
+  return parts + (axis.title ? `<text class="title" x="${left}" y="11" text-anchor="start" dx="${-left + 2}">${esc(axis.title)}</text>` : "");
+}
+
+// ---- bars ----------------------------------------------------------------------------------------------------------
+
+function barGeometry(figure, width) {
+  const longest = Math.max(4, ...figure.rows.map((row) => row.name.length));
+  const left = Math.min(longest * LETTER + 14, width * 0.42);
+  const right = width - 12 - LETTER * Math.max(...figure.rows.map((row) => row.text.length));
+  return { left, right, top: 4, bottom: 4 + ROW * figure.rows.length, x: scale(figure.x.domain, [left, right], figure.x.log) };
+}
+
+function drawBars(figure, width) {
+  const { left, right, top, bottom, x } = barGeometry(figure, width);
+  const most = Math.floor((left - 12) / LETTER);
+  let body = below(figure.x, x, top, bottom, width);
+  if (figure.mark !== undefined) body += `<path class="mark" d="M${tenth(x.to(figure.mark))},${top}V${bottom}"/>`;
+  figure.rows.forEach((row, i) => {
+    const y = top + ROW * i + ROW / 2;
+    const name = row.name.length > most ? `${row.name.slice(0, most - 1)}…` : row.name;
+    body += `<text class="name" x="${tenth(left - 8)}" y="${y + 4}" text-anchor="end">${esc(name)}</text>`;
+    if (row.mean === null) {
+      body += `<text class="soft" x="${tenth(left + 6)}" y="${y + 4}">${esc(row.text)}</text>`;
+      return;
+    }
+    const from = tenth(x.to(figure.x.log ? figure.x.domain[0] : Math.max(0, figure.x.domain[0]))), to = tenth(x.to(row.mean));
+    body += `<rect class="bar" x="${from}" y="${y - 8}" width="${tenth(Math.max(0, to - from))}" height="16" fill="${row.look.colour}"/>`;
+    if (row.low !== null) {
+      const [a, b] = [row.low, row.high].map((value) => tenth(x.to(Math.min(Math.max(value, figure.x.domain[0]), figure.x.domain[1]))));
+      body += `<path class="interval" d="M${a},${y - 5}v10M${a},${y}H${b}M${b},${y - 5}v10" stroke="${row.look.colour}"/>`;
+    }
+    body += `<path class="mean" d="M${to},${y - 9}v18" stroke="${row.look.colour}"/>`;
+    body += dots(row.look, row.dots.map(([value, kind, trial]) => [x.to(value), y, kind, trial]));
+    body += `<text class="value" x="${width - 4}" y="${y + 4}" text-anchor="end">${esc(row.text)}</text>`;
+  });
+  return svg(width, bottom + 42, figure.label, body);
+}
+
+// ---- lines ---------------------------------------------------------------------------------------------------------
+
+function lineGeometry(figure, width) {
+  const texts = figure.y.labels || figure.y.ticks.map((tick) => tickText(tick, figure.y.ticks));
+  const left = figure.left || 12 + LETTER * Math.max(2, ...texts.map((text) => text.length));
+  const top = figure.y.title ? 22 : 8, bottom = top + figure.height, right = width - 14;
+  return { left, right, top, bottom, x: scale(figure.x.domain, [left, right], figure.x.log), y: scale(figure.y.domain, [bottom, top], figure.y.log) };
+}
+
+// A line with gaps where there is no value.
+function path(points, x, y, step) {
+  let text = "", pen = false;
+  for (const [at, value] of points) {
+    if (value === null || (y.log && value <= 0)) { pen = false; continue; }
+    const px = tenth(x.to(at)), py = tenth(y.to(value));
+    text += !pen ? `M${px},${py}` : step ? `H${px}V${py}` : `L${px},${py}`;
+    pen = true;
+  }
+  return text;
+}
+
+function drawLines(figure, width) {
+  const geometry = lineGeometry(figure, width);
+  const { left, right, top, bottom, x, y } = geometry;
+  let body = below(figure.x, x, top, bottom, width) + beside(figure.y, y, left, right);
+  for (const [name, from, to] of figure.spans || []) {
+    const [a, b] = [from, to].map((value) => tenth(Math.min(Math.max(x.to(value), left), right)));
+    if (b > a) body += `<rect class="span" x="${a}" y="${top}" width="${tenth(b - a)}" height="${bottom - top}"><title>${esc(name)}</title></rect>`;
+  }
+  let lines = "", marks = "";
+  for (const one of figure.series) {
+    const { colour } = one.look;
+    const drawn = one.points.filter(([at]) => at >= figure.x.domain[0] && at <= figure.x.domain[1]);
+    lines += `<path class="line" data-server="${one.server}" d="${path(drawn, x, y, figure.step)}" stroke="${colour}"${dashOf(one.look)}/>`;
+    for (const [at, low, high] of one.intervals || []) if (low !== null) lines += `<path class="interval" d="M${tenth(x.to(at))},${tenth(y.to(Math.max(low, y.domain[0])))}V${tenth(y.to(Math.min(high, y.domain[1])))}" stroke="${colour}"/>`;
+    for (const [at, value] of one.marks || []) marks += `<path transform="translate(${tenth(x.to(at))},${tenth(y.to(value))})" d="${SHAPES[one.look.shape]}" fill="${colour}"/>`;
+    marks += dots(one.look, (one.dots || []).map(([at, value, kind, trial]) => [x.to(at), y.to(value), kind, trial]));
+  }
+  return svg(width, bottom + (figure.x.title ? 42 : 6), figure.label, body + lines + marks);
+}
+
+// ---- heat maps -----------------------------------------------------------------------------------------------------
+
+const LEVELS = 8;
+
+// One path a level of colour: a level is a share of the column's messages, on a logarithmic scale.
+function drawHeat(figure, width) {
+  const geometry = lineGeometry(figure, width);
+  const { left, right, top, bottom, x, y } = geometry;
+  const paths = Array.from({ length: LEVELS }, () => "");
+  const { heat } = figure;
+  heat.columns.forEach((column, i) => {
+    const total = column.reduce((sum, [, count]) => sum + count, 0);
+    const from = Math.max(figure.x.domain[0], i * heat.width_s), to = Math.min(figure.x.domain[1], (i + 1) * heat.width_s);
+    if (to <= from) return;
+    const [a, b] = [tenth(x.to(from)), tenth(x.to(to))];
+    for (const [row, count] of column) {
+      const level = heatLevel(count / total);
+      const [low, high] = [row, row + 1].map((place) => tenth(y.to(10 ** (place / heat.per_decade))));
+      paths[level] += `M${a},${high}H${b}V${low}H${a}Z`;
+    }
+  });
+  const cells = paths.map((d, level) => (d ? `<path class="heat heat-${level}" d="${d}"/>` : "")).join("");
+  const body = cells + below({ ...figure.x, grid: false }, x, top, bottom, width) + beside(figure.y, y, left, right);
+  return svg(width, bottom + 42, figure.label, body);
+}
+
+function heatLevel(share) {
+  return Math.max(0, Math.min(LEVELS - 1, Math.floor(LEVELS + 2 * Math.log10(share))));
+}
+
+function drawing(figure, width) {
+  return { bars: drawBars, lines: drawLines, heat: drawHeat }[figure.kind](figure, Math.max(260, Math.round(width)));
+}

@@ -1,0 +1,71 @@
+// Texts: numbers as the report writes them (three digits, as words.py does), and everything escaped that came from elsewhere.
+"use strict";
+
+const NONE = "–";
+const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+function esc(text) {
+  return String(text).replace(/[&<>"']/g, (found) => ESCAPES[found]);
+}
+
+// Groups of three, so many places; without Intl, which makes ten thousand numbers slow.
+function grouped(value, places) {
+  const [whole, part] = Math.abs(value).toFixed(places).split(".");
+  const sign = value < 0 ? "-" : "";
+  return sign + whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? "." + part : "");
+}
+
+// Rounded to so many significant digits; whole numbers below 10,000 keep all of theirs where they count things.
+function number(value, digits = 3, counts = false) {
+  if (value === null || value === undefined) return NONE;
+  if (value === 0) return "0";
+  if (counts && Number.isInteger(value) && Math.abs(value) < 10000) return grouped(value, 0);
+  const rounded = Number(value.toPrecision(digits));
+  const places = digits - 1 - Math.floor(Math.log10(Math.abs(rounded)));
+  return grouped(rounded, Math.max(0, places));
+}
+
+function between(low, high) {
+  const alike = number(low) === number(high) && number(low, 4) !== number(high, 4);
+  return `${number(low, alike ? 4 : 3)}–${number(high, alike ? 4 : 3)}`;
+}
+
+// A metric's value in the unit it is shown in.
+function shown(metric, value) {
+  return value === null || value === undefined ? null : metric.size === 1 ? value : value / metric.size;
+}
+
+function shownText(metric, value) {
+  return number(shown(metric, value), 3, metric.unit === "count");
+}
+
+// Times in the unit that fits the value.
+function time(ns) {
+  if (ns === null || ns === undefined) return NONE;
+  for (const [size, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) if (ns >= size) return `${number(ns / size)} ${unit}`;
+  return `${number(ns)} ns`;
+}
+
+function bytes(value) {
+  if (value === null || value === undefined) return NONE;
+  for (const [size, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) if (value >= size) return `${number(value / size)} ${unit}`;
+  return `${number(value)} B`;
+}
+
+function quantile(x) {
+  const percent = 100 * (1 - 1 / x);
+  const nines = Math.max(0, Math.ceil(Math.log10(x)) - 1);
+  return `${Number(percent.toFixed(Math.max(1, nines)))} %`;
+}
+
+function four(number_) {
+  return String(number_).padStart(4, "0");
+}
+
+function listed(names) {
+  return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
+}
+
+function plural(count, noun) {
+  return `${grouped(count, 0)} ${noun}${count === 1 ? "" : "s"}`;
+}
