@@ -1,0 +1,155 @@
+"""The commands that build, start, load or test something."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from wsbench import (
+    autobahn,
+    build,
+    campaign,
+    catalogue,
+    engine,
+    gate,
+    gate_view,
+    hdr,
+    load,
+    load_options,
+    load_view,
+    machine,
+    selftest,
+    servers_view,
+    terminal,
+    thresholds,
+    verdict,
+)
+from wsbench.cli import reading
+from wsbench.errors import UserError
+from wsbench.rundir import RunFolder
+from wsbench.view import TrialView
+
+
+def build_servers(arguments) -> int:
+    return servers_view.build_servers(catalogue.select(arguments.servers, catalogue.read()), arguments.jobs)
+
+
+def check_servers(arguments) -> int:
+    depth = gate.Depth(
+        deep=arguments.deep,
+        idle_s=arguments.idle_s,
+        suite=autobahn.find(catalogue.ROOT / ".autobahn") if arguments.autobahn else None,
+    )
+    variants = catalogue.select(arguments.servers, catalogue.read())
+    built = servers_view.build_with_progress(variants, arguments.jobs, quiet=arguments.json)
+    progress = gate_view.Progress(len(variants), quiet=arguments.json)
+    rows = []
+    for variant in variants:
+        progress.begin(variant.name)
+        rows.append(gate.hold(variant, built[variant.name], depth, progress.watch))
+        progress.end(rows[-1])
+    if arguments.json:
+        print(gate_view.document(rows))
+    else:
+        gate_view.summary(rows)
+    return int(any(one.outcome == "fails" for one in rows))
+
+
+def start_server(arguments) -> int:
+    chosen = catalogue.select([arguments.server], catalogue.read())
+    if len(chosen) != 1:
+        raise UserError(f"one server, please; found {', '.join(variant.name for variant in chosen)}")
+    built = build.build(chosen[0], machine.placement().server)
+    if built.problem is not None:
+        raise UserError(f"{chosen[0].name}: {built.problem}")
+    gate.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
+    return 0
+
+
+def request_of(arguments) -> campaign.Request:
+    return campaign.request(
+        arguments.experiment,
+        "wsbench " + shlex.join(sys.argv[1:]),
+        servers=arguments.servers.split(",") if arguments.servers else None,
+        rounds=arguments.rounds,
+        seed=arguments.seed,
+        scale=arguments.scale,
+        time_scale=arguments.time_scale,
+        tags=arguments.tag,
+        control=not arguments.no_control,
+        **{name: getattr(arguments, name, None) for name in ("engines", "server_processes")},
+    )
+
+
+def plan_campaign(arguments) -> int:
+    asked = request_of(arguments)
+    left_out = campaign.left_out(asked)
+    serving = [variant for variant in asked.variants if variant.name not in left_out]
+    control = campaign.control_of(asked, serving)
+    order = campaign.order_of(asked.experiment, serving, asked.seed, control)
+    rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
+    terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
+    placed = machine.placement()
+    estimate = terminal.duration(campaign.estimate_s(asked.experiment, len(order)))
+    print(
+        f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}"
+    )
+    for departure in asked.departures:
+        print(f"departure: {departure}")
+    for name, reason in left_out.items():
+        print(f"left out {name}: {reason}")
+    return 0
+
+
+def run_campaign(arguments) -> int:
+    watcher = terminal.Progress()
+    if (arguments.experiment is None) == (arguments.resume is None):
+        raise UserError("give either an experiment or --resume RUN (see `wsbench run --help`)")
+    if arguments.port is not None:
+        machine.free_port("127.0.0.1", arguments.port, 0)
+    if arguments.resume is not None:
+        run = campaign.resume(RunFolder.open(arguments.resume), arguments.port, watcher)
+    else:
+        run = campaign.begin(request_of(arguments), reading.RUNS, arguments.port, watcher)
+    terminal.campaign_summary(run)
+    if not arguments.no_report:
+        reading.write_report(run)
+    return 0
+
+
+def load_url(arguments) -> int:
+    asked = load_options.request(arguments)
+    folder = load.new_folder(reading.RUNS)
+    seconds = getattr(asked.measure, "seconds", None)
+    with load_view.Progress(seconds, quiet=arguments.json) as progress:
+        done = load.carry_out(asked, folder, progress.look, progress.say)
+    view = TrialView(folder, done.record)
+    judged = [] if done.interrupted else thresholds.judge(view, arguments.fail_if)
+    if arguments.json:
+        print(load_view.document(folder, done.record, judged, done.interrupted))
+    else:
+        load_view.summary(folder, done.record, judged)
+        print(f"kept in {folder.path}")
+    written = hdr.export(view, arguments.hdr) if arguments.hdr and folder.latency_log.exists() else []
+    if arguments.csv:
+        load_view.write_csv(folder, done.record, arguments.csv)
+        written.append(arguments.csv)
+    if written and not arguments.json:
+        print(f"written: {', '.join(map(str, written))}")
+    kind = verdict.verdict(view).kind
+    return load_view.exit_code(done.record.outcome == "ok", done.interrupted, kind, judged)
+
+
+def test_itself(arguments) -> int:
+    for name in arguments.checks:
+        if name not in selftest.CHECKS:
+            raise UserError(f"no check is called {name!r}; there are: {', '.join(selftest.CHECKS)}")
+    rows = selftest.run(arguments.checks, terminal.Progress().say)
+    return terminal.selftest_table(rows)
+
+
+def doctor(_) -> int:
+    findings = machine.examine(catalogue.read(), engine.binary())
+    rows = [["ok" if one.fine else "!!", one.what, one.found, "" if one.fine else one.advice] for one in findings]
+    terminal.table(None, ["", "what", "found", "what to do"], rows)
+    return 0

@@ -1,0 +1,158 @@
+"""The commands that look at what has been measured, and at what there is. Nothing is started but a browser's pages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from wsbench import claims_view, experiment, machine, metrics, packing, servers_view, terminal
+from wsbench.errors import UserError
+from wsbench.rundir import RunFolder
+
+RUNS = Path("runs")
+RESULTS = Path("results")
+FOLDERS = "folders that hold campaigns (default: runs and results, those that exist)"
+
+
+def list_things(arguments) -> int:
+    if arguments.what == "servers":
+        servers_view.list_servers()
+    elif arguments.what == "experiments":
+        rows = []
+        for file in sorted(experiment.EXPERIMENTS.glob("*.toml")):
+            read = experiment.read(file)
+            rows.append([file.stem, read.scenario, str(len(read.cells())), str(read.timing.rounds), read.question])
+        terminal.table(None, ["experiment", "scenario", "cells", "rounds", "question"], rows, right={2, 3})
+    elif arguments.what == "claims":
+        claims_view.listed()
+    elif arguments.what == "metrics":
+        rows = [[one.name, one.unit, one.direction, one.text.splitlines()[0]] for one in metrics.METRICS.values()]
+        terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
+    else:
+        rows = []
+        for folder in sorted(RUNS.glob("*/campaign.json")):
+            run = RunFolder(folder.parent)
+            record, done = run.campaign, sum(1 for _ in run.finished())
+            known = record.departures is not None
+            departures = "; ".join(record.departures) or "none" if known else "not recorded"
+            rows.append([str(run.path), f"{done}/{len(run.order)}", str(record.rounds), departures, record.command])
+        terminal.table(None, ["run", "trials", "rounds", "departures", "command"], rows, right={2})
+    return 0
+
+
+def report_campaign(arguments) -> int:
+    write_report(RunFolder.open(arguments.run))
+    return 0
+
+
+def judge_claims(arguments) -> int:
+    claims_view.show(arguments.runs, arguments.source, arguments.json, arguments.markdown)
+    return 0
+
+
+def write_report(run: RunFolder) -> None:
+    from wsbench import report
+
+    print(f"report: {report.build(run).resolve()}")
+
+
+def compare_campaigns(arguments) -> int:
+    from wsbench import compare
+
+    base, new = compare.side(arguments.base), compare.side(arguments.new)
+    found = compare.compare(base, new, arguments.metric, arguments.anyway)
+    if arguments.json:
+        print(json.dumps(compare.document(found), indent=1, ensure_ascii=False))
+    elif arguments.markdown:
+        print(compare.markdown(found), end="")
+    else:
+        for text in found.differences:
+            print(f"compared anyway: {text}")
+        terminal.table(None, compare.HEADERS, compare.table(found), right={3, 4, 5})
+        for text in found.left_out:
+            print(f"left out: {text}")
+        print(compare.summary(found))
+    beyond = arguments.fail_if is not None and any(row.worse_by > arguments.fail_if for row in found.rows)
+    return 3 if beyond else 0
+
+
+def tell_history(arguments) -> int:
+    from wsbench import history
+    from wsbench.browse.campaigns import find
+
+    if arguments.metric is not None and arguments.metric not in metrics.METRICS:
+        raise UserError(f"no metric is called {arguments.metric!r}; `wsbench list metrics` has them all")
+    metric, lines, elsewhere = history.history(find(folders_of(arguments)), arguments.experiment, arguments.metric)
+    rows = []
+    for line in lines:
+        steps = "; ".join(
+            f"{step.ratio.mean:.3f} ({step.ratio.low:.3f}–{step.ratio.high:.3f}) between {step.before.id} and {step.after.id}"
+            for step in line.steps
+        )
+        values = [value for _, value in line.points]
+        shown = f"{values[0]:,.4g} … {values[-1]:,.4g} {metrics.METRICS[metric].unit}"
+        rows.append(
+            [
+                line.server,
+                terminal.cell_text(dict(line.cell)),
+                str(len(values)),
+                shown,
+                steps or line.reason or "none found",
+            ]
+        )
+    terminal.table(None, ["server", "cell", "campaigns", f"{metric}, first and last", "steps"], rows, right={2})
+    if elsewhere:
+        print(
+            f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of another machine, or of this one set otherwise"
+        )
+    return 0
+
+
+def export_campaign(arguments) -> int:
+    from wsbench import export  # the heaviest import of all: what needs it waits for it, nothing else does
+    from wsbench.report.reading import load as load_results
+
+    if arguments.format not in export.FORMATS:
+        raise UserError(f"FORMAT: found {arguments.format!r}, allowed: {', '.join(export.FORMATS)}")
+    results = load_results(RunFolder.open(arguments.run))
+    asked = export.Asked(results, export.chosen(results, arguments.metric), arguments.fail_if)
+    made = export.write(asked, arguments.format, arguments.out)
+    if made is not None:
+        sys.stdout.buffer.write(made)
+    return 0
+
+
+def folders_of(arguments) -> list[Path]:
+    """UserError where one was named that is not there, or none is."""
+    for folder in arguments.folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not a folder")
+    found = arguments.folders or [folder for folder in (RUNS, RESULTS) if folder.is_dir()]
+    if not found:
+        raise UserError("there is neither runs nor results here; name the folders that hold your campaigns")
+    return found
+
+
+def serve_campaigns(arguments) -> int:
+    from wsbench.browse import app
+
+    folders = folders_of(arguments)
+    machine.free_port(arguments.host, arguments.port, 0)
+    print(f"http://{arguments.host}:{arguments.port}/ shows {', '.join(map(str, folders))}; Ctrl-C ends it", flush=True)
+    app.serve(folders, arguments.host, arguments.port)
+    return 0
+
+
+def write_site(arguments) -> int:
+    from wsbench.browse import site
+
+    number = site.write(folders_of(arguments), arguments.out)
+    print(f"{arguments.out / 'index.html'}: {number} campaign{'' if number == 1 else 's'}")
+    return 0
+
+
+def pack_campaign(arguments) -> int:
+    packed = packing.pack(RunFolder.open(arguments.run).path, arguments.folder)
+    print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
+    return 0
