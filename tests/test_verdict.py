@@ -253,6 +253,15 @@ def test_littles_law_is_checked_on_an_open_loop_by_what_the_ticks_saw(tmp_path, 
     assert kind == "VALID" or "Little's law" in found.reasons[0]
 
 
+@pytest.mark.parametrize(("little", "each", "kind"), [(0.3, 1, "VALID"), (0.3, None, "INVALID"), (1.3, 1, "INVALID")])
+def test_connections_that_are_exchanged_are_not_always_under_way_and_never_more_than_there_are(
+    tmp_path, little, each, kind
+):
+    found = judged(tmp_path, Trial(little=little, loop=engine_files.Closed(messages_per_connection=each)))
+    assert found.kind == kind
+    assert kind == "VALID" or "Little's law" in found.reasons[0]
+
+
 def test_an_open_loop_without_the_ticks_at_its_edges_is_suspect_and_not_called_met(tmp_path):
     folder = write_trial(tmp_path / "0001", at_rate())
     trial = TrialView(folder, folder.record)

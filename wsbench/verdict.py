@@ -159,15 +159,15 @@ def _little(view: TrialView) -> Found:
     limits: with fewer than some fifty messages a connection this check says little. Such a run also waits for its last
     ones with fewer under way; its rate is that of all of it, the end included, so a gap makes it SUSPECT, never INVALID.
     """
-    times = view.times
+    times, loop = view.times, view.plan.loop
     if times is None or not times.count or not view.counted or view.window_s is None:
         return
-    loop = view.plan.loop
     if not isinstance(loop, Closed) or loop.think is not None or view.plan.stages is not None:
         return
     places = view.plan.connections * loop.depth
     ratio = view.counted / view.window_s * times.mean / NS_PER_S / places
-    kind = _beyond("little", abs(ratio - 1) - places / view.counted)
+    gap = abs(ratio - 1) if loop.messages_per_connection is None else ratio - 1  # exchanged ones also shake hands
+    kind = _beyond("little", gap - places / view.counted)
     if kind:
         by_count = isinstance(view.plan.measure, Messages)
         where = ", for the last ones were waited for with fewer" if by_count and ratio < 1 else ""
