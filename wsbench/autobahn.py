@@ -80,7 +80,7 @@ def run(suite: Suite, agent: str, url: str, folder: Path) -> Cases:
     )
     known = {"{spec}": str(spec), "{url}": url}
     argv = [known.get(word, word.replace("{folder}", str(folder))) for word in suite.argv]
-    code = run_logged(argv, folder, folder / "log.txt", TIMEOUT_S)
+    code = run_logged(argv, folder, folder / "log.txt", {}, TIMEOUT_S)
     index = folder / "index.json"
     if not index.exists():
         raise TrialFailed(f"{suite.name} ended with {code} and no report; see {folder / 'log.txt'}")
