@@ -53,7 +53,7 @@ def pong(environment):
 
 
 def plan_of(*typed: str) -> Plan:
-    asked = load_options.request(cli.parser().parse_args(["load", *typed]))
+    asked = load_options.request(cli.arguments.parser().parse_args(["load", *typed]))
     plan = load.plan_of(asked)
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
     return plan
