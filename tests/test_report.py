@@ -423,7 +423,7 @@ def test_a_campaign_of_a_thousand_trials_is_a_page_that_opens(tmp_path):
     html = report.build(run).read_text(encoding="utf-8")
     assert len(html.encode()) < page.LARGEST_BYTES
     assert len(block_of(html)["trials"]["number"]) == 1000
-    assert html.count("<tr>") < 1000 + len(metrics.METRICS), "a row for every metric there is, but not for every trial"
+    assert html.split("</main>")[0].count('<a href="#trial=') == 100
 
 
 def luminance(colour: str) -> float:
