@@ -10,6 +10,13 @@ pub const CLOSE: u8 = 8;
 pub const PING: u8 = 9;
 pub const PONG: u8 = 10;
 
+/// Beside the opcode in the first byte: the last frame of a message, and the first of a compressed one.
+pub const WHOLE: u8 = 0x80;
+pub const COMPRESSED: u8 = 0x40;
+
+/// What is masked at a time, while it is in the nearest cache; a multiple of the key's length.
+const BLOCK: usize = 4096;
+
 /// A header is at most 2 + 8 bytes from a server, which never masks.
 pub const LONGEST_HEADER: usize = 10;
 
@@ -57,10 +64,6 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     Ok(Some(Header { fin, compressed, opcode, length, size }))
 }
 
-/// The first byte of a frame that is a whole message.
-pub const WHOLE: u8 = 0x80;
-pub const COMPRESSED: u8 = 0x40;
-
 /// Appends the header of a masked frame whose first byte is `first`.
 #[inline]
 pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
@@ -84,7 +87,6 @@ pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
 pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usize) {
     let key = u32::from_ne_bytes(key).rotate_right(8 * (offset as u32 % 4));
     let wide = u64::from(key) | u64::from(key) << 32;
-    // A block at a time, so that it is masked while it is in the nearest cache.
     for block in payload.chunks(BLOCK) {
         let start = out.len();
         out.extend_from_slice(block);
@@ -97,9 +99,6 @@ pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usi
         }
     }
 }
-
-/// A multiple of the key's length.
-const BLOCK: usize = 4096;
 
 /// Appends a whole masked frame.
 pub fn write(out: &mut Vec<u8>, opcode: u8, payload: &[u8], key: [u8; 4]) {

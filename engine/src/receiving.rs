@@ -33,14 +33,15 @@ impl Worker {
                 }
                 Ok(Some(count)) => {
                     let now = clock::now_ns();
+                    self.read_ns = now;
                     self.record.counters.bytes_received += count as u64;
                     if now >= self.moment_ns {
                         self.keep_time(now);
                     }
-                    let sealed = self.tls.is_some();
-                    let taken = match sealed {
-                        true => self.take_in_sealed(index, &buffer[..count], now),
-                        false => self.take_in(index, &buffer[..count], now),
+                    let taken = if self.tls.is_some() {
+                        self.take_in_sealed(index, &buffer[..count], now)
+                    } else {
+                        self.take_in(index, &buffer[..count], now)
                     };
                     match taken {
                         Ok(()) => self.flush(index),

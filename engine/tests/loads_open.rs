@@ -39,6 +39,28 @@ fn a_constant_rate_sends_its_schedule() {
 }
 
 #[test]
+fn what_the_kernel_has_no_room_for_is_sent_when_it_has_some() {
+    // 30 MiB fall due while nobody reads, more than two sockets hold; then they are read in small steps.
+    let address = serve(|peer| {
+        peer.upgrade()?;
+        std::thread::sleep(Duration::from_millis(350));
+        loop {
+            let (opcode, payload) = peer.frame()?;
+            if opcode == CLOSE {
+                peer.send(CLOSE, &payload)?;
+                return peer.finish();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            peer.send(opcode, &payload)?;
+        }
+    });
+    let changes = json!({"loop": open("constant", 100.0, None), "measure": {"messages": 30}});
+    let run = run(&with(patient(echo(address, "binary", 1 << 20)), changes));
+    run.errors_are(json!({}));
+    run.ledger_is(30, 0, 0);
+}
+
+#[test]
 fn a_ramp_sends_its_area_and_the_warmup_has_its_own_part_of_it() {
     let rate = json!([
         {"from_per_s": 0.0, "to_per_s": 200.0, "for_s": 1.0}, {"from_per_s": 100.0, "to_per_s": 100.0, "for_s": 0.1},
