@@ -47,6 +47,7 @@ bench-engine: setup-test
 	$(VENV)/bin/python engine/benches/compare.py $(BENCH_OPTIONS)
 
 check-servers: setup
+	scripts/setup.sh catalogue
 	$(WSBENCH) check $(CHECKED) $$(scripts/changed_servers.sh)
 
 # Every server: installs what the catalogue needs, builds it and holds it against the contract.
