@@ -63,7 +63,7 @@ def test_a_run_with_failures_gives_no_number(contender, run, output):
         contender.read(run, output)
 
 
-def test_a_depth_changes_nothing_else_of_the_loop_and_k6_is_not_asked_for_it(tmp_path):
+def test_a_depth_changes_nothing_else_of_the_loop_and_k6_keeps_it_too(tmp_path):
     engine = Engine(Path("engine"))
     deep = Setting("echo", 50, 16, depth=16)
     shallow_loop = engine.plan(ECHO)["loop"]
@@ -71,7 +71,7 @@ def test_a_depth_changes_nothing_else_of_the_loop_and_k6_is_not_asked_for_it(tmp
     assert (shallow_loop["depth"], deep_loop["depth"]) == (1, 16)
     assert deep_loop | {"depth": 1} == shallow_loop
     assert serves(K6(), ECHO.setting)
-    assert not serves(K6(), deep)
+    assert serves(K6(), deep)
 
 
 def test_an_engine_that_lost_messages_gives_no_number(tmp_path):

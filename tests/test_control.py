@@ -25,7 +25,7 @@ class Fake:
 def asked(file, rounds, control=True):
     written = experiments.read(file)
     repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
-    return campaign.Request("tiny", file, repeated, [], 1, "wsbench run", [], [], control)
+    return campaign.Request("tiny", file, repeated, [], 1, "wsbench run", [], [], control=control)
 
 
 @pytest.mark.parametrize(

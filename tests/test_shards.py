@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from conftest import WSBENCH
@@ -157,13 +158,15 @@ def test_the_whole_is_the_sum_of_its_parts(tmp_path):
 @pytest.mark.parametrize("count", [0, 1, 2, 300, 2**40])
 def test_a_histogram_is_written_as_it_is_read(count):
     found = histogram.decode(histogram.encode(histogram.decode(histogram.encode(sample(count)))))
-    assert (found.counts == sample(count).counts).all()
+    used = len(found.counts)
+    assert (found.counts == sample(count).counts[:used]).all()
+    assert not sample(count).counts[used:].any()
     assert (found.lowest, found.highest, found.digits) == (1, 3_600_000_000_000, 3)
 
 
 def sample(count: int) -> histogram.Histogram:
     empty = histogram.decode(next(iter(write_log_line())))
-    counts = empty.counts * 0
+    counts = np.zeros(empty.buckets, dtype=np.int64)
     for place in (0, 1, 2, 5, 4000, len(counts) - 1):
         counts[place] = count + place * (count > 0)
     return histogram.Histogram(1, 3_600_000_000_000, 3, counts)

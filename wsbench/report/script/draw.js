@@ -12,6 +12,7 @@ const SHAPES = {
   "triangle-left": "M-3.9,0L2.7,3.6V-3.6Z",
 };
 const LETTER = 6.9; // pixels of a letter at 12 px, or a little more
+const NAME_LETTER = 1.12 * LETTER; // names have wider letters than numbers
 const ROW = 30;
 
 const tenth = (pixels) => Number(pixels.toFixed(1));
@@ -73,19 +74,27 @@ function beside(axis, at, left, right) {
 
 function barGeometry(figure, width) {
   const longest = Math.max(4, ...figure.rows.map((row) => row.name.length));
-  const left = Math.min(longest * LETTER + 14, width * 0.42);
+  const left = Math.min(longest * NAME_LETTER + 14, width * 0.42);
   const right = width - 12 - LETTER * Math.max(...figure.rows.map((row) => row.text.length));
   return { left, right, top: 4, bottom: 4 + ROW * figure.rows.length, x: scale(figure.x.domain, [left, right], figure.x.log) };
 }
 
+/** A name cut in its middle: the variant behind @ tells rows apart. */
+function shortened(name, most) {
+  if (name.length <= most) return name;
+  const variant = name.includes("@") ? name.slice(name.lastIndexOf("@")) : "";
+  const tail = variant.length <= most / 2 ? variant : variant.slice(-Math.floor(most / 2));
+  return `${name.slice(0, most - 1 - tail.length)}…${tail}`;
+}
+
 function drawBars(figure, width) {
   const { left, right, top, bottom, x } = barGeometry(figure, width);
-  const most = Math.floor((left - 12) / LETTER);
+  const most = Math.floor((left - 12) / NAME_LETTER);
   let body = below(figure.x, x, top, bottom, width);
   if (figure.mark !== undefined) body += `<path class="mark" d="M${tenth(x.to(figure.mark))},${top}V${bottom}"/>`;
   figure.rows.forEach((row, i) => {
     const y = top + ROW * i + ROW / 2;
-    const name = row.name.length > most ? `${row.name.slice(0, most - 1)}…` : row.name;
+    const name = shortened(row.name, most);
     body += `<text class="name" x="${tenth(left - 8)}" y="${y + 4}" text-anchor="end">${esc(name)}</text>`;
     if (row.mean === null) {
       body += `<text class="soft" x="${tenth(left + 6)}" y="${y + 4}">${esc(row.text)}</text>`;
