@@ -72,7 +72,7 @@ class Bench:
         self._runs = 0
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        built = build.build(self.reference)
+        built = build.build(self.reference, sorted(os.sched_getaffinity(0)))
         if built.receipt is None:
             raise UserError(f"the reference server cannot be built: {built.problem}")
 
