@@ -33,7 +33,6 @@ impl Worker {
                 }
                 Ok(Some(count)) => {
                     let now = clock::now_ns();
-                    self.read_ns = now;
                     self.record.counters.bytes_received += count as u64;
                     if now >= self.moment_ns {
                         self.keep_time(now);

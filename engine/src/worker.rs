@@ -60,8 +60,6 @@ pub struct Worker {
     pub ticks: u64,
     /// The next tick or the next phase, whichever comes first.
     pub moment_ns: u64,
-    /// When bytes were read last.
-    pub read_ns: u64,
     swept_ns: u64,
     cursor: usize,
 
@@ -139,7 +137,6 @@ impl Worker {
             origin_ns: 0,
             ticks: 0,
             moment_ns: 0,
-            read_ns: 0,
             swept_ns: now,
             cursor: 0,
             changes: VecDeque::new(),
@@ -246,13 +243,11 @@ impl Worker {
         }
     }
 
-    #[inline]
-    fn next_due_ns(&self) -> u64 {
-        self.timers.peek().map_or(self.due_ns, |&Reverse((due, ..))| due.min(self.due_ns))
-    }
-
     fn wait(&mut self, now: u64) {
-        let mut until = self.moment_ns.min(self.next_due_ns());
+        let mut until = self.moment_ns.min(self.due_ns);
+        if let Some(&Reverse((due, ..))) = self.timers.peek() {
+            until = until.min(due);
+        }
         if let Some(&(due, ..)) = self.changes.front()
             && self.opening < self.at_once()
         {
@@ -273,10 +268,6 @@ impl Worker {
                 self.writable(index);
             }
             self.readable(index);
-            // What falls due while a thousand replies are read does not wait for the last of them.
-            if self.next_due_ns() <= self.read_ns {
-                self.send_due(self.read_ns);
-            }
         }
     }
 
