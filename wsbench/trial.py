@@ -129,10 +129,6 @@ def shape_of(setting: Setting, load: Load) -> Shape:
         raise UserError(
             f"{load.connections:,} connections need {least} server processes: the file limit here is {limit:,} a process"
         )
-    if servers > 1 and setting.experiment.scenario == "push":
-        raise UserError(
-            f"{load.connections:,} connections in {servers} server processes: a broadcast reaches those of one process only"
-        )
     return Shape(engines, servers)
 
 
