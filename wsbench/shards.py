@@ -12,11 +12,11 @@ import contextlib
 import ipaddress
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wsbench import engine, machine, merge
-from wsbench.engine_files import End, Gate, Plan, parse_event
+from wsbench.engine_files import End, Event, Gate, Plan, parse_event
 from wsbench.errors import TrialFailed, UserError
 from wsbench.frozen import Tail, write_json
 from wsbench.process import Engine
@@ -132,10 +132,12 @@ class Member:
     log: Path
     gates: set[str]
     end: End | None = None
+    said: list[Event] = field(default_factory=list)
 
     def look(self) -> None:
         for line in self.events.new_lines():
             event = parse_event(line)
+            self.said.append(event)
             if isinstance(event, Gate):
                 self.gates.add(event.gate)
             elif isinstance(event, End):
@@ -191,6 +193,12 @@ class Engines:
     @property
     def folders(self) -> list[TrialFolder]:
         return [TrialFolder(member.log.parent) for member in self._members]
+
+    def so_far(self) -> list[Event]:
+        """Phases, ticks and errors of all processes together; each line is read once, however often this is asked."""
+        for member in self._members:
+            member.look()
+        return merge.so_far([member.said for member in self._members])
 
     def carry_out(self, watch: Callable[[], None]) -> None:
         """Waits for the end and merges what was written. TrialFailed as soon as one of them fails."""

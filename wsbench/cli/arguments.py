@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from wsbench import __version__, claims_view, load_options, selftest, thresholds
+from wsbench import __version__, claims_view, doctor, load_options, selftest, thresholds
 from wsbench.cli import measuring, reading
 from wsbench.errors import UserError
 from wsbench.load_options import positive
@@ -137,7 +137,7 @@ def parser() -> argparse.ArgumentParser:
     load_options.add(loading)
     testing = command("selftest", measuring.test_itself, "is the instrument right, on this machine, now? (a minute)")
     testing.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(selftest.CHECKS)} (default: all)")
-    command("doctor", measuring.doctor, "what this machine has and lacks, and what to do about it")
+    doctor.add(command("doctor", doctor.examine, "what this machine has and lacks, and what to do about it"))
     return top
 
 
