@@ -288,7 +288,7 @@ def reference():
 def carry_out(plan: Plan, count: int, path: Path) -> TrialView:
     """By real processes, with the record that a trial has."""
     folder = TrialFolder(path)
-    with shards.Engines(engine.require_binary(), plan, count, folder) as running:
+    with shards.Engines(plan, count, folder, shards.ThisHost(engine.require_binary())) as running:
         running.carry_out(lambda: None)
     record = write_trial(path / "record", Trial()).record.model_copy(update={"engines": count})
     return TrialView(folder, record)

@@ -231,7 +231,7 @@ def _measure(order, variant, setting, folder, shape, serving, watch) -> str | No
     count = shards.chosen(shape.engines, plan)
     with (
         Sampler(folder.path / "resources.jsonl", *(server.pid for server in servers)) as sampler,
-        shards.Engines(setting.engine, plan, count, folder) as running,
+        shards.Engines(plan, count, folder, shards.ThisHost(setting.engine)) as running,
     ):
         events = running.folders[0].path / "events.jsonl"
         sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
