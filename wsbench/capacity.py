@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from wsbench import machine, shards, trial
 from wsbench.machine import Finding
 
-#: The kernel's objects for one end of an idle connection on loopback: 4.2 to 4.6 KiB measured (METHODOLOGY, a million connections).
-KERNEL_BYTES = 4700
+#: The kernel's objects for one end of an idle connection on loopback: 10.23 GB for both ends of a million (METHODOLOGY).
+KERNEL_BYTES = 5120
 #: What an idle connection costs the engine (197 measured), and an engine process by itself.
-ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 4 << 20
+ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20
 #: A socket with one unread byte is charged a page of TCP memory; a broadcast may leave one in every receiver.
 SPARE_FILES = 20_000
 #: What is left to everything else; below it a trial is ended (`trial.MEMORY_FLOOR`).
