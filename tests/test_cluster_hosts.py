@@ -53,6 +53,8 @@ pytestmark = pytest.mark.skipif(not possible(), reason="needs root, ip and Ray")
 
 def end_namespaces() -> None:
     for space in SPACES:
+        # By itself it would stay for as long as the kernel keeps a socket of the namespace.
+        ip("link", "del", f"v{space}", check=False)
         ip("netns", "del", space, check=False)
     ip("link", "del", BRIDGE, check=False)
 
@@ -187,17 +189,30 @@ def kill_driver(driver: subprocess.Popen) -> None:
     driver.kill()
 
 
+#: What does it, what is said, and within how many seconds wsbench has ended, its goodbye to the hosts that are left included.
 FAULTS = {
-    "engine": (kill_engine, "SIGKILL", 3),
-    "actor": (kill_actor, "lost host load-b", 5),
+    "engine": (kill_engine, "SIGKILL", 8),
+    "actor": (kill_actor, "lost host load-b", 10),
     "driver": (kill_driver, None, 5),
-    "link": (cut_link, "lost host load-b", 12),
-    "raylet": (kill_raylet, "lost host load-b", 12),
+    "link": (cut_link, "lost host load-b", 20),
+    "raylet": (kill_raylet, "lost host load-b", 20),
 }
 
 
+@pytest.fixture
+def whole_again(bed):
+    """After what breaks the cluster itself: the link is there, and Ray is started anew."""
+    yield
+    if inside(bed, "cluster", "status", "cluster.toml").returncode != 0 or ip(
+        "link", "show", "up", check=False
+    ).stdout.count("vwsbt") < len(SPACES):
+        ip("link", "set", f"v{LOADS[1]}", "up")
+        inside(bed, "cluster", "down", "cluster.toml")
+        up(bed)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_loss_is_told_within_seconds_and_nothing_is_left(bed, fault):
+def test_a_loss_is_told_within_seconds_and_nothing_is_left(bed, whole_again, fault):
     do, said, within_s = FAULTS[fault]
     words = command(*load("echo", "--rate", "400", "-t", "12", "--json", "--cluster", "cluster.toml"))
     driver = subprocess.Popen(
@@ -216,21 +231,13 @@ def test_a_loss_is_told_within_seconds_and_nothing_is_left(bed, fault):
     assert len(engines()) == 2, driver.stderr.read() if driver.poll() is not None else "the engines did not start"
     began = time.monotonic()
     do(driver)
-    out, error = driver.communicate(timeout=60)
+    out, _ = driver.communicate(timeout=60)
     told_s = time.monotonic() - began
-    if said is None:
-        text = "nobody is left to be told"
-    else:
-        text = json.loads(out)["reason"] if out else error
-        assert said in text
-        assert told_s < within_s + 6, "the report, and the end of the connection to Ray"
-    left_until = time.monotonic() + 30
+    text = "nobody is left to be told" if said is None else json.loads(out)["reason"]
+    left_until = time.monotonic() + 60
     while engines() and time.monotonic() < left_until:
         time.sleep(0.2)
     print(f"\n| {fault} | {text} | {told_s:.1f} s | {len(engines())} engines, after {time.monotonic() - began:.1f} s |")
     assert not engines()
-    if fault == "link":
-        ip("link", "set", f"v{LOADS[1]}", "up")
-    if fault in ("link", "raylet"):
-        inside(bed, "cluster", "down", "cluster.toml")
-        up(bed)
+    assert said is None or said in text
+    assert told_s < within_s

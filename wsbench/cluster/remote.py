@@ -124,6 +124,8 @@ class Connected:
             import ray
         except ImportError as error:
             raise UserError("Ray is not installed: pip install 'wsbench[cluster]'") from error
+        # What Ray has to say of lost workers would stand between the lines of our standard output, and has no switch of its own.
+        ray._private.worker._worker_logs_enabled = False
         self._ray = ray
         self._cluster = cluster
         self._actors: dict[str, object] = {}
