@@ -136,6 +136,12 @@ def test_only_one_room_starts_processes(file):
 
 
 @pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_only_one_room_knows_ray(file):
+    if file != PACKAGE / "cluster" / "remote.py":
+        assert not re.search(r"^\s*(import|from) ray\b", file.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_every_room_says_what_it_is_for_and_is_not_too_large(file):
     text = file.read_text()
     assert ast.get_docstring(ast.parse(text)), "open with what this room is for"
