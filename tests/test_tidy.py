@@ -31,6 +31,10 @@ MAY_IMPORT = {
     "kernel": {"samples"},
     "hsperf": {"kernel", "samples"},
     "runtimes": set(),
+    "cluster": {"engine_files", "errors", "frozen", "process", "shards"},
+    "capacity": {"machine", "shards", "trial"},
+    "sysctls": {"errors", "frozen"},
+    "doctor": {"capacity", "catalogue", "engine", "errors", "load_options", "machine", "sysctls", "terminal"},
     "sampler": {"engine_files", "hsperf", "kernel", "samples"},
     "engine": {"engine_files", "errors"},
     "conformance": {"peer"},
@@ -45,7 +49,18 @@ MAY_IMPORT = {
     },
     "merge": {"engine_files", "errors", "histogram", "rundir"},
     "shards": {"engine", "engine_files", "errors", "frozen", "machine", "merge", "process", "rundir"},
-    "load": {"engine", "engine_files", "errors", "frozen", "machine", "rundir", "sampler", "shards", "spans"},
+    "load": {
+        "cluster",
+        "engine",
+        "engine_files",
+        "errors",
+        "frozen",
+        "machine",
+        "rundir",
+        "sampler",
+        "shards",
+        "spans",
+    },
     "load_options": {"engine_files", "errors", "load", "thresholds"},
     "load_view": {
         *("engine_files", "frozen", "histogram", "metrics", "rundir", "terminal", "thresholds", "verdict", "view"),
@@ -118,6 +133,12 @@ def test_the_arrows_have_no_circle():
 def test_only_one_room_starts_processes(file):
     if file.name != "process.py":
         assert not re.search(r"^\s*(import|from) subprocess", file.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_only_one_room_knows_ray(file):
+    if file != PACKAGE / "cluster" / "remote.py":
+        assert not re.search(r"^\s*(import|from) ray\b", file.read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))

@@ -6,6 +6,7 @@ the user names.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import os
@@ -83,6 +84,7 @@ class Request:
     mine: list[str]
     server_pid: int | None
     engines: int | None = None
+    cluster: Path | None = None
     replicas: tuple[str, ...] = ()
 
 
@@ -225,10 +227,32 @@ def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None)
     """
     binary = engine.require_binary()
     plan = plan_of(asked)
-    count = shards.chosen(asked.engines, plan)
-    shards.plans(plan, count)
+    with _hosts(asked, binary) as hosts:
+        return _load(asked, plan, hosts, folder, watch, say)
+
+
+@contextlib.contextmanager
+def _hosts(asked: Request, binary: Path):
+    """Where the engines run: here, or on the hosts of a cluster, which is left at the end."""
+    if asked.cluster is None:
+        yield shards.ThisHost(binary)
+        return
+    from wsbench.cluster import engines, hosts, remote
+
+    cluster = hosts.read(asked.cluster)
+    with remote.Connected(cluster) as connected:
+        try:
+            found = engines.OnCluster(cluster, connected)
+        except TrialFailed as failure:
+            raise UserError(str(failure)) from failure
+        yield found
+
+
+def _load(asked: Request, plan: Plan, hosts: shards.Hosts, folder: TrialFolder, watch, say) -> Done:
+    count = hosts.count(asked.engines, plan)
+    hosts.plans(plan, count)
     if count > 1:
-        say(shards.words(count))
+        say(shards.words(count) if asked.cluster is None else f"{count} engine processes on {hosts.words}")
     server_cpus = _cpus_of(asked.server_pid)
     pids = [] if asked.server_pid is None else [asked.server_pid]
     for pid in pids:
@@ -242,10 +266,11 @@ def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None)
     reason, interrupted = None, False
     with (
         Sampler(folder.path / "resources.jsonl", *pids) as sampler,
-        shards.Engines(binary, plan, count, folder) as running,
+        shards.Engines(plan, count, folder, hosts) as running,
     ):
-        events = running.folders[0].path / "events.jsonl"
-        sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
+        if asked.cluster is None:
+            events = running.folders[0].path / "events.jsonl"
+            sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
         try:
             try:
                 running.carry_out(lambda: watch(folder))

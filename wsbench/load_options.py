@@ -124,6 +124,9 @@ def _add_connections(group) -> None:
     group.add_argument(
         "--engines", type=positive, metavar="N", help="engine processes (default: as many as the file limit demands)"
     )
+    group.add_argument(
+        "--cluster", type=Path, metavar="FILE", help="the engines run on these hosts, over Ray (docs/cluster.md)"
+    )
     group.add_argument("--cpus", type=cpus, default=[], metavar="1,3", help="pin the workers to these CPUs")
     group.add_argument("--busy-poll", action="store_true", help="workers never sleep: for CPUs that nobody else uses")
     group.add_argument("--mine", action="append", default=[], metavar="HOST", help="this other host is mine to load")
@@ -196,6 +199,7 @@ def request(arguments) -> load.Request:
         mine=arguments.mine,
         server_pid=arguments.pid,
         engines=arguments.engines,
+        cluster=arguments.cluster,
         replicas=tuple(arguments.replica),
     )
 

@@ -85,7 +85,7 @@ def free_port(host: str, asked: int | None, start: int) -> int:
 
 def read() -> MachineRecord:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    ports = _sysctl("net.ipv4.ip_local_port_range")
+    ports = sysctl("net.ipv4.ip_local_port_range")
     revision = output_of(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
     dirty = output_of(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
     changed = " with local changes" if dirty.text else ""
@@ -101,7 +101,7 @@ def read() -> MachineRecord:
         clocksource=_text(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         file_limit=limits,
         port_range=tuple(int(part) for part in ports.split()) if ports else None,
-        sysctls={name: value for name in SYSCTLS if (value := _sysctl(name)) is not None},
+        sysctls={name: value for name in SYSCTLS if (value := sysctl(name)) is not None},
         tools=[Tool(name=name, version=tool_version(argv)) for name, argv in TOOLS.items()],
         git_revision=revision.text + changed if revision.code == 0 else None,
     )
@@ -168,7 +168,8 @@ def examine(variants: list[Variant], engine: Path) -> list[Finding]:
     return findings
 
 
-def _sysctl(name: str) -> str | None:
+def sysctl(name: str) -> str | None:
+    """A kernel setting; None where this kernel has no such."""
     return _text(Path("/proc/sys") / name.replace(".", "/"))
 
 
@@ -205,8 +206,14 @@ def file_limit(pid: int = 0) -> int | None:
 
 def local_ports() -> int | None:
     """How many connections one source address can have to one target; None where this machine does not tell."""
-    found = _sysctl("net.ipv4.ip_local_port_range")
+    found = sysctl("net.ipv4.ip_local_port_range")
     if found is None:
         return None
     low, high = (int(part) for part in found.split())
     return high - low + 1
+
+
+def memory_available() -> int | None:
+    """Bytes that a program could still get; None where this machine does not tell."""
+    text = _field(Path("/proc/meminfo"), "MemAvailable", ":")
+    return None if text is None else int(text.split()[0]) * 1024

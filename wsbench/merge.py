@@ -113,11 +113,11 @@ def merge(folder: TrialFolder, interrupted: bool) -> None:
     _write(folder.path / "events.jsonl", [event.model_dump_json() for event in whole])
 
 
-def so_far(folder: TrialFolder) -> list:
+def so_far(events: list[list]) -> list:
     """Phases, ticks and errors of a trial under way, of all its processes together."""
-    parts = [Part(one.events()) for one in folder.parts()]
-    if not parts:
-        return folder.events()
+    if len(events) == 1:
+        return events[0]
+    parts = [Part(one) for one in events]
     ticks = [{tick.t_ns: tick for tick in part.of(Tick)} for part in parts]
     common = sorted(set(ticks[0]).intersection(*ticks[1:]))
     return [*_phases(parts), *(summed(t_ns, [one[t_ns] for one in ticks]) for t_ns in common), *_errors(parts)]

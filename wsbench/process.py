@@ -164,10 +164,14 @@ def _exit_words(code: int) -> str:
 class Engine:
     """A running engine; it ends by itself when this process does, since its standard input is our pipe."""
 
-    def __init__(self, binary: Path, plan: Path, folder: Path, log: Path):
+    def __init__(self, binary: Path, plan: Path, folder: Path, log: Path, env: dict[str, str] | None = None):
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                [str(binary), str(plan), str(folder)], stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT
+                [str(binary), str(plan), str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=env,
             )
         self.pid = self._process.pid
 
@@ -202,3 +206,41 @@ class Engine:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+
+
+def start_detached(argv: list[str], env: dict[str, str], log: Path) -> int:
+    """A process that outlives this one, with nothing but this environment and the usual inherited names; its id."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    with log.open("ab") as out:
+        started = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**inherited, **env},
+            start_new_session=True,
+        )
+    return started.pid
+
+
+def end_detached(pid: int, word: str, timeout_s: float = 10.0) -> bool:
+    """Ends a process that `start_detached` started and all of its session; False where there is none any more. `word` is in its
+    command line, which no other process that has come to its number since would have."""
+
+    def running() -> bool:
+        try:
+            return word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+
+    if not running():
+        return False
+    os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + timeout_s
+    while running() and time.monotonic() < until:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    return True

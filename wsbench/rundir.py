@@ -24,6 +24,8 @@ from wsbench.samples import Sample, parse_sample
 CellValue = int | float | str | bool
 #: What stands behind the name of a server that runs a second time in every round: the A/A control.
 CONTROL = " (control)"
+#: Holds more than a second of an engine's ticks.
+LAST_EVENTS_BYTES = 64 << 10
 
 
 class CheckResult(Frozen):
@@ -217,8 +219,20 @@ class TrialFolder:
 
     def latest(self) -> Tick | None:
         """What was ticked last, by all of its engine processes together; None where one has yet to begin."""
-        ticks = [[event for event in part.events() if isinstance(event, Tick)] for part in self.parts() or [self]]
-        return summed(ticks[-1][-1].t_ns, [each[-1] for each in ticks]) if all(ticks) else None
+        ticks = [part.last_tick() for part in self.parts() or [self]]
+        return None if None in ticks else summed(ticks[-1].t_ns, ticks)
+
+    def last_tick(self) -> Tick | None:
+        """Of one engine process; only the end of its file is read, since this is asked again and again while it grows."""
+        file = self.path / "events.jsonl"
+        if not file.exists():
+            return None
+        begin = max(0, file.stat().st_size - LAST_EVENTS_BYTES)
+        with file.open("rb") as opened:
+            opened.seek(begin)
+            lines = opened.read().rpartition(b"\n")[0].splitlines()
+        whole = lines[1:] if begin else lines
+        return next((parse_event(line) for line in reversed(whole) if b'"event":"tick"' in line), None)
 
     @property
     def latency_log(self) -> Path:

@@ -12,11 +12,12 @@ import contextlib
 import ipaddress
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from wsbench import engine, machine, merge
-from wsbench.engine_files import End, Gate, Plan, parse_event
+from wsbench.engine_files import End, Event, Gate, Plan, parse_event
 from wsbench.errors import TrialFailed, UserError
 from wsbench.frozen import Tail, write_json
 from wsbench.process import Engine
@@ -32,7 +33,11 @@ PORTS_USED = 0.5
 
 def needed(connections: int, threads: int) -> int:
     """How many engine processes so many connections take, by the files that one may open."""
-    limit = machine.file_limit()
+    return needed_with(machine.file_limit(), connections, threads)
+
+
+def needed_with(limit: int | None, connections: int, threads: int) -> int:
+    """The same where a process may open so many files; None: as many as it likes."""
     if limit is None:
         return 1
     room = limit - ENGINE_FILES - 4 * threads
@@ -122,6 +127,31 @@ def words(count: int) -> str:
     return "" if count == 1 else f"{count} engine processes{why}"
 
 
+class Hosts(Protocol):
+    """Where the processes of a trial run: what each is to do there, and one that is started, as `process.Engine`.
+
+    What a process on another host writes must come into `folder` in this host's clock.
+    """
+
+    def count(self, asked: int | None, whole: Plan) -> int: ...
+    def plans(self, whole: Plan, count: int) -> list[Plan]: ...
+    def start(self, number: int, folder: Path, log: Path) -> Engine: ...
+
+
+@dataclass(frozen=True)
+class ThisHost:
+    binary: Path
+
+    def count(self, asked: int | None, whole: Plan) -> int:
+        return chosen(asked, whole)
+
+    def plans(self, whole: Plan, count: int) -> list[Plan]:
+        return plans(whole, count)
+
+    def start(self, number: int, folder: Path, log: Path) -> Engine:
+        return Engine(self.binary, folder / "plan.json", folder, log)
+
+
 @dataclass
 class Member:
     """One of the processes, and what it has said so far."""
@@ -132,10 +162,12 @@ class Member:
     log: Path
     gates: set[str]
     end: End | None = None
+    said: list[Event] = field(default_factory=list)
 
     def look(self) -> None:
         for line in self.events.new_lines():
             event = parse_event(line)
+            self.said.append(event)
             if isinstance(event, Gate):
                 self.gates.add(event.gate)
             elif isinstance(event, End):
@@ -156,11 +188,11 @@ class Member:
 class Engines:
     """The processes of one trial, started at entry and gone at exit. `whole` is what they are to do together."""
 
-    def __init__(self, binary: Path, whole: Plan, count: int, folder: TrialFolder):
+    def __init__(self, whole: Plan, count: int, folder: TrialFolder, hosts: Hosts):
         self._folder = folder
-        self._plans = plans(whole, count)
+        self._hosts = hosts
+        self._plans = self._hosts.plans(whole, count)
         write_json(folder.path / "plan.json", self._plans[0] if count == 1 else whole)
-        self._binary = binary
         self._members: list[Member] = []
         self._stack = contextlib.ExitStack()
 
@@ -173,7 +205,7 @@ class Engines:
                 if count > 1:
                     write_json(path / "plan.json", plan)
                 log = path / "engine.log"
-                process = self._stack.enter_context(Engine(self._binary, path / "plan.json", path, log))
+                process = self._stack.enter_context(self._hosts.start(number, path, log))
                 name = "" if count == 1 else merge.name_of(number, count)
                 self._members.append(Member(name, process, Tail(path / "events.jsonl"), log, set()))
         except BaseException:
@@ -191,6 +223,12 @@ class Engines:
     @property
     def folders(self) -> list[TrialFolder]:
         return [TrialFolder(member.log.parent) for member in self._members]
+
+    def so_far(self) -> list[Event]:
+        """Phases, ticks and errors of all processes together; each line is read once, however often this is asked."""
+        for member in self._members:
+            member.look()
+        return merge.so_far([member.said for member in self._members])
 
     def carry_out(self, watch: Callable[[], None]) -> None:
         """Waits for the end and merges what was written. TrialFailed as soon as one of them fails."""

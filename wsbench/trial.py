@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wsbench import engine, machine, merge, runtime, shards, spans, stopping
+from wsbench import engine, machine, runtime, shards, spans, stopping
 from wsbench.catalogue import Variant
 from wsbench.engine_files import Seconds, Target
 from wsbench.errors import TrialFailed, UserError
@@ -30,6 +30,8 @@ READY_S = 60.0
 LOG_LINES, LOG_BYTES = 20, 65_536
 #: What a server may open beside its connections: a JVM opens some two hundred.
 SERVER_FILES = 500
+#: A trial that leaves the machine less than this is ended, before the kernel kills some process to get memory back.
+MEMORY_FLOOR = 768 << 20
 
 
 class Stopped(Exception):
@@ -121,19 +123,21 @@ class Shape:
 def shape_of(setting: Setting, load: Load) -> Shape:
     """As many as were asked for, or as the file limit demands. UserError where that cannot be."""
     threads = len(setting.placement.engine)
-    engines = setting.engines or shards.needed(load.connections, threads)
-    limit = machine.file_limit()
-    least = 1 if limit is None else -(-load.connections // max(1, limit - SERVER_FILES))
+    engines = setting.engines or shards.needed(load.most_connections, threads)
+    least = server_processes_for(load.most_connections)
     servers = setting.server_processes or least
     if servers < least:
         raise UserError(
-            f"{load.connections:,} connections need {least} server processes: the file limit here is {limit:,} a process"
-        )
-    if servers > 1 and setting.experiment.scenario == "push":
-        raise UserError(
-            f"{load.connections:,} connections in {servers} server processes: a broadcast reaches those of one process only"
+            f"{load.most_connections:,} connections need {least} server processes: the file limit here is "
+            f"{machine.file_limit():,} a process"
         )
     return Shape(engines, servers)
+
+
+def server_processes_for(connections: int) -> int:
+    """How many processes of a server so many connections take, by the files that one may open."""
+    limit = machine.file_limit()
+    return 1 if limit is None else -(-connections // max(1, limit - SERVER_FILES))
 
 
 @contextlib.contextmanager
@@ -227,14 +231,15 @@ def _measure(order, variant, setting, folder, shape, serving, watch) -> str | No
     count = shards.chosen(shape.engines, plan)
     with (
         Sampler(folder.path / "resources.jsonl", *(server.pid for server in servers)) as sampler,
-        shards.Engines(setting.engine, plan, count, folder) as running,
+        shards.Engines(plan, count, folder, shards.ThisHost(setting.engine)) as running,
     ):
         events = running.folders[0].path / "events.jsonl"
         sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
 
         def look() -> None:
             watch(folder)
-            if reason := _stop_reason(experiment, load, folder, servers):
+            require_memory()
+            if reason := _stop_reason(experiment, load, running, servers):
                 raise Stopped(reason)
 
         try:
@@ -245,17 +250,28 @@ def _measure(order, variant, setting, folder, shape, serving, watch) -> str | No
                 running.conclude(interrupted=True)
             return str(stop)
         except TrialFailed:
-            if reason := _stop_reason(experiment, load, folder, servers):
+            if reason := _stop_reason(experiment, load, running, servers):
                 return reason
             raise
-        return _stop_reason(experiment, load, folder, servers)
+        return _stop_reason(experiment, load, running, servers)
 
 
-def _stop_reason(experiment: Experiment, load: Load, folder: TrialFolder, servers: tuple[Server, ...]) -> str | None:
+def require_memory() -> None:
+    left = machine.memory_available()
+    if left is not None and left < MEMORY_FLOOR:
+        raise TrialFailed(
+            f"the machine ran out of memory: {left >> 20} MiB left, the trial was ended at {MEMORY_FLOOR >> 20} MiB; "
+            "see `wsbench doctor --connections N`"
+        )
+
+
+def _stop_reason(
+    experiment: Experiment, load: Load, running: shards.Engines, servers: tuple[Server, ...]
+) -> str | None:
     if experiment.stop is None:
         return None
     ended = any(server.exit_code is not None for server in servers)
-    return stopping.reason(experiment.stop, merge.so_far(folder), load.most_connections, ended)
+    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, ended)
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:

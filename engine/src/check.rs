@@ -2,6 +2,7 @@
 //! found and what would do. Nothing behind this door checks again.
 
 use crate::plan::{Connect, Loop, Opcode, Plan, STAMP, Scenario, Segment, Stage, Target, Think, Transport, Until};
+use crate::push::TRIGGERING;
 use std::path::Path;
 
 impl Plan {
@@ -41,6 +42,7 @@ impl Plan {
         }
         require(self.receive_stamps != Some(0), "receive_stamps", 0, "at least 1, or null")?;
         self.check_addresses()?;
+        self.check_triggering()?;
         self.check_head()
     }
 
@@ -162,6 +164,14 @@ impl Plan {
             Some(other) => require(false, "source_addresses", other, family),
             None => Ok(()),
         }
+    }
+
+    /// The first worker of the first shard triggers every broadcast at every address, so it needs a connection to each.
+    fn check_triggering(&self) -> Result<(), String> {
+        let triggers = matches!(self.scenario, Scenario::Push { .. }) && self.shard.0 == TRIGGERING;
+        let own = self.share(self.connections as u64, 0) as usize;
+        let allowed = format!("enough for one from the first worker to each of {} addresses", self.addresses());
+        require(!triggers || own >= self.addresses(), "connections", self.connections, &allowed)
     }
 
     /// What is written into a request's head as it stands must not be able to end a line, or the head.

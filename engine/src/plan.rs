@@ -281,15 +281,27 @@ impl Plan {
 
     /// Where connection `number` goes to: every address of the target in turn.
     pub fn address_of(&self, number: u32) -> SocketAddr {
-        match self.own_number(number) % (1 + self.target.replicas.len()) {
+        match self.address_number(number) {
             0 => self.target.address,
             other => self.target.replicas[other - 1],
         }
     }
 
+    /// Which of the target's addresses that is. Every worker takes them in turn, beginning with another than the one before
+    /// it, so that each reaches all of them however many workers and addresses there are.
+    pub fn address_number(&self, number: u32) -> usize {
+        let own = self.own_number(number);
+        (own / self.threads + own % self.threads) % self.addresses()
+    }
+
+    /// At how many addresses the target listens: processes of one server, of which none knows the receivers of another.
+    pub fn addresses(&self) -> usize {
+        1 + self.target.replicas.len()
+    }
+
     /// Where connection `number` comes from: every source in turn, for each address of the target.
     pub fn source_of(&self, number: u32) -> IpAddr {
-        let turn = self.own_number(number) / (1 + self.target.replicas.len());
+        let turn = self.own_number(number) / self.addresses();
         self.source_addresses[turn % self.source_addresses.len()]
     }
 

@@ -2,7 +2,7 @@
 //! of the worker, and the hot path.
 
 use crate::clock;
-use crate::connection::{Pending, Stage};
+use crate::connection::{Connection, Pending, Stage};
 use crate::control::Phase;
 use crate::frame;
 use crate::plan::{Loop, Mask, Transport};
@@ -167,10 +167,11 @@ impl Worker {
         }
     }
 
-    /// Triggers a broadcast from the first connection that is open; whether there was one.
+    /// Triggers a broadcast at every address of the target, from the first connection to it that is open; whether there was
+    /// one to each. It begins with the first of these messages.
     pub fn trigger(&mut self, due_ns: u64) -> bool {
-        let sender = self.connections.iter().position(|connection| connection.stage == Stage::Open);
-        let Some(index) = sender else { return false };
+        let senders = (0..self.plan.addresses()).map(|address| self.sender_to(address)).collect::<Option<Vec<_>>>();
+        let Some(senders) = senders else { return false };
         if self.quota == 0 || due_ns >= self.drain_ns {
             return true;
         }
@@ -187,10 +188,17 @@ impl Worker {
         }
         self.record.duration(Tag::SendLag, part, due_ns, now);
         let text = push::request(self.plan.shard, number, self.board.clock, now);
-        let key = mask_key(self.plan.mask, &mut self.random);
-        frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
-        self.flush(index);
+        for index in senders {
+            let key = mask_key(self.plan.mask, &mut self.random);
+            frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
+            self.flush(index);
+        }
         true
+    }
+
+    fn sender_to(&self, address: usize) -> Option<usize> {
+        let goes_there = |c: &Connection| c.stage == Stage::Open && self.plan.address_number(c.number) == address;
+        self.connections.iter().position(goes_there)
     }
 
     pub fn control_frame(&mut self, opcode: u8, payload: &[u8]) {

@@ -250,3 +250,36 @@ fn one_shard_triggers_and_the_others_time_their_copies_by_the_same_clock() {
     assert_eq!(reading, [json!(3)], "all were there before anything was triggered");
     assert_eq!([second.control("foreign"), second.control("out_of_order")], [0, 0]);
 }
+
+#[test]
+fn a_broadcast_is_triggered_once_at_every_address_whatever_the_number_of_workers() {
+    for (addresses, threads, shards) in [(2, 2, 1), (3, 1, 2), (4, 2, 2)] {
+        let servers: Vec<SocketAddr> = (0..addresses).map(|_| push_server(|_, _| false)).collect();
+        let mut base = with(
+            plan(json!({"kind": "push", "slow_readers": 0.0}), "websocket", servers[0], "/push"),
+            json!({"loop": open("constant", 20.0, None), "connections": 24, "measure": {"seconds": 0.5},
+                   "drain_s": 1.0, "threads": threads}),
+        );
+        base["target"]["replicas"] = json!(servers[1..].iter().map(SocketAddr::to_string).collect::<Vec<_>>());
+        let plans: Vec<Value> = (0..shards).map(|shard| gated(base.clone(), (shard, shards), 20.0)).collect();
+        let (runs, _) = together(&plans);
+        for run in &runs {
+            run.ledger_is(240 / u64::from(shards), 0, 0);
+            assert_eq!([run.control("foreign"), run.control("out_of_order")], [0, 0]);
+        }
+        let all = runs[0].all("broadcast");
+        assert!(all.len() == 10 && all.iter().all(|one| one["received"] == 24 / shards), "{all:?}");
+    }
+}
+
+#[test]
+fn a_first_worker_that_cannot_reach_every_address_is_refused() {
+    let mut push = with(
+        plan(json!({"kind": "push", "slow_readers": 0.0}), "websocket", nobody(), "/push"),
+        json!({"connections": 4, "loop": open("constant", 20.0, None), "threads": 2, "measure": {"seconds": 0.5}}),
+    );
+    push["target"]["replicas"] = json!(["127.0.0.1:2", "127.0.0.1:3"]);
+    let mut running = support::start(&push);
+    assert_eq!(running.status().code(), Some(2));
+    assert!(running.stderr().contains("one from the first worker to each of 3 addresses"), "{}", running.stderr());
+}

@@ -6,8 +6,9 @@ import argparse
 import os
 from pathlib import Path
 
-from wsbench import __version__, claims_view, load_options, selftest, thresholds
+from wsbench import __version__, claims_view, doctor, load_options, selftest, thresholds
 from wsbench.cli import measuring, reading
+from wsbench.cluster import commands as cluster_commands
 from wsbench.errors import UserError
 from wsbench.load_options import positive
 
@@ -135,9 +136,12 @@ def parser() -> argparse.ArgumentParser:
     claims_view.add(command("claims", reading.judge_claims, "hold published statements against campaigns"))
     loading = command("load", measuring.load_url, "load a server of your own")
     load_options.add(loading)
+    cluster_commands.add(
+        command("cluster", cluster_commands.run, "hosts for `load --cluster`: bring Ray up on them, and down")
+    )
     testing = command("selftest", measuring.test_itself, "is the instrument right, on this machine, now? (a minute)")
     testing.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(selftest.CHECKS)} (default: all)")
-    command("doctor", measuring.doctor, "what this machine has and lacks, and what to do about it")
+    doctor.add(command("doctor", doctor.examine, "what this machine has and lacks, and what to do about it"))
     return top
 
 

@@ -10,7 +10,6 @@ from wsbench import (
     build,
     campaign,
     catalogue,
-    engine,
     gate,
     gate_view,
     hdr,
@@ -146,10 +145,3 @@ def test_itself(arguments) -> int:
             raise UserError(f"no check is called {name!r}; there are: {', '.join(selftest.CHECKS)}")
     rows = selftest.run(arguments.checks, terminal.Progress().say)
     return terminal.selftest_table(rows)
-
-
-def doctor(_) -> int:
-    findings = machine.examine(catalogue.read(), engine.binary())
-    rows = [["ok" if one.fine else "!!", one.what, one.found, "" if one.fine else one.advice] for one in findings]
-    terminal.table(None, ["", "what", "found", "what to do"], rows)
-    return 0

@@ -1,0 +1,106 @@
+"""`wsbench cluster up|status|down`: Ray on every host. For a network namespace of this machine it is started here; for any other
+host the line to type there is printed. Ray's own `ray stop` is never used: it ends everybody's Ray.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shlex
+import sys
+from pathlib import Path
+
+from wsbench.cluster import hosts, remote
+from wsbench.cluster.hosts import Cluster, Host
+from wsbench.errors import UserError
+from wsbench.frozen import Frozen, read_json, write_json
+from wsbench.process import end_detached, start_detached
+
+OBJECT_STORE_BYTES = 100_000_000
+WORKER_PORTS = 100
+
+
+class Started(Frozen):
+    """The processes that `up` has started on this machine, by host."""
+
+    pids: dict[str, int]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=["up", "status", "down"])
+    parser.add_argument("file", type=Path, help="cluster.toml")
+
+
+def run(arguments) -> int:
+    cluster = hosts.read(arguments.file)
+    return {"up": _up, "status": _status, "down": _down}[arguments.what](cluster, arguments.file)
+
+
+def command_of(cluster: Cluster, host: Host) -> list[str]:
+    """What starts Ray on this host, in the foreground; every port it listens on is fixed."""
+    port = cluster.port
+    first = host == cluster.host[0]
+    return [
+        str(Path(sys.executable).parent / "ray") if host.netns else "ray",
+        *("start", "--block", "--disable-usage-stats", f"--node-ip-address={host.address}"),
+        *(["--head", f"--port={port}", "--include-dashboard=false"] if first else [f"--address={cluster.head}"]),
+        f"--node-manager-port={port + 1}",
+        f"--object-manager-port={port + 2}",
+        f"--runtime-env-agent-port={port + 3}",
+        f"--metrics-export-port={port + 4}",
+        f"--dashboard-agent-listen-port={port + 5}",
+        f"--min-worker-port={port + 10}",
+        f"--max-worker-port={port + 10 + WORKER_PORTS}",
+        f"--num-cpus={host.cpus}",
+        f"--object-store-memory={OBJECT_STORE_BYTES}",
+    ]
+
+
+def _kept(file: Path) -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "wsbench" / f"cluster-{file.stem}.json"
+
+
+def _up(cluster: Cluster, file: Path) -> int:
+    if not cluster.token_file.exists():
+        cluster.token_file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(cluster.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(secrets.token_hex(32))
+        print(f"made {cluster.token_file}; every host needs a copy of it, readable by its user alone")
+    kept = _kept(file)
+    if kept.exists():
+        raise UserError(f"this cluster was started already ({kept}); `wsbench cluster down {file}` ends it")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    environment, pids = remote.environment(cluster), {}
+    for host in cluster.host:
+        argv = command_of(cluster, host)
+        if host.netns is None:
+            settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+            print(f"on {host.name}: {settings} {shlex.join(argv)}")
+            continue
+        log = kept.with_suffix(f".{host.name}.log")
+        pids[host.name] = start_detached(["ip", "netns", "exec", host.netns, *argv], environment, log)
+        write_json(kept, Started(pids=pids))
+        print(f"{host.name}: process {pids[host.name]} in namespace {host.netns}, log {log}")
+    return 0
+
+
+def _status(cluster: Cluster, file: Path) -> int:
+    alive = remote.alive(cluster)
+    for host in cluster.host:
+        print(f"{host.name} ({host.address}): {'there' if host.address in alive else 'NOT THERE'}")
+    return 0 if all(host.address in alive for host in cluster.host) else 1
+
+
+def _down(cluster: Cluster, file: Path) -> int:
+    kept = _kept(file)
+    started = read_json(Started, kept).pids if kept.exists() else {}
+    for name, pid in reversed(started.items()):
+        print(f"{name}: {'ended' if end_detached(pid, 'start') else 'had ended'}")
+    kept.unlink(missing_ok=True)
+    for host in cluster.host:
+        if host.name not in started:
+            print(f"{host.name}: end its `ray start` there, by Ctrl-C or SIGTERM")
+    return 0
