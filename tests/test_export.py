@@ -137,7 +137,7 @@ def test_an_unknown_metric_is_named(results):
 
 
 def test_a_packed_campaign_reads_the_same(run, results, tmp_path):
-    packed = RunFolder.open(packing.pack(run.path, tmp_path / "packed"))
+    packed = RunFolder.open(packing.pack(run.path, tmp_path / "packed", {}))
     assert not list(packed.path.glob("0*"))
     again = load(packed)
     assert [trial.values for trial in again.trials] == [trial.values for trial in results.trials]
@@ -145,13 +145,27 @@ def test_a_packed_campaign_reads_the_same(run, results, tmp_path):
     with tarfile.open(packed.path / packing.ARCHIVE) as archive:
         assert {(member.uid, member.uname) for member in archive.getmembers()} == {(0, "")}
     with pytest.raises(UserError, match="exists"):
-        packing.pack(run.path, tmp_path / "packed")
+        packing.pack(run.path, tmp_path / "packed", {})
     with pytest.raises(UserError, match="packed already"):
-        packing.pack(packed.path, tmp_path / "twice")
+        packing.pack(packed.path, tmp_path / "twice", {})
+
+
+def test_a_packed_campaign_does_not_say_where_it_was_made(run, tmp_path):
+    log = run.path / "0001" / "server.log"
+    before = log.read_text()
+    log.write_text(before + "loaded /srv/somebody/wsbench/servers/x and /srv/somebody/runs/y, not /srv/somebodyelse\n")
+    try:
+        packed = packing.pack(
+            run.path, tmp_path / "placeless", {"/srv/somebody": "HOME", "/srv/somebody/wsbench": "WSBENCH"}
+        )
+    finally:
+        log.write_text(before)
+    said = RunFolder.open(packed).trial(1).server_log.read_text()
+    assert said == before + "loaded WSBENCH/servers/x and HOME/runs/y, not /srv/somebodyelse\n"
 
 
 def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path):
-    packed = packing.pack(run.path, tmp_path / "evil")
+    packed = packing.pack(run.path, tmp_path / "evil", {})
     with tarfile.open(packed / packing.ARCHIVE, "w:xz") as archive:
         archive.addfile(tarfile.TarInfo("../../outside"))
     with pytest.raises(UserError, match="outside"):

@@ -7,9 +7,12 @@ the trials' folders by their names and nothing of what is in them.
 from __future__ import annotations
 
 import atexit
+import io
+import re
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,10 +20,14 @@ from wsbench.errors import UserError
 
 ARCHIVE = "trials.tar.xz"
 LEFT_OUT = {".lock"}
+BINARY = ".parquet"
 
 
-def pack(run: Path, destination: Path) -> Path:
-    """Copies a campaign to a new folder, its trials packed. UserError where the folder exists. Returns the folder."""
+def pack(run: Path, destination: Path, words: Mapping[str, str]) -> Path:
+    """Copies a campaign to a new folder, its trials packed. UserError where the folder exists. Returns the folder.
+
+    `words` has a word for each folder of this machine that is nobody's business; it stands in the copy in the folder's place.
+    """
     if destination.exists():
         raise UserError(f"{destination} exists; give a folder that is not there yet")
     part = destination.with_name(destination.name + ".part")
@@ -33,10 +40,13 @@ def pack(run: Path, destination: Path) -> Path:
         for folder in folders:
             for file in sorted(folder.rglob("*")):
                 if file.is_file():
-                    archive.add(file, str(file.relative_to(run)), filter=_nobody)
+                    content = _placeless(file, words)
+                    member = _nobody(archive.gettarinfo(file, str(file.relative_to(run))))
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
     for entry in run.iterdir():
         if entry.is_file() and entry.name not in LEFT_OUT:
-            shutil.copyfile(entry, part / entry.name)
+            (part / entry.name).write_bytes(_placeless(entry, words))
     part.rename(destination)
     return destination
 
@@ -52,6 +62,15 @@ def unpacked(archive: Path) -> Path:
     except (OSError, tarfile.TarError) as error:
         raise UserError(f"{archive}: {error}") from error
     return folder
+
+
+def _placeless(file: Path, words: Mapping[str, str]) -> bytes:
+    content = file.read_bytes()
+    if file.suffix == BINARY:
+        return content
+    for folder in sorted(words.keys() - {"/"}, key=len, reverse=True):
+        content = re.sub(re.escape(folder.encode()) + rb"(?![\w.-])", words[folder].encode(), content)
+    return content
 
 
 def _is_trial(entry: Path) -> bool:

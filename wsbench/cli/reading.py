@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from wsbench import claims_view, experiment, machine, metrics, packing, servers_view, terminal
+from wsbench import catalogue, claims_view, experiment, machine, metrics, packing, servers_view, terminal
 from wsbench.errors import UserError
 from wsbench.rundir import RunFolder
 
@@ -153,6 +153,8 @@ def write_site(arguments) -> int:
 
 
 def pack_campaign(arguments) -> int:
-    packed = packing.pack(RunFolder.open(arguments.run).path, arguments.folder)
+    run = RunFolder.open(arguments.run).path
+    words = {str(catalogue.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS", str(Path.home()): "HOME"}
+    packed = packing.pack(run, arguments.folder, words)
     print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
     return 0
