@@ -20,8 +20,12 @@ fn push_server(
 ) -> SocketAddr {
     let members = Members::default();
     serve(move |peer| {
-        peer.upgrade()?;
-        members.lock().unwrap().push((peer.number, peer.writer()));
+        {
+            // No broadcast goes by between the answer and the member's place in the list.
+            let mut members = members.lock().unwrap();
+            peer.upgrade()?;
+            members.push((peer.number, peer.writer()));
+        }
         loop {
             let (opcode, payload) = peer.frame()?;
             if opcode == CLOSE {

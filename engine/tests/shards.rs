@@ -203,8 +203,12 @@ fn connections_go_to_every_address_of_the_target_in_turn() {
 fn push_server(left_out: impl Fn(usize, u64) -> bool + Send + Sync + 'static) -> SocketAddr {
     let members: Arc<Mutex<Vec<(usize, std::net::TcpStream)>>> = Arc::default();
     serve(move |peer| {
-        peer.upgrade()?;
-        members.lock().unwrap().push((peer.number, peer.writer()));
+        {
+            // No broadcast goes by between the answer and the member's place in the list.
+            let mut members = members.lock().unwrap();
+            peer.upgrade()?;
+            members.push((peer.number, peer.writer()));
+        }
         loop {
             let (opcode, payload) = peer.frame()?;
             if opcode == CLOSE {
