@@ -78,6 +78,13 @@ def test_another_machine_or_setting_is_refused_with_the_reason(runs, tmp_path):
     assert any("only in the base" in text for text in found.left_out)
 
 
+def test_another_scale_is_another_setting(runs, tmp_path):
+    other = make_run(tmp_path / "small", SERVERS[:2], CELLS, ROUNDS)
+    write_json(other.path / "campaign.json", other.campaign.model_copy(update={"scale": 0.1}))
+    with pytest.raises(UserError, match=r"scale: 1\.0 against 0\.1"):
+        compare.compare(compare.side(str(runs / "base")), compare.side(str(other.path)), [])
+
+
 def test_what_does_not_exist_is_named(runs):
     with pytest.raises(UserError, match="no server 'undertow'"):
         compare.side(f"{runs / 'base'}:undertow")

@@ -22,7 +22,9 @@ from wsbench.rundir import RunFolder
 Says = Literal["better", "worse", "changed", "equal", "not shown", "undecided"]
 #: Of the machine: what changes every number. The rest of machine.json (tools, revision) is what one wants to compare.
 SAME_MACHINE = ("hostname", "cpu_model", "cpus", "memory_bytes", "kernel", "virtualisation", "governor", "sysctls")
-#: Of experiment.toml: what makes other trials. Texts, servers and the number of rounds do not.
+#: Of campaign.json: what makes other trials of the same experiment.
+AS_ASKED = ("scale", "time_scale", "engines", "server_processes")
+#: Of experiment.toml everything makes other trials but texts, servers and the number of rounds.
 OTHER_TEXTS = ("question", "reading", "servers", "headline", "claim", "figure", "versions")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
@@ -120,13 +122,11 @@ def _differences(base: Results, new: Results) -> list[str]:
 
 
 def _settings(results: Results) -> dict:
-    """What of the experiment makes its trials, and where the campaign departed from it."""
+    """What makes the trials: of the experiment, and of how the campaign was asked for."""
     keys = {key: value for key, value in tomllib.loads(results.experiment.source).items() if key not in OTHER_TEXTS}
     timing = {key: value for key, value in keys.pop("timing", {}).items() if key != "rounds"}
-    departures = [
-        text for text in results.campaign.departures or [] if not text.startswith(("servers ",)) and "round" not in text
-    ]
-    return keys | {"timing": timing, "departures": departures}
+    asked = {key: getattr(results.campaign, key) for key in AS_ASKED}
+    return keys | {"timing": timing} | asked
 
 
 def _short(value, other) -> str:
