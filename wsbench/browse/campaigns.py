@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from wsbench import metrics, stats
 from wsbench.errors import UserError
+from wsbench.report.results import sortable
 from wsbench.report.table import FILE as TABLE
 from wsbench.rundir import CampaignRecord, CellValue, RunFolder
 from wsbench.verdict import verdict
@@ -142,7 +143,7 @@ class Campaign:
             lines.append(Line(server, cell, len(trials), found))
         return sorted(
             lines,
-            key=lambda line: ([_sortable(value) for _, value in line.cell], -(line.found[names[0]].mean or 0)),
+            key=lambda line: ([sortable(value) for _, value in line.cell], -(line.found[names[0]].mean or 0)),
         )
 
     def columns(self) -> list[str]:
@@ -219,7 +220,3 @@ def _read_trial(run: RunFolder, number: int, shown: tuple[str, ...]) -> Trial:
     view = TrialView(folder, record)
     values = metrics.values(view, [name for name in shown])
     return Trial(number, record.name, tuple(record.cell.items()), record.outcome, verdict(view).kind, values)
-
-
-def _sortable(value: CellValue) -> tuple:
-    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)

@@ -107,7 +107,7 @@ class Results:
     def cells(self) -> list[Cell]:
         """Every cell, numbers in their order."""
         seen = dict.fromkeys(tuple(planned.cell.items()) for planned in self.order)
-        return sorted(seen, key=lambda cell: [_sortable(value) for _, value in cell])
+        return sorted(seen, key=lambda cell: [sortable(value) for _, value in cell])
 
     @cached_property
     def swept(self) -> list[str]:
@@ -256,5 +256,6 @@ def _value(value: CellValue) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def _sortable(value: CellValue) -> tuple:
+def sortable(value: CellValue) -> tuple:
+    """Numbers in their order, before texts."""
     return (0, value, "") if isinstance(value, int | float) else (1, 0, value)
