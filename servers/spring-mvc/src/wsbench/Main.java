@@ -14,6 +14,7 @@ import org.springframework.web.bind.annotation.RestController;
 import org.springframework.web.socket.config.annotation.EnableWebSocket;
 import org.springframework.web.socket.config.annotation.WebSocketConfigurer;
 import org.springframework.web.socket.config.annotation.WebSocketHandlerRegistry;
+import org.springframework.web.socket.handler.PerConnectionWebSocketHandler;
 
 /** Spring MVC on Tomcat. Environment: HOST, PORT. */
 @SpringBootApplication
@@ -37,7 +38,7 @@ public class Main implements WebSocketConfigurer {
 
     @Override
     public void registerWebSocketHandlers(WebSocketHandlerRegistry registry) {
-        registry.addHandler(new Echo(), "/echo");
+        registry.addHandler(new PerConnectionWebSocketHandler(Echo.class, true), "/echo");
         registry.addHandler(new Ping(), "/ping");
         registry.addHandler(new Push(executor), "/push").addInterceptors(new Push.Join());
     }
