@@ -2,6 +2,7 @@
 //! It knows nothing of messages, connections or time.
 
 use crate::record::{Failure, Kind};
+use std::mem::MaybeUninit;
 
 pub const CONTINUATION: u8 = 0;
 pub const TEXT: u8 = 1;
@@ -13,9 +14,6 @@ pub const PONG: u8 = 10;
 /// Beside the opcode in the first byte: the last frame of a message, and the first of a compressed one.
 pub const WHOLE: u8 = 0x80;
 pub const COMPRESSED: u8 = 0x40;
-
-/// What is masked at a time, while it is in the nearest cache; a multiple of the key's length.
-const BLOCK: usize = 4096;
 
 /// A header is at most 2 + 8 bytes from a server, which never masks.
 pub const LONGEST_HEADER: usize = 10;
@@ -87,17 +85,15 @@ pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
 pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usize) {
     let key = u32::from_ne_bytes(key).rotate_right(8 * (offset as u32 % 4));
     let wide = u64::from(key) | u64::from(key) << 32;
-    for block in payload.chunks(BLOCK) {
-        let start = out.len();
-        out.extend_from_slice(block);
-        let (words, rest) = out[start..].as_chunks_mut::<8>();
-        for word in words {
-            *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();
-        }
-        for (byte, key) in rest.iter_mut().zip(wide.to_ne_bytes()) {
-            *byte ^= key;
-        }
+    out.reserve(payload.len());
+    let (words, rest) = payload.as_chunks::<8>();
+    let (masked, _) = out.spare_capacity_mut().as_chunks_mut::<8>();
+    for (masked, word) in masked.iter_mut().zip(words) {
+        *masked = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes().map(MaybeUninit::new);
     }
+    // SAFETY: that many bytes were reserved, and have just been written.
+    unsafe { out.set_len(out.len() + words.len() * 8) };
+    out.extend(rest.iter().zip(wide.to_ne_bytes()).map(|(byte, key)| byte ^ key));
 }
 
 /// Appends a whole masked frame.

@@ -1,4 +1,4 @@
-//! The system calls of a worker: epoll, recv, send and a way to be woken. Thin, safe, and the only `unsafe` of the hot path.
+//! The system calls of a worker: epoll, recv, send and a way to be woken. Thin, safe, and nearly all `unsafe` of the hot path.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
