@@ -206,18 +206,21 @@ def test_pacing_is_judged_by_lag_and_by_rate(tmp_path, trial, failing):
 
 
 @pytest.mark.parametrize(
-    ("delays_us", "results_are"),
+    ("delays_us", "plain_us", "results_are"),
     [
-        ([20] * 100, {"holds"}),
-        ([20] * 99, {"FAILS"}),  # a read without a stamp
-        ([200] * 100, {"FAILS", "holds"}),
-        ([20] * 95 + [900] * 5, {"FAILS", "holds"}),
+        ([20] * 100, [10], {"holds"}),
+        ([20] * 99, [10], {"FAILS"}),  # a read without a stamp
+        ([70] * 100, [10], {"FAILS", "holds"}),
+        ([200] * 100, [160], {"holds"}),  # the machine is that slow to wake up
+        ([20] * 100, [], {"FAILS"}),
+        ([20] * 95 + [900] * 5, [10], {"FAILS", "holds"}),
     ],
 )
-def test_the_kernels_stamps_show_how_late_the_engine_reads(tmp_path, delays_us, results_are):
+def test_the_kernels_stamps_show_how_late_the_engine_reads(tmp_path, delays_us, plain_us, results_are):
     delays = [us * 1000 for us in delays_us]
     made = view(tmp_path / "a", Trial(), service=[5 * MS] * 100, receive_delay=delays)
-    assert results(judgements.judge_stamps(made, QUIET)) == results_are
+    plain = [us * 1000 for us in plain_us]
+    assert results(judgements.judge_stamps(made, QUIET, plain)) == results_are
 
 
 def test_the_ledger_is_exact_on_both_sides(tmp_path):

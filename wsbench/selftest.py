@@ -39,12 +39,13 @@ from wsbench.judgements import (
     judge_same,
     judge_stamps,
 )
-from wsbench.process import Engine, Server
+from wsbench.process import Engine, Server, output_of
 from wsbench.rundir import TrialFolder, TrialRecord
 from wsbench.view import TrialView
 
 HOST = "127.0.0.1"
 SERVER = Path(__file__).with_name("selftest_server.py")
+WAKEUPS = Path(__file__).with_name("wakeups.py")
 PAYLOAD_BYTES = 128
 SEED = 20_251
 RATE = 1_000.0
@@ -105,6 +106,9 @@ class Running:
             measure=measure,
             seed=SEED + number,
             cpus=self.bench.placement.engine[:1],
+            # As in a campaign.
+            busy_poll=isinstance(loop, Open)
+            and not set(self.bench.placement.engine) & set(self.bench.placement.server),
         ).model_copy(update={"loop": loop, "receive_stamps": 1 if stamped else None})
         write_json(folder.path / "plan.json", plan)
         began = time.time()
@@ -153,8 +157,17 @@ def known_delays(kind: str, bench: Bench) -> list[Row]:
     rows += judge_ledger(f"{kind} delays", view, server.truth)
     if kind == "constant":
         rows += judge_little(view, server.truth)
-        rows += judge_stamps(view, server.truth)
+        rows += judge_stamps(view, server.truth, wakeups_ns(bench))
     return rows
+
+
+def wakeups_ns(bench: Bench) -> list[int]:
+    """How late a plain reader on the engine's CPU learned of each of its messages."""
+    cpus = [bench.placement.server[0], bench.placement.engine[0]]
+    done = output_of([sys.executable, "-I", "-S", str(WAKEUPS), *map(str, cpus)])
+    if done.code != 0:
+        raise TrialFailed(f"a plain reader of the kernel's stamps: {done.text.strip().splitlines()[-1:]}")
+    return json.loads(done.text)
 
 
 FREEZE = {"freeze": {"after_s": STALL.after_s, "for_s": STALL.for_s}}
