@@ -3,11 +3,11 @@
 
 mod support;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io;
 use std::time::Duration;
 use support::server::*;
-use support::{Run, echo, plan, run, with};
+use support::{Run, echo, run, with};
 
 fn text(misbehave: impl Fn(&mut Peer, u8, Vec<u8>) -> io::Result<()> + Send + Sync + 'static) -> Run {
     run(&echo(echo_until_third(misbehave), "text", 32))
@@ -396,56 +396,4 @@ fn an_error_in_the_warmup_is_an_event_but_no_result() {
     assert_eq!(run.all("error")[0]["kind"], "reply_content");
     run.ledger_is(5, 0, 0);
     assert_eq!(run.count("warmup-service"), 4);
-}
-
-// ---- bare tcp ------------------------------------------------------------------------------------------------------
-
-fn tcp(answer: impl Fn(&mut Peer, usize) -> io::Result<()> + Send + Sync + 'static) -> Run {
-    let address = serve(move |peer| {
-        for number in 1.. {
-            assert_eq!(peer.read_exactly(4)?, b"Ping");
-            answer(peer, number)?;
-        }
-        Ok(())
-    });
-    run(&plan(json!({"kind": "ping"}), "tcp", address, "/"))
-}
-
-#[test]
-fn a_bare_ping_is_answered_by_pong_in_any_pieces() {
-    let run = tcp(|peer, _| {
-        for byte in b"Pong" {
-            peer.raw(&[*byte])?;
-            std::thread::sleep(Duration::from_micros(300));
-        }
-        Ok(())
-    });
-    run.errors_are(json!({}));
-    run.ledger_is(5, 0, 0);
-}
-
-#[test]
-fn four_other_bytes_are_reply_content() {
-    let run = tcp(|peer, number| peer.raw(if number == 3 { b"Pang" } else { b"Pong" }));
-    spoils_the_message(&run, "reply_content");
-}
-
-#[test]
-fn a_ping_over_websocket_is_text() {
-    let address = websocket(|peer, _, opcode, payload| {
-        assert_eq!((opcode, payload.as_slice()), (TEXT, b"Ping".as_slice()));
-        peer.send(TEXT, b"Pong")
-    });
-    let run = run(&plan(json!({"kind": "ping"}), "websocket", address, "/ping"));
-    run.errors_are(json!({}));
-    run.ledger_is(5, 0, 0);
-}
-
-#[test]
-fn a_ping_answered_by_itself_is_reply_content() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
-    let run = run(&plan(json!({"kind": "ping"}), "websocket", address, "/ping"));
-    run.errors_are(json!({"reply_content": 5}));
-    let nothing: Value = json!(0);
-    assert_eq!(run.end()["measured"]["answered"], nothing);
 }
