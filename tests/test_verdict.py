@@ -173,6 +173,31 @@ def test_the_worst_reason_comes_first(tmp_path):
     assert "deadline" in found.reasons[0]
 
 
+@pytest.mark.parametrize(("faster", "kind"), [(1.15, "VALID"), (1.25, "SUSPECT"), (0.7, "VALID")])
+def test_a_server_that_is_still_getting_faster_is_suspect(tmp_path, faster, kind):
+    folder = write_trial(tmp_path / "0001", Trial())
+    view = TrialView(folder, folder.record)
+    middle = sum(view.window) / 2
+    half = min(view.ticks, key=lambda tick: abs(tick.t_ns - middle)).answered
+    view.__dict__["ticks"] = [
+        tick.model_copy(update={"answered": round(half + (tick.answered - half) * faster)})
+        if tick.answered > half
+        else tick
+        for tick in view.ticks
+    ]
+    found = verdict.verdict(view)
+    assert found.kind == kind
+    assert any("still rising" in reason for reason in found.reasons) == (kind == "SUSPECT")
+
+
+def test_a_cold_start_that_was_asked_for_may_rise(tmp_path):
+    folder = write_trial(tmp_path / "0001", Trial())
+    view = TrialView(folder, folder.record)
+    view.__dict__["plan"] = view.plan.model_copy(update={"warmup": None})
+    view.__dict__["ticks"] = [tick.model_copy(update={"answered": tick.answered**2}) for tick in view.ticks]
+    assert verdict.verdict(view).kind == "VALID"
+
+
 def test_every_limit_has_its_argument():
     assert all(len(limit.why) > 40 for limit in verdict.LIMITS.values())
 

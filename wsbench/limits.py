@@ -68,6 +68,13 @@ LIMITS = {
         "waited. From half of p99 on, the tail may be the engine's. The sum does not tell whether it is, and it is no "
         "argument against the other numbers, so it never makes a trial INVALID.",
     ),
+    "rising": Limit(
+        0.2,
+        NEVER,
+        "A closed loop, after its warm-up: the share by which the second half of the window had more throughput than the first. "
+        "On a shared machine halves of two seconds differ by a tenth by chance; a fifth is a runtime that is still compiling, "
+        "and the mean of the window is then a number of no state that it was ever in.",
+    ),
     "steal": Limit(0.01, 0.05, "CPU time that the hypervisor gave to somebody else is missing from both sides."),
     "start_spread_s": Limit(
         0.05, 0.5, "Until the last worker is in the window the load is lighter: 50 ms are 1 % of 5 s."

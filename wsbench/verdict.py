@@ -14,7 +14,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from wsbench import metrics
-from wsbench.engine_files import Closed, Idle, Messages, Open, Push
+from wsbench.engine_files import Closed, Idle, Messages, Open, Push, Tick
 from wsbench.limits import LIMITS
 from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
@@ -23,6 +23,7 @@ Bottleneck = Literal["server", "engine", "neither", "unknown"]
 
 
 TICKS_FOR_LITTLE = 4
+TICKS_FOR_HALVES = 3
 SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let a saturated process tree show more
 
 
@@ -202,6 +203,33 @@ def _little_open(view: TrialView) -> Found:
         yield kind, f"rate × mean time gives {expected:,.1f} messages under way, {seen:,.1f} were seen (Little's law)"
 
 
+def _settled(view: TrialView) -> Found:
+    """A closed loop after a warm-up: the throughput of the window's second half is that of its first, or it had not settled.
+
+    Without a warm-up the cold start is part of what was asked for.
+    """
+    loop, window = view.plan.loop, view.window
+    steady = isinstance(loop, Closed) and loop.think is None and view.plan.warmup is not None and not view.plan.stages
+    if not steady or window is None:
+        return
+    ticks = [tick for tick in view.ticks if window[0] <= tick.t_ns <= window[1]]
+    if len(ticks) < TICKS_FOR_HALVES:
+        return
+    first, last = ticks[0], ticks[-1]
+    middle = min(ticks[1:-1], key=lambda tick: abs(tick.t_ns - (first.t_ns + last.t_ns) / 2))
+    before, after = _throughput(first, middle), _throughput(middle, last)
+    if before and after and (kind := _beyond("rising", after / before - 1)):
+        yield (
+            kind,
+            f"the throughput was still rising: {after / before - 1:.0%} more in the second half of the window than in the "
+            "first, so the warm-up was too short",
+        )
+
+
+def _throughput(first: Tick, last: Tick) -> float:
+    return (last.answered - first.answered) * NS_PER_S / max(1, last.t_ns - first.t_ns)
+
+
 def _rate(view: TrialView) -> Found:
     """Open loop: the rate that was due is the plan's, and what was due has left."""
     short = _shortfall(view)
@@ -335,7 +363,7 @@ def _start(view: TrialView) -> Found:
 
 CHECKS = (
     *(_outcome, _connections, _ledger, _histograms, _errors, _little, _little_open, _rate, _send_lag, _engine, _wait),
-    *(_start, _machine, _window),
+    *(_settled, _start, _machine, _window),
 )
 
 
