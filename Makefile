@@ -8,7 +8,7 @@ CARGO   := cargo --quiet
 CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websocket node-nodejs-websocket@* python-websockets \
            c-libwebsockets uwebsockets
 
-.PHONY: quick test setup setup-test check-python check-engine check-servers check-all check-builds bench-engine clean
+.PHONY: quick test setup setup-test check-python check-engine fuzz check-servers check-all check-builds bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick
@@ -41,6 +41,11 @@ check-engine: setup
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
 	$(CARGO) clippy --release --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
 	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml
+	scripts/fuzz.sh 10
+
+# Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart.
+fuzz: setup
+	scripts/fuzz.sh 60
 
 # BENCH_OPTIONS="--quick", "--only echo-50", "--engine OLD --engine NEW": `engine/benches/compare.py --help` lists them.
 bench-engine: setup-test

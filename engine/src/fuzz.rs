@@ -1,14 +1,13 @@
 //! Everything that takes a server's bytes apart, fed with streams that are nearly right: nothing panics, nothing takes more
 //! memory than its limits say, every call makes progress, and how a stream is cut never changes what is found in it.
 //!
-//! Seeded, so that a failure names its case; an ordinary test, so that it runs wherever the others do. Coverage-guided fuzzing
-//! would need a nightly compiler and a library beside the binary.
+//! Seeded, so that a failure names its case; an ordinary test, so that it runs wherever the others do. The same readers are fuzzed
+//! by coverage in `fuzz/`.
 
+use crate::cuts::{DEFLATE, KEY, MESSAGE, TEXT, alike, read_answer, read_frames, read_replies};
 use crate::deflate::{self, Deflater};
 use crate::frame;
 use crate::handshake::{self, Offer};
-use crate::http;
-use crate::message::{Incoming, Reader};
 use crate::plan::Deflate;
 use crate::push;
 use crate::record::Kind;
@@ -20,8 +19,6 @@ use std::cell::Cell;
 const CASES: u64 = 2000;
 /// No reader keeps more than its longest message or head, and vectors grow by doubling.
 const MOST_BYTES: isize = 1 << 20;
-const MESSAGE: Message = Message { connection: 3, sequence: 100 };
-const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
 /// Counts the bytes that this thread holds.
 struct Counting;
@@ -60,25 +57,6 @@ fn within_memory<T>(case: u64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The stream in pieces: whole, byte by byte, or cut at random. A long one is not taken byte by byte: a head is parsed anew
-/// each time that more of it comes.
-fn pieces<'a>(random: &mut Rng, bytes: &'a [u8], way: usize) -> Vec<&'a [u8]> {
-    match way {
-        0 => vec![bytes],
-        1 => bytes.chunks(bytes.len().div_ceil(3000).max(1)).collect(),
-        _ => {
-            let (mut pieces, mut rest) = (Vec::new(), bytes);
-            while !rest.is_empty() {
-                let most = if random.bool() { 8 } else { 3000 };
-                let (piece, after) = rest.split_at(random.usize(1..=most).min(rest.len()));
-                pieces.push(piece);
-                rest = after;
-            }
-            pieces
-        }
-    }
-}
-
 /// A stream that is wrong in a few places, or in none.
 fn mutate(random: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..[0, 0, 1, 1, 2, 8][random.usize(..6)] {
@@ -93,16 +71,6 @@ fn mutate(random: &mut Rng, bytes: &mut Vec<u8>) {
             3 => bytes.insert(at, random.u8(..)),
             _ => drop(bytes.drain(at..(at + random.usize(..20)).min(bytes.len()))),
         }
-    }
-}
-
-/// Feeds every way of cutting to `read` and asserts that all of them find the same.
-fn alike(case: u64, random: &mut Rng, bytes: &[u8], read: impl Fn(&[&[u8]]) -> Vec<String>) {
-    let whole = within_memory(case, || read(&pieces(random, bytes, 0)));
-    for way in 1..5 {
-        let cut = pieces(random, bytes, way);
-        let found = within_memory(case, || read(&cut));
-        assert_eq!(found, whole, "case {case}, cut in {} pieces of {:02x?}", cut.len(), bytes);
     }
 }
 
@@ -174,40 +142,12 @@ fn frames(random: &mut Rng, script: &Script, mut deflater: Option<Deflater>) -> 
     stream
 }
 
-fn read_frames(script: &Script, inflating: Option<bool>, pieces: &[&[u8]]) -> Vec<String> {
-    let mut reader = inflating.map_or_else(Reader::default, Reader::inflating);
-    let mut found = Vec::new();
-    for &(mut piece) in pieces {
-        while !piece.is_empty() {
-            let before = piece.len();
-            match reader.feed(&mut piece, script, MESSAGE) {
-                Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
-                Ok(Some(Incoming::Reply { wrong, fragmented, shift })) => {
-                    found.push(format!("reply {:?} {fragmented} {shift}", wrong.map(|(kind, _)| kind)));
-                }
-                Ok(Some(other)) => found.push(match other {
-                    Incoming::Notice(text) => format!("notice {text:?}"),
-                    other => format!("{other:?}"),
-                }),
-                Err((kind, _)) => {
-                    found.push(format!("{kind:?}"));
-                    return found;
-                }
-            }
-            assert!(piece.len() < before, "every call takes something");
-        }
-    }
-    found.push(format!("in message: {}", reader.in_message()));
-    found
-}
-
 #[test]
 fn frames_are_found_alike_however_they_are_cut() {
-    let text = "0123456789abcdef and then größer, 日本語 🙂 and more";
     for case in 0..CASES {
         let random = &mut Rng::with_seed(case);
         let length = [0, 1, 7, 16, 17, 60, 60, 20_000][random.usize(..8)];
-        let template = text.as_bytes().iter().copied().cycle().take(length).collect();
+        let template = TEXT.bytes().cycle().take(length).collect();
         let script = match random.u8(..4) {
             0 => Script::notices(),
             1 => Script::ping(),
@@ -216,7 +156,7 @@ fn frames_are_found_alike_however_they_are_cut() {
         let inflating = [None, Some(true), Some(false)][random.usize(..3)];
         let mut stream = frames(random, &script, inflating.map(|takeover| Deflater::new(6, takeover)));
         mutate(random, &mut stream);
-        alike(case, random, &stream, |pieces| read_frames(&script, inflating, pieces));
+        alike(random, &stream, |pieces| within_memory(case, || read_frames(&script, inflating, pieces)));
     }
 }
 
@@ -268,34 +208,13 @@ fn replies(random: &mut Rng) -> Vec<u8> {
     stream
 }
 
-fn read_replies(pieces: &[&[u8]]) -> Vec<String> {
-    let mut reader = http::Reader::default();
-    let mut found = Vec::new();
-    for &(mut piece) in pieces {
-        while !piece.is_empty() {
-            let before = piece.len();
-            match reader.feed(&mut piece, 10_000) {
-                Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
-                Ok(Some(reply)) => found.push(format!("{reply:?}")),
-                Err((kind, _)) => {
-                    found.push(format!("{kind:?}"));
-                    return found;
-                }
-            }
-            assert!(piece.len() < before, "every call takes something");
-        }
-    }
-    found.push(format!("in reply: {}, closed: {:?}", reader.in_reply(), reader.closed()));
-    found
-}
-
 #[test]
 fn http_replies_are_found_alike_however_they_are_cut() {
     for case in 0..CASES {
         let random = &mut Rng::with_seed(case);
         let mut stream = replies(random);
         mutate(random, &mut stream);
-        alike(case, random, &stream, read_replies);
+        alike(random, &stream, |pieces| within_memory(case, || read_replies(pieces)));
     }
 }
 
@@ -327,30 +246,15 @@ fn answer(random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// As a worker does: everything so far, each time that more has come.
-fn read_answer(offer: &Offer, pieces: &[&[u8]]) -> Vec<String> {
-    let mut head = Vec::new();
-    for piece in pieces {
-        head.extend_from_slice(piece);
-        match handshake::verify(&head, KEY, offer) {
-            Ok(None) => {}
-            Ok(Some(answer)) => return vec![format!("{answer:?}")],
-            Err((kind, _)) => return vec![format!("{kind:?}")],
-        }
-    }
-    vec!["no answer yet".into()]
-}
-
 #[test]
 fn a_handshake_is_judged_alike_however_it_is_cut() {
-    let wanted = Deflate { client_context_takeover: true, server_context_takeover: true, level: 6 };
     for case in 0..CASES / 4 {
         let random = &mut Rng::with_seed(case);
         let offer =
-            Offer { deflate: random.bool().then_some(wanted), subprotocols: vec!["chat".into(); random.usize(..2)] };
+            Offer { deflate: random.bool().then_some(DEFLATE), subprotocols: vec!["chat".into(); random.usize(..2)] };
         let mut stream = answer(random);
         mutate(random, &mut stream);
-        alike(case, random, &stream, |pieces| read_answer(&offer, pieces));
+        alike(random, &stream, |pieces| within_memory(case, || read_answer(&offer, pieces)));
     }
 }
 

@@ -1,36 +1,9 @@
 //! `wsbench-engine PLAN.json OUT_DIR`: everything it does is in the plan, everything it learned is in the folder.
 //! Exit 0: the plan was carried out, whatever the server did; 2: the plan is invalid; 3: this host could not.
 
-mod check;
-mod clock;
-mod connection;
-mod control;
-mod deflate;
-mod emit;
-mod frame;
-#[cfg(test)]
-mod fuzz;
-mod gate;
-mod handshake;
-mod http;
-mod leash;
-mod message;
-mod opening;
-mod phases;
-mod plan;
-mod poll;
-mod push;
-mod receiving;
-mod record;
-mod run;
-mod scenario;
-mod schedule;
-mod sending;
-mod tls;
-mod worker;
-
 use std::path::Path;
 use std::process::ExitCode;
+use wsbench_engine::{leash, plan, run};
 
 fn main() -> ExitCode {
     let parent = std::os::unix::process::parent_id();

@@ -1,0 +1,138 @@
+//! How a server's stream is cut never changes what is found in it: each reader, fed with a stream whole and in pieces. For the
+//! seeded tests in `fuzz`, which also look at memory, and for the coverage-guided ones in `fuzz/`.
+
+use crate::frame;
+use crate::handshake::{self, Offer};
+use crate::http;
+use crate::message::{Incoming, Reader};
+use crate::plan::Deflate;
+use crate::scenario::{Message, Script};
+use fastrand::Rng;
+
+pub const MESSAGE: Message = Message { connection: 3, sequence: 100 };
+pub const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+pub const TEXT: &str = "0123456789abcdef and then größer, 日本語 🙂 and more";
+pub const DEFLATE: Deflate = Deflate { client_context_takeover: true, server_context_takeover: true, level: 6 };
+
+// ---- what the fuzzer calls: the first bytes choose, the others are the stream ------------------------------------------
+
+pub fn frames(bytes: &[u8]) {
+    let [choice, seed, stream @ ..] = bytes else { return };
+    let template = TEXT.bytes().cycle().take([0, 7, 16, 60][usize::from(choice >> 4 & 3)]).collect();
+    let script = match choice & 3 {
+        0 => Script::notices(),
+        1 => Script::ping(),
+        2 => Script::echo(frame::TEXT, template),
+        _ => Script::echo(frame::BINARY, template),
+    };
+    let inflating = [None, None, Some(true), Some(false)][usize::from(choice >> 2 & 3)];
+    alike(&mut Rng::with_seed((*seed).into()), stream, |pieces| read_frames(&script, inflating, pieces));
+}
+
+pub fn handshakes(bytes: &[u8]) {
+    let [choice, seed, stream @ ..] = bytes else { return };
+    let offer = Offer {
+        deflate: (choice & 1 > 0).then_some(DEFLATE),
+        subprotocols: vec!["chat".into(); usize::from(choice >> 1 & 1)],
+    };
+    alike(&mut Rng::with_seed((*seed).into()), stream, |pieces| read_answer(&offer, pieces));
+}
+
+pub fn documents(bytes: &[u8]) {
+    let [seed, stream @ ..] = bytes else { return };
+    alike(&mut Rng::with_seed((*seed).into()), stream, read_replies);
+}
+
+// ---- cutting -----------------------------------------------------------------------------------------------------------
+
+/// The stream in pieces: whole, byte by byte, or cut at random. A long one is not taken byte by byte: a head is parsed anew
+/// each time that more of it comes.
+fn pieces<'a>(random: &mut Rng, bytes: &'a [u8], way: usize) -> Vec<&'a [u8]> {
+    match way {
+        0 => vec![bytes],
+        1 => bytes.chunks(bytes.len().div_ceil(3000).max(1)).collect(),
+        _ => {
+            let (mut pieces, mut rest) = (Vec::new(), bytes);
+            while !rest.is_empty() {
+                let most = if random.bool() { 8 } else { 3000 };
+                let (piece, after) = rest.split_at(random.usize(1..=most).min(rest.len()));
+                pieces.push(piece);
+                rest = after;
+            }
+            pieces
+        }
+    }
+}
+
+/// Feeds every way of cutting to `read` and asserts that all of them find the same.
+pub fn alike(random: &mut Rng, bytes: &[u8], read: impl Fn(&[&[u8]]) -> Vec<String>) {
+    let whole = read(&pieces(random, bytes, 0));
+    for way in 1..5 {
+        let cut = pieces(random, bytes, way);
+        assert_eq!(read(&cut), whole, "cut in {} pieces of {:02x?}", cut.len(), bytes);
+    }
+}
+
+// ---- reading -----------------------------------------------------------------------------------------------------------
+
+pub fn read_frames(script: &Script, inflating: Option<bool>, pieces: &[&[u8]]) -> Vec<String> {
+    let mut reader = inflating.map_or_else(Reader::default, Reader::inflating);
+    let mut found = Vec::new();
+    for &(mut piece) in pieces {
+        while !piece.is_empty() {
+            let before = piece.len();
+            match reader.feed(&mut piece, script, MESSAGE) {
+                Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
+                Ok(Some(Incoming::Reply { wrong, fragmented, shift })) => {
+                    found.push(format!("reply {:?} {fragmented} {shift}", wrong.map(|(kind, _)| kind)));
+                }
+                Ok(Some(other)) => found.push(match other {
+                    Incoming::Notice(text) => format!("notice {text:?}"),
+                    other => format!("{other:?}"),
+                }),
+                Err((kind, _)) => {
+                    found.push(format!("{kind:?}"));
+                    return found;
+                }
+            }
+            assert!(piece.len() < before, "every call takes something");
+        }
+    }
+    found.push(format!("in message: {}", reader.in_message()));
+    found
+}
+
+pub fn read_replies(pieces: &[&[u8]]) -> Vec<String> {
+    let mut reader = http::Reader::default();
+    let mut found = Vec::new();
+    for &(mut piece) in pieces {
+        while !piece.is_empty() {
+            let before = piece.len();
+            match reader.feed(&mut piece, 10_000) {
+                Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
+                Ok(Some(reply)) => found.push(format!("{reply:?}")),
+                Err((kind, _)) => {
+                    found.push(format!("{kind:?}"));
+                    return found;
+                }
+            }
+            assert!(piece.len() < before, "every call takes something");
+        }
+    }
+    found.push(format!("in reply: {}, closed: {:?}", reader.in_reply(), reader.closed()));
+    found
+}
+
+/// As a worker does: everything so far, each time that more has come.
+pub fn read_answer(offer: &Offer, pieces: &[&[u8]]) -> Vec<String> {
+    let mut head = Vec::new();
+    for piece in pieces {
+        head.extend_from_slice(piece);
+        match handshake::verify(&head, KEY, offer) {
+            Ok(None) => {}
+            Ok(Some(answer)) => return vec![format!("{answer:?}")],
+            Err((kind, _)) => return vec![format!("{kind:?}")],
+        }
+    }
+    vec!["no answer yet".into()]
+}

@@ -1,0 +1,32 @@
+//! The load engine: `run` carries out a `plan`. A library only so that its parsers can be fuzzed from outside; the program is
+//! `main`.
+
+mod check;
+mod clock;
+mod connection;
+mod control;
+#[cfg(any(test, fuzzing))]
+pub mod cuts;
+mod deflate;
+mod emit;
+mod frame;
+#[cfg(test)]
+mod fuzz;
+mod gate;
+mod handshake;
+mod http;
+pub mod leash;
+mod message;
+mod opening;
+mod phases;
+pub mod plan;
+mod poll;
+mod push;
+mod receiving;
+mod record;
+pub mod run;
+mod scenario;
+mod schedule;
+mod sending;
+mod tls;
+mod worker;
