@@ -165,11 +165,11 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
         "why": {},
     }
     for name in metrics.METRICS:
-        values = [trial.values[name] for trial in trials]
-        if any(value is not None for value in values):
-            found["values"][name] = _all_short(values)
-        why = [texts.place(t.reasons[name]) if t.values[name] is None else None for t in trials]
-        found["why"][name] = why[0] if why and len(set(why)) == 1 else why
+        reasons = [trial.reasons.get(name) for trial in trials]  # None where there is a value
+        place = {reason: None if reason is None else texts.place(reason) for reason in dict.fromkeys(reasons)}
+        if None in place:
+            found["values"][name] = _all_short([trial.values[name] for trial in trials])
+        found["why"][name] = next(iter(place.values())) if len(place) == 1 else [place[reason] for reason in reasons]
     return {"trials": found, "plans": plans}
 
 
@@ -242,8 +242,8 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
     for trial, line in zip(ran, timelines(results, ran), strict=True):
         if line is None:
             continue
-        made = asdict(line)
-        numbers += sum(map(len, made["series"].values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
+        made = vars(line) | {"heat": None if line.heat is None else vars(line.heat)}
+        numbers += sum(map(len, line.series.values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
         if numbers > MOST_NUMBERS:
             note = (
                 f"Over time the page has room for the first {len(found):,} trials; the others are in the run directory."

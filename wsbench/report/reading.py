@@ -106,7 +106,7 @@ def curve_points(found: histogram.Histogram, points: int = CURVE_POINTS) -> list
 
     The largest value stands at x = n: there it becomes one.
     """
-    even = [(float(q), found.quantile(q)) for q in EVENLY]
+    even = zip(map(float, EVENLY), found.quantiles(EVENLY), strict=True)
     curve = sorted({*found.curve(points), *even})
     return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
 

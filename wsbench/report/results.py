@@ -187,6 +187,11 @@ class Results:
         done = {trial.record.number for trial in self.every_trial}
         return [planned for planned in self.order if planned.number not in done]
 
+    @cached_property
+    def counted(self) -> list[TrialResult]:
+        """The trials that take part in means, without the control's."""
+        return [trial for trial in self.trials if trial.counts]
+
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
         return self._groups.get((name, cell), [])
 
@@ -213,9 +218,15 @@ class Results:
 
     def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
         """Which servers can be told apart in a cell, the reference among them."""
-        series = {name: self.by_round(name, cell, metric) for name in self.names}
-        best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
-        return stats.tiers(series, self.noise(cell, metric), best)
+        if (cell, metric) not in self._tiers:
+            series = {name: self.by_round(name, cell, metric) for name in self.names}
+            best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
+            self._tiers[cell, metric] = stats.tiers(series, self.noise(cell, metric), best)
+        return self._tiers[cell, metric]
+
+    @cached_property
+    def _tiers(self) -> dict[tuple[Cell, str], stats.Tiers]:
+        return {}
 
     @cached_property
     def reference(self) -> str | None:

@@ -81,7 +81,7 @@ def summary(run: RunFolder | Results) -> list[SummaryRow]:
 
 def column_scale(results: Results, metric: str) -> words.Scale:
     """One unit for a metric throughout the report."""
-    return words.scale(metrics.METRICS[metric].unit, (trial.values[metric] for trial in results.trials if trial.counts))
+    return words.scale(metrics.METRICS[metric].unit, [trial.values[metric] for trial in results.counted])
 
 
 def _row(

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from wsbench.stats import Estimate
 
 DIGITS = 3
@@ -47,10 +49,9 @@ class Scale:
 
 def scale(unit: str, values: Iterable[float | None]) -> Scale:
     """The unit in which the typical one of these values is easily read."""
-    known = [value for value in values if value is not None and value > 0] if unit in LADDERS else []
-    if not known:
+    if unit not in LADDERS or not (known := [value for value in values if value]) or max(known) <= 0:
         return Scale(unit, 1.0)
-    typical = math.exp(sum(map(math.log, known)) / len(known))
+    typical = float(np.exp(np.mean(np.log([value for value in known if value > 0]))))
     shown, size, _ = next(step for step in LADDERS[unit] if typical >= step[2])
     return Scale(shown, size)
 
