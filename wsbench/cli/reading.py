@@ -78,7 +78,7 @@ def compare_campaigns(arguments) -> int:
 
 
 def tell_history(arguments) -> int:
-    from wsbench import history
+    from wsbench.browse import history
     from wsbench.browse.campaigns import find
 
     if arguments.metric is not None and arguments.metric not in metrics.METRICS:
