@@ -49,9 +49,12 @@ class Scale:
 
 def scale(unit: str, values: Iterable[float | None]) -> Scale:
     """The unit in which the typical one of these values is easily read."""
-    if unit not in LADDERS or not (known := [value for value in values if value]) or max(known) <= 0:
+    if unit not in LADDERS:
         return Scale(unit, 1.0)
-    typical = float(np.exp(np.mean(np.log([value for value in known if value > 0]))))
+    found = np.array(values if isinstance(values, np.ndarray) else list(values), dtype=float)  # None is NaN
+    if not (positive := found > 0).any():
+        return Scale(unit, 1.0)
+    typical = float(np.exp(np.log(found[positive]).mean()))
     shown, size, _ = next(step for step in LADDERS[unit] if typical >= step[2])
     return Scale(shown, size)
 
@@ -103,9 +106,21 @@ TITLES = {
     "server_cpu_percent_mean": "Server CPU",
     "server_cpu_us_per_message": "Server CPU per message",
     "server_rss_bytes_max": "Server memory",
+    "push_reach": "Share of the receivers reached",
+    "push_spread_us": "Time from the first to the last receiver",
+    "connections_reached": "Connections reached",
+    "connects_per_s": "Connections made a second",
+    "elapsed_us_per_message": "Window per message",
 }
 STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "longest", "mean": "mean"}
-TIMES = {"service": "service time", "request": "request time", "connect": "connect time"}
+TIMES = {
+    "service": "service time",
+    "request": "request time",
+    "response": "response time",
+    "connect": "connect time",
+    "push": "delivery time",
+    "push_last": "time to the last receiver",
+}
 
 
 def title(metric: str, inside: bool = False) -> str:
