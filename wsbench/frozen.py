@@ -79,7 +79,7 @@ def read_lines(file: Path, parse) -> Iterator:
 
 
 def read_every_line(file: Path, every: TypeAdapter, parse) -> list:
-    """As `read_lines`, but all lines at once, which is faster; `every` is the adapter of a list. A broken one is looked for alone."""
+    """As `read_lines`, all lines at once, which is faster; `every` is the adapter of a list. Only a broken file is read twice."""
     if not file.exists():
         return []
     whole = file.read_bytes().rpartition(b"\n")[0]

@@ -172,13 +172,13 @@ def read_log(file: Path) -> Iterator[Interval]:
             raise UserError(f"{file}:{number}: not a line of an HdrHistogram log: {error}") from error
 
 
-def read_merged(file: Path) -> dict[str, Histogram]:
-    """As `merge(read_log(file))`; the intervals of a tag are decoded together, which takes a third of the time."""
+def read_merged(file: Path, without: str = " ") -> dict[str, Histogram]:
+    """As `merge(read_log(file))`, without the tags that begin so; a tag's intervals are decoded together, in a third of the time."""
     bodies: dict[tuple[str, int, int, int], list[bytes]] = {}
     merged: dict[str, Histogram] = {}
     try:
         for line in _whole_lines(file):
-            if (parts := _parts(line.decode("ascii"))) is not None:
+            if (parts := _parts(line.decode("ascii"))) is not None and not parts[0].startswith(without):
                 shape, body = _unpacked(parts[3])
                 bodies.setdefault((parts[0], *shape), []).append(body)
         for (tag, *shape), of_shape in bodies.items():
@@ -186,7 +186,7 @@ def read_merged(file: Path) -> dict[str, Histogram]:
                 found = _histogram(*shape, _counts(of_shape[at : at + TOGETHER], *shape))
                 merged[tag] = merged[tag] + found if tag in merged else found
     except BROKEN:
-        return merge(read_log(file))  # which names the line
+        return merge(one for one in read_log(file) if not one.tag.startswith(without))  # which names the line
     return merged
 
 

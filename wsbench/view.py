@@ -63,9 +63,9 @@ class TrialView:
 
     @cached_property
     def histograms(self) -> dict[str, Histogram]:
-        """The whole trial's latencies by tag; nothing where no log was written."""
+        """The latencies of the measured window by tag, the warm-up's aside; nothing where no log was written."""
         log = self.folder.latency_log
-        return histogram.read_merged(log) if log.exists() else {}
+        return histogram.read_merged(log, without="warmup-") if log.exists() else {}
 
     @cached_property
     def end(self) -> End | None:
