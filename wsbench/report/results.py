@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from wsbench import metrics, stats
 from wsbench.engine_files import Plan, Seconds
 from wsbench.errors import UserError
@@ -204,10 +206,10 @@ class Results:
 
     def why_not(self, metric: str) -> str:
         """Why no server has one: the first trial's reason."""
-        if (self.columns.of(metric, self.counted_rows) == 0).any():
-            return "0 in every trial"
-        reasons = [trial.reasons.get(metric) for trial in self.trials if trial.counts] or ["no trial counts"]
-        return next((reason for reason in reasons if reason), "it has no mean")
+        found = self.columns.of(metric, self.counted_rows)
+        if len(known := found[~np.isnan(found)]):
+            return "0 in every trial" if not known.any() else "no mean, since a value is zero or below"
+        return next((trial.reasons[metric] for trial in self.trials if trial.counts), "no trial counts")
 
     @cached_property
     def every_trial(self) -> list[TrialResult]:
