@@ -91,7 +91,7 @@ def test_memory_is_answered_for_the_connections_of_the_file_and_called_extrapola
     assert found.lead.startswith(f"For 10,000 connections {name} needs the least memory, the reference aside: 3")
     assert "95 % interval" in found.lead
     assert "KiB a connection" in found.lead
-    assert found.lead.endswith("This is extrapolated: 20 to 200 were measured.")
+    assert ", extrapolated from 20 to 200" in found.lead
     assert "10,000 connections were not measured: the line is drawn on from 200, 50.0 times fewer." in found.cannot[0]
     assert [row[0] for row in found.need.table.rows] == ["reference", name, "ws", "netty"]
     html = report.build(idle.folder).read_text(encoding="utf-8")

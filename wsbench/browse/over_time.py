@@ -5,6 +5,7 @@ Campaigns in, HTML out. It decides nothing; texts pass the escaping template.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from wsbench import metrics, stats
@@ -15,6 +16,7 @@ from wsbench.browse.template import common, template
 from wsbench.report import words
 
 WIDTH, HEIGHT, MARGIN = 320, 56, 6
+NARROWEST = 1.2  # highest over lowest of a line's scale: what is less is to look like little
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, li
     if metric is not None:
         _, found, elsewhere = history.history(campaigns, experiment, metric)
         scale = words.scale(metrics.METRICS[metric].unit, [value for line in found for _, value in line.points])
-        lines = [_drawn(line, scale) for line in found]
+        lines = sorted((_drawn(line, scale) for line in found), key=lambda line: not line.steps)
     return template("history.html").render(
         experiment=experiment,
         metric=metric,
@@ -73,17 +75,20 @@ def _summary(lines: list[Drawn]) -> str:
 def _drawn(line: history.Line, scale: words.Scale) -> Drawn:
     values = [value for _, value in line.points]
     low, high = min(values), max(values)
+    middle, spread = math.sqrt(low * high), math.sqrt(max(high / low, NARROWEST))
+    bottom, top = middle / spread, middle * spread
     wide = (WIDTH - 2 * MARGIN) / max(1, len(values) - 1)
-    tall = (HEIGHT - 2 * MARGIN) / ((high - low) or 1.0)
+    tall = (HEIGHT - 2 * MARGIN) / (top - bottom)
     at = [MARGIN + place * wide for place in range(len(values))]
     points = [
-        (f"{x:.1f}", f"{HEIGHT - MARGIN - (value - low) * tall:.1f}") for x, value in zip(at, values, strict=True)
+        (f"{x:.1f}", f"{HEIGHT - MARGIN - (value - bottom) * tall:.1f}") for x, value in zip(at, values, strict=True)
     ]
     place = {campaign.id: number for number, (campaign, _) in enumerate(line.points)}
     steps = [(f"{at[place[step.after.id]] - wide / 2:.1f}", _step(step)) for step in line.steps]
     shown = [(campaign, scale.with_unit(value)) for campaign, value in line.points]
-    span = f"{words.count(len(values), 'campaign')}: first {shown[0][1]}, last {shown[-1][1]}"
-    span += f", lowest {scale.with_unit(low)}, highest {scale.with_unit(high)}"
+    ends = [scale.text(value) for value in (values[0], values[-1], low, high)]
+    span = f"{words.count(len(values), 'campaign')}, in {scale.unit}: "
+    span += f"first {ends[0]}, last {ends[1]}, lowest {ends[2]}, highest {ends[3]}"
     told = "; ".join(text for _, text in steps) or line.reason or "no step found"
     return Drawn(
         server=line.server,

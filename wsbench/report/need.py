@@ -39,14 +39,15 @@ def need(results: Results) -> Need | None:
     size = words.scale("bytes", [first.there])
     aside = ", the reference aside" if len(contenders) < len(lines) else ""
     reach = words.between(size.of(max(first.there_low, 0.0)), size.of(first.there_high))
-    found = f"{size.with_unit(first.there)} ({INTERVAL} {reach}), {per_connection(first)} a connection"
-    best = f"{results.label(first.name)} needs the least memory{aside}: {found}{_next(results, first, rest)}."
-    measured = f"{min(fit.smallest for fit in lines):,} to {max(fit.largest for fit in lines):,} were measured"
+    measured = f"{min(fit.smallest for fit in lines):,} to {max(fit.largest for fit in lines):,}"
     beyond = there > max(fit.largest for fit in lines)
+    found = f"{size.with_unit(first.there)} ({INTERVAL} {reach}; {per_connection(first)} a connection)"
+    found += f", extrapolated from {measured}" if beyond else ""
+    best = f"{results.label(first.name)} needs the least memory{aside}: {found}{_next(results, first, rest)}"
     return Need(
-        lead=f"For {there:,} connections {best}" + (f" This is extrapolated: {measured}." if beyond else ""),
+        lead=f"For {there:,} connections {best}.",
         cannot=_cannot(lines, there),
-        title=f"Memory for {there:,} connections ({'extrapolated: ' if beyond else ''}{measured})",
+        title=f"Memory for {there:,} connections ({'extrapolated from' if beyond else 'measured:'} {measured})",
         table=_table(results, fits, there),
     )
 

@@ -33,6 +33,7 @@ from wsbench.report.table import FILE as TABLE_FILE
 
 HERE = Path(__file__).parent
 LARGEST_BYTES = 2_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
+LARGE = 2_000  # trials: beyond it the browser lays out what is far off only when it comes near
 MOST_CELLS = 8  # of the answer at a glance; more are opened on demand
 
 
@@ -66,6 +67,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         data=_packed(data),
         answer=answer(results, rows),
         most_cells=MOST_CELLS,
+        large=len(results.trials) > LARGE,
         has_logs=len(results.curves) <= MOST_LOGS,
         best=f"{words.title(results.leading, inside=True)}, the best first",
         left_out=[f"{words.title(name)} ({why})" for name, why in left_out(results).items()],
