@@ -231,7 +231,7 @@ class TrialView:
     def server_cpu_s_over(self, span: Span) -> float:
         around = _around(self._server_cpu, span, "the server", "the measured window")
         rounding = _cpu_rounding_s(self.processes("server")[around])
-        used = growth(self._server_cpu.part(around), span, rounding)
+        used = growth(self._server_cpu, around, span, rounding)
         if used.falls:
             raise Unmeasured("a process of the server ended, and nobody was told what it had used")
         if used.error > CPU_ERROR * used.total:
@@ -242,7 +242,7 @@ class TrialView:
     def cpu_idle_share_over(self, span: Span) -> float:
         """Share of all CPU time of the machine in which nothing ran; Unmeasured where it may be wrong by more than IDLE_ERROR."""
         around = _around(self._machine_cpu[0], span, "the machine")
-        idle, whole = (growth(track.part(around), span, TICK_S * 2) for track in self._machine_cpu)
+        idle, whole = (growth(track, around, span, TICK_S * 2) for track in self._machine_cpu)
         if whole.total <= 0 or idle.error > IDLE_ERROR * whole.total:
             raise Unmeasured(f"{span.seconds:.2g} s are too short for the machine's CPU time, which is sampled")
         return min(1.0, max(0.0, idle.total / whole.total))
@@ -261,8 +261,21 @@ class Track:
     at_ns: list[int]
     counts: list[float]
 
-    def part(self, places: slice) -> Track:
-        return Track(self.at_ns[places], self.counts[places])
+    @cached_property
+    def grown(self) -> list[float]:
+        """By how much it grew from each sample to the next."""
+        return [after - before for before, after in pairwise(self.counts)]
+
+    @cached_property
+    def seconds(self) -> list[float]:
+        """The distance of each sample from the next."""
+        return [(until - since) / NS_PER_S for since, until in pairwise(self.at_ns)]
+
+    @cached_property
+    def rates(self) -> list[float]:
+        """Growth a second; two samples of one instant tell of none."""
+        pairs = zip(self.grown, self.seconds, strict=True)
+        return [grown / seconds if seconds > 0 else 0.0 for grown, seconds in pairs]
 
 
 def _around(track: Track, span: Span, of: str, where: str | None = None) -> slice:
@@ -282,22 +295,19 @@ class Growth:
     falls: bool
 
 
-def growth(around: Track, span: Span, rounding: float) -> Growth:
-    """From the samples inside a span and one beyond each of its edges, interpolated at both of these.
+def growth(track: Track, around: slice, span: Span, rounding: float) -> Growth:
+    """From the samples inside a span and one beyond each of its edges (`around`), interpolated at both of these.
 
     Where use is steady on either side of an edge, the straight line between the two samples around it is off by at most
     a quarter of their distance times the difference of the two rates; no rate is above the highest that was seen. To that
     comes what the source rounds away.
     """
-    at, counts = around.at_ns, around.counts
-    steps = [
-        (after - before, (until - since) / NS_PER_S)
-        for (before, after), (since, until) in zip(pairwise(counts), pairwise(at), strict=True)
-    ]
+    at, counts, steps = track.at_ns[around], track.counts[around], slice(around.start, around.stop - 1)
     total = _between(span.end_ns, at[-2:], counts[-2:]) - _between(span.begin_ns, at[:2], counts[:2])
-    edges_s = sum(seconds for place, (_, seconds) in enumerate(steps) if place in (0, len(steps) - 1))
-    error = edges_s / 4 * max((grown / seconds for grown, seconds in steps), default=0.0) + rounding
-    return Growth(total, error, any(grown < -rounding for grown, _ in steps))
+    seconds = track.seconds[steps]
+    edges_s = seconds[0] + seconds[-1] if len(seconds) > 1 else sum(seconds)
+    error = edges_s / 4 * max(track.rates[steps], default=0.0) + rounding
+    return Growth(total, error, min(track.grown[steps], default=0.0) < -rounding)
 
 
 def _between(t_ns: int, at: list[int], counts: list[float]) -> float:

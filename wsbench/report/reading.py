@@ -84,12 +84,13 @@ def _each(function: Callable[[Task], Found], tasks: list[Task], trials: int) -> 
     chunk = max(1, len(tasks) // (8 * workers))
     context = multiprocessing.get_context("fork")
     # What a worker was born with is never garbage, and what it reads has no circles: nobody need look for them again and again.
-    with ProcessPoolExecutor(workers, context, initializer=gc.freeze) as pool, _without_collections():
+    with ProcessPoolExecutor(workers, context, initializer=gc.freeze) as pool, without_collections():
         return list(pool.map(function, tasks, chunksize=chunk))
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
+    """Nobody looks for circles of garbage meanwhile: what a report is made of has none, and looking through it takes seconds."""
     was = gc.isenabled()
     gc.disable()
     try:
