@@ -158,8 +158,8 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
 
 
 def _all(found: int, total: int) -> str:
-    every = "both" if total == 2 else f"all {total}"
-    return f"{every} cells" if found == total else f"all {found} cells that have a number, of {total}"
+    every = {1: "the one cell", 2: "both cells"}.get(found, f"all {found} cells")
+    return every if found == total else f"{every} that {'has' if found == 1 else 'have'} a number, of {total}"
 
 
 def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
