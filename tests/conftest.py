@@ -59,3 +59,15 @@ rounds = 2
 """
     )
     return file
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, for as long as a file of tests lasts."""
+    from browsing import ARGUMENTS, chromium
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        yield opened
+        opened.close()

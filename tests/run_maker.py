@@ -1,72 +1,49 @@
-"""Writes synthetic run directories that keep the contract: through the types of rundir, with histograms of the
-hdrhistogram library. Every quantity a verdict looks at can be set; left alone they agree with each other (Little's
-law included).
-"""
+"""Writes synthetic run directories that keep the contract, of the trials that `trial_maker` makes."""
 
 from __future__ import annotations
 
-import json
 import math
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import NormalDist
 
-from hdrh.histogram import HdrHistogram
+from trial_maker import (
+    DRAIN_S,
+    HOSTILE,
+    HOUR_NS,
+    SECOND,
+    START_NS,
+    UNIX_NS,
+    WARMUP_S,
+    Trial,
+    at_rate,
+    failed,
+    pushing,
+    spoiled,
+    write_trial,
+)
 
-from wsbench import engine_files, frozen, rundir
-from wsbench import samples as samples_room
+from wsbench import frozen, rundir
 
-HOUR_NS = 3_600_000_000_000
-SECOND = 1_000_000_000
-START_NS = 1_000 * SECOND
-UNIX_NS = 1_795_000_000 * SECOND
-WARMUP_S, DRAIN_S = 1.0, 0.1
-HOSTILE = "<script>document.title='owned'</script>"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One trial. `rate` is per second; `recorded` is how many latencies the log has (None: the answered)."""
-
-    rate: float = 20_000.0
-    connections: int = 64
-    window_s: float = 4.0
-    scenario: engine_files.Scenario = field(default_factory=lambda: engine_files.Echo(opcode="text", bytes=128))
-    by_count: bool = False
-    outcome: str = "ok"
-    reason: str | None = None
-    log_tail: tuple[str, ...] = ()
-    engine_outcome: str = "completed"
-    established: int | None = None
-    failed: int = 0
-    unanswered: int = 0
-    lost: int = 0  # messages that the ledger forgets
-    recorded: int | None = None
-    little: float = 1.0  # messages under way / connections
-    sigma: float = 0.35  # width of the latencies, on the log scale
-    longest_ns: int | None = None
-    engine_busy: float = 0.6
-    engine_wait: float | None = 0.002  # share of the window; None: a kernel without schedstat
-    wake_ups: int = 40_000
-    window_began: bool = True
-    server_busy: float = 0.95  # of its CPUs
-    server_cpus: tuple[int, ...] = (0,)
-    rss_mib: float = 80.0
-    steal: float = 0.0
-    throttled_s: float | None = None
-    sample_s: float = 0.25
-    cpu_clock: bool = True  # False: the server's CPU in ticks only
-    samples_end_early: bool = False
-    loop: engine_files.Loop = field(default_factory=engine_files.Closed)
-    unsent: int = 0  # due in the window and never sent
-    late: int = 0  # due in the window and sent after it
-    lag_us: float | None = None  # mean send lag; None: none is recorded, as in a closed loop
-    under_way: float = 0.0  # at every tick, of an open loop
-    died: int = 0  # connections
-    busy_poll: bool = False
-    broadcasts: tuple[tuple[int, int, int, int], ...] = ()  # expected, received, µs to the first and to the last
-    connect_s: float = 0.2
+__all__ = [
+    "DRAIN_S",
+    "EXPERIMENT",
+    "HOSTILE",
+    "HOUR_NS",
+    "SECOND",
+    "SERVERS",
+    "START_NS",
+    "WARMUP_S",
+    "Server",
+    "Trial",
+    "at_rate",
+    "failed",
+    "make_run",
+    "pushing",
+    "spoil_some",
+    "spoiled",
+    "write_trial",
+]
 
 
 @dataclass(frozen=True)
@@ -89,6 +66,17 @@ SERVERS = (
     Server("ws", "JavaScript", 14_000, 70, "8.18", (), True),
     Server("o\"quote's & <b>", "Python", 6_000, 40),
 )
+
+
+def spoil_some(trial, order):
+    """For `change`: trial 5 fails, trial 9 is INVALID, and the engine limits the reference at 256 connections."""
+    if order.number == 5:
+        return failed()
+    if order.number == 9:
+        return spoiled(trial)
+    if order.server == "reference" and order.cell["connections"] == 256:
+        return replace(trial, engine_busy=0.985, server_busy=0.7)
+    return trial
 
 
 def make_run(
@@ -128,271 +116,6 @@ def make_run(
         trial = Trial(rate=rate, connections=connections, rss_mib=server.rss_mib + connections * 0.03)
         write_trial(path / f"{planned.number:04}", change(trial, planned), planned)
     return rundir.RunFolder.open(path)
-
-
-def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = None) -> rundir.TrialFolder:
-    """One trial's folder."""
-    order = order or rundir.TrialOrder(number=1, round=1, server="netty", variant="4.2", cell={})
-    folder.mkdir(parents=True)
-    frozen.write_json(folder / "plan.json", _plan(trial))
-    if trial.outcome == "ok":
-        events, answered = _events(trial)
-        _write_lines(folder / "events.jsonl", events)
-        _write_lines(folder / "resources.jsonl", _samples(trial))
-        _write_latencies(folder / "latency.hlog", trial, answered)
-    (folder / "server.log").write_text("\n".join(trial.log_tail), encoding="utf-8")
-    record = rundir.TrialRecord(
-        **order.model_dump(),
-        outcome=trial.outcome,
-        reason=trial.reason,
-        started_unix_s=UNIX_NS / SECOND,
-        duration_s=trial.window_s + 2,
-        ready_s=0.25,
-        server_cpus=list(trial.server_cpus),
-        engine_cpus=[1],
-        server_exit="SIGTERM",
-        log_tail=list(trial.log_tail),
-    )
-    frozen.write_json(folder / "trial.json", record)
-    return rundir.TrialFolder(folder)
-
-
-def at_rate(per_s: float = 20_000.0, **quantities) -> Trial:
-    """An open loop in which nothing is wrong: the rate was met, the server has time to spare."""
-    rate = [engine_files.Segment(from_per_s=per_s, to_per_s=per_s, for_s=1)]
-    loop = engine_files.Open(
-        rate=rate, arrivals=quantities.pop("arrivals", "constant"), depth=quantities.pop("depth", None)
-    )
-    usual = {"rate": per_s, "loop": loop, "lag_us": 20.0, "under_way": 64.0, "server_busy": 0.5}
-    return Trial(**{**usual, **quantities})
-
-
-def pushing(**quantities) -> Trial:
-    """Broadcasts, ten a second, in which nothing is wrong."""
-    rate = [engine_files.Segment(from_per_s=10, to_per_s=10, for_s=1)]
-    usual = {"scenario": engine_files.Push(), "loop": engine_files.Open(rate=rate), "server_busy": 0.5}
-    usual |= {"rate": 640.0, "broadcasts": ((64, 64, 100, 300),) * 40, "little": 0.01}
-    return Trial(**{**usual, **quantities})
-
-
-def failed(reason: str = "the server ended before it was ready") -> Trial:
-    return Trial(outcome="failed", reason=reason, log_tail=("listening on 127.0.0.1", f"Error: {HOSTILE}"))
-
-
-def spoiled(trial: Trial) -> Trial:
-    """A trial that is INVALID: too many messages were lost."""
-    return replace(trial, failed=int(trial.rate * trial.window_s / 100))
-
-
-def _plan(trial: Trial) -> engine_files.Plan:
-    messages = max(1, round(trial.rate * trial.window_s))
-    doc = trial.scenario.kind == "doc"
-    return engine_files.Plan(
-        scenario=trial.scenario,
-        transport="http" if doc else "websocket",
-        target=engine_files.Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/doc" if doc else "/echo"),
-        loop=trial.loop,
-        connections=trial.connections,
-        connect=engine_files.Connect(),
-        stages=None,
-        mask="random",
-        tls=None,
-        deflate=None,
-        fragment_bytes=None,
-        subprotocols=[],
-        warmup=engine_files.Seconds(seconds=WARMUP_S),
-        measure=engine_files.Messages(messages=messages)
-        if trial.by_count
-        else engine_files.Seconds(seconds=trial.window_s),
-        drain_s=DRAIN_S,
-        limits=engine_files.Limits(connect_s=10, reply_s=10, deadline_s=60),
-        threads=1,
-        cpus=[1],
-        busy_poll=trial.busy_poll,
-        receive_stamps=None,
-        source_addresses=["127.0.0.1"],
-        headers=[],
-        seed=1,
-        shard=(0, 1),
-    )
-
-
-def _times(trial: Trial) -> dict[str, int]:
-    warmup = START_NS + round(trial.connect_s * SECOND)
-    measure = warmup + round(WARMUP_S * SECOND)
-    drain = measure + round(trial.window_s * SECOND)
-    end = drain + round(DRAIN_S * SECOND)
-    return {"connect": START_NS, "warmup": warmup, "measure": measure, "drain": drain, "end": end}
-
-
-def _events(trial: Trial) -> tuple[list, int]:
-    at = _times(trial)
-    phases = ["connect", "warmup", "measure", "drain"]
-    answered = round(trial.rate * trial.window_s) if trial.window_began else 0
-    events = [engine_files.Anchor(event="anchor", t_ns=START_NS, unix_ns=UNIX_NS, engine="0.1.0", pid=4242)]
-    for phase, following in zip(phases, [*phases[1:], "end"], strict=True):
-        events.append(engine_files.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
-        first = at[phase] + SECOND - (at[phase] - START_NS) % SECOND
-        stops = [*range(first, at[following], SECOND), at[following]]
-        events.extend(_tick(trial, at, phase, t_ns) for t_ns in stops)
-    window_ns = at["drain"] - at["measure"]
-    cpu_ns = round(trial.engine_busy * window_ns)
-    worker = engine_files.Worker(
-        cpu_ns=cpu_ns,
-        wait_ns=None if trial.engine_wait is None else round(trial.engine_wait * window_ns),
-        wall_ns=window_ns,
-        voluntary_switches=trial.wake_ups,
-        involuntary_switches=0,
-    )
-    established = trial.connections if trial.established is None else trial.established
-    measured = engine_files.Measured(
-        sent=answered + trial.failed + trial.unanswered + trial.lost,
-        answered=answered,
-        failed=trial.failed,
-        unanswered=trial.unanswered,
-        unsent=trial.unsent,
-        window_ns=window_ns,
-        replies_in_window=answered,
-        bytes_sent=answered * 136,
-        bytes_received=answered * 130,
-    )
-    events.extend(_broadcasts(trial, at["measure"]))
-    end = engine_files.End(
-        event="end",
-        t_ns=at["end"],
-        outcome=trial.engine_outcome,
-        connections=engine_files.ConnectionCounts(
-            asked=trial.connections, established=established, open=established - trial.died
-        ),
-        measured=measured,
-        control=engine_files.Control(pings_answered=0, fragmented_replies=0, reconnects=0, out_of_order=0, foreign=0),
-        errors={"timeout": trial.failed} if trial.failed else {},
-        threads=[worker],
-    )
-    return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
-
-
-def _broadcasts(trial: Trial, began_ns: int) -> list:
-    made = []
-    for number, (expected, received, first_us, last_us) in enumerate(trial.broadcasts):
-        t_ns = began_ns + number * SECOND // 10
-        came = {"first_ns": t_ns + first_us * 1000, "last_ns": t_ns + last_us * 1000}
-        if not received:
-            came = {"first_ns": None, "last_ns": None}
-        counts = {"number": number, "expected": expected, "received": received}
-        made.append(engine_files.Broadcast(event="broadcast", t_ns=t_ns, **counts, **came))
-    return made
-
-
-def _before_the_window(events: list) -> list:
-    return [event for event in events if getattr(event, "phase", "connect") == "connect"]
-
-
-def _without_window(end: engine_files.End) -> engine_files.End:
-    """What the engine writes when it has to end before it begins to measure."""
-    worker = end.threads[0].model_copy(update={"cpu_ns": 0, "wait_ns": 0, "wall_ns": 0})
-    measured = end.measured.model_copy(update={"window_ns": None, "bytes_sent": 0, "bytes_received": 0})
-    return end.model_copy(update={"measured": measured, "threads": [worker]})
-
-
-def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> engine_files.Tick:
-    done = round(trial.rate * max(0, min(t_ns, at["drain"]) - at["warmup"]) / SECOND)
-    sent = done - (trial.late if t_ns >= at["drain"] else 0)
-    under_way = round(trial.under_way) if at["warmup"] < t_ns <= at["drain"] else 0
-    running_ns = t_ns - START_NS
-    return engine_files.Tick(
-        event="tick",
-        t_ns=t_ns,
-        phase=phase,
-        open=trial.connections,
-        sent=sent,
-        answered=max(0, sent - under_way),
-        failed=0,
-        bytes_sent=done * 136,
-        bytes_received=done * 130,
-        cpu_ns=round(trial.engine_busy * running_ns),
-        wait_ns=None if trial.engine_wait is None else 0,
-    )
-
-
-def _samples(trial: Trial) -> list:
-    at = _times(trial)
-    last = at["drain"] - SECOND // 10 if trial.samples_end_early else at["end"]
-    step = round(trial.sample_s * SECOND)
-    samples = []
-    for t_ns in [*range(START_NS, last, step), last]:
-        elapsed = (t_ns - START_NS) / SECOND
-        used = elapsed * trial.server_busy * len(trial.server_cpus)
-        server = {"of": "server", "processes": 1, "threads": 9, "fds": trial.connections + 12}
-        engine = {"of": "engine", "processes": 1, "threads": 2, "fds": None}
-        rss = round((trial.rss_mib + elapsed) * 2**20)
-        cpu = {"cpu_user_s": _in_ticks(used * 0.7), "cpu_system_s": _in_ticks(used * 0.3)}
-        cpu["cpu_ns"] = round(used * SECOND) if trial.cpu_clock else None
-        samples.append(samples_room.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
-        samples.append(
-            samples_room.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine)
-        )
-        samples.append(_machine(trial, t_ns, elapsed))
-    return samples
-
-
-def _in_ticks(seconds: float) -> float:
-    return math.floor(seconds * 100) / 100
-
-
-def _machine(trial: Trial, t_ns: int, elapsed: float) -> samples_room.MachineSample:
-    total = 2 * elapsed
-    kept = total * (1 - trial.steal)
-    cpu = {"user": kept * 0.5, "system": kept * 0.3, "idle": kept * 0.2, "steal": total * trial.steal}
-    throttled = None if trial.throttled_s is None else trial.throttled_s * elapsed
-    spent = samples_room.MachineCpu(iowait=0, irq=0, softirq=0, **cpu)
-    return samples_room.MachineSample(t_ns=t_ns, of="machine", cpu_s=spent, throttled_s=throttled)
-
-
-def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
-    """Log-normal latencies whose mean keeps Little's law, spread evenly over the intervals."""
-    mean_ns = trial.little * trial.connections / trial.rate * SECOND
-    recorded = answered if trial.recorded is None else trial.recorded
-    shape = _lognormal(mean_ns, trial.sigma)
-    whole = max(1, math.ceil(trial.window_s))
-    per_request = trial.scenario.kind == "doc" and not trial.scenario.persistent
-    lines = ["#[Histogram log format version 1.3]"]
-    for place in range(whole):
-        part = recorded * (place + 1) // whole - recorded * place // whole
-        service = _histogram(shape, part, trial.longest_ns if place == 0 else None)
-        tag = "push" if trial.scenario.kind == "push" else "service"
-        lines.append(f"Tag={tag},{place}.000,1.000,0.000,{service}")
-        if trial.lag_us is not None:
-            lag = _histogram(_lognormal(trial.lag_us * 1000, 0.2), part, None)
-            lines.append(f"Tag=response,{place}.000,1.000,0.000,{service}")
-            lines.append(f"Tag=send_lag,{place}.000,1.000,0.000,{lag}")
-        if per_request:
-            lines.append(f"Tag=request,{place}.000,1.000,0.000,{service}")
-    lines.append(f"Tag=connect,0.000,1.000,0.000,{_histogram(_lognormal(200_000, 0.2), trial.connections, None)}")
-    lines.append(f"Tag=warmup-service,0.000,1.000,0.000,{_histogram([HOUR_NS], 1, None)}")
-    file.write_text("\n".join(lines) + "\n", encoding="ascii")
-
-
-def _lognormal(mean_ns: float, sigma: float) -> list[int]:
-    places = 200
-    shape = [math.exp(sigma * NormalDist().inv_cdf((place + 0.5) / places)) for place in range(places)]
-    return [max(1, round(value * mean_ns * places / sum(shape))) for value in shape]
-
-
-def _histogram(shape: list[int], count: int, longest_ns: int | None) -> str:
-    encoder = HdrHistogram(1, HOUR_NS, 3)
-    if longest_ns is not None and count:
-        encoder.record_value(longest_ns)
-        count -= 1
-    for place, value in enumerate(shape):
-        part = count * (place + 1) // len(shape) - count * place // len(shape)
-        if part:
-            encoder.record_value(value, part)
-    return encoder.encode().decode()
-
-
-def _write_lines(file: Path, values: list) -> None:
-    file.write_text("".join(json.dumps(value.model_dump()) + "\n" for value in values), encoding="utf-8")
 
 
 EXPERIMENT = """

@@ -3,18 +3,13 @@
 import fcntl
 import re
 import shutil
-import socket
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import WSBENCH
-from playwright.sync_api import sync_playwright
+from browsing import served
 from run_maker import HOSTILE, SERVERS, Server, failed, make_run
-from test_report_browser import ARGUMENTS
 
 from wsbench import report
 from wsbench.browse import campaigns
@@ -39,33 +34,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with subprocess.Popen(
-        [*WSBENCH, "serve", str(folder), "--port", str(port)], stdout=subprocess.PIPE, text=True
-    ) as serving:
-        assert str(port) in serving.stdout.readline()
-        until = time.monotonic() + 20
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
-                break
-            except urllib.error.URLError:
-                assert time.monotonic() < until
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-        serving.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium")
-    assert chromium, "these tests need Chromium: apt-get install chromium"
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield opened
-        opened.close()
+    with served(folder) as found:
+        yield found
 
 
 @pytest.fixture

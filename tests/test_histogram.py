@@ -7,8 +7,10 @@ import struct
 import zlib
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
+from run_maker import at_rate, write_trial
 
 from wsbench import histogram
 from wsbench.errors import UserError
@@ -179,3 +181,27 @@ def test_the_curve_rises_is_short_and_ends_at_the_largest_value():
     assert curve[-1] == (1.0, ours.max)
     assert curve == sorted(curve)
     assert len(histogram.decode(encoded([5], [10**9])[1]).curve(30)) <= 30
+
+
+def test_a_log_that_is_read_together_is_what_it_is_line_by_line(tmp_path):
+    trial = write_trial(tmp_path / "t", at_rate(window_s=300.0, sample_s=10))
+    merged = histogram.merge(histogram.read_log(trial.latency_log))
+    together = histogram.read_merged(trial.latency_log)
+    assert list(together) == list(merged)
+    for tag, found in together.items():
+        assert np.array_equal(found.counts, merged[tag].counts)
+        assert (found.lowest, found.highest, found.digits) == (
+            merged[tag].lowest,
+            merged[tag].highest,
+            merged[tag].digits,
+        )
+    whole = trial.latency_log.read_text().replace("Tag=service,3.000,1.000,0.000,H", "Tag=service,3.000,1.000,0.000,I")
+    trial.latency_log.write_text(whole)
+    with pytest.raises(UserError, match=r"latency\.hlog:11: not a line"):
+        histogram.read_merged(trial.latency_log)
+
+
+def test_many_quantiles_are_what_each_is():
+    found = histogram.decode(histogram.encode(histogram._histogram(1, 10**9, 3, np.arange(5000))))
+    asked = [Fraction(step, 97) for step in range(98)]
+    assert found.quantiles(asked) == [found.quantile(q) for q in asked]

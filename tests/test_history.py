@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from run_maker import SERVERS, make_run
 
-from wsbench import history, report
+from wsbench import report
+from wsbench.browse import history
 from wsbench.browse.campaigns import find
 from wsbench.errors import UserError
 from wsbench.frozen import write_json

@@ -1,42 +1,25 @@
-"""The report as data: the long table, the summary, the answer in words, and the page's text."""
+"""The report as data: the long table, the summary, the answer in words, figures as values."""
 
-import base64
-import gzip
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hdrh.histogram import HdrHistogram
-from run_maker import HOSTILE, SERVERS, Server, failed, make_run, spoiled
+from run_maker import SERVERS, Server, failed, make_run, spoil_some
 
 from wsbench import metrics, report
-from wsbench.errors import UserError
 from wsbench.histogram import decode, encode
-from wsbench.report import page, palette, words
+from wsbench.report import words
 from wsbench.report.answer import answer
-from wsbench.report.blocks import Block, ClaimRow, Table
 from wsbench.report.data import _all_short, page_data, short
 from wsbench.report.memory import memory_fits
 from wsbench.report.reading import load, timelines
 from wsbench.report.still import call
 
 ONE_CELL = ({"connections": 64},)
-NO_SWEEP = 'question = "Who is fastest?"\n'
-
-
-def spoil_some(trial, order):
-    """Trial 5 fails, trial 9 is INVALID, and the engine limits the reference at 256 connections."""
-    if order.number == 5:
-        return failed()
-    if order.number == 9:
-        return spoiled(trial)
-    if order.server == "reference" and order.cell["connections"] == 256:
-        return replace(trial, engine_busy=0.985, server_busy=0.7)
-    return trial
 
 
 @pytest.fixture(scope="module")
@@ -145,11 +128,6 @@ def test_a_campaign_without_any_number_says_so(tmp_path):
 def test_a_campaign_that_has_not_begun_has_a_report(tmp_path):
     run = make_run(tmp_path / "r", SERVERS[:2], ONE_CELL, rounds=1, unfinished=2)
     assert "2 trials of 2 not run" in report.build(run).read_text(encoding="utf-8")
-
-
-def block_of(html: str) -> dict:
-    """The data block of a page."""
-    return json.loads(gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', html)[1])))
 
 
 def drawn(run_folder) -> dict[str, dict]:
@@ -272,32 +250,6 @@ def test_many_trials_are_read_by_several_processes_with_the_same_result(run, res
     assert load(run).trials == results.trials
 
 
-def test_a_block_of_a_study_stands_in_the_page_escaped(results):
-    block = Block(
-        "study", "What <b>they</b> said", "In `code` & words", Table(["claim", "verdict"], [["<i>", "holds"]])
-    )
-    html = page.render(results, [block])
-    assert '<h2 id="study">What &lt;b&gt;they&lt;/b&gt; said</h2>' in html
-    assert "<code>code</code> &amp; words" in html
-    assert '<th scope="row">&lt;i&gt;</th><td>holds</td>' in html
-
-
-def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(results):
-    verdicts = {"published": ("holds", ""), "today": ("undecided", "fewer <rounds>")}
-    figures = [("netty / go", "1.5×", {"published": "1.4×", "today": "1.2×"})]
-    html = page.render(results, claims=[ClaimRow("c-1", "netty is <b>ahead</b>", "Figure 3", "", verdicts, figures)])
-    row = html.split('id="claim-c-1"')[1].split("</tr>")[0]
-    for text in (
-        "netty is &lt;b&gt;ahead&lt;/b&gt;",
-        ">holds<",
-        ">undecided<",
-        "fewer &lt;rounds&gt;",
-        "1.5×; published 1.4×",
-    ):
-        assert text in row
-    assert "published versions: 1 hold; today versions: 1 undecided" in html
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -325,175 +277,33 @@ def test_a_column_takes_the_unit_of_its_typical_value():
     assert words.scale("messages/s", [5.0]).unit == "messages/s"
 
 
-class Outline(HTMLParser):
-    """Collects the elements of a page."""
-
-    def __init__(self):
-        super().__init__()
-        self.elements = []
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-
-def test_hostile_text_is_text_and_adds_no_element(html):
-    assert HOSTILE not in html
-    assert "&lt;script&gt;document.title=" in html
-    outline = Outline()
-    outline.feed(html)
-    kinds = [attributes.get("type") for tag, attributes in outline.elements if tag == "script"]
-    assert len([kind for kind in kinds if kind is None]) == 1
-    assert not [tag for tag, _ in outline.elements if tag == "b"]
-
-
-def test_hostile_keys_commands_and_questions_are_text_as_well(tmp_path):
-    hostile = '"><img src=x onerror=alert(1)></script>'
-    run = make_run(
-        tmp_path / "r",
-        (Server(hostile, language=hostile, departures=(hostile,)),),
-        ({"key": hostile}, {"key": "b"}),
-        rounds=1,
-        experiment=f"question = '{hostile}'\nreading = '{hostile}'\n",
-    )
-    text = report.build(run).read_text(encoding="utf-8")
-    outline = Outline()
-    outline.feed(text)
-    assert not [tag for tag, _ in outline.elements if tag == "img"]
-    assert not [name for _, attributes in outline.elements for name in attributes if name.startswith("on")]
-
-
-def test_the_page_refers_to_nothing_outside_of_itself(html):
-    outline = Outline()
-    outline.feed(html)
-    assert not [a for tag, a in outline.elements if tag in ("link", "iframe", "object", "base", "img")]
-    assert not [a["src"] for _, a in outline.elements if "src" in a]
-    policy = next(a["content"] for tag, a in outline.elements if a.get("http-equiv") == "Content-Security-Policy")
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert "unsafe-eval" not in policy
-    assert "unsafe-inline" not in policy.split("style-src")[0]
-
-
-def test_the_page_says_how_it_was_made(html):
-    for text in ("wsbench run echo-connections --seed 7", "Fictional CPU", "net.core.somaxconn", "java not found"):
-        assert text in html
-    assert "needs java ≥ 17, found none" in html
-    assert "advisory, failed:" in html
-
-
-def test_a_kernel_setting_that_changed_while_the_campaign_ran_is_named(tmp_path, html):
-    assert "not read again after the last trial" in html
-    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1)
-    record = json.loads((run.path / "machine.json").read_text())
-    (run.path / "machine-after.json").write_text(json.dumps(record))
-    assert "every kernel setting unchanged" in report.build(run).read_text(encoding="utf-8")
-    record["sysctls"]["net.core.somaxconn"] = "128"
-    (run.path / "machine-after.json").write_text(json.dumps(record))
-    assert "net.core.somaxconn: 4096 → 128" in report.build(run).read_text(encoding="utf-8")
-
-
-def test_what_ran_otherwise_than_its_file_says_is_named_at_the_top(tmp_path, html):
-    departures = ("2 rounds instead of the experiment's 5",)
-    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=2, departures=departures)
-    page_text = report.build(run).read_text(encoding="utf-8")
-    header = page_text.split("<main>")[0]
-    assert "2 rounds</li>" in header
-    assert "Departures from the experiment: 2 rounds instead of the experiment&#39;s 5." in header
-    assert "Departures from the experiment" not in html
-    assert "none: it ran as its file says" in html
-
-
-def test_every_chart_has_its_numbers_as_a_table(html):
-    figures = html.split("</main>")[0].split('<figure class="chart')[1:]
-    assert len(figures) >= 8
-    assert all("<table>" in figure.split("</figure>")[0] for figure in figures)
-    assert all("<svg " in figure.split("</figure>")[0] for figure in figures)
-
-
-def test_drawings_share_no_identifier(html):
-    names = re.findall(r'\bid="([^"]+)"', html.split("<script>")[0])
-    assert len(names) == len(set(names))
-
-
-def test_a_campaign_of_a_thousand_trials_is_a_page_that_opens(tmp_path):
-    languages = ("Java", "Rust", "Go", "C", "JavaScript", "Python", "C++", "Elixir", "PHP")
-    crowd = tuple(Server(f"server-{place}", languages[place % 9], 900 * (place + 1)) for place in range(40))
-    cells = tuple({"connections": connections} for connections in (10, 40, 160, 640, 2560))
-    run = make_run(tmp_path / "r", crowd, cells, rounds=5)
-    assert len(run.order) == 1000
-    html = report.build(run).read_text(encoding="utf-8")
-    assert len(html.encode()) < page.LARGEST_BYTES
-    assert len(block_of(html)["trials"]["number"]) == 1000
-    assert html.split("</main>")[0].count('<a href="#trial=') == 100
-
-
-def luminance(colour: str) -> float:
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """As WCAG 2 defines it."""
-    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def schemes() -> list[dict[str, str]]:
-    """The colours of the page's style, light and dark."""
-    style = (page.HERE / "page.css").read_text(encoding="utf-8")
-    return [
-        dict(re.findall(r"--(\w+): (#[0-9a-f]{6})\b", block))
-        for block in re.findall(r":root \{(.*?)\}", style, re.S)[:2]
+def crowded(marks: int) -> dict:
+    """A figure of two servers with so many trials, every tenth INVALID, every seventh SUSPECT."""
+    look = {"colour": "#123456", "dash": [1, 0], "shape": "circle"}
+    kind = [2 if place % 10 == 0 else 1 if place % 7 == 0 else 0 for place in range(marks)]
+    of = [
+        [[place % 5, place, kind[place], place + 1] for place in range(marks) if place % 2 == half] for half in (0, 1)
     ]
+    series = [{"name": str(half), "server": half, "look": look, "points": [], "dots": of[half]} for half in (0, 1)]
+    axes = {axis: {"domain": [0, size], "ticks": [0], "log": False} for axis, size in (("x", 5), ("y", marks))}
+    return {"kind": "lines", "title": "t", "label": "l", "series": series, "height": 20 * marks, **axes}
 
 
-def test_marks_are_told_from_the_card_and_texts_are_read_in_both_schemes():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    for scheme in schemes():
-        for colour in (colour for shades in palette.HUES for colour in shades):
-            assert contrast(colour, scheme["card"]) >= 3, colour
-        for text in ("ink", "soft", "accent", "valid", "suspect", "invalid"):
-            assert min(contrast(scheme[text], scheme[ground]) for ground in ("page", "card")) >= 4.5, text
+def test_the_marks_of_many_trials_are_points_of_a_path_and_those_of_few_are_elements():
+    few, many = (str(call("drawing", crowded(marks), 540)) for marks in (60, 600))
+    assert few.count("<use") == 60
+    assert "crowd" not in few
+    assert many.count("<use") == 60
+    assert many.count('class="hollow"') == 60
+    assert many.count("h0") == 600 - 60
+    assert many.count('<path class="crowd pale"') == many.count('<path class="crowd"') == 2
+    assert len(many) < 3 * len(few)
 
 
-@pytest.mark.parametrize(
-    "families",
-    [["Java"] * 40, ["a", "b"] * 20, [f"language {place % 11}" for place in range(40)], list("abcdefghij") * 4],
-)
-def test_forty_servers_look_different_and_a_language_keeps_its_hue(families):
-    found = palette.looks(families)
-    assert len(set(found)) == 40
-    hues = {}
-    for family, look in zip(families, found, strict=True):
-        hues.setdefault(family, set()).add(
-            next(place for place, shades in enumerate(palette.HUES) if look.colour in shades)
-        )
-    assert all(len(used) == 1 for used in hues.values())
-
-
-def test_eight_servers_of_a_language_have_eight_shapes():
-    assert len({look.shape for look in palette.looks(["Java"] * 8)}) == 8
-
-
-def test_the_same_run_makes_the_same_page(run, html):
-    assert report.build(run).read_text(encoding="utf-8") == html
-
-
-def test_a_broken_experiment_file_is_one_plain_line(tmp_path):
-    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1, experiment="question = [")
-    with pytest.raises(UserError, match=r"experiment\.toml"):
-        load(run)
-
-
-def test_an_unknown_headline_is_an_error_and_not_another_metric(tmp_path):
-    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1, experiment='headline = "speed"\n')
-    with pytest.raises(UserError, match="headline"):
-        load(run)
-
-
-def test_a_report_needs_neither_machine_nor_servers_file(tmp_path):
-    run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1, experiment=NO_SWEEP)
-    (run.path / "machine.json").unlink()
-    (run.path / "servers.json").unlink()
-    (run.path / "experiment.toml").unlink()
-    assert "echo-connections" in report.build(run).read_text(encoding="utf-8")
+def test_a_trial_in_a_crowd_is_found_by_its_place():
+    figure = crowded(600)
+    geometry = call("lineGeometry", figure, 540)
+    y = geometry["bottom"] - (geometry["bottom"] - geometry["top"]) * 41 / 600
+    x = geometry["left"] + (geometry["right"] - geometry["left"]) / 5
+    assert call("trialAt", figure, 540, x + 2, y - 3, also=("pointer",)) == 42
+    assert call("trialAt", figure, 540, x + 40, y, also=("pointer",)) is None

@@ -1,48 +1,17 @@
-"""The report in a real browser: nothing is fetched, nothing complains, drawings are complete, filters and keys work, and it
-reads without scripts.
-
-Needs Chromium (`apt-get install chromium`); where it is absent these tests fail, because a report that nobody opened is not
-tested. Accessibility is held against axe-core, which comes with its Python package.
-"""
+"""The report in a real browser: nothing is fetched, nothing complains, drawings are complete, filters, keys and downloads work."""
 
 import json
-import shutil
-from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-import axe_playwright_python
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import sync_playwright
-from run_maker import HOSTILE, SERVERS, make_run
-from test_report import spoil_some
+from browsing import Visit
+from run_maker import HOSTILE, SERVERS, make_run, spoil_some
 
 from wsbench import report
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-AXE_RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 LIVE = "[data-figures][data-state=live]"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.fail("the report's browser tests need Chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -58,38 +27,6 @@ def bars(tmp_path_factory):
     made = make_run(tmp_path_factory.mktemp("runs") / "bars", SERVERS, ({"connections": 64},), rounds=3)
     report.build(made)
     return made
-
-
-class Visit:
-    """A page that was opened, with everything it said and asked for."""
-
-    def __init__(self, browser, run, address="", **options):
-        self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
-        self.page = self.context.new_page()
-        self.complaints, self.requests = [], []
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto((run.path / report.FILE).resolve().as_uri() + address)
-        if options.get("java_script_enabled", True):
-            self.page.wait_for_selector("html[data-ready]")
-
-    def draw_everything(self):
-        """Opens every section and scrolls to every area of figures, until each is live."""
-        self.page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
-        for area in self.page.locator("[data-figures]").all():
-            area.scroll_into_view_if_needed()
-            self.page.wait_for_function("area => area.dataset.state === 'live'", arg=area.element_handle())
-        return self
-
-    def count(self, selector):
-        return self.page.locator(selector).count()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.context.close()
 
 
 # ---- drawings ------------------------------------------------------------------------------------------------------
@@ -358,66 +295,3 @@ def test_what_is_downloaded_is_what_is_shown(browser, run):
     assert len(json.loads(found["report.json"])["trials"]["number"]) == 34
     lines = [line for line in found["pooled.hlog"].splitlines() if line.startswith("Tag=")]
     assert [line.split(",")[0] for line in lines] == [f"Tag=netty@4.2;connections={n}" for n in (16, 64, 256)]
-
-
-# ---- everybody -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("address", ["", "#trial=9"])
-def test_axe_finds_nothing_to_complain_about(browser, run, scheme, address):
-    with Visit(browser, run, address, color_scheme=scheme, bypass_csp=True) as visit:
-        visit.draw_everything()
-        visit.page.evaluate(AXE)
-        found = visit.page.evaluate("rules => axe.run(document, rules)", AXE_RULES)
-        complaints = [(one["id"], [node["html"][:160] for node in one["nodes"][:3]]) for one in found["violations"]]
-        assert complaints == []
-        assert len(found["passes"]) > 20
-
-
-def test_hostile_text_is_shown_and_not_run(browser, run):
-    with Visit(browser, run) as visit:
-        visit.draw_everything()
-        assert "owned" not in visit.page.title()
-        assert HOSTILE in visit.page.locator("main pre").first.inner_text()
-        assert SERVERS[3].name in visit.page.locator("#trial-table").inner_text()
-        assert visit.count("b") == 0
-
-
-def test_without_scripts_the_drawings_and_the_answer_are_there(browser, run):
-    with Visit(browser, run, java_script_enabled=False) as visit:
-        assert visit.page.locator("#percentiles-0 .drawing svg").is_visible()
-        assert visit.page.locator("#throughput-0 .drawing svg").bounding_box()["width"] > 300
-        assert visit.page.locator("#filters").is_hidden()
-        assert "netty had the highest throughput" in visit.page.locator("#answer").inner_text()
-        assert visit.count("#trial-table tbody tr") == 34
-
-
-def test_a_phone_is_never_scrolled_sideways(browser, run):
-    with Visit(browser, run, viewport={"width": 375, "height": 740}) as visit:
-        visit.draw_everything()
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 375
-        assert visit.complaints == []
-        figure = visit.page.locator("#throughput-0").bounding_box()
-        texts = visit.page.locator("#throughput-0 svg text").all()
-        assert max(text.bounding_box()["x"] + text.bounding_box()["width"] for text in texts) <= 375
-        assert figure["x"] >= 0
-
-
-def test_the_printed_page_has_every_section_open(browser, run):
-    with Visit(browser, run) as visit:
-        visit.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert visit.count("details:not([open])") == 0
-        assert visit.count(LIVE) == visit.count("[data-figures]")
-        assert visit.page.pdf().startswith(b"%PDF")
-
-
-def test_headings_are_in_order_and_tables_have_heads(browser, run):
-    with Visit(browser, run) as visit:
-        levels = visit.page.eval_on_selector_all(
-            "main h1, main h2, main h3, main h4, h1", "all => all.map(heading => +heading.tagName[1])"
-        )
-        assert levels[0] == 1
-        assert all(after - before <= 1 for before, after in pairwise(levels))
-        assert visit.count("main table:not(:has(thead th[scope=col]))") == 0
-        assert visit.count(".drawing svg:not([aria-label])") == 0

@@ -7,7 +7,7 @@ from run_maker import DRAIN_S, SECOND, START_NS, WARMUP_S, Trial, at_rate, pushi
 
 from wsbench import engine_files, metrics, samples, series, spans
 from wsbench.spans import Instants, Span
-from wsbench.view import TrialView, Unmeasured, growth
+from wsbench.view import Track, TrialView, Unmeasured, growth
 
 SILENT = engine_files.Segment(from_per_s=0, to_per_s=0, for_s=60)
 BUSY = engine_files.Segment(from_per_s=100, to_per_s=100, for_s=1)
@@ -155,13 +155,11 @@ def test_growth_is_off_by_no_more_than_it_says():
     used = lambda t: max(0.0, t - 0.5)  # noqa: E731
     at = [tenth / 4 for tenth in range(9)]
 
-    class Point:
-        def __init__(self, t_s):
-            self.t_ns, self.used = round(t_s * SECOND), used(t_s)
-
     for begin in (0.3, 0.45, 0.6):
         span = Span("measured", round(begin * SECOND), 2 * SECOND)
-        found = growth([Point(t) for t in at if t >= 0.25], lambda one: one.used, span, 0.0)
+        inside = [t for t in at if t >= 0.25]
+        track = Track([round(t * SECOND) for t in inside], [used(t) for t in inside])
+        found = growth(track, slice(0, len(inside)), span, 0.0)
         assert abs(found.total - (used(2) - used(begin))) <= found.error < 0.2
 
 

@@ -86,9 +86,20 @@ MAY_IMPORT = {
         *("verdict", "view", "__init__", "report"),
     },
     "compare": {"errors", "metrics", "report", "rundir", "stats"},
-    "history": {"browse", "compare", "errors", "stats"},
     "browse": {
-        *("engine_files", "errors", "export", "metrics", "report", "rundir", "stats", "verdict", "view", "__init__"),
+        *(
+            "compare",
+            "engine_files",
+            "errors",
+            "export",
+            "metrics",
+            "report",
+            "rundir",
+            "stats",
+            "verdict",
+            "view",
+            "__init__",
+        ),
     },
     "judgements": {"engine_files", "histogram", "metrics", "view"},
     "selftest": {

@@ -1,11 +1,13 @@
 """Tiers: that they make no more false claims than they say, what they find, and what they refuse to say."""
 
 import math
+import random
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from wsbench.stats import tiers
+from wsbench.stats import Tiers, tiers
 from wsbench.stats.simulation import GAP, World, simulate
 
 EXPERIMENTS = 1000
@@ -144,3 +146,13 @@ def test_a_missing_trial_does_not_move_the_others_rounds():
     found = tiers(complete | {"c": complete["c"] | {3: None}})
     assert not found.differ("a", "b")
     assert found.differ("d", "c")
+
+
+def test_two_share_a_letter_where_they_cannot_be_told_apart_and_nowhere_else():
+    draw = random.Random(3)
+    for _ in range(200):
+        names = tuple(f"s{place}" for place in range(draw.randint(2, 9)))
+        different = frozenset(pair for pair in combinations(names, 2) if draw.random() < 0.5)
+        found = Tiers(names, different, 0.03, {}, None)
+        for one, other in combinations(names, 2):
+            assert bool(set(found.letters[one]) & set(found.letters[other])) == (not found.differ(one, other))

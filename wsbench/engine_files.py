@@ -362,6 +362,7 @@ Event = Annotated[
     Anchor | Gate | PhaseBegin | Tick | Error | Broadcast | Copies | Receivers | End, Field(discriminator="event")
 ]
 _event = TypeAdapter(Event)
+EVENTS = TypeAdapter(list[Event])
 
 
 def parse_event(line: str | bytes) -> Event:

@@ -78,6 +78,19 @@ def read_lines(file: Path, parse) -> Iterator:
             raise UserError(f"{file}:{number}: {one_line(error)}") from error
 
 
+def read_every_line(file: Path, every: TypeAdapter, parse) -> list:
+    """As `read_lines`, all lines at once, which is faster; `every` is the adapter of a list. Only a broken file is read twice."""
+    if not file.exists():
+        return []
+    whole = file.read_bytes().rpartition(b"\n")[0]
+    try:
+        found = every.validate_json(b"[%b]" % whole.replace(b"\n", b","))
+    except ValidationError:
+        found = None
+    one_a_line = found is not None and len(found) == whole.count(b"\n") + bool(whole)
+    return found if one_a_line else list(read_lines(file, parse))
+
+
 class Tail:
     """The complete lines that a growing file has gained since the last look."""
 

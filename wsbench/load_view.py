@@ -240,9 +240,7 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
             name: {"value": value, "unit": metrics.METRICS[name].unit, "reason": measured.reasons.get(name)}
             for name, value in measured.values.items()
         },
-        "times_ns": {
-            tag: _times(of) for tag, of in view.histograms.items() if of.count and not tag.startswith("warmup-")
-        },
+        "times_ns": {tag: _times(of) for tag, of in view.histograms.items() if of.count},
         "thresholds": [
             {"text": one.threshold.text, "value": one.value, "reason": one.reason, "breached": one.breached}
             for one in judged

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from wsbench.engine_files import Event, Plan, Tick, parse_event, summed
+from wsbench.engine_files import EVENTS, Event, Plan, Tick, parse_event, summed
 from wsbench.errors import UserError
-from wsbench.frozen import Frozen, read_json, read_json_list, read_lines
+from wsbench.frozen import Frozen, read_every_line, read_json, read_json_list
 from wsbench.packing import ARCHIVE, unpacked
-from wsbench.samples import Sample, parse_sample
+from wsbench.samples import SAMPLES, Sample, parse_sample
 
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
@@ -207,10 +207,10 @@ class TrialFolder:
         return read_json(Plan, file) if file.exists() else None
 
     def events(self) -> list[Event]:
-        return list(read_lines(self.path / "events.jsonl", parse_event))
+        return read_every_line(self.path / "events.jsonl", EVENTS, parse_event)
 
     def samples(self) -> list[Sample]:
-        return list(read_lines(self.path / "resources.jsonl", parse_sample))
+        return read_every_line(self.path / "resources.jsonl", SAMPLES, parse_sample)
 
     def parts(self) -> list[TrialFolder]:
         """The folders of its engine processes, where there were several; what they wrote is merged into this one at the end."""

@@ -131,6 +131,7 @@ Sample = Annotated[
     Field(discriminator="of"),
 ]
 _sample = TypeAdapter(Sample)
+SAMPLES = TypeAdapter(list[Sample])
 
 
 def parse_sample(line: str | bytes) -> Sample:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from wsbench.samples import HeapSample, MachineSample
 from wsbench.spans import NS_PER_S, Span
-from wsbench.view import TrialView, cpu_s, idle_s
+from wsbench.view import TrialView, cpu_s, idle_s, whole_s
 
 NS_PER_MS = 1e6
 
@@ -75,7 +75,7 @@ def _machine(view: TrialView) -> list[Row]:
     samples = view.machine
     idle: Points = []
     for before, after in pairwise(samples):
-        whole = _whole_s(after) - _whole_s(before)
+        whole = whole_s(after) - whole_s(before)
         if whole > 0:
             idle.append((after.t_ns, 100 * (idle_s(after) - idle_s(before)) / whole))
     with_memory = [one for one in samples if one.memory is not None]
@@ -153,7 +153,3 @@ def _rate(found: list, of: Callable, scale: float = 1.0) -> Points:
     """A second, over each step; steps that are no time, or in which the count fell, are left out."""
     steps = ((after.t_ns, after.t_ns - before.t_ns, of(after) - of(before)) for before, after in pairwise(found))
     return [(t_ns, scale * grown / (ns / NS_PER_S)) for t_ns, ns, grown in steps if ns > 0 and grown >= 0]
-
-
-def _whole_s(sample: MachineSample) -> float:
-    return sum(dict(sample.cpu_s).values())

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wsbench import judgements, metrics
-from wsbench.rundir import RunFolder, TrialFolder, TrialOrder, TrialRecord
+from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
 
@@ -82,12 +82,10 @@ class Progress:
         console.print(line + (" " * 20 if sys.stdout.isatty() else ""))
 
 
-def campaign_summary(run: RunFolder) -> None:
-    """The summary table of a campaign."""
-    from wsbench.report.reading import load
+def campaign_summary(results) -> None:
+    """The summary table of a campaign's `Results`."""
     from wsbench.report.summary import columns, summary
 
-    results = load(run)
     shown = columns(results)
     rows = summary(results)
     units = {name: next((row.figure(name).unit for row in rows), "") for name in shown}

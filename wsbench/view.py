@@ -8,13 +8,10 @@ for a number says so with `known`, and `Unmeasured` carries the reason to the re
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal, TypeVar
-
-import numpy as np
 
 from wsbench import histogram, spans
 from wsbench.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
@@ -66,9 +63,9 @@ class TrialView:
 
     @cached_property
     def histograms(self) -> dict[str, Histogram]:
-        """The whole trial's latencies by tag; nothing where no log was written."""
+        """The latencies of the measured window by tag, the warm-up's aside; nothing where no log was written."""
         log = self.folder.latency_log
-        return histogram.merge(histogram.read_log(log)) if log.exists() else {}
+        return histogram.read_merged(log, without="warmup-") if log.exists() else {}
 
     @cached_property
     def end(self) -> End | None:
@@ -188,11 +185,11 @@ class TrialView:
     @cached_property
     def _processes(self) -> dict[str, list[ProcessSample]]:
         found: dict[str, list[ProcessSample]] = {"server": [], "engine": []}
-        for sample in self.samples:
-            if isinstance(sample, ProcessSample):
-                found[sample.of].append(sample)
+        for sample in self.samples_of(ProcessSample):
+            found[sample.of].append(sample)
         return found
 
+    @cached_property
     def server_in_window(self) -> list[ProcessSample]:
         """The server's samples inside the measured window."""
         if self.window is None:
@@ -200,12 +197,30 @@ class TrialView:
         start, end = self.window
         return [sample for sample in self.processes("server") if start <= sample.t_ns <= end]
 
-    @cached_property
+    @property
     def machine(self) -> list[MachineSample]:
-        return [sample for sample in self.samples if isinstance(sample, MachineSample)]
+        return self.samples_of(MachineSample)
 
     def samples_of(self, kind: type[Value]) -> list[Value]:
-        return [sample for sample in self.samples if isinstance(sample, kind)]
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list]:
+        found: dict[type, list] = {}
+        for sample in self.samples:
+            found.setdefault(type(sample), []).append(sample)
+        return found
+
+    @cached_property
+    def _server_cpu(self) -> Track:
+        samples = self.processes("server")
+        return Track([sample.t_ns for sample in samples], [cpu_s(sample) for sample in samples])
+
+    @cached_property
+    def _machine_cpu(self) -> tuple[Track, Track]:
+        """CPU time of the machine: idle, and in all."""
+        at = [sample.t_ns for sample in self.machine]
+        return Track(at, [idle_s(one) for one in self.machine]), Track(at, [whole_s(one) for one in self.machine])
 
     @cached_property
     def server_cpu_s(self) -> float:
@@ -214,9 +229,9 @@ class TrialView:
         return self.server_cpu_s_over(Span("measured", start, end))
 
     def server_cpu_s_over(self, span: Span) -> float:
-        around = self._around(self.processes("server"), span, "the server", "the measured window")
-        rounding = _cpu_rounding_s(around)
-        used = growth(around, cpu_s, span, rounding)
+        around = _around(self._server_cpu, span, "the server", "the measured window")
+        rounding = _cpu_rounding_s(self.processes("server")[around])
+        used = growth(self._server_cpu, around, span, rounding)
         if used.falls:
             raise Unmeasured("a process of the server ended, and nobody was told what it had used")
         if used.error > CPU_ERROR * used.total:
@@ -226,27 +241,49 @@ class TrialView:
 
     def cpu_idle_share_over(self, span: Span) -> float:
         """Share of all CPU time of the machine in which nothing ran; Unmeasured where it may be wrong by more than IDLE_ERROR."""
-        around = self._around(self.machine, span, "the machine")
-        rounding = TICK_S * 2
-        idle = growth(around, idle_s, span, rounding)
-        whole = growth(around, lambda sample: sum(dict(sample.cpu_s).values()), span, rounding)
+        around = _around(self._machine_cpu[0], span, "the machine")
+        idle, whole = (growth(track, around, span, TICK_S * 2) for track in self._machine_cpu)
         if whole.total <= 0 or idle.error > IDLE_ERROR * whole.total:
             raise Unmeasured(f"{span.seconds:.2g} s are too short for the machine's CPU time, which is sampled")
         return min(1.0, max(0.0, idle.total / whole.total))
-
-    def _around(self, samples: list[Value], span: Span, of: str, where: str | None = None) -> list[Value]:
-        """The samples inside a span and one beyond each of its edges; Unmeasured where they do not enclose it."""
-        if not samples or samples[0].t_ns > span.begin_ns or samples[-1].t_ns < span.end_ns:
-            raise Unmeasured(f"the samples of {of} do not enclose {where or f'the span `{span.name}`'}")
-        at = [sample.t_ns for sample in samples]
-        first, last = bisect_right(at, span.begin_ns) - 1, bisect_left(at, span.end_ns)
-        return samples[first : last + 1]
 
     @cached_property
     def window_s(self) -> float | None:
         """The window that rates are divided by; None where it never began or has no length."""
         window_ns = self.measured.window_ns if self.measured else None
         return window_ns / NS_PER_S if window_ns else None
+
+
+@dataclass(frozen=True)
+class Track:
+    """A cumulative quantity as it was sampled: instants, and what had been counted by then."""
+
+    at_ns: list[int]
+    counts: list[float]
+
+    @cached_property
+    def grown(self) -> list[float]:
+        """By how much it grew from each sample to the next."""
+        return [after - before for before, after in pairwise(self.counts)]
+
+    @cached_property
+    def seconds(self) -> list[float]:
+        """The distance of each sample from the next."""
+        return [(until - since) / NS_PER_S for since, until in pairwise(self.at_ns)]
+
+    @cached_property
+    def rates(self) -> list[float]:
+        """Growth a second; two samples of one instant tell of none."""
+        pairs = zip(self.grown, self.seconds, strict=True)
+        return [grown / seconds if seconds > 0 else 0.0 for grown, seconds in pairs]
+
+
+def _around(track: Track, span: Span, of: str, where: str | None = None) -> slice:
+    """The samples inside a span and one beyond each of its edges; Unmeasured where they do not enclose it."""
+    at = track.at_ns
+    if not at or at[0] > span.begin_ns or at[-1] < span.end_ns:
+        raise Unmeasured(f"the samples of {of} do not enclose {where or f'the span `{span.name}`'}")
+    return slice(bisect_right(at, span.begin_ns) - 1, bisect_left(at, span.end_ns) + 1)
 
 
 @dataclass(frozen=True)
@@ -258,27 +295,36 @@ class Growth:
     falls: bool
 
 
-def growth(around: list[Value], of: Callable[[Value], float], span: Span, rounding: float) -> Growth:
-    """From cumulative samples that enclose a span, interpolated at both of its edges.
+def growth(track: Track, around: slice, span: Span, rounding: float) -> Growth:
+    """From the samples inside a span and one beyond each of its edges (`around`), interpolated at both of these.
 
     Where use is steady on either side of an edge, the straight line between the two samples around it is off by at most
     a quarter of their distance times the difference of the two rates; no rate is above the highest that was seen. To that
     comes what the source rounds away.
     """
-    at, counts = [sample.t_ns for sample in around], [of(sample) for sample in around]
-    steps = [
-        (after - before, (until - since) / NS_PER_S)
-        for (before, after), (since, until) in zip(pairwise(counts), pairwise(at), strict=True)
-    ]
-    total = float(np.diff(np.interp([span.begin_ns, span.end_ns], at, counts))[0])
-    edges_s = sum(seconds for place, (_, seconds) in enumerate(steps) if place in (0, len(steps) - 1))
-    error = edges_s / 4 * max((grown / seconds for grown, seconds in steps), default=0.0) + rounding
-    return Growth(total, error, any(grown < -rounding for grown, _ in steps))
+    at, counts, steps = track.at_ns[around], track.counts[around], slice(around.start, around.stop - 1)
+    total = _between(span.end_ns, at[-2:], counts[-2:]) - _between(span.begin_ns, at[:2], counts[:2])
+    seconds = track.seconds[steps]
+    edges_s = seconds[0] + seconds[-1] if len(seconds) > 1 else sum(seconds)
+    error = edges_s / 4 * max(track.rates[steps], default=0.0) + rounding
+    return Growth(total, error, min(track.grown[steps], default=0.0) < -rounding)
+
+
+def _between(t_ns: int, at: list[int], counts: list[float]) -> float:
+    """On the straight line between two samples, or at the only one."""
+    if at[0] == at[-1]:
+        return counts[0]
+    return counts[0] + (counts[-1] - counts[0]) * (t_ns - at[0]) / (at[-1] - at[0])
 
 
 def idle_s(sample: MachineSample) -> float:
     """Cumulative seconds of all CPUs in which nothing ran, waiting for a disk included."""
     return sample.cpu_s.idle + sample.cpu_s.iowait
+
+
+def whole_s(sample: MachineSample) -> float:
+    """Cumulative seconds of all CPUs."""
+    return sum(vars(sample.cpu_s).values())
 
 
 def cpu_s(sample: ProcessSample) -> float:

@@ -91,6 +91,13 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
             raise HTTPException(404, f"no campaign of {name} is here")
         return page(pages.overlaid(f"Campaigns of {name}", chosen, request.query_params.get("metric"), SERVED))
 
+    def history(request: Request) -> Response:
+        name = request.path_params["experiment"]
+        chosen = [one for one in find(folders) if one.experiment == name]
+        if not chosen:
+            raise HTTPException(404, f"no campaign of {name} is here")
+        return page(pages.over_time(chosen, name, request.query_params.get("metric"), SERVED))
+
     def asset(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in pages.ASSETS:
@@ -107,6 +114,7 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
             Route("/campaign/{folder}/{name}/campaign.{form}", download),
             Route("/overlay", overlaid),
             Route("/overlay/{experiment}", of_experiment),
+            Route("/history/{experiment}", history),
         ],
         exception_handlers={HTTPException: lambda _, error: Response(error.detail, error.status_code, headers=PAGE)},
     )

@@ -6,6 +6,7 @@ A finished campaign is read from its table; of a running one, and of one without
 from __future__ import annotations
 
 import fcntl
+import re
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
@@ -25,7 +26,13 @@ from wsbench.view import TrialView
 
 Cell = tuple[tuple[str, CellValue], ...]
 #: Shown beside the headline.
-USUAL = ("messages_per_s", "requests_per_s", "service_us_p50", "service_us_p99", "server_cpu_us_per_message")
+USUAL = (
+    *("messages_per_s", "requests_per_s", "service_us_p50", "service_us_p99"),
+    *("push_us_p50", "push_us_p99", "server_cpu_us_per_message"),
+)
+
+
+IS_NAME = re.compile(r"[^./\x00][^/\x00]*")
 
 
 @dataclass(frozen=True)
@@ -171,9 +178,13 @@ def find(folders: list[Path]) -> list[Campaign]:
         for file in folder.glob("*/campaign.json"):
             run = RunFolder(file.parent)
             try:
-                found.append(Campaign(f"{folder.resolve().name}/{run.path.name}", run, run.campaign, len(run.order)))
+                record, planned = run.campaign, len(run.order)
             except UserError:
                 continue
+            if IS_NAME.fullmatch(
+                record.experiment
+            ):  # files and addresses are called after it, and it may come from anybody
+                found.append(Campaign(f"{folder.resolve().name}/{run.path.name}", run, record, planned))
     return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from wsbench import export
 from wsbench.browse import pages
 from wsbench.browse.campaigns import find
+from wsbench.browse.over_time import shown_metrics
 from wsbench.errors import UserError
 from wsbench.report.reading import load
 
@@ -37,6 +38,10 @@ def write(folders: list[Path], out: Path) -> int:
         chosen = [one for one in campaigns if one.experiment == experiment]
         text = pages.overlaid(f"Campaigns of {experiment}", chosen, None, pages.Links("../", static=True))
         _write(part / "overlay" / f"{experiment}.html", text)
+        links = pages.Links("../", static=True)
+        _write(part / "history" / f"{experiment}.html", pages.over_time(chosen, experiment, None, links))
+        for metric in shown_metrics(chosen):
+            _write(part / "history" / f"{experiment}.{metric}.html", pages.over_time(chosen, experiment, metric, links))
     part.rename(out)
     return len(campaigns)
 

@@ -110,9 +110,12 @@ def run_campaign(arguments) -> int:
         run = campaign.resume(RunFolder.open(arguments.resume), arguments.port, watcher)
     else:
         run = campaign.begin(request_of(arguments), reading.RUNS, arguments.port, watcher)
-    terminal.campaign_summary(run)
+    from wsbench.report.reading import load as load_results
+
+    results = load_results(run)
+    terminal.campaign_summary(results)
     if not arguments.no_report:
-        reading.write_report(run)
+        reading.write_report(run, results)
     return 0
 
 

@@ -51,10 +51,10 @@ def judge_claims(arguments) -> int:
     return 0
 
 
-def write_report(run: RunFolder) -> None:
+def write_report(run: RunFolder, results=None) -> None:
     from wsbench import report
 
-    print(f"report: {report.build(run).resolve()}")
+    print(f"report: {report.build(run, results).resolve()}")
 
 
 def compare_campaigns(arguments) -> int:
@@ -78,7 +78,7 @@ def compare_campaigns(arguments) -> int:
 
 
 def tell_history(arguments) -> int:
-    from wsbench import history
+    from wsbench.browse import history
     from wsbench.browse.campaigns import find
 
     if arguments.metric is not None and arguments.metric not in metrics.METRICS:

@@ -6,6 +6,7 @@ themselves are in `metrics`, which is where they are to be imported from.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
@@ -72,7 +73,8 @@ def measure(view: TrialView, names: Iterable[str] | None = None) -> Numbers:
                 raise Unmeasured(f"the trial failed: {view.record.reason}")
             found.values[name] = METRICS[name].compute(view)
         except Unmeasured as reason:
-            found.values[name], found.reasons[name] = None, str(reason)
+            # The same words in ten thousand trials are one text.
+            found.values[name], found.reasons[name] = None, sys.intern(str(reason))
     return found
 
 

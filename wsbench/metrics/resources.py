@@ -29,7 +29,7 @@ def server_cpu_percent_mean(view):
 def server_cpu_percent_max(view):
     """Highest CPU use of the server over any quarter of a second between samples inside the window; 100 is one core."""
     pieces = []
-    for sample in view.server_in_window():
+    for sample in view.server_in_window:
         if not pieces or sample.t_ns - pieces[-1].t_ns >= PEAK_S * NS_PER_S:
             pieces.append(sample)
     shares = [
@@ -42,25 +42,25 @@ def server_cpu_percent_max(view):
 @metric("bytes", "lower")
 def server_rss_bytes_max(view):
     """Largest resident memory of the server's process tree in the measured window."""
-    return known(max((sample.rss_bytes for sample in view.server_in_window()), default=None), NO_SAMPLES)
+    return known(max((sample.rss_bytes for sample in view.server_in_window), default=None), NO_SAMPLES)
 
 
 @metric("bytes", "lower")
 def server_rss_bytes_start(view):
     """Resident memory of the server's process tree at the first sample of the measured window."""
-    return known(next((sample.rss_bytes for sample in view.server_in_window()), None), NO_SAMPLES)
+    return known(next((sample.rss_bytes for sample in view.server_in_window), None), NO_SAMPLES)
 
 
 @metric("count", "neither")
 def server_threads_max(view):
     """Most threads of the server's process tree in the measured window."""
-    return known(max((sample.threads for sample in view.server_in_window()), default=None), NO_SAMPLES)
+    return known(max((sample.threads for sample in view.server_in_window), default=None), NO_SAMPLES)
 
 
 @metric("count", "neither")
 def server_fds_max(view):
     """Most open file descriptors of the server's process tree in the measured window."""
-    counts = [sample.fds for sample in view.server_in_window() if sample.fds is not None]
+    counts = [sample.fds for sample in view.server_in_window if sample.fds is not None]
     return known(max(counts, default=None), "no sample inside the measured window could count the server's files")
 
 

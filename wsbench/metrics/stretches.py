@@ -99,8 +99,8 @@ def socket_buffer_bytes_max(view: TrialView, span: Span) -> int:
 
 
 def last_inside(samples: list, span: Span, of: str) -> ProcessSample | MachineSample:
-    inside = [sample for sample in samples if span.holds(sample.t_ns)]
-    return known(inside[-1] if inside else None, f"no sample of {of} lies inside the span `{span.name}`")
+    last = next((sample for sample in reversed(samples) if span.holds(sample.t_ns)), None)
+    return known(last, f"no sample of {of} lies inside the span `{span.name}`")
 
 
 def _memory(sample: MachineSample):

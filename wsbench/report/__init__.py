@@ -11,7 +11,8 @@ from pathlib import Path
 from wsbench.report import figures
 from wsbench.report.claimed import claim_rows
 from wsbench.report.page import render
-from wsbench.report.reading import load
+from wsbench.report.reading import load, without_collections
+from wsbench.report.results import Results
 from wsbench.report.summary import Figure, SummaryRow, columns, summary
 from wsbench.report.table import trials_table, write_table
 from wsbench.rundir import RunFolder
@@ -21,13 +22,17 @@ __all__ = ["Figure", "SummaryRow", "build", "columns", "summary", "trials_table"
 FILE = "report.html"
 
 
-def build(run: RunFolder) -> Path:
-    """Writes `trials.parquet` and `report.html` into the run directory, each whole or not at all; returns the page."""
-    results = load(run)
-    write_table(run, results)
+def build(run: RunFolder, results: Results | None = None) -> Path:
+    """Writes `trials.parquet` and `report.html` into the run directory, each whole or not at all; returns the page.
+
+    `results` is the campaign where it has been read already.
+    """
+    with without_collections():
+        results = load(run) if results is None else results
+        write_table(run, results)
+        page = render(results, figures.blocks(results), claim_rows(results))
     file = run.path / FILE
     part = file.with_name(FILE + ".part")
-    page = render(results, figures.blocks(results), claim_rows(results))
     part.write_text(page, encoding="utf-8")
     part.replace(file)
     return file

@@ -1,4 +1,6 @@
-"""The answer in words: who had the highest throughput in each cell, by how much, and what cannot be said.
+"""The answer in words: who was best in each cell in what the campaign is about, by how much, and what cannot be said.
+
+That is the throughput, or where the load is given the experiment's headline (`Results.leading`).
 
 Sentences from estimates; it draws no conclusion that `stats` does not allow, and states an order only as tiers. The reference
 server is a ceiling and never the answer, unless it ran alone.
@@ -10,7 +12,8 @@ from dataclasses import dataclass
 
 from wsbench import metrics, stats
 from wsbench.report import words
-from wsbench.report.results import Results
+from wsbench.report.need import Need, need
+from wsbench.report.results import Cell, Results
 from wsbench.report.summary import LOWER_BOUND, SummaryRow
 from wsbench.rundir import CONTROL
 
@@ -21,7 +24,7 @@ class CellAnswer:
 
     cell_text: str
     leader: str | None
-    throughput: str
+    value: str
     interval: str
     unit: str
     comparison: str
@@ -33,38 +36,57 @@ class CellAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """`control` is what the A/A control found, in one sentence; None where there is none."""
+    """`best` is what the leader has the most or the least of (`highest throughput`), `unit` in what.
+
+    `control` is what the A/A control found, in one sentence; None where there is none. So is `need`, where memory is asked for.
+    """
 
     lead: str
+    best: str
+    unit: str
     cells: list[CellAnswer]
     cannot: list[str]
     control: str | None
+    need: Need | None
 
 
 def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     """What the campaign says, from its summary rows."""
-    cells = [_cell(results, [row for row in rows if row.cell == cell]) for cell in results.cells]
-    return Answer(_lead(results, cells), cells, _cannot(results, rows), _control(results))
+    of_cell: dict[Cell, list[SummaryRow]] = {cell: [] for cell in results.cells}
+    for row in rows:
+        of_cell[row.cell].append(row)
+    cells = [_cell(results, found) for found in of_cell.values()]
+    asked = need(results)
+    lead = _lead(results, cells) if asked is None else asked.lead
+    cannot = _cannot(results, rows) if asked is None else [*asked.cannot, *_cannot(results, rows)]
+    unit = rows[0].figure(results.leading).unit if rows else ""
+    return Answer(lead, _best(results), unit, cells, cannot, _control(results), asked)
+
+
+def _best(results: Results) -> str:
+    """`highest throughput`, `lowest p99 response time`."""
+    most = "highest" if metrics.METRICS[results.leading].direction == "higher" else "lowest"
+    return f"{most} {words.title(results.leading, inside=True)}"
 
 
 def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     contenders = [row for row in rows if row.name != results.reference] or rows
-    measured = [row for row in contenders if row.figure(results.throughput).estimate.mean is not None]
+    measured = [row for row in contenders if row.figure(results.leading).estimate.mean is not None]
     if not measured:
         return CellAnswer(rows[0].cell_text, None, words.NONE, "", "", "nothing was measured", "", "", False, None)
     first = measured[0]
     tied = _tied(results, measured)
-    figure = first.figure(results.throughput)
+    figure = first.figure(results.leading)
     return CellAnswer(
         cell_text=first.cell_text,
         leader=first.server,
-        throughput=figure.text,
+        value=figure.text,
         interval=figure.interval,
         unit=figure.unit,
         comparison=_comparison(results, measured, tied),
         ceiling=first.against_reference_text,
         latency=_lowest_latency(results, measured),
-        lower_bound=first.note.startswith(LOWER_BOUND),
+        lower_bound=results.leading == results.throughput and first.note.startswith(LOWER_BOUND),
         tied=tied,
     )
 
@@ -72,7 +94,7 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
 def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | None:
     """Who cannot be told from the first; None where that cannot be asked, of some server or of all."""
     first, rest = measured[0], measured[1:]
-    found = results.tiers(first.cell, results.throughput)
+    found = results.tiers(first.cell, results.leading)
     if found.reason is not None or any(row.name in found.left_out for row in measured):
         return None
     return tuple(row.server for row in rest if not found.differ(first.name, row.name))
@@ -85,20 +107,21 @@ def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, .
         return "no other server to compare with"
     if tied:
         return f"cannot be told from {words.listed(tied)}"
-    next_ = words.times(results.ratio(first.name, rest[0].name, first.cell, results.throughput))
+    next_ = words.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))
     return f"{next_} that of {rest[0].server}" + ("; not ranked" if tied is None else "")
 
 
 def _control(results: Results) -> str | None:
     """How far two series of the same server came apart, where they did so most."""
-    noise = {cell: results.noise(cell, results.throughput) for cell in results.cells}
+    noise = {cell: results.noise(cell, results.leading) for cell in results.cells}
     known = {cell: value for cell, value in noise.items() if value is not None}
     if not known:
         return None
     cell = max(known, key=known.get)
     where = f" ({results.cell_text(cell)})" if results.cell_text(cell) else ""
     server = results.label(results.control.removesuffix(CONTROL))
-    said = f"A/A control: {server}, entered twice, differs from itself by {known[cell]:.1%} in throughput{where}"
+    what = words.title(results.leading, inside=True)
+    said = f"A/A control: {server}, entered twice, differs from itself by {known[cell]:.1%} in {what}{where}"
     if known[cell] <= stats.PRACTICAL:
         return f"{said}; differences up to {stats.PRACTICAL:.0%} count for nothing."
     return f"{said}; no difference up to that counts there, nor up to {stats.PRACTICAL:.0%} elsewhere."
@@ -106,6 +129,8 @@ def _control(results: Results) -> str | None:
 
 def _lowest_latency(results: Results, measured: list[SummaryRow]) -> str:
     metric = f"{results.latency}_p99"
+    if metric not in measured[0].figures or metric == results.leading:
+        return ""
     known = [row for row in measured if row.figure(metric).estimate.mean is not None]
     if not known:
         return ""
@@ -115,26 +140,26 @@ def _lowest_latency(results: Results, measured: list[SummaryRow]) -> str:
 
 
 def _lead(results: Results, cells: list[CellAnswer]) -> str:
-    unit = metrics.METRICS[results.throughput].unit
     leaders = [cell.leader for cell in cells if cell.leader]
     if not leaders:
         return "Nothing was measured: no trial has a number that may be shown."
+    best = _best(results)
     aside = ", the reference aside" if results.reference and len(results.names) > 1 else ""
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""
         tied = f"; it cannot be told from {words.listed(cell.tied)}" if cell.tied else ""
-        return f"{cell.leader} had the highest throughput{aside}: {cell.throughput} {unit}{between}{tied}."
+        return f"{cell.leader} had the {best}{aside}: {cell.value} {cell.unit}{between}{tied}."
     by_leader = {name: leaders.count(name) for name in dict.fromkeys(leaders)}
     if len(by_leader) == 1:
-        return f"{leaders[0]} had the highest throughput in {_all(len(leaders), len(cells))}{aside}."
+        return f"{leaders[0]} had the {best} in {_all(len(leaders), len(cells))}{aside}."
     parts = [f"{name} in {number}" for name, number in sorted(by_leader.items(), key=lambda item: -item[1])]
-    return f"The highest throughput{aside}: {words.listed(parts)} of {len(cells)} cells."
+    return f"The {best}{aside}: {words.listed(parts)} of {len(cells)} cells."
 
 
 def _all(found: int, total: int) -> str:
-    every = "both" if total == 2 else f"all {total}"
-    return f"{every} cells" if found == total else f"all {found} cells that have a number, of {total}"
+    every = {1: "the one cell", 2: "both cells"}.get(found, f"all {found} cells")
+    return every if found == total else f"{every} that {'has' if found == 1 else 'have'} a number, of {total}"
 
 
 def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
@@ -158,7 +183,8 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         said.append(f"Stopped by the experiment's rule: {words.count(len(stopped), 'trial')} of {words.listed(names)}.")
     if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND)]:
         where = dict.fromkeys(f"{row.server} ({row.cell_text})" if row.cell_text else row.server for row in bounded)
-        said.append(f"The engine, not the server, was the limit for {words.listed(where)}: these are lower bounds.")
+        what = "these" if results.leading == results.throughput else "their throughputs"
+        said.append(f"The engine, not the server, was the limit for {words.listed(where)}: {what} are lower bounds.")
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
         said.append(f"INVALID: {words.count(invalid, 'trial')}, shown and left out of every mean.")
     if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):

@@ -6,17 +6,20 @@ number has the digits that are shown and no more. `script/` says in its function
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
 
 from wsbench import metrics
 from wsbench.report import words
+from wsbench.report.columns import PLACE
 from wsbench.report.memory import memory_fits
 from wsbench.report.palette import looks
 from wsbench.report.reading import timelines
 from wsbench.report.results import Results, TrialResult
-from wsbench.report.summary import KINDS, SummaryRow, column_scale, columns
+from wsbench.report.summary import KINDS, SummaryRow, column_scale
+from wsbench.report.summary import columns as summary_columns
 
 DIGITS = 6  # of a trial's values: what a download needs
 PERCENTILES = ("p50", "p90", "p99", "p999", "max")  # of the table under the curves
@@ -93,14 +96,23 @@ def _metric(results: Results, name: str) -> dict:
 
 def trial_columns(results: Results) -> list[str]:
     latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
-    chosen = [results.throughput, *latencies, "errors", "server_cpu_percent_mean", "server_rss_bytes_max"]
-    return list(dict.fromkeys([*chosen, results.headline]))
+    chosen = [
+        results.leading,
+        results.throughput,
+        *latencies,
+        "errors",
+        "server_cpu_percent_mean",
+        "server_rss_bytes_max",
+    ]
+    known = ~np.isnan(results.columns.values[results.rows]).all(axis=0)
+    return [name for name in dict.fromkeys([*chosen, results.headline]) if known[PLACE[name]] or not known.any()]
 
 
 def _roles(results: Results) -> dict:
     time = words.TIMES[results.latency.partition("_")[0]].capitalize()
-    chosen = {"throughput": results.throughput, "headline": results.headline, "latency": results.latency, "time": time}
-    return chosen | {"columns": columns(results), "trial_columns": trial_columns(results)}
+    chosen = {"throughput": results.throughput, "latency": results.latency, "time": time}
+    chosen |= {"leading": results.leading, "second": results.second}
+    return chosen | {"columns": summary_columns(results), "trial_columns": trial_columns(results)}
 
 
 def _row(results: Results, row: SummaryRow, server_at: dict, cell_at: dict, texts: Texts) -> dict:
@@ -144,6 +156,8 @@ def _curves(results: Results, server_at: dict, cell_at: dict) -> list[dict]:
 def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int], texts: Texts) -> dict:
     trials, records = results.trials, [trial.record for trial in results.trials]
     plans, plan_of = _plans(trials)
+    columns = results.columns
+    all_reasons = columns.reasons[results.rows]
     found = {
         "number": [record.number for record in records],
         "round": [record.round for record in records],
@@ -165,11 +179,11 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
         "why": {},
     }
     for name in metrics.METRICS:
-        values = [trial.values[name] for trial in trials]
-        if any(value is not None for value in values):
-            found["values"][name] = _all_short(values)
-        why = [texts.place(t.reasons[name]) if t.values[name] is None else None for t in trials]
-        found["why"][name] = why[0] if why and len(set(why)) == 1 else why
+        reasons = all_reasons[:, PLACE[name]].tolist()
+        place = {reason: texts.place(columns.texts[reason]) if reason else None for reason in dict.fromkeys(reasons)}
+        if 0 in place:
+            found["values"][name] = _all_short(columns.of(name, results.rows))
+        found["why"][name] = next(iter(place.values())) if len(place) == 1 else [place[reason] for reason in reasons]
     return {"trials": found, "plans": plans}
 
 
@@ -214,12 +228,12 @@ def _plans(trials: list[TrialResult]) -> tuple[list[dict], list[int | None]]:
 
 
 def _typical(results: Results) -> set[int]:
-    """Of each server and cell the trial with the median throughput: one that happened, where a mean over time did not."""
+    """Of each server and cell the trial with the median of the leading metric: one that happened, as a mean over time did not."""
     found = set()
     for cell in results.cells:
         for name in results.names:
             counted = [trial for trial in results.group(name, cell) if trial.counts]
-            ranked = sorted(counted, key=lambda trial: (trial.values[results.throughput] or 0, trial.record.number))
+            ranked = sorted(counted, key=lambda trial: (trial.values[results.leading] or 0, trial.record.number))
             if ranked:
                 found.add(ranked[(len(ranked) - 1) // 2].record.number)
     return found
@@ -235,15 +249,16 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
         chosen = [trial for trial in ran if trial.record.number in typical]
         ran = sorted(chosen, key=lambda trial: of_cell[trial.cell])[:MOST_TIMELINES]
         note = (
-            f"Over time the page keeps {len(ran):,} trials: of each server and cell the one with the median throughput"
+            f"Over time the page keeps {len(ran):,} trials: of each server and cell the one with the median "
+            + words.title(results.leading, inside=True)
         )
         note += ", as far as there is room; the raw files of every trial are in the run directory."
     found, numbers = {}, 0
     for trial, line in zip(ran, timelines(results, ran), strict=True):
         if line is None:
             continue
-        made = asdict(line)
-        numbers += sum(map(len, made["series"].values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
+        made = vars(line) | {"heat": None if line.heat is None else vars(line.heat)}
+        numbers += sum(map(len, line.series.values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
         if numbers > MOST_NUMBERS:
             note = (
                 f"Over time the page has room for the first {len(found):,} trials; the others are in the run directory."
@@ -253,17 +268,19 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
     return found, note
 
 
-def _all_short(values: list[float | int | None], digits: int = DIGITS) -> list[float | int | None]:
-    """As `short`, for ten thousand at once."""
-    known = np.array([0.0 if value is None else value for value in values], dtype=float)
+def _all_short(values: Sequence[float | None], digits: int = DIGITS) -> list[float | int | None]:
+    """As `short`, for ten thousand at once; NaN is None."""
+    known = np.array(values, dtype=float)
+    none = np.isnan(known)
+    known[none] = 0.0
     with np.errstate(divide="ignore"):
         places = digits - 1 - np.floor(np.log10(np.abs(known)))
     power = 10.0 ** np.clip(np.where(np.isfinite(places), places, 0), -300, 300)
     rounded = np.round(known * power) / power
     whole = (rounded == np.floor(rounded)) & (np.abs(rounded) < 1e15)
     return [
-        None if value is None else int(found) if is_whole else found
-        for value, found, is_whole in zip(values, rounded.tolist(), whole.tolist(), strict=True)
+        None if absent else int(found) if is_whole else found
+        for absent, found, is_whole in zip(none.tolist(), rounded.tolist(), whole.tolist(), strict=True)
     ]
 
 

@@ -28,11 +28,12 @@ from wsbench.report.blocks import Block, ClaimRow
 from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
 from wsbench.report.results import Results, TrialResult
 from wsbench.report.still import BROWSER, DRAWING, script, still
-from wsbench.report.summary import summary
+from wsbench.report.summary import left_out, summary
 from wsbench.report.table import FILE as TABLE_FILE
 
 HERE = Path(__file__).parent
 LARGEST_BYTES = 2_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
+LARGE = 2_000  # trials: beyond it the browser lays out what is far off only when it comes near
 MOST_CELLS = 8  # of the answer at a glance; more are opened on demand
 
 
@@ -66,8 +67,10 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         data=_packed(data),
         answer=answer(results, rows),
         most_cells=MOST_CELLS,
+        large=len(results.trials) > LARGE,
         has_logs=len(results.curves) <= MOST_LOGS,
-        unit=rows[0].figure(results.throughput).unit if rows else "",
+        best=f"{words.title(results.leading, inside=True)}, the best first",
+        left_out=[f"{words.title(name)} ({why})" for name, why in left_out(results).items()],
         facts=_facts(results),
         blocks=blocks,
         claims=claims,
@@ -101,12 +104,13 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
         "Small marks are single trials, and open them: filled VALID, pale SUSPECT, hollow INVALID (in no mean). Lines and bars "
         "are means with their 95 % interval."
     )
-    second = results.headline if results.headline != results.throughput else f"{results.latency}_p99"
+    drawn_metrics = [name for name in (results.leading, results.second) if name is not None]
+    first, *rest = (words.title(name, inside=bool(place)) for place, name in enumerate(drawn_metrics))
     reference = results.label(results.reference) if results.reference else ""
     texts = {
         "throughput": (
-            f"Throughput and {words.title(second, inside=True)}",
-            f"More throughput is better. {_better(second)} {points}",
+            words.listed([first, *rest]),
+            " ".join([*filter(None, map(_better, drawn_metrics)), points]),
         ),
         "distance": (
             "Distance to the ceiling",
@@ -121,9 +125,9 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
         "resources": ("CPU and memory", f"Of the server's whole process tree. {points}"),
         "time": (
             "Over time",
-            "Of each server the trial with the median throughput, on one time axis; where a line falls or swings, a mean hides "
-            "something. Drag over a lane to zoom. The heat maps show how many messages of a second took how long: the darker, "
-            "the more.",
+            f"Of each server the trial with the median {words.title(results.leading, inside=True)}, on one time axis; where a line "
+            "falls or swings, a mean hides something. Drag over a lane to zoom. The heat maps show how many messages of a second "
+            "took how long: the darker, the more.",
         ),
     }
     return [

@@ -11,10 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from wsbench import metrics, stats
 from wsbench.engine_files import Plan, Seconds
 from wsbench.errors import UserError
 from wsbench.histogram import Histogram, decode
+from wsbench.report.columns import Columns, columns
 from wsbench.rundir import (
     CONTROL,
     CampaignRecord,
@@ -98,6 +101,7 @@ class Results:
     curves: dict[tuple[str, Cell], Curve]
     per_request: bool
     doc: bool
+    push: bool
 
     @cached_property
     def pooled(self) -> dict[tuple[str, Cell], Histogram]:
@@ -169,12 +173,43 @@ class Results:
     @cached_property
     def latency(self) -> str:
         """The prefix of the latency metrics that describe this experiment."""
-        return "request_us" if self.per_request else "service_us"
+        return "push_us" if self.push else "request_us" if self.per_request else "service_us"
 
     @cached_property
     def headline(self) -> str:
         """The experiment's headline metric; p99 where it names none."""
         return self.experiment.headline or f"{self.latency}_p99"
+
+    @cached_property
+    def leading(self) -> str:
+        """The metric that the answer is about.
+
+        In a closed loop the throughput: no latency can be compared without it. Where the load is given (an open loop, connections
+        that are only held), every server is asked for the same, and the experiment's headline tells them apart.
+        """
+        loops = {trial.plan.loop.kind for trial in self.trials if trial.plan is not None}
+        given = bool(loops) and "closed" not in loops
+        tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
+        return self.headline if given and tells else self.throughput
+
+    @cached_property
+    def second(self) -> str | None:
+        """What is drawn beside it."""
+        wanted = (self.headline, f"{self.latency}_p99", self.throughput)
+        return next(
+            (name for name in wanted if name in metrics.METRICS and name != self.leading and self.has(name)), None
+        )
+
+    def has(self, metric: str) -> bool:
+        """Whether any server has a mean of it in any cell."""
+        return any(self.estimate(name, cell, metric).mean is not None for cell in self.cells for name in self.names)
+
+    def why_not(self, metric: str) -> str:
+        """Why no server has one: the first trial's reason."""
+        found = self.columns.of(metric, self.counted_rows)
+        if len(known := found[~np.isnan(found)]):
+            return "0 in every trial" if not known.any() else "no mean, since a value is zero or below"
+        return next((trial.reasons[metric] for trial in self.trials if trial.counts), "no trial counts")
 
     @cached_property
     def every_trial(self) -> list[TrialResult]:
@@ -186,6 +221,21 @@ class Results:
         """Trials that were planned and have no outcome."""
         done = {trial.record.number for trial in self.every_trial}
         return [planned for planned in self.order if planned.number not in done]
+
+    @cached_property
+    def columns(self) -> Columns:
+        """All numbers of `every_trial`, a row each."""
+        return columns(self.every_trial)
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The rows of `trials` in `columns`."""
+        return [row for row, trial in enumerate(self.every_trial) if not trial.record.control]
+
+    @cached_property
+    def counted_rows(self) -> list[int]:
+        """The rows in `columns` of the trials that take part in means, without the control's."""
+        return [row for row in self.rows if self.every_trial[row].counts]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
         return self._groups.get((name, cell), [])
@@ -199,6 +249,15 @@ class Results:
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Over the repeats that count; where none has the number, with the first one's reason."""
+        if (name, cell, metric) not in self._estimates:
+            self._estimates[name, cell, metric] = self._estimate(name, cell, metric)
+        return self._estimates[name, cell, metric]
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[str, Cell, str], stats.Estimate]:
+        return {}
+
+    def _estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         counted = [trial for trial in self.group(name, cell) if trial.counts]
         found = stats.estimate([trial.values[metric] for trial in counted])
         if found.values or not counted:
@@ -213,9 +272,15 @@ class Results:
 
     def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
         """Which servers can be told apart in a cell, the reference among them."""
-        series = {name: self.by_round(name, cell, metric) for name in self.names}
-        best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
-        return stats.tiers(series, self.noise(cell, metric), best)
+        if (cell, metric) not in self._tiers:
+            series = {name: self.by_round(name, cell, metric) for name in self.names}
+            best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
+            self._tiers[cell, metric] = stats.tiers(series, self.noise(cell, metric), best)
+        return self._tiers[cell, metric]
+
+    @cached_property
+    def _tiers(self) -> dict[tuple[Cell, str], stats.Tiers]:
+        return {}
 
     @cached_property
     def reference(self) -> str | None:

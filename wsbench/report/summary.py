@@ -1,11 +1,12 @@
 """The summary of a campaign: one row for each server and cell, numbers and their texts, for the terminal and the
 page.
 
-Rows are sorted by throughput inside each cell. It decides nothing about how they are drawn.
+Rows are sorted by what the answer is about, the best first, inside each cell. It decides nothing about how they are drawn.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -53,35 +54,46 @@ class SummaryRow:
     bottleneck: str
     verdict_text: str
     note: str
-    tier: str  # servers of a cell that share a letter cannot be told apart by throughput; empty where nothing is ranked
+    tier: str  # servers of a cell that share a letter cannot be told apart by the leading metric; empty where nothing is ranked
 
     def figure(self, metric: str) -> Figure:
         return self.figures[metric]
 
 
 def columns(results: Results) -> list[str]:
-    """The metrics of the summary, the throughput first."""
+    """The metrics of the summary, what the answer is about first; those that no row has a number of are left out."""
+    chosen = _wanted(results)
+    return [chosen[0], *(name for name in chosen[1:] if results.has(name))]
+
+
+def left_out(results: Results) -> dict[str, str]:
+    """The metrics that `columns` leaves out, each with the reason."""
+    shown = columns(results)
+    return {name: results.why_not(name) for name in _wanted(results) if name not in shown}
+
+
+def _wanted(results: Results) -> list[str]:
     latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
     resources = ["server_cpu_percent_mean", "server_cpu_us_per_message", "server_rss_bytes_max"]
-    chosen = [results.throughput, *latencies, *resources]
+    chosen = list(dict.fromkeys([results.leading, results.throughput, *latencies, *resources]))
     if results.headline not in chosen:
         chosen.insert(1, results.headline)
     return chosen
 
 
 def summary(run: RunFolder | Results) -> list[SummaryRow]:
-    """Every server and cell of a campaign, by cell and then by throughput, the highest first."""
+    """Every server and cell of a campaign, by cell and then by the leading metric, the best first."""
     results = load(run) if isinstance(run, RunFolder) else run
     scales = {name: column_scale(results, name) for name in columns(results)}
-    letters = {cell: results.tiers(cell, results.throughput).letters for cell in results.cells}
+    letters = {cell: results.tiers(cell, results.leading).letters for cell in results.cells}
     rows = [_row(results, name, cell, scales, letters[cell]) for cell in results.cells for name in results.names]
     place = {cell: index for index, cell in enumerate(results.cells)}
-    return sorted(rows, key=lambda row: (place[row.cell], -(_mean(row, results.throughput) or 0.0), row.name))
+    return sorted(rows, key=lambda row: (place[row.cell], _rank(row, results.leading), row.name))
 
 
 def column_scale(results: Results, metric: str) -> words.Scale:
     """One unit for a metric throughout the report."""
-    return words.scale(metrics.METRICS[metric].unit, (trial.values[metric] for trial in results.trials if trial.counts))
+    return words.scale(metrics.METRICS[metric].unit, results.columns.of(metric, results.counted_rows))
 
 
 def _row(
@@ -94,7 +106,7 @@ def _row(
     missing = sum(planned.name == name and tuple(planned.cell.items()) == cell for planned in results.missing)
     against = None
     if results.reference and name != results.reference:
-        against = results.ratio(name, results.reference, cell, results.throughput)
+        against = results.ratio(name, results.reference, cell, results.leading)
     return SummaryRow(
         name=name,
         server=results.label(name),
@@ -143,5 +155,9 @@ def _note(counted: list[TrialResult]) -> str:
     return f"{LOWER_BOUND}: the engine was the limit in {engine} of {len(counted)}" if engine else ""
 
 
-def _mean(row: SummaryRow, metric: str) -> float | None:
-    return row.figures[metric].estimate.mean
+def _rank(row: SummaryRow, metric: str) -> float:
+    """The best first, those without a number last."""
+    mean = row.figures[metric].estimate.mean
+    if mean is None:
+        return math.inf
+    return -mean if metrics.METRICS[metric].direction == "higher" else mean

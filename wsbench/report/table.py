@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,8 +26,12 @@ def trials_table(results: Results) -> pa.Table:
     trials = results.every_trial
     keys = list(dict.fromkeys(key for planned in results.order for key in planned.cell))
 
+    rows = np.repeat(np.arange(len(trials)), len(names))
+    by_name = np.tile(np.arange(len(names)), len(trials))
+    numbers = results.columns.values.ravel()
+
     def of_trial(values: list, kind: pa.DataType) -> pa.Array:
-        return pa.array([value for value in values for _ in names], kind)
+        return pa.array(values, kind).take(rows)
 
     columns = {
         "trial": of_trial([trial.record.number for trial in trials], pa.int64()),
@@ -39,14 +44,13 @@ def trials_table(results: Results) -> pa.Table:
         values = [trial.record.cell.get(key) for trial in trials]
         as_text = [None if value is None else str(value) for value in values]
         columns[f"cell.{key}"] = of_trial(as_text if kind == pa.string() else values, kind)
-    values = [trial.values[name] for trial in trials for name in names]
     columns |= {
         "control": of_trial([trial.record.control for trial in trials], pa.bool_()),
         "outcome": of_trial([trial.record.outcome for trial in trials], pa.string()),
-        "metric": pa.array(names * len(trials), pa.string()),
-        "value": pa.array([None if value is None else float(value) for value in values], pa.float64()),
-        "unit": pa.array([metrics.METRICS[name].unit for name in names] * len(trials), pa.string()),
-        "reason": pa.array([trial.reasons.get(name) for trial in trials for name in names], pa.string()),
+        "metric": pa.array(names, pa.string()).take(by_name),
+        "value": pa.array(numbers, pa.float64(), mask=np.isnan(numbers)),
+        "unit": pa.array([metrics.METRICS[name].unit for name in names]).take(by_name),
+        "reason": pa.array(results.columns.texts, pa.string()).take(results.columns.reasons.ravel()),
         "verdict": of_trial([trial.verdict.kind for trial in trials], pa.string()),
         "bottleneck": of_trial([trial.verdict.bottleneck for trial in trials], pa.string()),
     }

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from wsbench.stats import Estimate
 
 DIGITS = 3
@@ -47,10 +49,12 @@ class Scale:
 
 def scale(unit: str, values: Iterable[float | None]) -> Scale:
     """The unit in which the typical one of these values is easily read."""
-    known = [value for value in values if value is not None and value > 0] if unit in LADDERS else []
-    if not known:
+    if unit not in LADDERS:
         return Scale(unit, 1.0)
-    typical = math.exp(sum(map(math.log, known)) / len(known))
+    found = np.array(values if isinstance(values, np.ndarray) else list(values), dtype=float)  # None is NaN
+    if not (positive := found > 0).any():
+        return Scale(unit, 1.0)
+    typical = float(np.exp(np.log(found[positive]).mean()))
     shown, size, _ = next(step for step in LADDERS[unit] if typical >= step[2])
     return Scale(shown, size)
 
@@ -102,9 +106,21 @@ TITLES = {
     "server_cpu_percent_mean": "Server CPU",
     "server_cpu_us_per_message": "Server CPU per message",
     "server_rss_bytes_max": "Server memory",
+    "push_reach": "Share of the receivers reached",
+    "push_spread_us": "Time from the first to the last receiver",
+    "connections_reached": "Connections reached",
+    "connects_per_s": "Connections made a second",
+    "elapsed_us_per_message": "Window per message",
 }
 STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "longest", "mean": "mean"}
-TIMES = {"service": "service time", "request": "request time", "connect": "connect time"}
+TIMES = {
+    "service": "service time",
+    "request": "request time",
+    "response": "response time",
+    "connect": "connect time",
+    "push": "delivery time",
+    "push_last": "time to the last receiver",
+}
 
 
 def title(metric: str, inside: bool = False) -> str:

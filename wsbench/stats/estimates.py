@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy import special
@@ -48,11 +49,13 @@ def estimate(values: Sequence[float | None], level: float = LEVEL) -> Estimate:
         return Estimate(known, None, None, None, "not measured")
     if min(known) <= 0 or not all(map(math.isfinite, known)):
         return Estimate(known, None, None, None, "a geometric mean needs positive values")
-    logs = np.log(known)
-    mean = float(np.exp(logs.mean()))
+    logs = list(map(math.log, known))
+    middle = math.fsum(logs) / len(known)
+    mean = math.exp(middle)
     if len(known) < INTERVAL_REPEATS:
         return Estimate(known, mean, None, None, f"no interval from {_counted(len(known))}")
-    half = float(special.stdtrit(len(known) - 1, (1 + level) / 2) * logs.std(ddof=1) / math.sqrt(len(known)))
+    deviation = math.sqrt(math.fsum((log - middle) ** 2 for log in logs) / (len(known) - 1))
+    half = _t(len(known) - 1, (1 + level) / 2) * deviation / math.sqrt(len(known))
     return Estimate(known, mean, mean * math.exp(-half), mean * math.exp(half), None)
 
 
@@ -99,6 +102,12 @@ def interval(values: Sequence[float], shared: int = 1, level: float = LEVEL) -> 
     half = float(special.stdtrit(len(array) - 1, 1 - tail) * array.std(ddof=1) / math.sqrt(len(array)))
     mean = float(array.mean())
     return mean, mean - half, mean + half
+
+
+@cache
+def _t(freedom: int, below: float) -> float:
+    """The quantile of Student's t."""
+    return float(special.stdtrit(freedom, below))
 
 
 def rank_obstacle(rounds: int) -> str | None:

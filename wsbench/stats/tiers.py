@@ -50,10 +50,11 @@ class Tiers:
     @cached_property
     def letters(self) -> dict[str, str]:
         """Servers that share a letter cannot be told apart (compact letter display); `a` begins with the best."""
-        found = [sorted(group, key=self.names.index) for group in _groups(self)]
-        found.sort(key=lambda group: [self.names.index(name) for name in group])
+        place = {name: at for at, name in enumerate(self.names)}
+        found = sorted(sorted(place[name] for name in group) for group in _groups(self))
         return {
-            name: "".join(_letter(place) for place, group in enumerate(found) if name in group) for name in self.names
+            name: "".join(_letter(letter) for letter, group in enumerate(found) if at in group)
+            for name, at in place.items()
         }
 
 
@@ -171,11 +172,12 @@ def _holm(p_values: PValues) -> list[tuple[str, str]]:
 def _groups(found: Tiers) -> list[frozenset[str]]:
     """The largest groups in which nobody differs from anybody: insert and absorb (Piepho 2004)."""
     groups = [frozenset(found.names)]
-    for one, other in sorted(found.different, key=lambda pair: [found.names.index(name) for name in pair]):
-        split = []
-        for group in groups:
-            split += [group - {one}, group - {other}] if {one, other} <= group else [group]
-        groups = [group for group in dict.fromkeys(split) if not any(group < larger for larger in split)]
+    place = {name: at for at, name in enumerate(found.names)}
+    for one, other in sorted(found.different, key=lambda pair: [place[name] for name in pair]):
+        whole = [group for group in groups if not (one in group and other in group)]
+        parts = [group - {name} for group in groups if one in group and other in group for name in (one, other)]
+        # No group is inside another, so only a new one can have come to be.
+        groups = whole + [part for part in dict.fromkeys(parts) if not any(part <= group for group in whole)]
     return groups
 
 

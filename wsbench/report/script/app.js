@@ -6,7 +6,8 @@ const $ = (selector, within = document) => within.querySelector(selector);
 const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
 async function unpack(element) {
-  const bytes = Uint8Array.from(atob(element.textContent.trim()), (letter) => letter.charCodeAt(0));
+  const text = element.textContent.trim();
+  const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return JSON.parse(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text());
 }
 
@@ -37,7 +38,7 @@ function show() {
     $("#trial-tables").innerHTML = trialsHtml(page.view, page.chosen.sort, page.chosen.page);
   }
   for (const list of $$("ul.legend")) for (const key of $$("button.key", list)) key.setAttribute("aria-pressed", String(page.view.servers.has(Number(key.dataset.server))));
-  page.sections = new Map(sections(page.view).map((section) => [section.id, section]));
+  page.sections = new Map();
   page.stale = new Set($$("[data-figures]"));
   for (const area of page.stale) { seen.unobserve(area); seen.observe(area); }
 }
@@ -51,13 +52,15 @@ function refocus(form, { name, value, type }) {
 
 function draw(area) {
   page.stale.delete(area);
-  const section = page.sections.get(area.dataset.figures);
+  const id = area.dataset.figures;
+  if (!page.sections.has(id)) page.sections.set(id, sectionOf(page.view, id));
+  const section = page.sections.get(id);
   const figures = area.dataset.first === undefined ? section.figures : section.figures.slice(0, 1).map(firstFigure);
   const wide = area.clientWidth - 34, narrow = wide < 900 || area.dataset.first !== undefined ? wide : (wide - 52) / 2;
   const width = (figure) => (figure.lane ? wide : narrow);
   area.innerHTML = figures.map((figure) => figureHtml(figure, width(figure))).join("") || `<p class="note">Nothing of this passes the filters, or it was not measured.</p>`;
   figures.forEach((figure) => page.figures.set(figure.id, { figure, width: Math.max(260, Math.round(width(figure))) }));
-  const note = $(`#${area.dataset.figures}-note`);
+  const note = $(`#${id}-note`);
   if (note && area.dataset.first === undefined) note.textContent = section.note;
   area.dataset.state = "live";
 }
@@ -93,6 +96,11 @@ function locate(drawing, event) {
   if (!known) return null;
   const box = $("svg", drawing).getBoundingClientRect(), scaled = known.width / box.width;
   return { ...known, px: (event.clientX - box.left) * scaled, py: (event.clientY - box.top) * scaled, box, scaled };
+}
+
+function trialUnder(drawing, event) {
+  const place = locate(drawing, event);
+  return place && trialAt(place.figure, place.width, place.px, place.py);
 }
 
 function point(drawing, place) {
@@ -194,7 +202,9 @@ function scheme(wanted) {
 function clicked(event) {
   const target = (selector) => event.target.closest(selector);
   const link = target('a[href^="#"]'), key = target("button.key"), button = target("button");
-  if (target("use[data-trial]")) return choose({ trial: Number(target("use[data-trial]").dataset.trial) }), openTrial(page.chosen.trial);
+  const mark = target("use[data-trial]"), drawn = target(".drawing");
+  const marked = mark ? mark.dataset.trial : drawn && $(".crowd", drawn) ? trialUnder(drawn, event) : null;
+  if (marked !== null) return choose({ trial: Number(marked) }), openTrial(page.chosen.trial);
   if (link?.hash.startsWith("#trial=")) {
     event.preventDefault();
     choose({ trial: Number(link.hash.slice(7)) });

@@ -14,6 +14,7 @@ const SHAPES = {
 const LETTER = 6.9; // pixels of a letter at 12 px, or a little more
 const NAME_LETTER = 1.12 * LETTER; // names have wider letters than numbers
 const ROW = 30;
+const CROWD = 400; // marks of trials in a drawing
 
 const tenth = (pixels) => Number(pixels.toFixed(1));
 
@@ -32,11 +33,18 @@ function shapeDefinitions() {
 }
 
 // Trials of a server: filled VALID, pale SUSPECT, hollow INVALID; each opens its trial. `places` are [x, y, kind, trial].
-function dots(look, places) {
+// In a crowd the filled and the pale ones are points of one path each: twenty thousand elements would take seconds to show.
+function dots(look, places, crowd) {
   if (!places.length) return "";
   const kinds = ["", ' class="pale"', ' class="hollow"', ""];
-  const uses = places.map(([x, y, kind, trial]) => `<use href="#mark-${look.shape}" x="${tenth(x)}" y="${tenth(y)}" data-trial="${trial}"${kinds[kind]}/>`);
-  return `<g class="dots" fill="${look.colour}" stroke="${look.colour}">${uses.join("")}</g>`;
+  const points = [VALID, SUSPECT].map((wanted) => (crowd ? places.filter(([, , kind]) => kind === wanted) : []));
+  const paths = points.map((of, kind) => (of.length ? `<path class="crowd${kind ? " pale" : ""}" d="${of.map(([x, y]) => `M${tenth(x)},${tenth(y)}h0`).join("")}"/>` : ""));
+  const uses = places.filter(([, , kind]) => !crowd || kind > SUSPECT).map(([x, y, kind, trial]) => `<use href="#mark-${look.shape}" x="${tenth(x)}" y="${tenth(y)}" data-trial="${trial}"${kinds[kind]}/>`);
+  return `<g class="dots" fill="${look.colour}" stroke="${look.colour}">${paths.join("")}${uses.join("")}</g>`;
+}
+
+function isCrowd(figure) {
+  return (figure.rows || figure.series).reduce((sum, one) => sum + (one.dots || []).length, 0) > CROWD;
 }
 
 function swatch(look) {
@@ -90,6 +98,7 @@ function shortened(name, most) {
 function drawBars(figure, width) {
   const { left, right, top, bottom, x } = barGeometry(figure, width);
   const most = Math.floor((left - 12) / NAME_LETTER);
+  const crowd = isCrowd(figure);
   let body = below(figure.x, x, top, bottom, width);
   if (figure.mark !== undefined) body += `<path class="mark" d="M${tenth(x.to(figure.mark))},${top}V${bottom}"/>`;
   figure.rows.forEach((row, i) => {
@@ -107,7 +116,7 @@ function drawBars(figure, width) {
       body += `<path class="interval" d="M${a},${y - 5}v10M${a},${y}H${b}M${b},${y - 5}v10" stroke="${row.look.colour}"/>`;
     }
     body += `<path class="mean" d="M${to},${y - 9}v18" stroke="${row.look.colour}"/>`;
-    body += dots(row.look, row.dots.map(([value, kind, trial]) => [x.to(value), y, kind, trial]));
+    body += dots(row.look, row.dots.map(([value, kind, trial]) => [x.to(value), y, kind, trial]), crowd);
     body += `<text class="value" x="${width - 4}" y="${y + 4}" text-anchor="end">${esc(row.text)}</text>`;
   });
   return svg(width, bottom + 42, figure.label, body);
@@ -143,13 +152,14 @@ function drawLines(figure, width) {
     if (b > a) body += `<rect class="span" x="${a}" y="${top}" width="${tenth(b - a)}" height="${bottom - top}"><title>${esc(name)}</title></rect>`;
   }
   let lines = "", marks = "";
+  const crowd = isCrowd(figure);
   for (const one of figure.series) {
     const { colour } = one.look;
     const drawn = one.points.filter(([at]) => at >= figure.x.domain[0] && at <= figure.x.domain[1]);
     lines += `<path class="line" data-server="${one.server}" d="${path(drawn, x, y, figure.step)}" stroke="${colour}"${dashOf(one.look)}/>`;
     for (const [at, low, high] of one.intervals || []) if (low !== null) lines += `<path class="interval" d="M${tenth(x.to(at))},${tenth(y.to(Math.max(low, y.domain[0])))}V${tenth(y.to(Math.min(high, y.domain[1])))}" stroke="${colour}"/>`;
     for (const [at, value] of one.marks || []) marks += `<path transform="translate(${tenth(x.to(at))},${tenth(y.to(value))})" d="${SHAPES[one.look.shape]}" fill="${colour}"/>`;
-    marks += dots(one.look, (one.dots || []).map(([at, value, kind, trial]) => [x.to(at), y.to(value), kind, trial]));
+    marks += dots(one.look, (one.dots || []).map(([at, value, kind, trial]) => [x.to(at), y.to(value), kind, trial]), crowd);
   }
   return svg(width, bottom + (figure.x.title ? 42 : 6), figure.label, body + lines + marks);
 }

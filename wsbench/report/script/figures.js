@@ -4,20 +4,32 @@ const LOG_BARS = 30; // from this factor on a linear axis hides the small ones
 const MARKS = [2, 10, 100, 1000];
 const PERCENTILES = [1, 2, 10, 100, 1000, 1e4, 1e5, 1e6, 1e7, 1e8];
 
+const SECTIONS = {
+  throughput: (view) => ({ figures: leadingFigures(view), note: left_out(panels(view).length, Math.min(panels(view).length, view.panels), "panels") }),
+  distance: (view) => ({ figures: distanceFigures(view), note: leftCells(view) }),
+  percentiles: (view) => ({ figures: curveFigures(view), note: leftCells(view) }),
+  resources: (view) => ({ figures: [...costFigures(view), ...memoryFigures(view)], note: "" }),
+  time: timeFigures,
+};
+
 function sections(view) {
-  const { roles, reference } = view.data;
-  const second = roles.headline === roles.throughput ? `${roles.latency}_p99` : roles.headline;
-  const paired = [roles.throughput, second].map((name) => metricFigures(view, name));
-  const both = paired[0].flatMap((figure, i) => [figure, paired[1][i]]).concat(paired[1].slice(paired[0].length)).filter(Boolean);
-  const costs = ["server_cpu_us_per_message", "server_rss_bytes_max"].flatMap((name) => metricFigures(view, name));
-  const times = timeFigures(view);
-  return [
-    { id: "throughput", figures: both, note: left_out(panels(view).length, Math.min(panels(view).length, view.panels), "panels") },
-    { id: "distance", figures: reference === null ? [] : distanceFigures(view), note: leftCells(view) },
-    { id: "percentiles", figures: curveFigures(view), note: leftCells(view) },
-    { id: "resources", figures: [...costs, ...memoryFigures(view)] },
-    { id: "time", figures: times.figures, note: times.note },
-  ].map((section) => ({ note: "", ...section, figures: section.figures.map((figure, i) => ({ ...figure, id: `${section.id}-${i}` })) }));
+  return Object.keys(SECTIONS).map((id) => sectionOf(view, id));
+}
+
+function sectionOf(view, id) {
+  const { figures, note } = SECTIONS[id](view);
+  return { id, note, figures: figures.map((figure, i) => ({ ...figure, id: `${id}-${i}` })) };
+}
+
+// What the answer rests on, and beside it a second metric.
+function leadingFigures(view) {
+  const [first, second] = [view.data.roles.leading, view.data.roles.second].map((name) => metricFigures(view, name));
+  return first.flatMap((figure, i) => [figure, second[i]]).concat(second.slice(first.length)).filter(Boolean);
+}
+
+function costFigures(view) {
+  const names = ["server_cpu_us_per_message", "server_rss_bytes_max"].filter((name) => name !== view.data.roles.leading);
+  return names.flatMap((name) => metricFigures(view, name));
 }
 
 function leftCells(view) {
@@ -48,7 +60,7 @@ function barFigure(view, metric, panel, [cell]) {
     const server = view.data.servers[row.server];
     const [mean, low, high] = row.figures[metric.name] || [null, null, null];
     const found = { name: server.label, server: row.server, look: server.look, dots: dotsOf(view, metric.name, cell, row.server), note: row.note };
-    const tier = row.tier && metric.name === view.data.roles.throughput ? `\u2002${row.tier}` : "";
+    const tier = row.tier && metric.name === view.data.roles.leading ? `\u2002${row.tier}` : "";
     const text = mean === null ? "not measured" : shownText(metric, mean) + tier;
     return { ...found, mean: shown(metric, mean), low: shown(metric, low), high: shown(metric, high), text };
   });
@@ -69,7 +81,7 @@ function sweepFigure(view, metric, panel, cells) {
   const swept = cells.map((cell) => view.data.cells[cell].values[axis]);
   const series = [...view.servers].map((place) => {
     const server = view.data.servers[place];
-    const rows = cells.map((cell) => view.rows.find((row) => row.cell === cell && row.server === place));
+    const rows = cells.map((cell) => view.estimates.get(groupKey(view.data, cell, place)));
     const estimates = rows.map((row) => (row?.figures[metric.name] || [null, null, null]).slice(0, 3).map((value) => shown(metric, value)));
     const points = estimates.map(([mean], i) => [swept[i], mean]);
     const dots = cells.flatMap((cell, i) => dotsOf(view, metric.name, cell, place).map(([value, kind, trial]) => [swept[i], value, kind, trial]));
@@ -98,6 +110,7 @@ function sweptAxis(title, swept) {
 
 function distanceFigures(view) {
   const figures = [];
+  if (view.data.reference === null || view.data.roles.leading !== view.data.roles.throughput) return figures;
   for (const cell of view.cells.slice(0, view.panels)) {
     const rows = rowsOf(view, cell).filter((row) => row.ratio && row.ratio[0] !== null).map((row) => {
       const server = view.data.servers[row.server];

@@ -12,6 +12,20 @@ function readAt(figure, width, px, py) {
   return figure.kind === "heat" ? readHeat(figure, geometry, px, py) : readLines(figure, geometry.x.back(px));
 }
 
+// The trial whose mark is nearest to a pixel, where one is near.
+function trialAt(figure, width, px, py) {
+  const bars = figure.kind === "bars", { x, y, top } = bars ? barGeometry(figure, width) : lineGeometry(figure, width);
+  const places = bars
+    ? figure.rows.flatMap((row, i) => row.dots.map(([value, , trial]) => [x.to(value), top + ROW * (i + 0.5), trial]))
+    : (figure.series || []).flatMap((one) => (one.dots || []).map(([at, value, , trial]) => [x.to(at), y.to(value), trial]));
+  let found = null, nearest = 8;
+  for (const [a, b, trial] of places) {
+    const distance = Math.hypot(a - px, b - py);
+    if (distance < nearest) [found, nearest] = [trial, distance];
+  }
+  return found;
+}
+
 function readBar(figure, row) {
   const interval = row.low === null ? "no interval" : `95 % interval ${between(row.low, row.high)}`;
   const rows = row.mean === null ? [] : [["mean", `${number(row.mean)} ${figure.unit}`, row.look], ["", interval, null], ...row.dots.map(([value, kind, trial]) => [`trial ${four(trial)}`, `${number(value)} ${KINDS[kind]}`, null])];

@@ -24,7 +24,8 @@ function view(data, chosen) {
     const key = groupKey(data, data.trials.cell[i], data.trials.server[i]);
     if (groups.has(key)) groups.get(key).push(i); else groups.set(key, [i]);
   }
-  return { data, chosen, servers, cells, rows, trials, groups, panels: MOST_PANELS };
+  const estimates = new Map(rows.map((row) => [groupKey(data, row.cell, row.server), row]));
+  return { data, chosen, servers, cells, rows, estimates, trials, groups, panels: MOST_PANELS };
 }
 
 function groupKey(data, cell, server) {

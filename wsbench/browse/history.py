@@ -52,8 +52,7 @@ def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> t
     if not chosen:
         known = ", ".join(sorted({one.experiment for one in campaigns})) or "none"
         raise UserError(f"no campaign of {experiment!r} is here; there are campaigns of: {known}")
-    here = _machine(chosen[-1])
-    same = [one for one in chosen if _machine(one) == here]
+    same = same_machine(chosen)
     metric = metric or chosen[-1].headline
     series: dict[tuple[str, Cell], list[tuple[Campaign, float]]] = {}
     for campaign in same:
@@ -62,6 +61,13 @@ def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> t
                 series.setdefault((line.server, line.cell), []).append((campaign, line.found[metric].mean))
     lines = [_line(server, cell, points) for (server, cell), points in series.items()]
     return metric, lines, len(chosen) - len(same)
+
+
+def same_machine(campaigns: list[Campaign]) -> list[Campaign]:
+    """Those of the newest one's machine, the oldest first."""
+    ordered = sorted(campaigns, key=lambda one: one.record.created_unix_s)
+    machines = [_machine(one) for one in ordered]
+    return [one for one, machine in zip(ordered, machines, strict=True) if machine == machines[-1]]
 
 
 def _machine(campaign: Campaign) -> list:

@@ -1,0 +1,136 @@
+"""What the answer is about where the load is given: the headline, memory for so many connections, and columns without a number."""
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from run_maker import SERVERS, make_run, pushing
+
+from wsbench import report
+from wsbench.engine_files import Idle, NoLoop
+from wsbench.report.answer import answer
+from wsbench.report.memory import METRIC, _fit
+from wsbench.report.need import need
+from wsbench.report.reading import load
+from wsbench.report.summary import left_out
+
+BROADCAST = 'question = "How long until the last has it?"\nheadline = "push_last_us_p50"\n'
+IDLE = """
+question = "How much memory does an idle connection cost?"
+headline = "server_rss_bytes_max"
+[sweep]
+connections = [1000, 10000]
+"""
+FEW = tuple({"connections": number} for number in (20, 50, 100, 200))
+
+
+def pushed(trial, order):
+    last_us = {"reference": 200, "netty": 300, "ws": 900}.get(order.server, 400)
+    return pushing(connections=trial.connections, broadcasts=((64, 64, 100, last_us + order.number % 3),) * 40)
+
+
+def held(trial, order):
+    """Connections of which nothing is asked."""
+    rss_mib = trial.rss_mib + random.Random(order.number).gauss(0, 0.02)
+    return replace(
+        trial, scenario=Idle(), loop=NoLoop(), rate=1e-9, server_busy=0.01, engine_busy=0.01, rss_mib=rss_mib
+    )
+
+
+@pytest.fixture(scope="module")
+def broadcasts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "push"
+    return load(make_run(folder, SERVERS, ({"connections": 64},), rounds=5, change=pushed, experiment=BROADCAST))
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory):
+    return load(
+        make_run(tmp_path_factory.mktemp("runs") / "idle", SERVERS, FEW, rounds=3, change=held, experiment=IDLE)
+    )
+
+
+def test_in_an_open_loop_the_answer_is_the_headline_and_the_lowest_is_the_best(broadcasts):
+    rows = report.summary(broadcasts)
+    assert broadcasts.leading == "push_last_us_p50"
+    assert [row.server for row in rows] == ["reference", "netty", SERVERS[3].name, "ws"]
+    found = answer(broadcasts, rows)
+    assert found.lead.startswith("netty had the lowest median time to the last receiver, the reference aside: 30")
+    assert found.cells[0].comparison.endswith(f"that of {SERVERS[3].name}")
+    assert "≥" not in found.cells[0].value
+
+
+def test_a_column_without_any_number_is_left_out_with_its_reason_once(broadcasts):
+    assert not [name for name in report.columns(broadcasts) if name.startswith("service")]
+    assert {"push_us_p50", "push_us_p99"} <= set(report.columns(broadcasts))
+    for folder in broadcasts.folder.path.glob("[0-9]*"):
+        (folder / "resources.jsonl").write_text("")
+    without = load(broadcasts.folder)
+    assert left_out(without)["server_rss_bytes_max"].startswith("no sample of the server")
+    html = report.build(without.folder).read_text(encoding="utf-8")
+    assert html.count("Server memory (no sample of the server lies inside the measured window)") == 1
+    assert '<th scope="col">Server memory' not in html.split('id="result-tables"')[1].split("</table>")[0]
+
+
+def test_a_closed_loop_is_answered_by_its_throughput_whatever_the_headline(tmp_path):
+    results = load(make_run(tmp_path / "r", SERVERS[:2], ({"connections": 64},), rounds=3))
+    assert (results.headline, results.leading) == ("service_us_p99", "messages_per_s")
+    assert left_out(results) == {}
+
+
+def test_a_campaign_without_numbers_keeps_what_its_answer_is_about(tmp_path):
+    results = load(make_run(tmp_path / "r", SERVERS[:1], ({"connections": 64},), rounds=1, unfinished=1))
+    assert report.columns(results) == ["messages_per_s"]
+
+
+def test_memory_is_answered_for_the_connections_of_the_file_and_called_extrapolated(idle):
+    rows = report.summary(idle)
+    found = answer(idle, rows)
+    name = SERVERS[3].name
+    assert found.lead.startswith(f"For 10,000 connections {name} needs the least memory, the reference aside: 3")
+    assert "95 % interval" in found.lead
+    assert "KiB a connection" in found.lead
+    assert ", extrapolated from 20 to 200" in found.lead
+    assert "10,000 connections were not measured: the line is drawn on from 200, 50.0 times fewer." in found.cannot[0]
+    assert [row[0] for row in found.need.table.rows] == ["reference", name, "ws", "netty"]
+    html = report.build(idle.folder).read_text(encoding="utf-8")
+    assert (
+        html.index("needs the least memory") < html.index("Memory for 10,000 connections") < html.index('id="results"')
+    )
+
+
+def test_the_interval_far_from_what_was_measured_holds_the_truth_as_often_as_it_says():
+    draw, held_it, tries = random.Random(11), 0, 400
+    for _ in range(tries):
+        trials = [
+            SimpleNamespace(
+                record=SimpleNamespace(name="x"),
+                counts=True,
+                plan=SimpleNamespace(connections=size),
+                values={METRIC: 5e6 + 2000 * size + draw.gauss(0, 1e5)},
+            )
+            for size in (20, 50, 100, 200) * 3
+        ]
+        fit = _fit(SimpleNamespace(trials=trials), "x", 10_000)
+        held_it += fit.there_low <= 5e6 + 2000 * 10_000 <= fit.there_high
+    assert 0.92 <= held_it / tries <= 0.98
+
+
+def test_what_was_measured_is_not_called_extrapolated(tmp_path):
+    asked = IDLE.replace("[1000, 10000]", "[20, 200]")
+    results = load(make_run(tmp_path / "r", SERVERS[:2], FEW, rounds=3, change=held, experiment=asked))
+    found = need(results)
+    assert "extrapolated" not in found.lead + found.title
+    assert found.lead.startswith("For 200 connections netty needs the least memory, the reference aside")
+    assert found.cannot == []
+
+
+def test_two_sizes_have_no_line_and_the_answer_is_by_cell(tmp_path):
+    results = load(make_run(tmp_path / "r", SERVERS[:2], FEW[:2], rounds=3, change=held, experiment=IDLE))
+    assert need(results) is None
+    assert answer(results, report.summary(results)).lead.startswith("netty had the lowest server memory in both cells")
+
+
+def test_a_trial_that_asks_for_nothing_is_a_trial(idle):
+    assert {trial.verdict.kind for trial in idle.trials} <= {"VALID", "SUSPECT"}
