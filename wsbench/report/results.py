@@ -19,6 +19,7 @@ from wsbench.rundir import (
     CONTROL,
     CampaignRecord,
     CellValue,
+    HostRow,
     MachineRecord,
     RunFolder,
     ServerRow,
@@ -90,6 +91,7 @@ class Results:
     campaign: CampaignRecord
     machine: MachineRecord | None
     machine_after: MachineRecord | None
+    hosts: list[HostRow]  # none: one machine
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment
