@@ -23,11 +23,11 @@ token = "{folder}/token"
 [[host]]
 name = "serve"
 role = "serve"
-address = "127.0.0.1"
+address = "127.0.0.2"
 cpus = {server}
 [[host]]
 name = "load"
-address = "127.0.0.1"
+address = "127.0.0.2"
 cpus = {engine}
 """
 USUAL = ("messages_per_s", "service_us_p50", "service_us_p99", "response_us_p99", "server_cpu_us_per_message")
@@ -85,9 +85,9 @@ def main() -> None:
     runs = {"machine": [], "cluster": []}
     for pair in range(asked.pairs):
         for where in ("machine", "cluster") if pair % 2 == 0 else ("cluster", "machine"):
-            if where == "cluster":
-                bench.up()
             try:
+                if where == "cluster":
+                    bench.up()
                 runs[where].append(bench.run(where, 1000 + pair))
             finally:
                 if where == "cluster":

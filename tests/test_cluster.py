@@ -12,38 +12,16 @@ import stat
 import time
 
 import pytest
+from shifted_hosts import ALL_ROLES, TWO, Shifted, cluster
 
-from wsbench import build, catalogue, engine, experiment, machine, metrics, serving, shards, trial
+from wsbench import build, catalogue, engine, machine, serving, shards
 from wsbench.catalogue import ROOT
-from wsbench.cluster import clocks, commands, engines, hosts, instants, onhost, remote
-from wsbench.cluster.elsewhere import Elsewhere
+from wsbench.cluster import clocks, commands, engines, hosts, instants, remote
 from wsbench.cluster.remotes import Remote, Samples
 from wsbench.engine_files import Echo, Open, Seconds, Segment, Target
 from wsbench.errors import TrialFailed, UserError
-from wsbench.place import Here
 from wsbench.process import Server
-from wsbench.rundir import TrialFolder, TrialOrder
-from wsbench.view import TrialView
-
-REFERENCE = ROOT / "servers" / "reference"
-TWO = """
-[[host]]
-name = "one"
-address = "10.0.0.1"
-cpus = 2
-[[host]]
-name = "two"
-address = "10.0.0.2"
-cpus = 2
-netns = "space"
-"""
-
-
-def cluster(tmp_path, text: str = TWO) -> hosts.Cluster:
-    file = tmp_path / "cluster.toml"
-    file.write_text(f'token = "{tmp_path}/token"\n{text}')
-    return hosts.read(file)
-
+from wsbench.rundir import TrialFolder
 
 # ---- what the user writes --------------------------------------------------------------------------------------------
 
@@ -58,6 +36,7 @@ def test_the_first_host_is_the_head(tmp_path):
         ("", "missing key 'host'"),
         (TWO.replace("10.0.0.2", "10.0.0.1"), "two hosts have the address '10.0.0.1'"),
         (TWO.replace('"two"', '"one"'), "two hosts have the name 'one'"),
+        (TWO.replace("10.0.0.2", "127.0.0.1"), "Ray replaces it by another"),
         (TWO.replace("10.0.0.2", "elsewhere"), "an IP address, found 'elsewhere'"),
         (TWO + "colour = 'red'\n", "unknown key 'host.1.colour'"),
     ],
@@ -138,42 +117,6 @@ def test_every_instant_of_an_event_is_moved_and_nothing_else():
 # ---- a load ----------------------------------------------------------------------------------------------------------
 
 
-class Shifted:
-    """Hosts in this process whose clocks are ahead of ours by so much; `lose` makes one silent."""
-
-    def __init__(self, ahead: dict[str, int]):
-        self.ahead = ahead
-        self.lost: str | None = None
-        binary = str(engine.require_binary())
-        self.hosts = {name: onhost.OnHost(binary) for name in ahead}
-
-    def call(self, host: str, method: str, *arguments, timeout_s: float = 5.0):
-        if host == self.lost:
-            raise TrialFailed(f"lost host {host}: it did not answer for {timeout_s:g} s")
-        ahead = self.ahead[host]
-        if method == "hear":
-            arguments = (instants.of_lines(arguments[0], ahead),)
-        if method == "tell":
-            number, line = arguments
-            gate, t_ns = line.split(" ")
-            arguments = (number, f"{gate} {int(t_ns) - ahead}")
-        answer = getattr(self.hosts[host], method)(*arguments)
-        if method == "time":
-            return answer[0] + ahead, answer[1] + ahead
-        if method == "samples":
-            return instants.of_lines(answer, -ahead)
-        if method == "serve":
-            ready = serving.Ready.model_validate_json(answer)
-            return ready.model_copy(update={"started_ns": ready.started_ns + ahead}).model_dump_json()
-        if method == "news":
-            return {number: (instants.of_lines(lines, -ahead), code) for number, (lines, code) in answer.items()}
-        return answer
-
-    def leave(self) -> None:
-        for host in self.hosts.values():
-            host.leave()
-
-
 @pytest.fixture
 def elsewhere():
     found = Shifted({"one": 5_000_000_000_000, "two": -3_000_000_000})
@@ -218,9 +161,9 @@ def test_hosts_with_other_clocks_make_one_result(tmp_path, elsewhere, server):
     with Samples(None, loads, folder.path) as samples, shards.Engines(plan, 4, folder, on) as running:
         samples.watch_engine(running.folders[0].path / "events.jsonl", 0.0)
         running.carry_out(lambda: None)
-    parts = [part.events()[-1] for part in folder.parts()]
+    ends = [part.events()[-1] for part in folder.parts()]
     whole = folder.events()[-1]
-    assert whole.measured.sent == sum(part.measured.sent for part in parts) == 100
+    assert whole.measured.sent == sum(end.measured.sent for end in ends) == 100
     assert (whole.measured.answered, whole.measured.failed, whole.measured.unanswered) == (100, 0, 0)
     assert whole.connections.established == 10
     begins = {event.phase: event for part in folder.parts() for event in part.events() if event.event == "phase"}
@@ -281,101 +224,15 @@ def test_every_host_has_a_share(tmp_path, elsewhere):
     assert [one.shard for one in found] == [(0, 3), (1, 3), (2, 3)]
     assert [len(one.cpus) for one in found] == [one.threads for one in found] == [1, 2, 1]
     assert set(found[0].cpus).isdisjoint(found[2].cpus)
+    assert [one.gate_s is None for one in found] == [False] * 3
+    (alone,) = engines.OnCluster(loads[:1]).plans(plan, 1)
+    assert (alone.shard, alone.gate_s) == ((0, 1), None), "nobody would open its gates"
     crowded = plan.model_copy(update={"connections": 100_000})
     for one in loads:
         one.files = 20_000
     assert on.count(None, crowded) == 6
     with pytest.raises(UserError, match="100,000 connections need 6 engine processes on 2 hosts"):
         on.count(2, crowded)
-
-
-# ---- a trial, server and all ------------------------------------------------------------------------------------------
-
-ALL_ROLES = """
-[[host]]
-name = "serve"
-role = "serve"
-address = "127.0.0.1"
-cpus = [0]
-[[host]]
-name = "one"
-address = "127.0.0.2"
-cpus = [1]
-[[host]]
-name = "two"
-address = "127.0.0.3"
-cpus = [1]
-"""
-TINY = """
-question = "Does it?"
-reading  = "Nothing here is a result."
-servers  = ["reference"]
-scenario = "{scenario}"
-loop     = "open"
-headline = "messages_per_s"
-[load]
-connections = 10
-rate_per_s = {rate}
-[timing]
-measure_s = {seconds}
-rounds = 1
-"""
-
-
-@pytest.fixture
-def three():
-    found = Shifted({"serve": -7_000_000_000_000, "one": 5_000_000_000_000, "two": -3_000_000_000})
-    yield found
-    found.leave()
-
-
-def tried(tmp_path, where, name: str, watch=lambda folder: None, scenario="echo", rate=200, seconds=2.0) -> TrialView:
-    """One trial of the reference server at a place."""
-    (tmp_path / "tiny.toml").write_text(TINY.format(scenario=scenario, rate=rate, seconds=seconds))
-    variant = next(one for one in catalogue.read() if one.name == "reference@websocket")
-    assert build.build(variant, [0]).problem is None
-    folder = TrialFolder(tmp_path / name)
-    folder.path.mkdir()
-    setting = trial.Setting(experiment.read(tmp_path / "tiny.toml"), 1, where, None, engines=2)
-    order = TrialOrder(number=1, round=1, server="reference", variant="websocket", cell={})
-    return TrialView(folder, trial.carry_out(order, variant, setting, folder, watch))
-
-
-def test_a_trial_elsewhere_is_the_trial_here(tmp_path, three):
-    here = tried(tmp_path, Here(engine.require_binary(), machine.placement()), "here")
-    there = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "there")
-    for view in (here, there):
-        assert view.record.outcome == "ok", view.record.reason
-    own, others = here.measured, there.measured
-    assert (others.sent, others.answered, others.failed, others.unanswered) == (own.sent, own.answered, 0, 0)
-    missing = [{name for name, value in metrics.values(view).items() if value is None} for view in (here, there)]
-    # Connecting takes a moment, in which the machine's samples may be too few.
-    assert missing[0] ^ missing[1] <= {"connect_cpu_idle_percent", "connects_per_s"}
-    begin, end = there.events[0].t_ns, there.end.t_ns
-    assert there.record.server_started_ns < begin
-    assert any(begin < sample.t_ns < end for sample in there.processes("server"))
-    assert {file.name for file in here.folder.path.iterdir()} == {
-        file.name for file in there.folder.path.iterdir() if not file.name.startswith("host-")
-    }
-    assert [one.host.role for one in there.folder.hosts()] == ["load", "serve", "load"]
-
-
-@pytest.mark.parametrize("name", ["serve", "two"])
-def test_a_lost_host_fails_the_trial_and_is_named(tmp_path, three, name):
-    def lose(folder):
-        if (latest := folder.latest()) is not None and latest.answered:
-            three.lost = name
-
-    where = Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three)
-    began = time.monotonic()
-    view = tried(tmp_path, where, "lost", lose, seconds=30.0)
-    assert view.record.outcome == "failed"
-    assert view.record.reason.startswith(f"lost host {name}")
-    assert time.monotonic() - began < 10
-    assert [one.host.name for one in view.folder.hosts() if one.host.lost] == [name]
-    three.lost = None
-    again = tried(tmp_path, where, "again")
-    assert again.record.outcome == "ok", again.record.reason
 
 
 def test_what_a_runtime_tells_is_moved_too():
@@ -386,10 +243,10 @@ def test_what_a_runtime_tells_is_moved_too():
 
 
 def test_one_machine_may_do_both_but_nothing_twice(tmp_path):
-    both = ALL_ROLES.replace("127.0.0.2", "127.0.0.1")
+    both = ALL_ROLES.replace("127.0.0.3", "127.0.0.2")
     assert [one.name for one in cluster(tmp_path, both).machines] == ["serve", "two"]
-    with pytest.raises(UserError, match=re.escape("two hosts have the address '127.0.0.1' to load")):
-        cluster(tmp_path, both.replace("127.0.0.3", "127.0.0.1"))
+    with pytest.raises(UserError, match=re.escape("two hosts have the address '127.0.0.2' to load")):
+        cluster(tmp_path, both.replace("127.0.0.4", "127.0.0.2"))
     with pytest.raises(UserError, match="a campaign needs one host"):
         hosts.serving(tmp_path / "cluster.toml", cluster(tmp_path, TWO))
     with pytest.raises(UserError, match=re.escape("one: cpus = 2, but what runs there may use [0]")):

@@ -254,7 +254,7 @@ def _read_machines(run: RunFolder, place: Place, moment: str) -> None:
 def _require_same(began: list[HostRow], place: Place) -> None:
     """UserError where a campaign that is to be finished was begun elsewhere."""
     if [one.key for one in began] != place.roster:
-        names = ", ".join(one.name for one in began)
+        names = ", ".join(one.key.name for one in began)
         where = (
             f"on the hosts {names}: give --cluster with the same" if began else "on one machine: leave out --cluster"
         )
@@ -264,7 +264,7 @@ def _require_same(began: list[HostRow], place: Place) -> None:
 def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
     """For each number of connections that takes more than one process of a kind, a line; also where it cannot be had."""
     limit = machine.file_limit()
-    why = "" if limit is None else f" (the file limit here is {limit:,} a process)"
+    why = "" if limit is None or setting.place.roster else f" (the file limit here is {limit:,} a process)"
     lines = {}
     for planned in missing:
         load = setting.experiment.load_of(planned.cell)

@@ -30,7 +30,7 @@ def row_of_built(variant: Variant, served: str, cpus: list[int], port: int | Non
     problem, state = build.obstacle(variant), build.state(variant)
     if problem is None and state != "built":
         since = "not built" if state == "not built" else "changed since it was built"
-        problem = f"{since} on this host; run `wsbench build {variant.name}` there"
+        problem = f"{since} on the host that serves; run `wsbench build {variant.name}` there"
     if problem is not None:
         return left_out(variant, problem)
     return _checked(variant, build.build(variant, cpus), served, port, lambda _: None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from wsbench import engine, serving, shards, spans, stopping
 from wsbench.catalogue import Variant
 from wsbench.engine_files import Seconds, Target
-from wsbench.errors import TrialFailed, UserError
+from wsbench.errors import HostLost, TrialFailed, UserError
 from wsbench.experiment import Experiment, Load
 from wsbench.frozen import write_json
 from wsbench.place import Place, Server
@@ -121,7 +121,7 @@ def shape_of(setting: Setting, load: Load) -> Shape:
     servers = setting.server_processes or least
     if servers < least:
         raise UserError(
-            f"{load.most_connections:,} connections need {least} server processes: the file limit here is {limit:,} a process"
+            f"{load.most_connections:,} connections need {least} server processes: the file limit is {limit:,} a process"
         )
     return Shape(engines, servers)
 
@@ -172,6 +172,8 @@ def _measure(order, variant, setting, folder, shape, server, watch) -> str | Non
             with contextlib.suppress(TrialFailed):
                 running.conclude(interrupted=True)
             return str(stop)
+        except HostLost:
+            raise
         except TrialFailed:
             if reason := _stop_reason(experiment, load, running, server):
                 return reason

@@ -1,6 +1,6 @@
-"""`wsbench cluster up|status|down`: Ray on every host. On this machine (127.0.0.1) and in its network namespaces it is started
-here; for any other host the line to type there is printed. Who runs already is left alone, so `up` also brings back what was
-lost. Ray's own `ray stop` is never used: it ends everybody's Ray.
+"""`wsbench cluster up|status|down`: Ray on every host. On this machine (127.0.0.2) and in its network namespaces it is started
+here, by ssh where cluster.toml says so; for any other host the line to type there is printed. Who runs already is left alone, so
+`up` also brings back what was lost. Ray's own `ray stop` is never used: it ends everybody's Ray.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 
 from wsbench.cluster import hosts, remote
 from wsbench.cluster.hosts import Cluster, Host
+from wsbench.errors import UserError
 from wsbench.frozen import Frozen, read_json, write_json
-from wsbench.process import end_detached, is_running, start_detached
+from wsbench.process import end_detached, is_running, output_of, start_detached
 
 OBJECT_STORE_BYTES = 100_000_000
 WORKER_PORTS = 100
@@ -25,7 +26,7 @@ WORD = "--node-ip-address"
 
 
 class Started(Frozen):
-    """The processes that `up` has started on this machine, by host."""
+    """The processes that `up` has started, by host: on this machine, or where ssh leads."""
 
     pids: dict[str, int]
 
@@ -37,6 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments) -> int:
     cluster = hosts.read(arguments.file)
+    if cluster.ray is not None and arguments.what != "status":
+        raise UserError(f"{arguments.file}: the Ray at {cluster.ray} is somebody else's to start and to end")
     return {"up": _up, "status": _status, "down": _down}[arguments.what](cluster, arguments.file)
 
 
@@ -45,7 +48,7 @@ def command_of(cluster: Cluster, host: Host) -> list[str]:
     port = cluster.port
     first = host == cluster.host[0]
     return [
-        str(Path(sys.executable).parent / "ray") if _is_here(host) else "ray",
+        str(Path(sys.executable).parent / "ray") if _is_here(host) or host.ssh else "ray",
         *("start", "--block", "--disable-usage-stats", f"--node-ip-address={host.address}"),
         *(["--head", f"--port={port}", "--include-dashboard=false"] if first else [f"--address={cluster.head}"]),
         f"--node-manager-port={port + 1}",
@@ -80,19 +83,25 @@ def _up(cluster: Cluster, file: Path) -> int:
     kept = _kept(file)
     kept.parent.mkdir(parents=True, exist_ok=True)
     environment = remote.environment(cluster)
-    pids = {name: pid for name, pid in _started(kept).items() if is_running(pid, WORD)}
+    pids = _started(kept)
     for host in cluster.machines:
-        if host.name in pids:
+        if host.name in pids and _runs(host, pids[host.name]):
             print(f"{host.name}: runs already, process {pids[host.name]}")
             continue
-        argv = command_of(cluster, host)
-        if not _is_here(host):
-            settings = [f"{name}={value}" for name, value in environment.items()]
-            print(f"on {host.name}: {shlex.join(['env', *settings, *argv])}")
-            continue
-        inside = [] if host.netns is None else ["ip", "netns", "exec", host.netns]
+        line = shlex.join(
+            ["env", *(f"{name}={value}" for name, value in environment.items()), *command_of(cluster, host)]
+        )
         log = kept.with_suffix(f".{host.name}.log")
-        pids[host.name] = start_detached([*inside, *argv], environment, log)
+        if _is_here(host):
+            inside = [] if host.netns is None else ["ip", "netns", "exec", host.netns]
+            pids[host.name] = start_detached([*inside, *command_of(cluster, host)], environment, log)
+        elif host.ssh is not None:
+            said = _by_ssh(host, f"nohup {line} > /tmp/wsbench-ray.log 2>&1 < /dev/null & echo $!")
+            pids[host.name] = int(said)
+            log = f"{host.ssh}:/tmp/wsbench-ray.log"
+        else:
+            print(f"on {host.name}: {line}")
+            continue
         write_json(kept, Started(pids=pids))
         print(f"{host.name}: process {pids[host.name]}, log {log}")
     return 0
@@ -100,6 +109,33 @@ def _up(cluster: Cluster, file: Path) -> int:
 
 def _started(kept: Path) -> dict[str, int]:
     return read_json(Started, kept).pids if kept.exists() else {}
+
+
+def _runs(host: Host, pid: int) -> bool:
+    if host.ssh is None or _is_here(host):
+        return is_running(pid, WORD)
+    return _by_ssh(host, f"grep -aq -e {WORD} /proc/{pid}/cmdline 2> /dev/null && echo yes || echo no") == "yes"
+
+
+def _end(host: Host, pid: int) -> bool:
+    """Whether it was still there."""
+    if host.ssh is None or _is_here(host):
+        return end_detached(pid, WORD)
+    running = _runs(host, pid)
+    if running:
+        _by_ssh(
+            host, f"kill {pid}; for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 {pid} 2> /dev/null && sleep 1; done; true"
+        )
+    return running
+
+
+def _by_ssh(host: Host, line: str) -> str:
+    argv = ["ssh", "-o", "BatchMode=yes", host.ssh, line]
+    print(f"{host.name}: {shlex.join(argv)}")
+    done = output_of(argv)
+    if done.code != 0:
+        raise UserError(f"{host.name}: ssh {host.ssh} ended with {done.code}: {done.text}")
+    return done.text
 
 
 def _status(cluster: Cluster, file: Path) -> int:
@@ -112,8 +148,9 @@ def _status(cluster: Cluster, file: Path) -> int:
 def _down(cluster: Cluster, file: Path) -> int:
     kept = _kept(file)
     started = _started(kept)
-    for name, pid in reversed(started.items()):
-        print(f"{name}: {'ended' if end_detached(pid, WORD) else 'had ended'}")
+    for host in reversed(cluster.machines):
+        if host.name in started:
+            print(f"{host.name}: {'ended' if _end(host, started[host.name]) else 'had ended'}")
     kept.unlink(missing_ok=True)
     for host in cluster.machines:
         if host.name not in started:

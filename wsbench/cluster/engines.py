@@ -14,7 +14,7 @@ from pathlib import Path
 
 from wsbench import shards
 from wsbench.cluster import instants
-from wsbench.cluster.remotes import NEWS_S, Remote
+from wsbench.cluster.remotes import COLLECT_S, NEWS_S, Remote
 from wsbench.engine_files import Plan
 from wsbench.errors import TrialFailed, UserError
 
@@ -120,8 +120,10 @@ class RemoteEngine:
                 file.write(instants.of_lines(lines, self._remote.offset_ns))
         if code is None or self._code is not None:
             return
-        (self._folder / "latency.hlog").write_bytes(self._remote.call("read", f"{self._number}/latency.hlog"))
-        self._log.write_bytes(self._remote.call("read", f"{self._number}/engine.log"))
+        for name, file in (("latency.hlog", self._folder / "latency.hlog"), ("engine.log", self._log)):
+            content = self._remote.call("read", f"{self._number}/{name}", timeout_s=COLLECT_S)
+            if content is not None:
+                file.write_bytes(content)
         self._code = code
 
     def tell(self, line: str) -> None:

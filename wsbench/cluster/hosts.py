@@ -15,9 +15,12 @@ from wsbench.frozen import Frozen, one_line
 
 def _address(text: str) -> str:
     try:
-        return str(ipaddress.ip_address(text))
+        found = str(ipaddress.ip_address(text))
     except ValueError as error:
         raise ValueError(f"an IP address, found {text!r}") from error
+    if found in ("127.0.0.1", "::1"):
+        raise ValueError("Ray replaces it by another; where all hosts are this machine, 127.0.0.2 will do")
+    return found
 
 
 Address = Annotated[str, AfterValidator(_address)]
@@ -36,6 +39,8 @@ class Host(Frozen):
     #: The CPUs of its server or engines: these, or the first so many.
     cpus: Count | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     netns: str | None = None
+    #: Where `wsbench cluster up` starts Ray by ssh, such as user@host; wsbench is in the same folder there as here.
+    ssh: str | None = None
     #: Where this host's engine is; None: beside its Python.
     engine: str | None = None
 
@@ -48,8 +53,10 @@ class Host(Frozen):
 
 
 class Cluster(Frozen):
-    """The first host is Ray's head; wsbench runs there. `port` is the first of the fixed ports."""
+    """The first host is Ray's head; wsbench runs there. `port` is the first of the fixed ports. `ray` is the head of a Ray that
+    somebody else has started, with the settings of theirs; the first host is then one of its nodes."""
 
+    ray: str | None = None
     token: Path = Path("~/.config/wsbench/cluster.token")
     port: Port = 26_379
     #: How long a campaign waits for a host that was lost.
@@ -58,7 +65,7 @@ class Cluster(Frozen):
 
     @property
     def head(self) -> str:
-        return f"{self.host[0].address}:{self.port}"
+        return self.ray or f"{self.host[0].address}:{self.port}"
 
     @property
     def token_file(self) -> Path:

@@ -104,7 +104,7 @@ class OnHost:
         """All of them; no more are taken."""
         self._sampler.__exit__()
         self._sampler = None
-        return self.read("resources.jsonl")
+        return (self._folder / "resources.jsonl").read_bytes()
 
     # ---- engines -----------------------------------------------------------------------------------------------------
 
@@ -146,9 +146,10 @@ class OnHost:
 
     # ---- the folder --------------------------------------------------------------------------------------------------
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str) -> bytes | None:
+        """None where there is no such file."""
         file = self._folder / name
-        return file.read_bytes() if file.exists() else b""
+        return file.read_bytes() if file.exists() else None
 
     def clear(self) -> None:
         """Ends all that runs and leaves no file; another trial may begin."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from wsbench.cluster.hosts import Cluster, Host
 from wsbench.cluster.onhost import OnHost, installed
-from wsbench.errors import TrialFailed, UserError
+from wsbench.errors import HostLost, TrialFailed, UserError
 
 CONNECT_S = 30.0
 #: A host that does not answer for so long is lost.
@@ -23,10 +23,11 @@ BACK_S = 1.0
 
 def environment(cluster: Cluster) -> dict[str, str]:
     """What every process of Ray is started with, ours too: a token, no reports to anybody, children neither niced nor first to be
-    killed, a silent host noticed within seconds, and nobody who kills a server because memory is short."""
+    killed, a silent host noticed within seconds, and nobody who kills a server because memory is short. Who may join a Ray of
+    somebody else's is said by the user's environment."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(cluster.token_file)}
     return {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(cluster.token_file),
+        **({} if cluster.ray else token),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_worker_oom_score_adjustment": "0",
@@ -44,17 +45,12 @@ def alive(cluster: Cluster) -> set[str]:
         return connected.alive()
 
 
-class HostLost(TrialFailed):
-    def __init__(self, host: str, why: str):
-        super().__init__(f"lost host {host}: {why}")
-
-
 class Connected:
     """A connection to the cluster's Ray, an actor for each host that is wanted; nothing of it is left when the context ends."""
 
     def __init__(self, cluster: Cluster, wanted: list[Host]):
         self._wanted = wanted
-        if not cluster.token_file.exists():
+        if cluster.ray is None and not cluster.token_file.exists():
             raise UserError(f"{cluster.token_file} is missing; `wsbench cluster up` makes it")
         os.environ.update(environment(cluster))
         try:

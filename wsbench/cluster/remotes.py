@@ -183,7 +183,7 @@ class RemoteServer:
         try:
             for name, moved in instants.LOGS.items():
                 content = self._remote.call("read", f"server/{name}", timeout_s=COLLECT_S)
-                if content:
+                if content is not None:
                     (self._folder / name).write_bytes(moved(content, self._remote.offset_ns))
             self._remote.call("clear", timeout_s=COLLECT_S)
         except TrialFailed:

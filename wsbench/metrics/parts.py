@@ -12,7 +12,7 @@ from wsbench.view import NO_END, NO_PLAN, TrialView, Unmeasured, known
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
-#: The one time that is taken by two clocks, and how much of its median they may make wrong.
+#: The one histogram of times by two clocks, and how much of a median two clocks may make wrong.
 ONE_WAY = "push_stamp"
 ONE_WAY_ERROR = 0.2
 NOT_HTTP = "the scenario has no HTTP requests"
@@ -44,15 +44,31 @@ def recorded(view: TrialView, tag: str) -> Histogram:
 
 
 def _require_one_clock(view: TrialView, median_ns: int) -> None:
-    """A time from one host to another is as wrong as their clocks differ: Unmeasured where that may be too much of the median."""
+    """Unmeasured where the server's stamp and a receiver's may be by wall clocks that are too far apart."""
     error_ns = wall_error_ns([host for host, _ in view.hosts])
     if error_ns is None:
         raise Unmeasured("how far the server's wall clock is from those of the hosts that load is not known")
+    require_close(error_ns, median_ns)
+
+
+def require_close(error_ns: int, median_ns: float) -> None:
+    """A time from one host to another is as wrong as their clocks: Unmeasured where that may be too much of the median."""
     if error_ns > ONE_WAY_ERROR * median_ns:
         raise Unmeasured(
-            f"the wall clocks of the server's host and of those that load may differ by {error_ns / NS_PER_US:,.3g} µs, "
+            f"it is by the clocks of two hosts, which may differ by {error_ns / NS_PER_US:,.3g} µs: "
             f"more than {ONE_WAY_ERROR:.0%} of the median ({median_ns / NS_PER_US:,.3g} µs)"
         )
+
+
+def crossing_error_ns(hosts: list[HostRecord]) -> int:
+    """How wrong a time may be from an instant on one host that loads to one on another, by what was found before and after the
+    trial; 0 where only one loads. Instants were moved by the first of a host's offsets."""
+    errors = [
+        max(one.bound_ns + abs(one.offset_ns - host.clocks[0].offset_ns) for one in (host.clocks[0], host.clocks[-1]))
+        for host in hosts
+        if host.engines
+    ]
+    return sum(sorted(errors)[-2:]) if len(errors) > 1 else 0
 
 
 def wall_error_ns(hosts: list[HostRecord]) -> int | None:
