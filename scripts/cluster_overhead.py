@@ -3,7 +3,7 @@
     python scripts/cluster_overhead.py EXPERIMENT [--pairs 5] [--servers reference] [--metric NAME …]
 
 Each pair is one round here and one round over Ray, in turns who is first; Ray runs only during the latter. The ratio (cluster over
-one machine) is paired by round, with its 95 % interval (`wsbench.stats.ratio`).
+one machine) is paired by round, with its 95 % interval (`wsbench.stats.ratio`). Trials that are INVALID do not count.
 """
 
 import argparse
@@ -107,12 +107,10 @@ def tell(results: dict, wanted) -> None:
                     for where in ("machine", "cluster")
                 )
                 ratio = stats.ratio(there, here)
-                if ratio.mean is None:
-                    continue
                 between = ratio.reason if ratio.low is None else f"{ratio.low:.3f} to {ratio.high:.3f}"
-                shown = [stats.estimate(list(values.values())).mean for values in (here, there)]
+                shown = [stats.estimate(list(values.values())).mean for values in (here, there)] + [ratio.mean]
                 text = ["not measured" if value is None else f"{value:,.4g}" for value in shown]
-                rows.append([name, terminal.cell_text(dict(cell)), metric, *text, f"{ratio.mean:.3f}", between])
+                rows.append([name, terminal.cell_text(dict(cell)), metric, *text, between])
     terminal.table(None, ["server", "cell", "metric", "one machine", "cluster", "ratio", "95 %"], rows, right={3, 4, 5})
 
 

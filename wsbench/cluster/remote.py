@@ -172,5 +172,5 @@ def _require_fit(host: Host, found: dict) -> None:
     for what, name in (("nice", "RAY_worker_niceness"), ("oom", "RAY_worker_oom_score_adjustment")):
         if found[what] != 0:
             raise UserError(
-                f"{host.name}: what Ray starts there has {what} {found[what]}, not 0: start it with {name}=0"
+                f"{host.name}: what Ray starts there has {what} {found[what]}, not 0: start it with {name}=0, from where it is 0"
             )
