@@ -56,9 +56,12 @@ def test_a_trial_elsewhere_is_the_trial_here(tmp_path, three):
         assert view.record.outcome == "ok", view.record.reason
     own, others = here.measured, there.measured
     assert (others.sent, others.answered, others.failed, others.unanswered) == (own.sent, own.answered, 0, 0)
-    missing = [{name for name, value in metrics.values(view).items() if value is None} for view in (here, there)]
-    # Connecting takes a moment, in which the machine's samples may be too few.
-    assert missing[0] ^ missing[1] <= {"connect_cpu_idle_percent", "connects_per_s"}
+    reasons = [metrics.measure(view).reasons for view in (here, there)]
+    for name in reasons[0].keys() ^ reasons[1].keys():
+        # On a busy machine, and while connections are made in a moment, samples may be too far apart.
+        assert re.search(
+            "too few samples|too short|no sample|no quarter|less than twice", (reasons[0] | reasons[1])[name]
+        ), name
     begin, end = there.events[0].t_ns, there.end.t_ns
     assert there.record.server_started_ns < begin
     assert any(begin < sample.t_ns < end for sample in there.processes("server"))
