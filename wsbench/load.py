@@ -259,14 +259,14 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
     folder.path.mkdir(parents=True)
     began, clock = time.time(), time.monotonic()
     reason, interrupted = None, False
-    with (
-        Sampler(folder.path / "resources.jsonl", *pids) as sampler,
-        sampling(folder.path) as hosts_sampler,
-        shards.Engines(plan, count, folder, hosts) as running,
-    ):
-        events = running.folders[0].path / "events.jsonl"
-        (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
-        try:
+    try:
+        with (
+            Sampler(folder.path / "resources.jsonl", *pids) as sampler,
+            sampling(folder.path) as hosts_sampler,
+            shards.Engines(plan, count, folder, hosts) as running,
+        ):
+            events = running.folders[0].path / "events.jsonl"
+            (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
             try:
                 running.carry_out(lambda: watch(folder))
                 watch(folder)
@@ -274,11 +274,11 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
                 interrupted = True
                 running.interrupt()
                 running.conclude(interrupted=True)
-        except TrialFailed as failure:
-            reason = str(failure)
-            if getattr(failure, "code", None) == PLAN_WAS_WRONG:
-                shutil.rmtree(folder.path)
-                raise UserError(reason) from failure
+    except TrialFailed as failure:
+        reason = str(failure)
+        if getattr(failure, "code", None) == PLAN_WAS_WRONG:
+            shutil.rmtree(folder.path)
+            raise UserError(reason) from failure
     record = TrialRecord(
         number=1,
         round=1,
