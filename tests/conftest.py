@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from namespaces import bed, whole_again  # noqa: F401 (fixtures)
 
 SERVERS = Path(__file__).parent / "servers"
 WSBENCH = [sys.executable, "-m", "wsbench.cli"]

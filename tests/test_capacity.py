@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from wsbench import capacity, machine, sysctls, trial
+from wsbench import capacity, machine, serving, sysctls
 from wsbench.errors import TrialFailed, UserError
 
 SETTINGS = {
@@ -122,8 +122,8 @@ def test_doctor_tells_of_connections_and_changes_nothing_unasked(wsbench):
 
 
 def test_a_trial_ends_before_the_machine_has_no_memory_left(monkeypatch):
-    monkeypatch.setattr(machine, "memory_available", lambda: trial.MEMORY_FLOOR)
-    trial.require_memory()
+    monkeypatch.setattr(machine, "memory_available", lambda: serving.MEMORY_FLOOR)
+    serving.require_memory()
     monkeypatch.setattr(machine, "memory_available", lambda: 100 << 20)
     with pytest.raises(TrialFailed, match="100 MiB left, the trial was ended at 768 MiB"):
-        trial.require_memory()
+        serving.require_memory()

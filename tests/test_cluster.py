@@ -12,34 +12,16 @@ import stat
 import time
 
 import pytest
+from shifted_hosts import ALL_ROLES, TWO, Shifted, cluster
 
-from wsbench import engine, shards, trial
+from wsbench import build, catalogue, engine, machine, serving, shards
 from wsbench.catalogue import ROOT
-from wsbench.cluster import clocks, commands, engines, hosts, remote
+from wsbench.cluster import clocks, commands, engines, hosts, instants, remote
+from wsbench.cluster.remotes import Remote, Samples
 from wsbench.engine_files import Echo, Open, Seconds, Segment, Target
 from wsbench.errors import TrialFailed, UserError
 from wsbench.process import Server
 from wsbench.rundir import TrialFolder
-
-REFERENCE = ROOT / "servers" / "reference"
-TWO = """
-[[host]]
-name = "one"
-address = "10.0.0.1"
-cpus = 2
-[[host]]
-name = "two"
-address = "10.0.0.2"
-cpus = 2
-netns = "space"
-"""
-
-
-def cluster(tmp_path, text: str = TWO) -> hosts.Cluster:
-    file = tmp_path / "cluster.toml"
-    file.write_text(f'token = "{tmp_path}/token"\n{text}')
-    return hosts.read(file)
-
 
 # ---- what the user writes --------------------------------------------------------------------------------------------
 
@@ -54,6 +36,7 @@ def test_the_first_host_is_the_head(tmp_path):
         ("", "missing key 'host'"),
         (TWO.replace("10.0.0.2", "10.0.0.1"), "two hosts have the address '10.0.0.1'"),
         (TWO.replace('"two"', '"one"'), "two hosts have the name 'one'"),
+        (TWO.replace("10.0.0.2", "127.0.0.1"), "Ray replaces it by another"),
         (TWO.replace("10.0.0.2", "elsewhere"), "an IP address, found 'elsewhere'"),
         (TWO + "colour = 'red'\n", "unknown key 'host.1.colour'"),
     ],
@@ -80,7 +63,7 @@ def test_up_makes_a_token_for_its_user_alone_and_prints_what_is_to_be_typed_else
     assert done.returncode == 0, done.stderr
     assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
     assert len((tmp_path / "token").read_text()) == 64
-    assert "on two: RAY_AUTH_MODE=token" in done.stdout
+    assert "on two: env RAY_AUTH_MODE=token" in done.stdout
     assert (tmp_path / "token").read_text() not in done.stdout
 
 
@@ -119,7 +102,7 @@ def test_one_slow_exchange_says_nothing():
 
 def test_every_instant_of_an_event_is_moved_and_nothing_else():
     line = b'{"count":7,"entered_ns":1005,"event":"x","first_ns":1001,"last_ns":1002,"t_ns":1000,"window_ns":1000}\n'
-    moved = json.loads(engines.in_our_clock(line, 1000))
+    moved = json.loads(instants.of_lines(line, 1000))
     assert moved == {
         "count": 7,
         "entered_ns": 5,
@@ -134,52 +117,21 @@ def test_every_instant_of_an_event_is_moved_and_nothing_else():
 # ---- a load ----------------------------------------------------------------------------------------------------------
 
 
-class Elsewhere:
-    """Hosts in this process whose clocks are ahead of ours by so much; `lose` makes one silent."""
-
-    def __init__(self, ahead: dict[str, int]):
-        self.ahead = ahead
-        self.lost: str | None = None
-        binary = str(engine.require_binary())
-        self.hosts = {name: remote.OnHost(binary) for name in ahead}
-
-    def call(self, host: str, method: str, *arguments):
-        if host == self.lost:
-            raise TrialFailed(f"lost host {host}: it did not answer for 5 s")
-        ahead = self.ahead[host]
-        if method == "tell":
-            number, line = arguments
-            gate, t_ns = line.split(" ")
-            arguments = (number, f"{gate} {int(t_ns) - ahead}")
-        answer = getattr(self.hosts[host], method)(*arguments)
-        if method == "time":
-            return answer[0] + ahead, answer[1] + ahead
-        if method == "news":
-            return {number: (engines.in_our_clock(lines, -ahead), code) for number, (lines, code) in answer.items()}
-        return answer
-
-    def clear(self) -> None:
-        for host in self.hosts.values():
-            host.clear()
-
-
 @pytest.fixture
 def elsewhere():
-    found = Elsewhere({"one": 5_000_000_000_000, "two": -3_000_000_000})
+    found = Shifted({"one": 5_000_000_000_000, "two": -3_000_000_000})
     yield found
-    found.clear()
+    found.leave()
 
 
 @pytest.fixture
 def server(tmp_path):
-    from wsbench import build, catalogue, machine
-
     variant = next(one for one in catalogue.read(ROOT / "servers") if one.name == "reference@websocket")
     assert build.build(variant, sorted(os.sched_getaffinity(0))).problem is None
     port = machine.free_port("127.0.0.1", None, os.getpid())
     env = {"HOST": "127.0.0.1", "PORT": str(port), "THREADS": "1"}
     with Server(variant.table.run, variant.folder, env, [], tmp_path / "server.log") as running:
-        trial._await_ready(running, port, "websocket")
+        serving.await_ready(running, "127.0.0.1", port, "websocket")
         yield port
 
 
@@ -202,14 +154,16 @@ def plan_for(port: int, seconds: float):
 def test_hosts_with_other_clocks_make_one_result(tmp_path, elsewhere, server):
     folder = TrialFolder(tmp_path / "trial")
     folder.path.mkdir()
-    on = engines.OnCluster(cluster(tmp_path), elsewhere)
+    loads = [Remote(host, elsewhere) for host in cluster(tmp_path).host]
+    on = engines.OnCluster(loads)
     plan = plan_for(server, 1.0)
     assert on.count(None, plan) == 2
-    with shards.Engines(plan, 4, folder, on) as running:
+    with Samples(None, loads, folder.path) as samples, shards.Engines(plan, 4, folder, on) as running:
+        samples.watch_engine(running.folders[0].path / "events.jsonl", 0.0)
         running.carry_out(lambda: None)
-    parts = [part.events()[-1] for part in folder.parts()]
+    ends = [part.events()[-1] for part in folder.parts()]
     whole = folder.events()[-1]
-    assert whole.measured.sent == sum(part.measured.sent for part in parts) == 100
+    assert whole.measured.sent == sum(end.measured.sent for end in ends) == 100
     assert (whole.measured.answered, whole.measured.failed, whole.measured.unanswered) == (100, 0, 0)
     assert whole.connections.established == 10
     begins = {event.phase: event for part in folder.parts() for event in part.events() if event.event == "phase"}
@@ -217,11 +171,18 @@ def test_hosts_with_other_clocks_make_one_result(tmp_path, elsewhere, server):
     assert all(now - 60_000_000_000 < event.t_ns < now for event in begins.values())
     windows = [e.t_ns for part in folder.parts() for e in part.events() if e.event == "phase" and e.phase == "measure"]
     assert max(windows) - min(windows) < 20_000_000
-    records = [json.loads((part.path / "host.json").read_text()) for part in folder.parts()]
-    assert [one["name"] for one in records] == ["one", "two", "one", "two"]
-    for one in records:
-        assert abs(one["offset_ns"] - elsewhere.ahead[one["name"]]) <= one["bound_ns"] + 1
-        assert one["after_offset_ns"] is not None
+    hosts_of_it = folder.hosts()
+    assert [(one.host.name, one.host.engines, one.host.lost) for one in hosts_of_it] == [
+        ("one", [0, 2], False),
+        ("two", [1, 3], False),
+    ]
+    for one in hosts_of_it:
+        first, *_, last = one.host.clocks
+        for found in (first, last):
+            assert abs(found.offset_ns - elsewhere.ahead[one.host.name]) <= found.bound_ns + 1
+        samples = one.samples()
+        assert {"engine", "machine", "network", "sampler"} <= {sample.of for sample in samples}
+        assert all(begins["connect"].t_ns - 10**9 < sample.t_ns < now for sample in samples)
 
 
 @pytest.mark.parametrize("fault", ["engine", "host"])
@@ -241,24 +202,52 @@ def test_what_is_lost_ends_the_trial_at_once_and_leaves_no_half_result(tmp_path,
             os.kill(elsewhere.hosts["two"]._engines[1].pid, signal.SIGKILL)
 
     said = {"host": "lost host two", "engine": "engine 2 of 2: .*SIGKILL"}[fault]
-    on = engines.OnCluster(cluster(tmp_path), elsewhere)
-    with pytest.raises(TrialFailed, match=said), shards.Engines(plan_for(server, 30.0), 2, folder, on) as running:
+    loads = [Remote(host, elsewhere) for host in cluster(tmp_path).host]
+    with (
+        pytest.raises(TrialFailed, match=said),
+        Samples(None, loads, folder.path),
+        shards.Engines(plan_for(server, 30.0), 2, folder, engines.OnCluster(loads)) as running,
+    ):
         running.carry_out(watch)
     assert time.monotonic() - began[0] < 3
     assert not (folder.path / "events.jsonl").exists()
+    assert [one.host.lost for one in folder.hosts()] == [False, fault == "host"]
 
 
 def test_every_host_has_a_share(tmp_path, elsewhere):
-    on = engines.OnCluster(cluster(tmp_path), elsewhere)
+    loads = [Remote(host, elsewhere) for host in cluster(tmp_path).host]
+    on = engines.OnCluster(loads)
     plan = plan_for(1, 1.0)
     with pytest.raises(UserError, match="give each at least one"):
-        on.plans(plan, 1)
+        on.count(1, plan)
     found = on.plans(plan, 3)
     assert [one.shard for one in found] == [(0, 3), (1, 3), (2, 3)]
-    assert [one.threads for one in found] == [1, 2, 1]
+    assert [len(one.cpus) for one in found] == [one.threads for one in found] == [1, 2, 1]
+    assert set(found[0].cpus).isdisjoint(found[2].cpus)
+    assert [one.gate_s is None for one in found] == [False] * 3
+    (alone,) = engines.OnCluster(loads[:1]).plans(plan, 1)
+    assert (alone.shard, alone.gate_s) == ((0, 1), None), "nobody would open its gates"
     crowded = plan.model_copy(update={"connections": 100_000})
-    for one in on._hosts:
+    for one in loads:
         one.files = 20_000
     assert on.count(None, crowded) == 6
-    with pytest.raises(UserError, match="100,000 connections need 3 engine processes on each of 2 hosts"):
+    with pytest.raises(UserError, match="100,000 connections need 6 engine processes on 2 hosts"):
         on.count(2, crowded)
+
+
+def test_what_a_runtime_tells_is_moved_too():
+    node = b'{"of":"delays","t_ns":2000,"at_ns":[1500,1600],"late_ns":[10,20]}\n'
+    assert instants.of_lines(node, 1000) == b'{"of":"delays","t_ns":1000,"at_ns":[500,600],"late_ns":[10,20]}\n'
+    jvm = b"[5000ns][info][gc] GC(0) Pause Young 1M->2M(3M) 4.0ms\n[6000ns] [7ns]\n"
+    assert instants.of_jvm_log(jvm, 1000) == jvm.replace(b"5000", b"4000").replace(b"6000", b"5000")
+
+
+def test_one_machine_may_do_both_but_nothing_twice(tmp_path):
+    both = ALL_ROLES.replace("127.0.0.3", "127.0.0.2")
+    assert [one.name for one in cluster(tmp_path, both).machines] == ["serve", "two"]
+    with pytest.raises(UserError, match=re.escape("two hosts have the address '127.0.0.2' to load")):
+        cluster(tmp_path, both.replace("127.0.0.4", "127.0.0.2"))
+    with pytest.raises(UserError, match="a campaign needs one host"):
+        hosts.serving(tmp_path / "cluster.toml", cluster(tmp_path, TWO))
+    with pytest.raises(UserError, match=re.escape("one: cpus = 2, but what runs there may use [0]")):
+        cluster(tmp_path).host[0].cpus_of([0])

@@ -49,7 +49,15 @@ def test_a_campaign_runs_every_trial_and_writes_its_report(wsbench, experiment, 
         assert end.event == "end"
         assert end.measured.answered == end.measured.sent > 0
         assert folder.plan.connections == record.cell["connections"]
-        assert {s.of for s in folder.samples()} == {"server", "engine", "machine", "switches", "pss", "sampler"}
+        assert {s.of for s in folder.samples()} == {
+            "server",
+            "engine",
+            "machine",
+            "network",
+            "switches",
+            "pss",
+            "sampler",
+        }
         assert "SIGTERM" in record.server_exit
 
 

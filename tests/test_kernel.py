@@ -171,3 +171,19 @@ def test_the_heap_of_a_jvm_is_seen_to_fill_or_is_not_told(collector, tmp_path):
     assert len(told) == 0 or len(set(told)) >= 3, used
     assert told or collector != "G1"
     assert not told or collector != "Z"
+
+
+def test_the_interfaces_counters_are_added_without_loopback():
+    devices = b"""Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:  999 9 9 9 0 0 0 0 999 9 9 9 0 0 0 0
+  eth0: 100 10 0 1 0 0 0 0 200 20 0 2 0 0 0 0
+eth1:5 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0
+"""
+    protocols = b"Ip: Forwarding\nIp: 1\nTcp: OutSegs RetransSegs\nTcp: 50 3\n"
+    found = kernel.network_of(1, devices, protocols)
+    assert (found.received_bytes, found.received_packets, found.received_dropped) == (105, 11, 1)
+    assert (found.sent_bytes, found.sent_packets, found.sent_dropped) == (207, 21, 2)
+    assert (found.tcp_segments_sent, found.tcp_segments_sent_again) == (50, 3)
+    assert kernel.network_of(1, b"", b"") is None
+    assert kernel.network_of(1, devices, b"").tcp_segments_sent is None

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from run_maker import Trial, at_rate, write_trial
 
-from wsbench import catalogue, engine, experiment, machine, metrics, series, trial
+from wsbench import catalogue, engine, experiment, machine, metrics, place, series, trial
 from wsbench.catalogue import ROOT
 from wsbench.rundir import TrialFolder, TrialOrder
 from wsbench.runtimes import go, jvm, node, probes
@@ -238,7 +238,7 @@ def test_a_trial_of_a_real_server_knows_its_collections(server, tmp_path):
     folder = TrialFolder(tmp_path / "0001")
     folder.path.mkdir()
     order = TrialOrder(number=1, round=1, server=server, variant=variant.variant, cell={})
-    setting = trial.Setting(asked, 1, machine.placement(), None, engine.require_binary())
+    setting = trial.Setting(asked, 1, place.Here(engine.require_binary(), machine.placement()), None)
     record = trial.carry_out(order, small(variant), setting, folder, lambda _: None)
     assert (record.outcome, record.probe) == ("ok", probe), record.reason
     view = TrialView(folder, folder.record)

@@ -79,7 +79,7 @@ def test_children_are_found_and_what_they_used_stays_when_they_have_ended(proces
 def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, tmp_path):
     child = process("input()")
     with sampler.Sampler(tmp_path / "resources.jsonl", child.pid) as running:
-        running.watch_engine(os.getpid(), tmp_path / "events.jsonl", 0)
+        running.watch_engine(tmp_path / "events.jsonl", 0, os.getpid())
         time.sleep(1.5)
     samples = TrialFolder(tmp_path).samples()
     server = [s for s in samples if isinstance(s, ProcessSample) and s.of == "server"]
@@ -90,14 +90,14 @@ def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, t
     assert 4 <= len(late) <= 11
     assert abs(sum(isinstance(s, MachineSample) for s in samples) - len(server)) <= 1
     assert 4 <= sum(s.of == "engine" for s in samples) <= 9
-    assert {s.of for s in samples} == {"server", "engine", "machine", "switches", "pss", "sampler"}
+    assert {s.of for s in samples} == {"server", "engine", "machine", "network", "switches", "pss", "sampler"}
 
 
 def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(process, tmp_path):
     child = process("input()")
     events = tmp_path / "events.jsonl"
     with sampler.Sampler(tmp_path / "resources.jsonl", child.pid) as running:
-        running.watch_engine(os.getpid(), events, 4.0)
+        running.watch_engine(events, 4.0, os.getpid())
         began = time.monotonic_ns()
         phases = [("connect", began - 10**9), ("measure", began)]
         rows = [{"event": "phase", "t_ns": t_ns, "phase": phase} for phase, t_ns in phases]

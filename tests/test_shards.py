@@ -19,6 +19,7 @@ from wsbench import build, catalogue, engine, histogram, machine, merge, metrics
 from wsbench.engine_files import Closed, Echo, Idle, Messages, NoLoop, Open, Plan, Push, Seconds, Segment, Stage, Target
 from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Load, read
+from wsbench.place import Here
 from wsbench.rundir import TrialFolder
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
@@ -98,7 +99,7 @@ def test_sources_are_found_on_loopback_and_asked_for_elsewhere(monkeypatch):
 def test_what_a_server_may_open_is_asked_before_it_is_started(monkeypatch, experiment):
     monkeypatch.setattr(machine, "file_limit", lambda: 20_000)
     asked = read(experiment)
-    setting = trial.Setting(asked, seed=1, placement=machine.Placement([0], [1]), port=None, engine=Path())
+    setting = trial.Setting(asked, seed=1, place=Here(Path(), machine.Placement([0], [1])), port=None)
 
     def shape(connections, scenario="ping", **changes):
         whole = asked.model_copy(update={"scenario": scenario})
@@ -108,7 +109,7 @@ def test_what_a_server_may_open_is_asked_before_it_is_started(monkeypatch, exper
     assert shape(19_600) == trial.Shape(engines=1, servers=2)
     assert shape(100_000).words == "6 engine processes, 6 server processes"
     assert shape(100, engines=2, server_processes=3) == trial.Shape(engines=2, servers=3)
-    with pytest.raises(UserError, match="need 2 server processes: the file limit here is 20,000 a process"):
+    with pytest.raises(UserError, match="need 2 server processes: the file limit is 20,000 a process"):
         shape(30_000, server_processes=1)
     assert shape(30_000, scenario="push").servers == 2
 

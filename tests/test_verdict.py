@@ -36,7 +36,7 @@ def test_a_trial_in_which_nothing_is_wrong_is_valid_and_has_no_reasons(tmp_path)
         ({"engine_wait": 0.11}, "INVALID", "waited for a CPU in 11.0% of the window"),
         ({"steal": 0.02}, "SUSPECT", "stolen by the hypervisor"),
         ({"steal": 0.06}, "INVALID", "stolen by the hypervisor"),
-        ({"throttled_s": 0.1}, "INVALID", "a CPU quota throttled the run"),
+        ({"throttled_s": 0.1}, "INVALID", "a CPU quota throttled the machine"),
         ({"longest_ns": HOUR_NS}, "INVALID", "the end of the histogram's range"),
         ({"window_s": 0.4, "sample_s": 0.1}, "SUSPECT", "only 0.4 s long"),
         ({"window_began": False, "engine_outcome": "no_connection"}, "INVALID", "the measured window never began"),

@@ -7,22 +7,21 @@ row, and the campaign goes on. It knows no metric.
 from __future__ import annotations
 
 import fcntl
-import os
 import random
 import secrets
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wsbench import __version__, build, catalogue, engine, experiment, gate, machine, scaling, trial
+from wsbench import __version__, catalogue, experiment, machine, preparing, scaling, trial
 from wsbench.catalogue import Variant
-from wsbench.errors import TrialFailed, UserError
+from wsbench.errors import UserError
 from wsbench.experiment import Experiment
 from wsbench.frozen import write_json
-from wsbench.rundir import CampaignRecord, CheckResult, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
+from wsbench.place import Place
+from wsbench.rundir import CampaignRecord, HostRow, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
 
 #: Start, stop and connecting, per trial, for the estimate only.
 OVERHEAD_S = 3.0
@@ -156,12 +155,11 @@ def estimate_s(asked: Experiment, trials: int) -> float:
     return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.measure_s or COUNTED_S))
 
 
-def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> RunFolder:
+def begin(asked: Request, runs: Path, place: Place, port: int | None, watcher: Watcher) -> RunFolder:
     """Builds, checks and starts a new campaign, and runs it to its end."""
-    engine.require_binary()
     for departure in asked.departures:
         watcher.say(f"departure: {departure}")
-    rows = _prepare(asked, port, watcher)
+    rows = _prepare(asked, place, port, watcher)
     variants = [variant for variant, row in rows if row.skipped is None]
     if not variants:
         raise UserError("no server can be run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
@@ -172,7 +170,7 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
     run = RunFolder(runs / f"{stamp}-{asked.name}")
     run.path.mkdir(parents=True)
     run.experiment_toml.write_bytes(asked.file.read_bytes())
-    write_json(run.path / "machine.json", machine.read())
+    _read_machines(run, place, "")
     write_json(run.path / "servers.json", [row for _, row in rows])
     write_json(run.path / "order.json", order_of(asked.experiment, variants, asked.seed, control))
     record = CampaignRecord(
@@ -193,28 +191,28 @@ def begin(asked: Request, runs: Path, port: int | None, watcher: Watcher) -> Run
     )
     # Written last: from here on the campaign exists and can be resumed.
     write_json(run.path / "campaign.json", record)
-    return resume(run, port, watcher)
+    return resume(run, place, port, watcher)
 
 
-def resume(run: RunFolder, port: int | None, watcher: Watcher) -> RunFolder:
-    """Runs every trial that has no outcome yet. UserError if another process is at it."""
+def resume(run: RunFolder, place: Place, port: int | None, watcher: Watcher) -> RunFolder:
+    """Runs every trial that has no outcome yet. UserError if another process is at it, or the place is another."""
+    _require_same(run.hosts, place)
     with (run.path / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise UserError(f"{run.path} is being run by another wsbench; wait for it, or stop it") from error
-        _run_missing(run, port, watcher)
+        _run_missing(run, place, port, watcher)
     return run
 
 
-def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
+def _run_missing(run: RunFolder, place: Place, port: int | None, watcher: Watcher) -> None:
     record, order = run.campaign, run.order
     setting = trial.Setting(
         experiment=_sized(experiment.read(run.experiment_toml), record.rounds, record.scale, record.time_scale),
         seed=record.seed,
-        placement=machine.placement(),
+        place=place,
         port=port,
-        engine=engine.require_binary(),
         engines=record.engines,
         server_processes=record.server_processes,
     )
@@ -235,19 +233,38 @@ def _run_missing(run: RunFolder, port: int | None, watcher: Watcher) -> None:
         watcher.trial_begins(
             planned, len(order) - len(missing) + done, len(order), estimate_s(setting.experiment, len(missing) - done)
         )
+        place.be_whole(watcher.say)
         folder = run.trial(planned.number)
         # What an interrupted trial left behind was never a result.
         shutil.rmtree(folder.path, ignore_errors=True)
         folder.path.mkdir()
         ended = trial.carry_out(planned, variants[planned.variant_name], setting, folder, watcher.trial_runs)
         watcher.trial_ends(folder, ended)
-    write_json(run.path / "machine-after.json", machine.read())
+    place.be_whole(watcher.say)
+    _read_machines(run, place, "-after")
+
+
+def _read_machines(run: RunFolder, place: Place, moment: str) -> None:
+    serves, hosts = place.machines()
+    write_json(run.path / f"machine{moment}.json", serves)
+    if hosts:
+        write_json(run.path / f"hosts{moment}.json", hosts)
+
+
+def _require_same(began: list[HostRow], place: Place) -> None:
+    """UserError where a campaign that is to be finished was begun elsewhere."""
+    if [one.key for one in began] != place.roster:
+        names = ", ".join(one.key.name for one in began)
+        where = (
+            f"on the hosts {names}: give --cluster with the same" if began else "on one machine: leave out --cluster"
+        )
+        raise UserError(f"this campaign was begun {where}")
 
 
 def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
     """For each number of connections that takes more than one process of a kind, a line; also where it cannot be had."""
     limit = machine.file_limit()
-    why = "" if limit is None else f" (the file limit here is {limit:,} a process)"
+    why = "" if limit is None or setting.place.roster else f" (the file limit here is {limit:,} a process)"
     lines = {}
     for planned in missing:
         load = setting.experiment.load_of(planned.cell)
@@ -260,58 +277,16 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
     return list(lines.values())
 
 
-def _prepare(asked: Request, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
-    """Builds and checks every chosen variant; one that cannot be run is a row that says why."""
-    rows = []
+def _prepare(asked: Request, place: Place, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
+    """A row for every chosen variant; one that cannot be run says why."""
     reasons = left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in reasons]
-    for variant in serving:
-        if build.obstacle(variant) is None and build.state(variant) != "built":
-            watcher.say(f"building {variant.name}")
-    built = build.build_all(serving, machine.placement().server, os.cpu_count() or 1)
+    prepared = place.prepare(serving, asked.experiment.runtime, asked.experiment.served, port, watcher.say)
+    found = {row.name: row for row in prepared}
+    rows = []
     for variant in asked.variants:
-        if variant.name in reasons:
-            row = row_of(variant, build.Built(None, None, "skipped"), [], reasons[variant.name])
-        else:
-            row = _checked(variant, built[variant.name], asked.experiment.served, port, watcher.say)
+        row = found.get(variant.name) or preparing.left_out(variant, reasons[variant.name])
         if row.skipped is not None:
             watcher.say(f"skipped {row.name}: {row.skipped}")
         rows.append((variant, row))
     return rows
-
-
-def _checked(
-    variant: Variant, built: build.Built, scenario: str, port: int | None, say: Callable[[str], None]
-) -> ServerRow:
-    if built.problem is not None:
-        return row_of(variant, built, [], built.problem)
-    say(f"checking {variant.name}")
-    try:
-        checks = gate.check(variant, [scenario], port)
-    except TrialFailed as failure:
-        return row_of(variant, built, [], f"could not be checked: {failure}")
-    wrong = [found for found in checks if found.required and not found.passed]
-    reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
-    return row_of(variant, built, checks, reason)
-
-
-def row_of(variant: Variant, built: build.Built, checks: list[CheckResult], skipped: str | None) -> ServerRow:
-    manifest, table = variant.manifest, variant.table
-    return ServerRow(
-        server=variant.server,
-        variant=variant.variant,
-        language=manifest.language,
-        library=manifest.library,
-        homepage=manifest.homepage,
-        tags=variant.tags,
-        transport=variant.transport,
-        library_version=table.library_version,
-        receipt=built.receipt,
-        runtime=built.runtime,
-        build=table.build,
-        run=table.run,
-        env=variant.env,
-        departures=variant.departures,
-        conformance=checks,
-        skipped=skipped,
-    )

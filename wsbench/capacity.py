@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsbench import machine, shards, trial
+from wsbench import machine, serving, shards
 from wsbench.machine import Finding
 
 #: The kernel's objects for one end of an idle connection on loopback: 10.23 GB for both ends of a million (METHODOLOGY).
@@ -17,7 +17,7 @@ KERNEL_BYTES = 5120
 ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20
 #: A socket with one unread byte is charged a page of TCP memory; a broadcast may leave one in every receiver.
 SPARE_FILES = 20_000
-#: What is left to everything else; below it a trial is ended (`trial.MEMORY_FLOOR`).
+#: What is left to everything else; below it a trial is ended (`serving.MEMORY_FLOOR`).
 RESERVE_BYTES = 1 << 30
 #: An estimate of the least that a server can do with; the leanest one measured takes about 400 bytes.
 LEAST_SERVER_BYTES = 1024
@@ -64,13 +64,13 @@ def _settings(connections: int) -> list[tuple[str, str, str]]:
 def _files(connections: int) -> Finding:
     limit = machine.file_limit()
     engines = shards.needed(connections, len(machine.placement().engine))
-    servers = trial.server_processes_for(connections)
+    servers = serving.processes_for(connections, machine.file_limit())
     if limit is None:
         return Finding(True, "files a process", "no limit", "")
     found = f"{limit:,}: wsbench takes {engines} engine and {servers} server processes"
     advice = (
-        f"or raise it for one of each: '* hard nofile {connections + trial.SERVER_FILES}' in /etc/security/limits.conf"
-        + (f", after sysctl -w fs.nr_open={connections + trial.SERVER_FILES}" if _nr_open() < connections else "")
+        f"or raise it for one of each: '* hard nofile {connections + serving.SERVER_FILES}' in /etc/security/limits.conf"
+        + (f", after sysctl -w fs.nr_open={connections + serving.SERVER_FILES}" if _nr_open() < connections else "")
     )
     return Finding(engines == servers == 1, "files a process", found, advice)
 
@@ -83,7 +83,7 @@ def _ports(connections: int) -> Finding:
     ports = machine.local_ports()
     if ports is None:
         return Finding(False, "local ports", "this machine does not tell", "")
-    places = trial.server_processes_for(connections)
+    places = serving.processes_for(connections, machine.file_limit())
     sources = -(-connections // (ports * places))
     told = f"{ports:,} an address, {places} server port{'' if places == 1 else 's'}: "
     if sources == 1:

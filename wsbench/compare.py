@@ -112,6 +112,8 @@ def _differences(base: Results, new: Results) -> list[str]:
             one, other = getattr(base.machine, key), getattr(new.machine, key)
             if one != other:
                 found.append(f"{key.replace('_', ' ')}: {_short(one, other)} against {_short(other, one)}")
+    if _hosts(base) != _hosts(new):
+        found.append(f"hosts: {_named(base)} against {_named(new)}")
     one, other = (_settings(results) for results in (base, new))
     for key in dict.fromkeys([*one, *other]):
         if one.get(key) != other.get(key):
@@ -119,6 +121,15 @@ def _differences(base: Results, new: Results) -> list[str]:
                 f"{key}: {_short(one.get(key), other.get(key))} against {_short(other.get(key), one.get(key))}"
             )
     return found
+
+
+def _hosts(results: Results) -> list[tuple]:
+    """Of each host what changes every number."""
+    return [(row.key.role, row.key.cpus, *(getattr(row.machine, key) for key in SAME_MACHINE)) for row in results.hosts]
+
+
+def _named(results: Results) -> str:
+    return ", ".join(f"{row.key.name} ({row.key.role})" for row in results.hosts) or "one machine"
 
 
 def _settings(results: Results) -> dict:

@@ -11,3 +11,10 @@ class UserError(Exception):
 
 class TrialFailed(Exception):
     """A trial that has no result; the message is its reason."""
+
+
+class HostLost(TrialFailed):
+    """A host of a cluster is gone or silent: nothing can be said of the server."""
+
+    def __init__(self, host: str, why: str):
+        super().__init__(f"lost host {host}: {why}")

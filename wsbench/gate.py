@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench import autobahn, build, conformance, machine, trial
+from wsbench import autobahn, build, conformance, machine, serving
 from wsbench.catalogue import Variant
 from wsbench.conformance import deep as deep_checks
 from wsbench.errors import TrialFailed, UserError
@@ -85,7 +85,7 @@ def check(
         _require_files()
     with started(variant, port, "check") as (server, at_port):
         found = conformance.check(
-            trial.HOST,
+            serving.HOST,
             at_port,
             scenarios,
             variant.transport,
@@ -108,11 +108,11 @@ def check(
 @contextmanager
 def started(variant: Variant, port: int | None, purpose: str) -> Iterator[tuple[Server, int]]:
     """The running server and its port; its output is in the build's log of that purpose."""
-    asked = trial.Setting(experiment=None, seed=0, placement=machine.placement(), port=port, engine=Path())
+    asked = serving.Order(port=port, number=os.getpid(), cpus=machine.placement().server)
     log = log_of(variant, purpose)
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    with trial.started(variant, asked, os.getpid(), log) as (server, at_port, _):
+    with serving.started(variant, asked, log) as (server, at_port, _):
         yield server, at_port
 
 
@@ -122,7 +122,7 @@ def keep_running(variant: Variant, port: int | None, say: Callable[[str], None])
         scheme = "ws" if variant.transport == "websocket" else "tcp"
         for scenario in variant.scenarios:
             path = "" if scheme == "tcp" else f"/{scenario}" if scenario != "doc" else "/doc?size=512"
-            say(f"{'http' if scenario == 'doc' else scheme}://{trial.HOST}:{at_port}{path}")
+            say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
         say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
         try:
             while server.exit_code is None:
@@ -141,7 +141,7 @@ def run_suite(variant: Variant, suite: autobahn.Suite) -> autobahn.Cases:
     """Autobahn's cases against a fresh server. TrialFailed if they cannot be carried out."""
     folder = variant.folder / "build" / f"autobahn-{variant.row}"
     with started(variant, None, "autobahn") as (_, at_port):
-        return autobahn.run(suite, variant.name, f"ws://{trial.HOST}:{at_port}/echo", folder)
+        return autobahn.run(suite, variant.name, f"ws://{serving.HOST}:{at_port}/echo", folder)
 
 
 def _ends_in_time(server: Server, port: int) -> CheckResult:
@@ -149,7 +149,7 @@ def _ends_in_time(server: Server, port: int) -> CheckResult:
     with ExitStack() as sockets:
         for _ in range(OPEN_AT_THE_END):
             with suppress(OSError):
-                sockets.enter_context(socket.create_connection((trial.HOST, port), timeout=1))
+                sockets.enter_context(socket.create_connection((serving.HOST, port), timeout=1))
         words = server.stop()
     killed = server.exit_code == 128 + signal.SIGKILL
     crashed = words.startswith("had ended")

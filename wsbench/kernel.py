@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from wsbench.samples import GroupSample, MachineCpu, MachineMemory, MachineSample, MachineSockets
+from wsbench.samples import GroupSample, MachineCpu, MachineMemory, MachineSample, MachineSockets, NetworkSample
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -112,6 +112,7 @@ class Machine:
         self._stat = Standing("/proc/stat")
         self._memory = Standing("/proc/meminfo")
         self._sockets = Standing("/proc/net/sockstat")
+        self._devices, self._protocols = Standing("/proc/net/dev"), Standing("/proc/net/snmp")
         self._quota = next((one for one in map(_Quota, QUOTAS) if one.throttled_s() is not None), None)
 
     def sample(self) -> MachineSample:
@@ -124,8 +125,12 @@ class Machine:
             sockets=sockets_of(self._sockets.read() or b""),
         )
 
+    def network(self) -> NetworkSample | None:
+        """None where the kernel does not tell of interfaces."""
+        return network_of(time.monotonic_ns(), self._devices.read() or b"", self._protocols.read() or b"")
+
     def close(self) -> None:
-        for file in (self._stat, self._memory, self._sockets):
+        for file in (self._stat, self._memory, self._sockets, self._devices, self._protocols):
             file.close()
         if self._quota is not None:
             self._quota.file.close()
@@ -176,6 +181,32 @@ def sockets_of(sockstat: bytes) -> MachineSockets | None:
                 tcp_in_use=found[b"inuse"], tcp_time_wait=found[b"tw"], tcp_buffer_bytes=found[b"mem"] * PAGE_BYTES
             )
     return None
+
+
+def network_of(t_ns: int, devices: bytes, protocols: bytes) -> NetworkSample | None:
+    """/proc/net/dev, of all interfaces but loopback, and TCP's lines of /proc/net/snmp; None where no interface is told of."""
+    lines = [line.partition(b":") for line in devices.splitlines() if b":" in line]
+    if not lines:
+        return None
+    rows = [[int(word) for word in counts.split()] for name, _, counts in lines if name.strip() != b"lo"]
+    tcp = [line.split()[1:] for line in protocols.splitlines() if line.startswith(b"Tcp:")]
+    counted = dict(zip(tcp[0], map(int, tcp[1]), strict=True)) if len(tcp) == 2 else {}
+    # The columns of /proc/net/dev: bytes, packets, errs, drop of what was received, and from the ninth on of what was sent.
+    received_bytes, received_packets, received_dropped, sent_bytes, sent_packets, sent_dropped = (
+        sum(row[column] for row in rows) for column in (0, 1, 3, 8, 9, 11)
+    )
+    return NetworkSample(
+        t_ns=t_ns,
+        of="network",
+        received_bytes=received_bytes,
+        received_packets=received_packets,
+        received_dropped=received_dropped,
+        sent_bytes=sent_bytes,
+        sent_packets=sent_packets,
+        sent_dropped=sent_dropped,
+        tcp_segments_sent=counted.get(b"OutSegs"),
+        tcp_segments_sent_again=counted.get(b"RetransSegs"),
+    )
 
 
 def keyed(text: bytes) -> dict[bytes, int]:

@@ -227,28 +227,23 @@ def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None)
     """
     binary = engine.require_binary()
     plan = plan_of(asked)
-    with _hosts(asked, binary) as hosts:
-        return _load(asked, plan, hosts, folder, watch, say)
+    with _hosts(asked, binary) as (hosts, sampling):
+        return _load(asked, plan, hosts, sampling, folder, watch, say)
 
 
 @contextlib.contextmanager
 def _hosts(asked: Request, binary: Path):
-    """Where the engines run: here, or on the hosts of a cluster, which is left at the end."""
+    """Where the engines run, here or on the hosts of a cluster, which is left at the end; and how those are sampled."""
     if asked.cluster is None:
-        yield shards.ThisHost(binary)
+        yield shards.ThisHost(binary), lambda folder: contextlib.nullcontext()
         return
-    from wsbench.cluster import engines, hosts, remote
+    from wsbench.cluster import elsewhere
 
-    cluster = hosts.read(asked.cluster)
-    with remote.Connected(cluster) as connected:
-        try:
-            found = engines.OnCluster(cluster, connected)
-        except TrialFailed as failure:
-            raise UserError(str(failure)) from failure
+    with elsewhere.loading(asked.cluster) as found:
         yield found
 
 
-def _load(asked: Request, plan: Plan, hosts: shards.Hosts, folder: TrialFolder, watch, say) -> Done:
+def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: TrialFolder, watch, say) -> Done:
     count = hosts.count(asked.engines, plan)
     hosts.plans(plan, count)
     if count > 1:
@@ -264,14 +259,14 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, folder: TrialFolder, 
     folder.path.mkdir(parents=True)
     began, clock = time.time(), time.monotonic()
     reason, interrupted = None, False
-    with (
-        Sampler(folder.path / "resources.jsonl", *pids) as sampler,
-        shards.Engines(plan, count, folder, hosts) as running,
-    ):
-        if asked.cluster is None:
+    try:
+        with (
+            Sampler(folder.path / "resources.jsonl", *pids) as sampler,
+            sampling(folder.path) as hosts_sampler,
+            shards.Engines(plan, count, folder, hosts) as running,
+        ):
             events = running.folders[0].path / "events.jsonl"
-            sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
-        try:
+            (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
             try:
                 running.carry_out(lambda: watch(folder))
                 watch(folder)
@@ -279,11 +274,11 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, folder: TrialFolder, 
                 interrupted = True
                 running.interrupt()
                 running.conclude(interrupted=True)
-        except TrialFailed as failure:
-            reason = str(failure)
-            if getattr(failure, "code", None) == PLAN_WAS_WRONG:
-                shutil.rmtree(folder.path)
-                raise UserError(reason) from failure
+    except TrialFailed as failure:
+        reason = str(failure)
+        if getattr(failure, "code", None) == PLAN_WAS_WRONG:
+            shutil.rmtree(folder.path)
+            raise UserError(reason) from failure
     record = TrialRecord(
         number=1,
         round=1,

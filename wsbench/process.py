@@ -223,21 +223,22 @@ def start_detached(argv: list[str], env: dict[str, str], log: Path) -> int:
     return started.pid
 
 
+def is_running(pid: int, word: str) -> bool:
+    """Whether a process that `start_detached` started still runs. `word` is in its command line, which no other process that has
+    come to its number since would have."""
+    try:
+        return word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def end_detached(pid: int, word: str, timeout_s: float = 10.0) -> bool:
-    """Ends a process that `start_detached` started and all of its session; False where there is none any more. `word` is in its
-    command line, which no other process that has come to its number since would have."""
-
-    def running() -> bool:
-        try:
-            return word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return False
-
-    if not running():
+    """Ends a process that `start_detached` started and all of its session; False where there is none any more."""
+    if not is_running(pid, word):
         return False
     os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + timeout_s
-    while running() and time.monotonic() < until:
+    while is_running(pid, word) and time.monotonic() < until:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
         time.sleep(0.05)

@@ -190,6 +190,44 @@ class MachineRecord(Frozen):
     git_revision: str | None
 
 
+class HostKey(Frozen):
+    """A host of a cluster: what it does in a campaign, and with which CPUs."""
+
+    name: str
+    role: Literal["serve", "load"]
+    address: str
+    cpus: list[int]
+
+
+class HostRow(Frozen):
+    """A host in a campaign, and its machine as machine.json has it."""
+
+    key: HostKey
+    machine: MachineRecord
+
+
+class ClockRecord(Frozen):
+    """A host's monotonic clock is ours plus the offset, give or take the bound; `t_ns` is when that was found, by ours."""
+
+    t_ns: int
+    offset_ns: int
+    bound_ns: int
+
+
+class HostRecord(Frozen):
+    """A host in a trial. What it wrote was moved into our clock by the first of `clocks`; the others are from while the trial ran
+    and, unless the host was lost, from after it. `epoch_ns` is its wall clock minus its monotonic one, `engines` are the shards
+    that ran there."""
+
+    name: str
+    role: Literal["serve", "load"]
+    address: str
+    engines: list[int]
+    epoch_ns: int
+    clocks: list[ClockRecord]
+    lost: bool
+
+
 @dataclass(frozen=True)
 class TrialFolder:
     """One trial's folder: typed access to each of its files. A file that is absent reads as None or as nothing."""
@@ -216,6 +254,15 @@ class TrialFolder:
         """The folders of its engine processes, where there were several; what they wrote is merged into this one at the end."""
         found = self.path.glob("engine-[0-9]*")
         return [TrialFolder(path) for path in sorted(found, key=lambda path: int(path.name.partition("-")[2]))]
+
+    def hosts(self) -> list[TrialFolder]:
+        """A folder for each host of a cluster that took part."""
+        return [TrialFolder(path) for path in sorted(self.path.glob("host-*"))]
+
+    @property
+    def host(self) -> HostRecord:
+        """Of a host's folder."""
+        return read_json(HostRecord, self.path / "host.json")
 
     def latest(self) -> Tick | None:
         """What was ticked last, by all of its engine processes together; None where one has yet to begin."""
@@ -269,6 +316,12 @@ class RunFolder:
         """The machine as it was read again after the last trial; None where that has not been."""
         file = self.path / "machine-after.json"
         return read_json(MachineRecord, file) if file.exists() else None
+
+    @property
+    def hosts(self) -> list[HostRow]:
+        """Nothing where the campaign ran on one machine."""
+        file = self.path / "hosts.json"
+        return read_json_list(HostRow, file) if file.exists() else []
 
     @property
     def servers(self) -> list[ServerRow]:

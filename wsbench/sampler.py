@@ -71,10 +71,11 @@ class Sampler:
         self._look_at_shared_memory("ended")
         self._close()
 
-    def watch_engine(self, pid: int, events: Path, quiet_s: float, *others: int) -> None:
-        """From now on the engine is looked at too. After connecting nothing is due for `quiet_s`; 0 where that is not so."""
+    def watch_engine(self, events: Path, quiet_s: float, *pids: int) -> None:
+        """From now on the engine is looked at too, as far as it runs here, and its events. After connecting nothing is due for
+        `quiet_s`; 0 where that is not so."""
         self._began = time.monotonic()
-        self._engine = Tree("engine", pid, *others)
+        self._engine = Tree("engine", *pids)
         self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
 
     def _run(self) -> None:
@@ -110,6 +111,7 @@ class Sampler:
             self._write(self._engine.sample())
         if self._group is not None:
             self._write(self._group.sample())
+        self._write(self._machine.network())
         if now >= self._next_switches:
             self._look_at_switches(time.monotonic())
 

@@ -71,6 +71,21 @@ class MachineSample(Frozen):
     sockets: MachineSockets | None = None
 
 
+class NetworkSample(Frozen):
+    """What the interfaces of this network namespace have carried so far, loopback apart, and segments that its TCP sent again."""
+
+    t_ns: int
+    of: Literal["network"]
+    received_bytes: int
+    received_packets: int
+    received_dropped: int
+    sent_bytes: int
+    sent_packets: int
+    sent_dropped: int
+    tcp_segments_sent: int | None
+    tcp_segments_sent_again: int | None
+
+
 class SwitchesSample(Frozen):
     """Context switches of a process tree so far, of every thread that was ever seen; threads that came and went between two
     looks are missing."""
@@ -127,7 +142,14 @@ class SamplerCost(Frozen):
 
 
 Sample = Annotated[
-    ProcessSample | MachineSample | SwitchesSample | SharedMemorySample | GroupSample | HeapSample | SamplerCost,
+    ProcessSample
+    | MachineSample
+    | NetworkSample
+    | SwitchesSample
+    | SharedMemorySample
+    | GroupSample
+    | HeapSample
+    | SamplerCost,
     Field(discriminator="of"),
 ]
 _sample = TypeAdapter(Sample)

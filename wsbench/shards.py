@@ -55,18 +55,23 @@ def chosen(asked: int | None, plan: Plan) -> int:
             f"{machine.file_limit():,} a process"
         )
     count = least if asked is None else asked
+    require_shares(count, plan)
+    return count
+
+
+def require_shares(count: int, plan: Plan) -> None:
+    """UserError where so many processes cannot share the plan."""
     if count > plan.connections:
         raise UserError(f"{count} engine processes for {plan.connections} connections; give each at least one")
     if count > 1 and plan.scenario.kind == "push" and plan.stages is not None:
         raise UserError("broadcasts to connections that come and go are counted by one engine process only")
-    return count
 
 
 def plans(whole: Plan, count: int) -> list[Plan]:
     """What each of so many processes is to do. UserError where the target's ports do not suffice."""
     _require_ports(whole)
     if count == 1:
-        return [whole.model_copy(update={"source_addresses": _sources(whole, 0, 1)})]
+        return [whole.model_copy(update={"source_addresses": sources(whole, 0, 1)})]
     found = []
     for number in range(count):
         connections = whole.connections // count + (number < whole.connections % count)
@@ -78,19 +83,19 @@ def plans(whole: Plan, count: int) -> list[Plan]:
             "threads": min(threads, connections),
             # Workers that never sleep must not share a CPU.
             "busy_poll": whole.busy_poll and count <= len(whole.cpus),
-            "source_addresses": _sources(whole, number, count),
-            "gate_s": _patience_s(whole),
+            "source_addresses": sources(whole, number, count),
+            "gate_s": patience_s(whole),
         }
         found.append(whole.model_copy(update=changed))
     return found
 
 
-def _patience_s(plan: Plan) -> float:
+def patience_s(plan: Plan) -> float:
     """How long the slowest may take to connect, and some: then the others need not wait any more."""
     return min(3600.0, engine.connecting_s(plan.connections, plan.connect.per_s) + plan.limits.connect_s + 20)
 
 
-def _sources(whole: Plan, number: int, count: int) -> list[str]:
+def sources(whole: Plan, number: int, count: int) -> list[str]:
     """Those that were asked for, shared out; on loopback, where every address is our own, as many as it takes."""
     given = whole.source_addresses
     if given != ["0.0.0.0"]:
@@ -133,6 +138,7 @@ class Hosts(Protocol):
     What a process on another host writes must come into `folder` in this host's clock.
     """
 
+    def least(self, connections: int, threads: int) -> int: ...
     def count(self, asked: int | None, whole: Plan) -> int: ...
     def plans(self, whole: Plan, count: int) -> list[Plan]: ...
     def start(self, number: int, folder: Path, log: Path) -> Engine: ...
@@ -141,6 +147,9 @@ class Hosts(Protocol):
 @dataclass(frozen=True)
 class ThisHost:
     binary: Path
+
+    def least(self, connections: int, threads: int) -> int:
+        return needed(connections, threads)
 
     def count(self, asked: int | None, whole: Plan) -> int:
         return chosen(asked, whole)

@@ -7,31 +7,22 @@ no metric: whether the numbers are good is asked later, of the files.
 from __future__ import annotations
 
 import contextlib
-import http.client
-import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench import engine, machine, runtime, shards, spans, stopping
+from wsbench import engine, serving, shards, spans, stopping
 from wsbench.catalogue import Variant
 from wsbench.engine_files import Seconds, Target
-from wsbench.errors import TrialFailed, UserError
+from wsbench.errors import HostLost, TrialFailed, UserError
 from wsbench.experiment import Experiment, Load
 from wsbench.frozen import write_json
-from wsbench.process import Server
+from wsbench.place import Place, Server
 from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.runtimes import probes
-from wsbench.sampler import Sampler
 
-HOST = "127.0.0.1"
-READY_S = 60.0
 LOG_LINES, LOG_BYTES = 20, 65_536
-#: What a server may open beside its connections: a JVM opens some two hundred.
-SERVER_FILES = 500
-#: A trial that leaves the machine less than this is ended, before the kernel kills some process to get memory back.
-MEMORY_FLOOR = 768 << 20
 
 
 class Stopped(Exception):
@@ -44,9 +35,8 @@ class Setting:
 
     experiment: Experiment
     seed: int
-    placement: machine.Placement
+    place: Place
     port: int | None
-    engine: Path
     engines: int | None = None  # as many as each trial needs
     server_processes: int | None = None
 
@@ -60,44 +50,47 @@ def carry_out(
     """
     began, clock = time.time(), time.monotonic()
     outcome, reason = "ok", None
-    ready_s = server_exit = seen = started_ns = None
+    ready = server_exit = None
     shape, probe = Shape(1, 1), probes.probe_of(variant.tags)
-    log = folder.path / "server.log"
+    log = folder.path / serving.LOG
     try:
         shape = shape_of(setting, setting.experiment.load_of(order.cell))
         # What a runtime tells of itself goes into one file, which several processes would write over each other.
         probe = probe if shape.servers == 1 else None
-        with group_started(variant, setting, order.number, log, probe, shape.servers) as (servers, ports, ready_s):
-            first = servers[0]
-            started_ns = first.started_ns
-            # The PATH is this machine's; what it led to is recorded instead.
-            given = {name: value for name, value in first.env.items() if name != "PATH"}
-            seen = (given, runtime.executable(first.pid), runtime.pollers(first.pid))
-            reason = _measure(order, variant, setting, folder, shape, (servers, ports), watch)
+        asked = serving.Order(
+            address=setting.place.server_address,
+            port=setting.port,
+            number=order.number,
+            cpus=setting.place.server_cpus,
+            processes=shape.servers,
+            probe=probe,
+        )
+        with setting.place.serving(variant, setting.experiment.runtime, asked, folder.path) as server:
+            ready = server.ready
+            reason = _measure(order, variant, setting, folder, shape, server, watch)
             time.sleep(probes.settle_s(probe))
             if reason is not None:
                 outcome = "stopped"
-            elif any(server.exit_code is not None for server in servers):
+            elif server.ended():
                 raise TrialFailed("the server ended before it was stopped")
-            server_exit = "; ".join(dict.fromkeys(server.stop() for server in servers))
+            server_exit = server.stop()
     except (TrialFailed, UserError) as failure:
         outcome, reason = "failed", str(failure)
-    server_env, executable, pollers = seen or (None, None, None)
     record = TrialRecord(
         **order.model_dump(),
         outcome=outcome,
         reason=reason,
         started_unix_s=began,
         duration_s=time.monotonic() - clock,
-        ready_s=ready_s,
-        server_cpus=setting.placement.server,
-        engine_cpus=setting.placement.engine,
+        ready_s=ready and ready.ready_s,
+        server_cpus=setting.place.server_cpus,
+        engine_cpus=setting.place.engine_cpus,
         server_exit=server_exit,
-        server_env=server_env,
-        server_executable=executable,
-        server_pollers=pollers,
+        server_env=ready and ready.env,
+        server_executable=ready and ready.executable,
+        server_pollers=ready and ready.pollers,
         log_tail=_tail(log, probe),
-        server_started_ns=started_ns,
+        server_started_ns=ready and ready.started_ns,
         probe=probe,
         engines=shape.engines,
         server_processes=shape.servers,
@@ -122,92 +115,24 @@ class Shape:
 
 def shape_of(setting: Setting, load: Load) -> Shape:
     """As many as were asked for, or as the file limit demands. UserError where that cannot be."""
-    threads = len(setting.placement.engine)
-    engines = setting.engines or shards.needed(load.most_connections, threads)
-    least = server_processes_for(load.most_connections)
+    engines = setting.engines or setting.place.engines.least(load.most_connections, len(setting.place.engine_cpus))
+    limit = setting.place.server_files
+    least = serving.processes_for(load.most_connections, limit)
     servers = setting.server_processes or least
     if servers < least:
         raise UserError(
-            f"{load.most_connections:,} connections need {least} server processes: the file limit here is "
-            f"{machine.file_limit():,} a process"
+            f"{load.most_connections:,} connections need {least} server processes: the file limit is {limit:,} a process"
         )
     return Shape(engines, servers)
 
 
-def server_processes_for(connections: int) -> int:
-    """How many processes of a server so many connections take, by the files that one may open."""
-    limit = machine.file_limit()
-    return 1 if limit is None else -(-connections // max(1, limit - SERVER_FILES))
-
-
-@contextlib.contextmanager
-def group_started(variant: Variant, setting: Setting, number: int, log: Path, probe: str | None, count: int):
-    """So many processes of one server, each on a port of its own: they, their ports, the seconds until all were ready."""
-    with contextlib.ExitStack() as stack:
-        found = []
-        for place in range(count):
-            port = None if setting.port is None else setting.port + place
-            one = replace(setting, port=port)
-            found.append(stack.enter_context(started(variant, one, number + place, log, probe)))
-        servers, ports, ready = zip(*found, strict=True)
-        yield servers, ports, sum(ready)
-
-
-@contextlib.contextmanager
-def started(variant: Variant, setting: Setting, number: int, log: Path, probe: str | None = None):
-    """A running server that is ready: itself, its port, the seconds until it was ready. Stopped at the end, whatever happens.
-
-    Its output goes into `log`; what a probe has it tell of its runtime goes into the same folder.
-    """
-    port = machine.free_port(HOST, setting.port, number)
-    cpus = setting.placement.server
-    env = {**runtime.environment(variant), "HOST": HOST, "PORT": str(port), "THREADS": str(len(cpus))}
-    env = probes.environment(probe, env, log.parent)
-    clock = time.monotonic()
-    with Server(variant.table.run, variant.folder, env, cpus, log) as server:
-        _await_ready(server, port, variant.transport)
-        yield server, port, time.monotonic() - clock
-
-
-def _await_ready(server: Server, port: int, transport: str) -> None:
-    """Ready is an answer, never a log line: a TCP connect for plain TCP, else a 101 to an upgrade of /ping or a 200 for /doc."""
-    until = time.monotonic() + READY_S
-    while time.monotonic() < until:
-        if server.exit_code is not None:
-            raise TrialFailed("the server ended before it was ready")
-        if _answers(port, transport):
-            return
-        time.sleep(0.02)
-    raise TrialFailed(f"the server was not ready within {READY_S:g} s")
-
-
-def _answers(port: int, transport: str) -> bool:
-    try:
-        if transport == "tcp":
-            with socket.create_connection((HOST, port), 1):
-                return True
-        connection = http.client.HTTPConnection(HOST, port, timeout=2)
-        with contextlib.closing(connection):
-            upgrade = {
-                "Upgrade": "websocket",
-                "Connection": "Upgrade",
-                "Sec-WebSocket-Key": "d3NiZW5jaCBpcyByZWFkeQ==",
-                "Sec-WebSocket-Version": "13",
-            }
-            connection.request("GET", "/ping", headers=upgrade)
-            return connection.getresponse().status == 101
-    except (OSError, http.client.HTTPException):
-        return False
-
-
-def _measure(order, variant, setting, folder, shape, serving, watch) -> str | None:
+def _measure(order, variant, setting, folder, shape, server, watch) -> str | None:
     """Carries the load out; the reason where the experiment's stop rule ended it."""
-    servers, ports = serving
     experiment = setting.experiment
     load = experiment.load_of(order.cell)
     scenario = load.scenario(experiment.scenario)
     transport = "http" if scenario.kind == "doc" else variant.transport
-    address, *replicas = (f"{HOST}:{port}" for port in ports)
+    address, *replicas = server.ready.addresses
     plan = engine.plan(
         scenario=scenario,
         transport=transport,
@@ -216,30 +141,28 @@ def _measure(order, variant, setting, folder, shape, serving, watch) -> str | No
         warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
         measure=experiment.measure_of(load),
         seed=setting.seed + order.number,
-        cpus=setting.placement.engine,
+        cpus=setting.place.engine_cpus,
         loop=load.loop(experiment.loop),
         connect=load.connect,
         stages=load.stages,
         # On CPUs of its own the engine need not sleep, so that no response includes its waking up. Where a stop rule must
         # be able to tell whether the engine was the limit, it sleeps: of workers that poll nobody knows how busy they are.
-        busy_poll=experiment.loop == "open"
-        and experiment.stop is None
-        and not set(setting.placement.engine) & set(setting.placement.server),
+        busy_poll=experiment.loop == "open" and experiment.stop is None and setting.place.apart,
         reply_s=load.reply_s,
         connect_s=load.connect_s,
     )
-    count = shards.chosen(shape.engines, plan)
+    count = setting.place.engines.count(shape.engines, plan)
     with (
-        Sampler(folder.path / "resources.jsonl", *(server.pid for server in servers)) as sampler,
-        shards.Engines(plan, count, folder, shards.ThisHost(setting.engine)) as running,
+        setting.place.sampling(server, folder.path) as samples,
+        shards.Engines(plan, count, folder, setting.place.engines) as running,
     ):
         events = running.folders[0].path / "events.jsonl"
-        sampler.watch_engine(running.pids[0], events, spans.quiet_s(plan), *running.pids[1:])
+        samples.watch_engine(events, spans.quiet_s(plan), *running.pids)
 
         def look() -> None:
             watch(folder)
-            require_memory()
-            if reason := _stop_reason(experiment, load, running, servers):
+            server.look()
+            if reason := _stop_reason(experiment, load, running, server):
                 raise Stopped(reason)
 
         try:
@@ -249,29 +172,19 @@ def _measure(order, variant, setting, folder, shape, serving, watch) -> str | No
             with contextlib.suppress(TrialFailed):
                 running.conclude(interrupted=True)
             return str(stop)
+        except HostLost:
+            raise
         except TrialFailed:
-            if reason := _stop_reason(experiment, load, running, servers):
+            if reason := _stop_reason(experiment, load, running, server):
                 return reason
             raise
-        return _stop_reason(experiment, load, running, servers)
+        return _stop_reason(experiment, load, running, server)
 
 
-def require_memory() -> None:
-    left = machine.memory_available()
-    if left is not None and left < MEMORY_FLOOR:
-        raise TrialFailed(
-            f"the machine ran out of memory: {left >> 20} MiB left, the trial was ended at {MEMORY_FLOOR >> 20} MiB; "
-            "see `wsbench doctor --connections N`"
-        )
-
-
-def _stop_reason(
-    experiment: Experiment, load: Load, running: shards.Engines, servers: tuple[Server, ...]
-) -> str | None:
+def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, server: Server) -> str | None:
     if experiment.stop is None:
         return None
-    ended = any(server.exit_code is not None for server in servers)
-    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, ended)
+    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, server.ended())
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:

@@ -330,22 +330,23 @@ def _wait(view: TrialView) -> Found:
 
 
 def _machine(view: TrialView) -> Found:
-    """CPU steal and throttling, from the samples that enclose the window."""
+    """CPU steal and throttling of every machine that took part, from the samples that enclose the window."""
     if view.window is None:
         return
     start, end = view.window
-    before = [sample for sample in view.machine if sample.t_ns <= start]
-    after = [sample for sample in view.machine if sample.t_ns >= end]
-    if not before or not after:
-        yield "SUSPECT", "the machine was not sampled across the window: steal and throttling are not known"
-        return
-    first, last = before[-1], after[0]
-    used = {key: value - getattr(first.cpu_s, key) for key, value in last.cpu_s.model_dump().items()}
-    total = sum(used.values())
-    if total > 0 and (kind := _beyond("steal", used["steal"] / total)):
-        yield kind, f"{used['steal'] / total:.1%} of the machine's CPU time was stolen by the hypervisor"
-    if first.throttled_s is not None and last.throttled_s is not None and last.throttled_s > first.throttled_s:
-        yield "INVALID", f"a CPU quota throttled the run for {last.throttled_s - first.throttled_s:.3g} s"
+    for name, samples in view.machines.items():
+        before = [sample for sample in samples if sample.t_ns <= start]
+        after = [sample for sample in samples if sample.t_ns >= end]
+        if not before or not after:
+            yield "SUSPECT", f"{name} was not sampled across the window: steal and throttling are not known"
+            continue
+        first, last = before[-1], after[0]
+        used = {key: value - getattr(first.cpu_s, key) for key, value in last.cpu_s.model_dump().items()}
+        total = sum(used.values())
+        if total > 0 and (kind := _beyond("steal", used["steal"] / total)):
+            yield kind, f"{used['steal'] / total:.1%} of the CPU time of {name} was stolen by the hypervisor"
+        if first.throttled_s is not None and last.throttled_s is not None and last.throttled_s > first.throttled_s:
+            yield "INVALID", f"a CPU quota throttled {name} for {last.throttled_s - first.throttled_s:.3g} s"
 
 
 def _window(view: TrialView) -> Found:

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from wsbench import histogram, spans
 from wsbench.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.histogram import Histogram
-from wsbench.rundir import TrialFolder, TrialRecord
+from wsbench.rundir import HostRecord, TrialFolder, TrialRecord
 from wsbench.runtimes import probes
 from wsbench.runtimes.record import Telemetry
 from wsbench.samples import MachineSample, ProcessSample
@@ -200,6 +200,22 @@ class TrialView:
     @property
     def machine(self) -> list[MachineSample]:
         return self.samples_of(MachineSample)
+
+    @cached_property
+    def hosts(self) -> list[tuple[HostRecord, TrialFolder]]:
+        """The hosts of a cluster that took part, each with its folder; none where the trial ran on one machine."""
+        return [(folder.host, folder) for folder in self.folder.hosts()]
+
+    @cached_property
+    def machines(self) -> dict[str, list[MachineSample]]:
+        """The samples of every machine that took part, by what it is called. The trial's own are those of the server's host."""
+        own = next((f"host {host.name}" for host, _ in self.hosts if host.role == "serve"), "the machine")
+        others = {
+            f"host {host.name}": [sample for sample in folder.samples() if isinstance(sample, MachineSample)]
+            for host, folder in self.hosts
+            if host.role == "load"
+        }
+        return {own: self.machine} | others
 
     def samples_of(self, kind: type[Value]) -> list[Value]:
         return self._by_kind.get(kind, [])

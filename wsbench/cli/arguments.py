@@ -74,6 +74,12 @@ def parser() -> argparse.ArgumentParser:
     )
     for name, text in (("--engines", "engine processes"), ("--server-processes", "processes of a server, a port each")):
         running.add_argument(name, type=positive, metavar="N", help=f"{text} (default: as the file limit demands)")
+    running.add_argument(
+        "--cluster",
+        type=Path,
+        metavar="FILE",
+        help="on the hosts of cluster.toml, of which one serves (docs/cluster.md)",
+    )
     running.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
     reporting = command("report", reading.report_campaign, "write report.html and trials.parquet of a run")
     reporting.add_argument("run", type=Path)

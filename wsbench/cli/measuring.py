@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 
@@ -10,6 +11,7 @@ from wsbench import (
     build,
     campaign,
     catalogue,
+    engine,
     gate,
     gate_view,
     hdr,
@@ -17,8 +19,10 @@ from wsbench import (
     load_options,
     load_view,
     machine,
+    place,
     selftest,
     servers_view,
+    serving,
     terminal,
     thresholds,
     verdict,
@@ -104,12 +108,13 @@ def run_campaign(arguments) -> int:
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("give either an experiment or --resume RUN (see `wsbench run --help`)")
-    if arguments.port is not None:
-        machine.free_port("127.0.0.1", arguments.port, 0)
-    if arguments.resume is not None:
-        run = campaign.resume(RunFolder.open(arguments.resume), arguments.port, watcher)
-    else:
-        run = campaign.begin(request_of(arguments), reading.RUNS, arguments.port, watcher)
+    unfinished = None if arguments.resume is None else RunFolder.open(arguments.resume)
+    asked = request_of(arguments) if unfinished is None else None
+    with _place(arguments) as where:
+        if unfinished is not None:
+            run = campaign.resume(unfinished, where, arguments.port, watcher)
+        else:
+            run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
     from wsbench.report.reading import load as load_results
 
     results = load_results(run)
@@ -117,6 +122,20 @@ def run_campaign(arguments) -> int:
     if not arguments.no_report:
         reading.write_report(run, results)
     return 0
+
+
+@contextlib.contextmanager
+def _place(arguments):
+    """Where the campaign runs; a cluster is left at the end."""
+    if arguments.cluster is None:
+        if arguments.port is not None:
+            machine.free_port(serving.HOST, arguments.port, 0)
+        yield place.Here(engine.require_binary(), machine.placement())
+        return
+    from wsbench.cluster import elsewhere
+
+    with elsewhere.place(arguments.cluster) as found:
+        yield found
 
 
 def load_url(arguments) -> int:

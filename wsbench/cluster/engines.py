@@ -1,77 +1,65 @@
 """The engines of one trial on the hosts of a cluster, as a trial on one host sees its own: started, told, read, ended.
 
-What they write comes with their host's clock; it is moved into ours by one constant a host, which is measured before the first
-gate and kept in `host.json` beside the events, with what was found after the end. So what is merged has one clock.
+What they write comes with their host's clock; it is moved into ours by one constant a host and trial (`remotes`), so that what is
+merged has one clock.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
 import time
 from pathlib import Path
-from typing import Protocol
 
 from wsbench import shards
-from wsbench.cluster import clocks
-from wsbench.cluster.hosts import Cluster, Host
+from wsbench.cluster import instants
+from wsbench.cluster.remotes import COLLECT_S, NEWS_S, Remote
 from wsbench.engine_files import Plan
-from wsbench.errors import UserError
-from wsbench.frozen import Frozen, write_json
+from wsbench.errors import TrialFailed, UserError
 
-EXCHANGES = 64
-#: How often a host is asked for news.
-NEWS_S = 0.1
-#: The keys of an event that are instants of the clock of the host that wrote them (protocol, section 2).
-INSTANTS = re.compile(rb'"(t_ns|entered_ns|first_ns|last_ns)":(\d+)')
 TOLD = re.compile(r"^(connect|begin) (\d+)$")
 
 
-class Calls(Protocol):
-    def call(self, host: str, method: str, *arguments): ...
-
-
-class HostRecord(Frozen):
-    """Where a process ran. The host's clock is ours plus the offset, give or take the bound; `after` is None where it was lost."""
-
-    name: str
-    address: str
-    pid: int
-    offset_ns: int
-    bound_ns: int
-    after_offset_ns: int | None = None
-    after_bound_ns: int | None = None
-
-
 class OnCluster:
-    """The hosts, for `shards.Engines`. Shards go round the hosts, so that any two hosts have as many as each other, or one more."""
+    """The hosts that load, for `shards.Engines`. Shards go round them, so that any two have as many as each other, or one more."""
 
-    def __init__(self, cluster: Cluster, calls: Calls):
-        self._hosts = [Remote(host, calls) for host in cluster.host]
+    def __init__(self, loads: list[Remote]):
+        self._hosts = loads
+
+    def least(self, connections: int, threads: int) -> int:
+        """As many on each host as the one with the smallest file limit needs; no more than there are connections."""
+        share = -(-connections // len(self._hosts))
+        each = max(shards.needed_with(one.files, share, len(one.cpus)) for one in self._hosts)
+        return min(connections, each * len(self._hosts))
 
     def count(self, asked: int | None, whole: Plan) -> int:
-        """As many as were asked for, or as many on each host as the one with the smallest file limit needs."""
-        share = -(-whole.connections // len(self._hosts))
-        least = max(shards.needed_with(one.files, share, one.host.cpus) for one in self._hosts)
-        if asked is not None and asked < least * len(self._hosts):
+        least = self.least(whole.connections, whole.threads)
+        if asked is not None and asked < least:
             raise UserError(
-                f"{whole.connections:,} connections need {least} engine processes on each of {len(self._hosts)} hosts"
+                f"{whole.connections:,} connections need {least} engine processes on {len(self._hosts)} hosts, "
+                "give each at least one"
             )
-        return asked or least * len(self._hosts)
+        count = asked or least
+        shards.require_shares(count, whole)
+        self._require_ports(whole)
+        return count
 
     def plans(self, whole: Plan, count: int) -> list[Plan]:
-        if count < len(self._hosts):
-            raise UserError(f"{count} engine processes for {len(self._hosts)} hosts; give each at least one")
         found = []
         for number in range(count):
-            host = self._of(number).host
-            beside = len(range(number % len(self._hosts), count, len(self._hosts)))
+            at = self._of(number)
+            beside = range(number % len(self._hosts), count, len(self._hosts))
+            own = at.cpus[beside.index(number) :: len(beside)] or [at.cpus[beside.index(number) % len(at.cpus)]]
             connections = whole.connections // count + (number < whole.connections % count)
             changed = {
                 "shard": (number, count),
-                "cpus": [],
-                "threads": max(1, min(host.cpus // beside, connections)),
-                "busy_poll": False,
-                "gate_s": 120.0 + whole.connections / 500,
+                "cpus": own,
+                "threads": min(len(own), connections),
+                # Workers that never sleep must not share a CPU.
+                "busy_poll": whole.busy_poll and len(beside) <= len(at.cpus),
+                "source_addresses": shards.sources(whole, number, count),
+                "gate_s": shards.patience_s(whole) if count > 1 else None,
             }
             found.append(whole.model_copy(update=changed))
         return found
@@ -82,36 +70,22 @@ class OnCluster:
     @property
     def words(self) -> str:
         names = [one.host.name for one in self._hosts]
-        return f"{len(names)} hosts ({', '.join(names)})"
+        return f"{len(names)} host{'' if len(names) == 1 else 's'} ({', '.join(names)})"
 
     def _of(self, number: int) -> Remote:
         return self._hosts[number % len(self._hosts)]
 
-
-class Remote:
-    """A host, its clock, and its engines' news, which are fetched for all of them at once."""
-
-    def __init__(self, host: Host, calls: Calls):
-        self.host = host
-        self._calls = calls
-        self.files: int | None = self.call("describe")["files"]
-        self.offset = self.clock()
-        self.engines: dict[int, RemoteEngine] = {}
-        self._asked = 0.0
-
-    def call(self, method: str, *arguments):
-        return self._calls.call(self.host.name, method, *arguments)
-
-    def clock(self) -> clocks.Offset:
-        return clocks.measure(lambda: self.call("time"), time.monotonic_ns, EXCHANGES)
-
-    def fetch(self) -> None:
-        if time.monotonic() - self._asked < NEWS_S:
+    def _require_ports(self, whole: Plan) -> None:
+        """UserError where a host has too few ports for its share; on loopback there are as many addresses as it takes."""
+        target = ipaddress.ip_address(whole.target.address.rpartition(":")[0].strip("[]"))
+        share, places = -(-whole.connections // len(self._hosts)), 1 + len(whole.target.replicas)
+        if target.is_loopback or whole.source_addresses not in (["0.0.0.0"], ["::"]):
             return
-        for number, (lines, code) in self.call("news").items():
-            if number in self.engines:
-                self.engines[number].hear(lines, code)
-        self._asked = time.monotonic()
+        for one in self._hosts:
+            if one.ports is not None and share > one.ports * places:
+                raise UserError(
+                    f"{one.host.name} has {one.ports:,} local ports, for {share:,} connections to one address"
+                )
 
 
 class RemoteEngine:
@@ -122,13 +96,16 @@ class RemoteEngine:
         self._code: int | None = None
         self.pid = remote.call("start", number, (folder / "plan.json").read_text(encoding="utf-8"))
         remote.engines[number] = self
-        self._keep(None)
+        remote.shards.append(number)
 
     def __enter__(self) -> RemoteEngine:
         return self
 
     def __exit__(self, *_) -> None:
-        """The host ends it when the cluster is left; here nothing may fail."""
+        """What cannot be reached any more ends by itself."""
+        if self._code is None:
+            with contextlib.suppress(TrialFailed):
+                self._remote.call("end", self._number)
         self._remote.engines.pop(self._number, None)
 
     @property
@@ -140,18 +117,19 @@ class RemoteEngine:
     def hear(self, lines: bytes, code: int | None) -> None:
         if lines:
             with (self._folder / "events.jsonl").open("ab") as file:
-                file.write(in_our_clock(lines, self._remote.offset.ns))
+                file.write(instants.of_lines(lines, self._remote.offset_ns))
         if code is None or self._code is not None:
             return
-        (self._folder / "latency.hlog").write_bytes(self._remote.call("file", self._number, "latency.hlog"))
-        self._log.write_bytes(self._remote.call("file", self._number, "engine.log"))
-        self._keep(self._remote.clock())
+        for name, file in (("latency.hlog", self._folder / "latency.hlog"), ("engine.log", self._log)):
+            content = self._remote.call("read", f"{self._number}/{name}", timeout_s=COLLECT_S)
+            if content is not None:
+                file.write_bytes(content)
         self._code = code
 
     def tell(self, line: str) -> None:
         """An instant of our clock is told in the host's own."""
         gate = TOLD.match(line)
-        theirs = f"{gate[1]} {int(gate[2]) + self._remote.offset.ns}" if gate else line
+        theirs = f"{gate[1]} {int(gate[2]) + self._remote.offset_ns}" if gate else line
         self._remote.call("tell", self._number, theirs)
 
     def interrupt(self) -> None:
@@ -162,20 +140,3 @@ class RemoteEngine:
         while (code := self.exit_code) is None and time.monotonic() < until:
             time.sleep(NEWS_S / 2)
         return code
-
-    def _keep(self, after: clocks.Offset | None) -> None:
-        host, offset = self._remote.host, self._remote.offset
-        record = HostRecord(
-            name=host.name,
-            address=host.address,
-            pid=self.pid,
-            offset_ns=offset.ns,
-            bound_ns=offset.bound_ns,
-            after_offset_ns=None if after is None else after.ns,
-            after_bound_ns=None if after is None else after.bound_ns,
-        )
-        write_json(self._folder / "host.json", record)
-
-
-def in_our_clock(lines: bytes, offset_ns: int) -> bytes:
-    return INSTANTS.sub(lambda found: b'"%b":%d' % (found[1], int(found[2]) - offset_ns), lines)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 
 from wsbench.engine_files import Broadcast, Push
-from wsbench.metrics.parts import NO_PLAN, NS_PER_US
+from wsbench.metrics.parts import NO_PLAN, NS_PER_US, crossing_error_ns, require_close
 from wsbench.metrics.registry import metric
 from wsbench.view import TrialView, Unmeasured, known
 
@@ -23,25 +24,32 @@ def push_reach(view):
 @metric("µs", "lower")
 def push_spread_us(view):
     """From a broadcast's first receiver to its last, median over the broadcasts that reached all."""
-    return median(one.last_ns - one.first_ns for one in _complete(view)) / NS_PER_US
+    return median(_times(view, lambda one: one.last_ns - one.first_ns)) / NS_PER_US
 
 
 @metric("µs", "lower")
 def push_last_us_p50(view):
     """From triggering a broadcast to its last receiver, median over the broadcasts that reached all."""
-    return median(one.last_ns - one.t_ns for one in _complete(view)) / NS_PER_US
+    return median(_times(view, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
 @metric("µs", "lower")
 def push_last_us_max(view):
     """From triggering a broadcast to its last receiver, longest over the broadcasts that reached all."""
-    return max(one.last_ns - one.t_ns for one in _complete(view)) / NS_PER_US
+    return max(_times(view, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
 def _broadcasts(view: TrialView) -> list[Broadcast]:
     if not isinstance(known(view.plan, NO_PLAN).scenario, Push):
         raise Unmeasured(NOT_PUSH)
     return known(view.broadcasts or None, "no broadcast was triggered in the measured window")
+
+
+def _times(view: TrialView, of: Callable[[Broadcast], int]) -> list[int]:
+    """Of the complete broadcasts; where receivers are on several hosts, only if their clocks are close enough."""
+    found = [of(one) for one in _complete(view)]
+    require_close(crossing_error_ns([host for host, _ in view.hosts]), median(found))
+    return found
 
 
 def _complete(view: TrialView) -> list[Broadcast]:

@@ -7,10 +7,14 @@ from fractions import Fraction
 
 from wsbench.engine_files import Doc, Worker
 from wsbench.histogram import Histogram
+from wsbench.rundir import HostRecord
 from wsbench.view import NO_END, NO_PLAN, TrialView, Unmeasured, known
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
+#: The one histogram of times by two clocks, and how much of a median two clocks may make wrong.
+ONE_WAY = "push_stamp"
+ONE_WAY_ERROR = 0.2
 NOT_HTTP = "the scenario has no HTTP requests"
 NOT_OPEN = "the loop is not open: nothing is due but by a reply"
 NO_SAMPLES = "no sample of the server lies inside the measured window"
@@ -33,7 +37,59 @@ def at_rank(numbers: list[int], q: str) -> int:
 
 def recorded(view: TrialView, tag: str) -> Histogram:
     found = view.histograms.get(tag)
-    return known(found if found is not None and found.count else None, f"no {tag} time was recorded")
+    found = known(found if found is not None and found.count else None, f"no {tag} time was recorded")
+    if tag == ONE_WAY:
+        _require_one_clock(view, found.quantile("0.5"))
+    return found
+
+
+def _require_one_clock(view: TrialView, median_ns: int) -> None:
+    """Unmeasured where the server's stamp and a receiver's may be by wall clocks that are too far apart."""
+    error_ns = wall_error_ns([host for host, _ in view.hosts])
+    if error_ns is None:
+        raise Unmeasured("how far the server's wall clock is from those of the hosts that load is not known")
+    require_close(error_ns, median_ns)
+
+
+def require_close(error_ns: int, median_ns: float) -> None:
+    """A time from one host to another is as wrong as their clocks: Unmeasured where that may be too much of the median."""
+    if error_ns > ONE_WAY_ERROR * median_ns:
+        raise Unmeasured(
+            f"it is by the clocks of two hosts, which may differ by {error_ns / NS_PER_US:,.3g} µs: "
+            f"more than {ONE_WAY_ERROR:.0%} of the median ({median_ns / NS_PER_US:,.3g} µs)"
+        )
+
+
+def crossing_error_ns(hosts: list[HostRecord]) -> int:
+    """How wrong a time may be from an instant on one host that loads to one on another, by what was found before and after the
+    trial; 0 where only one loads. Instants were moved by the first of a host's offsets."""
+    errors = [
+        max(one.bound_ns + abs(one.offset_ns - host.clocks[0].offset_ns) for one in (host.clocks[0], host.clocks[-1]))
+        for host in hosts
+        if host.engines
+    ]
+    return sum(sorted(errors)[-2:]) if len(errors) > 1 else 0
+
+
+def wall_error_ns(hosts: list[HostRecord]) -> int | None:
+    """The most by which the wall clock of a host that loads may differ from that of the one that serves, by what was found
+    before and after the trial; 0 where there are no hosts, None where none of them serves."""
+    if not hosts:
+        return 0
+    served = [_wall(host) for host in hosts if host.role == "serve"]
+    if not served:
+        return None
+    (low, high), loads = served[0], [_wall(host) for host in hosts if host.engines]
+    return max((max(abs(most - low), abs(least - high)) for least, most in loads), default=None)
+
+
+def _wall(host: HostRecord) -> tuple[int, int]:
+    """Between what bounds its wall clock is ahead of our monotonic one."""
+    found = (host.clocks[0], host.clocks[-1])
+    return (
+        host.epoch_ns + min(one.offset_ns - one.bound_ns for one in found),
+        host.epoch_ns + max(one.offset_ns + one.bound_ns for one in found),
+    )
 
 
 def workers_of(view: TrialView) -> list[Worker]:

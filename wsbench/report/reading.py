@@ -59,6 +59,7 @@ def load(run: RunFolder) -> Results:
         campaign=run.campaign,
         machine=run.machine if (run.path / "machine.json").exists() else None,
         machine_after=run.machine_after,
+        hosts=run.hosts,
         servers=run.servers if (run.path / "servers.json").exists() else [],
         order=order,
         experiment=read_experiment(run),

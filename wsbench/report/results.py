@@ -22,6 +22,7 @@ from wsbench.rundir import (
     CONTROL,
     CampaignRecord,
     CellValue,
+    HostRow,
     MachineRecord,
     RunFolder,
     ServerRow,
@@ -93,6 +94,7 @@ class Results:
     campaign: CampaignRecord
     machine: MachineRecord | None
     machine_after: MachineRecord | None
+    hosts: list[HostRow]  # none: one machine
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment

@@ -1,0 +1,203 @@
+"""Three hosts made of network namespaces of this machine, one that serves and two that load, with Ray on each; what runs there, and
+what takes it away. Needs root, `ip` and Ray (`pip install 'wsbench[cluster]'`).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+
+from wsbench import build, catalogue
+from wsbench.catalogue import ROOT
+
+SERVE, LOADS = "wsbt-s", ("wsbt-a", "wsbt-b")
+SPACES = (SERVE, *LOADS)
+BRIDGE = "wsbtbr"
+PORT = 21_000
+CLUSTER = """
+token = "{folder}/token"
+port = 26379
+wait_s = {wait_s}
+[[host]]
+name = "load-a"
+address = "10.77.8.2"
+cpus = [{last}]
+netns = "wsbt-a"
+[[host]]
+name = "load-b"
+address = "10.77.8.3"
+cpus = [{last}]
+ssh = "wsbt-b"
+[[host]]
+name = "serve"
+role = "serve"
+address = "10.77.8.1"
+cpus = [0]
+netns = "wsbt-s"
+"""
+#: Called as `ssh -o BatchMode=yes HOST LINE`.
+SSH = """#!/bin/sh
+exec ip netns exec "$3" sh -c "$4"
+"""
+
+
+def ip(*words: str, check: bool = True) -> subprocess.CompletedProcess:
+    return subprocess.run(["ip", *words], check=check, capture_output=True, text=True)
+
+
+def possible() -> bool:
+    if os.geteuid() != 0 or shutil.which("ip") is None or find_spec("ray") is None:
+        return False
+    made = ip("netns", "add", "wsbt-probe", check=False).returncode == 0
+    return made and ip("netns", "del", "wsbt-probe", check=False).returncode == 0
+
+
+def end_namespaces() -> None:
+    for space in SPACES:
+        # By itself it would stay for as long as the kernel keeps a socket of the namespace.
+        ip("link", "del", f"v{space}", check=False)
+        ip("netns", "del", space, check=False)
+    ip("link", "del", BRIDGE, check=False)
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory):
+    """The namespaces, a reference server in one, Ray in the two others; the folder to load from."""
+    if not possible():
+        pytest.skip("needs root, ip and Ray")
+    folder = tmp_path_factory.mktemp("cluster")
+    for name, wait_s in (("cluster.toml", 90), ("impatient.toml", 3)):
+        (folder / name).write_text(CLUSTER.format(folder=folder, wait_s=wait_s, last=os.cpu_count() - 1))
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ssh").write_text(SSH)
+    (folder / "bin" / "ssh").chmod(0o755)
+    end_namespaces()
+    server = None
+    try:
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("link", "set", BRIDGE, "up")
+        for number, space in enumerate(SPACES, 1):
+            ip("netns", "add", space)
+            ip("link", "add", f"v{space}", "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip("link", "set", f"v{space}", "master", BRIDGE, "up")
+            ip("-n", space, "addr", "add", f"10.77.8.{number}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+            ip("-n", space, "link", "set", "lo", "up")
+        variant = next(one for one in catalogue.read(ROOT / "servers") if one.name == "reference@websocket")
+        assert build.build(variant, sorted(os.sched_getaffinity(0))).problem is None
+        binary = variant.folder / variant.table.run[0]
+        env = {"HOST": "10.77.8.1", "PORT": str(PORT), "THREADS": "1"}
+        server = subprocess.Popen(["ip", "netns", "exec", SERVE, str(binary)], env={**os.environ, **env})
+        up(folder)
+        yield folder
+    finally:
+        if server is not None:
+            server.kill()
+            server.wait()
+        inside(folder, "cluster", "down", "cluster.toml")
+        end_namespaces()
+        Path("/tmp/wsbench-ray.log").unlink(missing_ok=True)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "XDG_STATE_HOME": str(folder / "state"), "NO_COLOR": "1"}
+
+
+def command(*words: str) -> list[str]:
+    return ["ip", "netns", "exec", LOADS[0], sys.executable, "-m", "wsbench.cli", *words]
+
+
+def inside(folder: Path, *words: str, timeout: float = 120) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command(*words), cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout
+    )
+
+
+def up(folder: Path) -> None:
+    """A host that has been given up takes a moment to end: only then is it started anew."""
+    # Ray's children get the niceness of what starts it, which a test runner may have lowered.
+    start = ["nice", "-n", str(-os.nice(0)), *command("cluster", "up", "cluster.toml")]
+    until = time.monotonic() + 90
+    while inside(folder, "cluster", "status", "cluster.toml").returncode != 0:
+        done = subprocess.run(start, cwd=folder, env=environment(folder), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert time.monotonic() < until, "the cluster did not come up"
+        time.sleep(2)
+
+
+@pytest.fixture
+def whole_again(bed):
+    """After what breaks the cluster itself."""
+    yield
+    mend(bed)
+
+
+def mend(bed: Path) -> None:
+    """The links are there, and Ray is started anew where it has ended."""
+    for space in SPACES:
+        ip("link", "set", f"v{space}", "up")
+    up(bed)
+
+
+def engines() -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] == "wsbench-engine" and any(
+            "/tmp/wsbench-" in word for word in process.info["cmdline"] or []
+        ):
+            found.append(process)
+    return found
+
+
+def servers() -> list[psutil.Process]:
+    """Those of a campaign: of a leash's child."""
+    found = [one for one in psutil.process_iter(["name"]) if one.info["name"] == "reference"]
+    return [one for one in of_host(found, SERVE) if "leash.py" in " ".join(one.parent().cmdline())]
+
+
+def of_host(processes: list[psutil.Process], space: str) -> list[psutil.Process]:
+    there = Path(f"/run/netns/{space}").stat().st_ino
+    return [one for one in processes if namespace(one) == there]
+
+
+def namespace(process: psutil.Process) -> int | None:
+    try:
+        return Path(f"/proc/{process.pid}/ns/net").stat().st_ino
+    except OSError:
+        return None
+
+
+def kill_engine(_) -> None:
+    of_host(engines(), LOADS[1])[0].kill()
+
+
+def kill_actor(_) -> None:
+    of_host(engines(), LOADS[1])[0].parent().kill()
+
+
+def kill_raylet(_, space: str = LOADS[1]) -> None:
+    raylets = [one for one in psutil.process_iter(["name"]) if one.info["name"] == "raylet"]
+    of_host(raylets, space)[0].kill()
+
+
+def cut_link(_, space: str = LOADS[1]) -> None:
+    ip("link", "set", f"v{space}", "down")
+
+
+def kill_serving_actor(_) -> None:
+    servers()[0].parent().parent().kill()
+
+
+def kill_serving_raylet(driver) -> None:
+    kill_raylet(driver, SERVE)
+
+
+def cut_serving_link(driver) -> None:
+    cut_link(driver, SERVE)

@@ -1,0 +1,144 @@
+"""A trial elsewhere, server and all, is the trial here; and what cannot be said of it by two clocks."""
+
+import re
+import time
+from types import SimpleNamespace
+
+import pytest
+from shifted_hosts import ALL_ROLES, Shifted, cluster
+
+from wsbench import build, catalogue, engine, experiment, machine, metrics, trial
+from wsbench.cluster.elsewhere import Elsewhere
+from wsbench.metrics import parts
+from wsbench.place import Here
+from wsbench.rundir import ClockRecord, HostRecord, TrialFolder, TrialOrder
+from wsbench.view import TrialView, Unmeasured
+
+TINY = """
+question = "Does it?"
+reading  = "Nothing here is a result."
+servers  = ["reference"]
+scenario = "echo"
+loop     = "open"
+headline = "messages_per_s"
+[load]
+connections = 10
+rate_per_s = 200
+[timing]
+measure_s = {seconds}
+rounds = 1
+"""
+
+
+@pytest.fixture
+def three():
+    found = Shifted({"serve": -7_000_000_000_000, "one": 5_000_000_000_000, "two": -3_000_000_000})
+    yield found
+    found.leave()
+
+
+def tried(tmp_path, where, name: str, watch=lambda folder: None, server="reference", seconds=2.0) -> TrialView:
+    """One trial of a server at a place."""
+    (tmp_path / "tiny.toml").write_text(TINY.format(seconds=seconds))
+    (variant,) = catalogue.select([server], catalogue.read())
+    assert build.build(variant, [0]).problem is None
+    folder = TrialFolder(tmp_path / name)
+    folder.path.mkdir()
+    setting = trial.Setting(experiment.read(tmp_path / "tiny.toml"), 1, where, None, engines=2)
+    order = TrialOrder(number=1, round=1, server=variant.server, variant=variant.variant, cell={})
+    return TrialView(folder, trial.carry_out(order, variant, setting, folder, watch))
+
+
+def test_a_trial_elsewhere_is_the_trial_here(tmp_path, three):
+    here = tried(tmp_path, Here(engine.require_binary(), machine.placement()), "here")
+    there = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "there")
+    for view in (here, there):
+        assert view.record.outcome == "ok", view.record.reason
+    own, others = here.measured, there.measured
+    assert (others.sent, others.answered, others.failed, others.unanswered) == (own.sent, own.answered, 0, 0)
+    reasons = [metrics.measure(view).reasons for view in (here, there)]
+    for name in reasons[0].keys() ^ reasons[1].keys():
+        # On a busy machine, and while connections are made in a moment, samples may be too far apart.
+        assert re.search(
+            "too few samples|too short|no sample|no quarter|less than twice", (reasons[0] | reasons[1])[name]
+        ), name
+    begin, end = there.events[0].t_ns, there.end.t_ns
+    assert there.record.server_started_ns < begin
+    assert any(begin < sample.t_ns < end for sample in there.processes("server"))
+    assert {file.name for file in here.folder.path.iterdir()} == {
+        file.name for file in there.folder.path.iterdir() if not file.name.startswith("host-")
+    }
+    assert [one.host.role for one in there.folder.hosts()] == ["load", "serve", "load"]
+
+
+@pytest.mark.parametrize("name", ["serve", "two"])
+def test_a_lost_host_fails_the_trial_and_is_named(tmp_path, three, name):
+    def lose(folder):
+        if (latest := folder.latest()) is not None and latest.answered:
+            three.lost = name
+
+    where = Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three)
+    began = time.monotonic()
+    view = tried(tmp_path, where, "lost", lose, seconds=30.0)
+    assert view.record.outcome == "failed"
+    assert view.record.reason.startswith(f"lost host {name}")
+    assert time.monotonic() - began < 10
+    assert [one.host.name for one in view.folder.hosts() if one.host.lost] == [name]
+    three.lost = None
+    again = tried(tmp_path, where, "again")
+    assert again.record.outcome == "ok", again.record.reason
+
+
+def test_what_a_runtime_tells_elsewhere_is_on_our_clock(tmp_path, three):
+    if not (catalogue.ROOT / "servers" / "node-ws" / "build").exists():
+        pytest.skip("node-ws is not built: wsbench build node-ws")
+    view = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "node", server="node-ws")
+    assert view.record.outcome == "ok", view.record.reason
+    found = metrics.measure(view)
+    for name in ("event_loop_delay_ms_p50", "sending_heap_used_bytes_max"):
+        assert found.values[name] is not None, found.reasons[name]
+
+
+# ---- times by two clocks ----------------------------------------------------------------------------------------------
+
+
+def ahead(name: str, role: str, by_ns: int, bound_ns: int, epoch_ns: int = 10**18) -> HostRecord:
+    clock = ClockRecord(t_ns=1, offset_ns=by_ns, bound_ns=bound_ns)
+    shards_there = [] if role == "serve" else [0]
+    return HostRecord(
+        **{"name": name, "role": role, "address": "10.0.0.1", "engines": shards_there},
+        **{"epoch_ns": epoch_ns, "clocks": [clock, clock], "lost": False},
+    )
+
+
+def test_wall_clocks_are_as_far_apart_as_they_may_be():
+    serve = ahead("serve", "serve", 5_000, 30)
+    # A host whose monotonic clock began later has the same wall clock.
+    assert parts.wall_error_ns([serve, ahead("a", "load", 1_005_000, 20, 10**18 - 1_000_000)]) == 50
+    assert parts.wall_error_ns([serve, ahead("a", "load", 5_000, 20), ahead("b", "load", 4_000, 20)]) == 1_050
+    assert parts.wall_error_ns([ahead("a", "load", 0, 20)]) is None
+    assert parts.wall_error_ns([]) == 0
+
+
+def test_a_broadcast_over_two_hosts_is_as_wrong_as_both_their_clocks():
+    serve, one, two = ahead("serve", "serve", 0, 900), ahead("a", "load", 5_000, 20), ahead("b", "load", 700, 30)
+    assert parts.crossing_error_ns([serve, one, two]) == 50
+    assert parts.crossing_error_ns([serve, one]) == 0
+    drifted = two.model_copy(update={"clocks": [two.clocks[0], ClockRecord(t_ns=9, offset_ns=780, bound_ns=10)]})
+    assert parts.crossing_error_ns([serve, one, drifted]) == 20 + 90
+    parts.require_close(200, 1_000)
+    with pytest.raises(Unmeasured, match=re.escape("may differ by 0.201 µs: more than 20% of the median (1 µs)")):
+        parts.require_close(201, 1_000)
+
+
+@pytest.mark.parametrize(("median_us", "bound_us", "said"), [(1000, 99, None), (1000, 101, "may differ by 202 µs")])
+def test_a_time_by_two_wall_clocks_is_left_out_where_they_may_be_too_far_apart(median_us, bound_us, said):
+    hosts_of_it = [ahead("serve", "serve", 0, bound_us * 1000), ahead("a", "load", 0, bound_us * 1000)]
+    times = SimpleNamespace(count=5, quantile=lambda q: median_us * 1000)
+    view = SimpleNamespace(histograms={"push_stamp": times, "push": times}, hosts=[(one, None) for one in hosts_of_it])
+    assert parts.recorded(view, "push") is times
+    if said is None:
+        assert parts.recorded(view, "push_stamp") is times
+    else:
+        with pytest.raises(Unmeasured, match=said):
+            parts.recorded(view, "push_stamp")
