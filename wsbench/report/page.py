@@ -161,11 +161,12 @@ def _facts(results: Results) -> list[str]:
     """One line of context: when, where, how much."""
     campaign, machine = results.campaign, results.machine
     ok = sum(trial.record.outcome != "failed" for trial in results.trials)
+    planned = sum(not order.control for order in results.order)  # the control's trials are no result
     facts = [_moment(campaign.created_unix_s)]
     if machine is not None:
         facts.append(f"{machine.cpu_model or 'unknown CPU'}, {words.count(machine.cpus, 'CPU')}")
     facts += [words.count(len(results.names), "server"), words.count(len(results.cells), "cell")]
-    facts += [words.count(campaign.rounds, "round"), f"{ok:,} of {len(results.order):,} trials ok"]
+    facts += [words.count(campaign.rounds, "round"), f"{ok:,} of {planned:,} trials ok"]
     return facts
 
 
