@@ -51,6 +51,7 @@ case "${1:-}" in
     need npm npm
     ;;
   test)
+    need g++ g++
     need chromium chromium
     need ab apache2-utils
     ;;
