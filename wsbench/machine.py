@@ -51,6 +51,11 @@ class Placement:
     server: list[int]
     engine: list[int]
 
+    @property
+    def apart(self) -> bool:
+        """Whether the engine has its CPUs for itself."""
+        return not set(self.engine) & set(self.server)
+
 
 def placement() -> Placement:
     """The first half of the CPUs (rounded up) for the server, the rest for the engine."""

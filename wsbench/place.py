@@ -90,7 +90,7 @@ class Here:
 
     @property
     def apart(self) -> bool:
-        return not set(self.placement.engine) & set(self.placement.server)
+        return self.placement.apart
 
     @property
     def server_files(self) -> int | None:

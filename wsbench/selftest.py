@@ -107,8 +107,7 @@ class Running:
             seed=SEED + number,
             cpus=self.bench.placement.engine[:1],
             # As in a campaign.
-            busy_poll=isinstance(loop, Open)
-            and not set(self.bench.placement.engine) & set(self.bench.placement.server),
+            busy_poll=isinstance(loop, Open) and self.bench.placement.apart,
         ).model_copy(update={"loop": loop, "receive_stamps": 1 if stamped else None})
         write_json(folder.path / "plan.json", plan)
         began = time.time()
