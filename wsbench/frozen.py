@@ -99,10 +99,14 @@ class Tail:
         self._offset = 0
 
     def new_lines(self) -> list[str]:
+        return self.new_bytes().decode().splitlines()
+
+    def new_bytes(self) -> bytes:
+        """The same lines, each with its end."""
         if not self._file.exists():
-            return []
+            return b""
         with self._file.open("rb") as opened:
             opened.seek(self._offset)
-            whole = opened.read().rpartition(b"\n")[0]
-        self._offset += len(whole) + 1 if whole else 0
-        return whole.decode().splitlines()
+            whole, newline, _ = opened.read().rpartition(b"\n")
+        self._offset += len(whole + newline)
+        return whole + newline

@@ -18,6 +18,7 @@ from pathlib import Path
 from wsbench import __version__, catalogue, machine, preparing, serving
 from wsbench.catalogue import ROOT, Variant
 from wsbench.errors import TrialFailed
+from wsbench.frozen import Tail
 from wsbench.process import INHERITED, Engine, output_of
 from wsbench.sampler import Sampler
 from wsbench.settings import RuntimeTable
@@ -30,7 +31,7 @@ class OnHost:
         self._serving: serving.Serving | None = None
         self._sampler: Sampler | None = None
         self._engines: dict[int, Engine] = {}
-        self._read: dict[int, int] = {}
+        self._events: dict[int, Tail] = {}
 
     def describe(self) -> dict:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -115,6 +116,7 @@ class OnHost:
         # Ray's workers have settings of their own in the environment, which are not those of a user's shell.
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         self._engines[number] = Engine(self._binary, own / "plan.json", own, own / "engine.log", env)
+        self._events[number] = Tail(own / "events.jsonl")
         return self._engines[number].pid
 
     def news(self) -> dict[int, tuple[bytes, int | None]]:
@@ -124,15 +126,7 @@ class OnHost:
         found = {}
         for number, engine in self._engines.items():
             code = engine.exit_code
-            file = self._folder / str(number) / "events.jsonl"
-            lines = b""
-            if file.exists():
-                with file.open("rb") as opened:
-                    opened.seek(self._read.get(number, 0))
-                    whole, newline, _ = opened.read().rpartition(b"\n")
-                lines = whole + newline
-                self._read[number] = self._read.get(number, 0) + len(lines)
-            found[number] = (lines, code)
+            found[number] = (self._events[number].new_bytes(), code)
         return found
 
     def tell(self, number: int, line: str) -> None:
@@ -161,7 +155,7 @@ class OnHost:
             self._serving.__exit__()
         self._sampler = self._serving = None
         self._engines.clear()
-        self._read.clear()
+        self._events.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
 
