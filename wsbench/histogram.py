@@ -172,7 +172,7 @@ def read_log(file: Path) -> Iterator[Interval]:
             raise UserError(f"{file}:{number}: not a line of an HdrHistogram log: {error}") from error
 
 
-def read_merged(file: Path, without: str = " ") -> dict[str, Histogram]:
+def read_merged(file: Path, without: tuple[str, ...] = ()) -> dict[str, Histogram]:
     """As `merge(read_log(file))`, without the tags that begin so; a tag's intervals are decoded together, in half the time."""
     bodies: dict[tuple[str, int, int, int], list[bytes]] = {}
     merged: dict[str, Histogram] = {}

@@ -65,7 +65,7 @@ class TrialView:
     def histograms(self) -> dict[str, Histogram]:
         """The latencies of the measured window by tag, the warm-up's aside; nothing where no log was written."""
         log = self.folder.latency_log
-        return histogram.read_merged(log, without="warmup-") if log.exists() else {}
+        return histogram.read_merged(log, without=("warmup-",)) if log.exists() else {}
 
     @cached_property
     def end(self) -> End | None:

@@ -30,8 +30,7 @@ USUAL = (
     *("messages_per_s", "requests_per_s", "service_us_p50", "service_us_p99"),
     *("push_us_p50", "push_us_p99", "server_cpu_us_per_message"),
 )
-
-
+#: Files and addresses are called after an experiment, and a campaign may come from anybody.
 IS_NAME = re.compile(r"[^./\x00][^/\x00]*")
 
 
@@ -181,9 +180,7 @@ def find(folders: list[Path]) -> list[Campaign]:
                 record, planned = run.campaign, len(run.order)
             except UserError:
                 continue
-            if IS_NAME.fullmatch(
-                record.experiment
-            ):  # files and addresses are called after it, and it may come from anybody
+            if IS_NAME.fullmatch(record.experiment):
                 found.append(Campaign(f"{folder.resolve().name}/{run.path.name}", run, record, planned))
     return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True)
 

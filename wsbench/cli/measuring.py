@@ -105,6 +105,8 @@ def plan_campaign(arguments) -> int:
 
 
 def run_campaign(arguments) -> int:
+    from wsbench.report.reading import load as load_results
+
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("give either an experiment or --resume RUN (see `wsbench run --help`)")
@@ -115,8 +117,6 @@ def run_campaign(arguments) -> int:
             run = campaign.resume(unfinished, where, arguments.port, watcher)
         else:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
-    from wsbench.report.reading import load as load_results
-
     results = load_results(run)
     terminal.campaign_summary(results)
     if not arguments.no_report:
