@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
 
 import numpy as np
 
-from wsbench.histogram import Histogram, merge, read_log
+from wsbench.histogram import Histogram, read_merged
 from wsbench.rundir import RunFolder
 
 SAMPLE = 1028
@@ -45,7 +46,7 @@ def latencies(run: Path, tag: str) -> dict[str, Histogram]:
     """By server; those who have fewer than the sample are left out."""
     found: dict[str, dict[int, list[Histogram]]] = defaultdict(lambda: defaultdict(list))
     for folder, record in RunFolder.open(run).finished():
-        histogram = merge(read_log(folder.path / "latency.hlog")).get(tag) if record.outcome == "ok" else None
+        histogram = read_merged(folder.path / "latency.hlog").get(tag) if record.outcome == "ok" else None
         if histogram is not None and not record.control:
             found[f"{record.server}@{record.variant}"][record.cell.get("connections", 0)].append(histogram)
     whole = {server: reduce(add, counts[max(counts)]) for server, counts in found.items()}
@@ -54,13 +55,12 @@ def latencies(run: Path, tag: str) -> dict[str, Histogram]:
 
 def row(server: str, latency: Histogram, times: int) -> str:
     random = np.random.default_rng(SEED)
-    ranks = [max(1, -(-int(float(q) * 1000) * SAMPLE // 1000)) for q in QUANTILES]
-    samples = random.multivariate_hypergeometric(latency.counts, SAMPLE, size=times, method="marginals").cumsum(axis=1)
+    drawn = random.multivariate_hypergeometric(latency.counts, SAMPLE, size=times, method="marginals")
+    samples = [replace(latency, counts=counts) for counts in drawn]
     cells = []
-    for quantile, rank in zip(QUANTILES, ranks, strict=True):
-        told = latency.upper_bounds[(samples < rank).sum(axis=1)] / 1e6
-        low, high = np.quantile(told, [0.025, 0.975])
-        cells.append(f"{latency.quantile(quantile) / 1e6:,.1f} ({low:,.1f} to {high:,.1f})")
+    for quantile in QUANTILES:
+        low, high = np.quantile([sample.quantile(quantile) for sample in samples], [0.025, 0.975]) / 1e6
+        cells.append(f"{latency.quantile(quantile) / 1e6:,.3g} ({low:,.3g} to {high:,.3g})")
     return f"| {server} | {latency.count:,} | {' | '.join(cells)} |"
 
 
