@@ -1,5 +1,6 @@
 """What the harness's tests share: wsbench as a command, a folder of test servers, and an experiment that is quick."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from namespaces import bed, whole_again  # noqa: F401 (fixtures)
+
+from wsbench import engine
+from wsbench.engine_files import End, Plan, parse_event
 
 SERVERS = Path(__file__).parent / "servers"
 WSBENCH = [sys.executable, "-m", "wsbench.cli"]
@@ -60,6 +64,26 @@ rounds = 2
 """
     )
     return file
+
+
+@pytest.fixture
+def carry_out(tmp_path):
+    """Runs the engine with a plan; the `end` of what it wrote, every line of which must keep the contract."""
+    numbers = itertools.count()
+
+    def run(plan: Plan) -> End:
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        file = folder / "plan.json"
+        file.write_text(plan.model_dump_json())
+        command = [engine.require_binary(), file, folder / "out"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90)
+        assert done.returncode == 0, done.stderr
+        events = [parse_event(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
+        assert isinstance(events[-1], End)
+        return events[-1]
+
+    return run
 
 
 @pytest.fixture(scope="module")
