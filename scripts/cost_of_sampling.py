@@ -21,9 +21,9 @@ from wsbench import catalogue, engine, kernel, machine, trial
 from wsbench.engine_files import Connect, Echo, Seconds, Target, Tick, parse_event
 from wsbench.frozen import write_json
 from wsbench.process import Engine
-from wsbench.runtimes import probes
 from wsbench.sampler import Sampler
 from wsbench.samples import SamplerCost, parse_sample
+from wsbench.telemetry import probes
 
 SERVERS = ["netty", "node-ws", "go-net-websocket", "reference"]
 WAYS = ("nobody", "nobody again", "samples", "samples + probe")

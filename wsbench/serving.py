@@ -16,7 +16,7 @@ from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed
 from wsbench.frozen import Frozen
 from wsbench.process import Server
-from wsbench.runtimes import probes
+from wsbench.telemetry import probes
 
 HOST = "127.0.0.1"
 LOG = "server.log"

@@ -20,7 +20,7 @@ from wsbench.experiment import Experiment, Load
 from wsbench.frozen import write_json
 from wsbench.place import Place, Server
 from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
-from wsbench.runtimes import probes
+from wsbench.telemetry import probes
 
 LOG_LINES, LOG_BYTES = 20, 65_536
 

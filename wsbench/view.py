@@ -17,10 +17,10 @@ from wsbench import histogram, spans
 from wsbench.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.histogram import Histogram
 from wsbench.rundir import HostRecord, TrialFolder, TrialRecord
-from wsbench.runtimes import probes
-from wsbench.runtimes.record import Telemetry
 from wsbench.samples import MachineSample, ProcessSample
 from wsbench.spans import NO_WINDOW, NS_PER_S, Span
+from wsbench.telemetry import probes
+from wsbench.telemetry.record import Telemetry
 
 CPU_ERROR = 0.05  # below it the spread between repeats hides it
 IDLE_ERROR = 0.1  # of all CPU time: the study that reports it does so in steps of 5 %

@@ -9,9 +9,9 @@ from __future__ import annotations
 from wsbench.metrics.parts import NS_PER_MS, at_rank
 from wsbench.metrics.registry import metric
 from wsbench.metrics.stretches import per_span
-from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 from wsbench.samples import HeapSample
 from wsbench.spans import Span
+from wsbench.telemetry.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 from wsbench.view import TrialView, Unmeasured, known
 
 NO_HEAP = "nothing told of the heap inside the span `{}`"

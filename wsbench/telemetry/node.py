@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from wsbench.runtimes.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
+from wsbench.telemetry.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 
 KINDS: frozenset[Kind] = frozenset({"minor", "full"})
 #: perf_hooks.constants.NODE_PERFORMANCE_GC_*

@@ -19,8 +19,8 @@ from run_maker import Trial, at_rate, write_trial
 from wsbench import catalogue, engine, experiment, machine, metrics, place, series, trial
 from wsbench.catalogue import ROOT
 from wsbench.rundir import TrialFolder, TrialOrder
-from wsbench.runtimes import go, jvm, node, probes
-from wsbench.runtimes.record import MIB
+from wsbench.telemetry import go, jvm, node, probes
+from wsbench.telemetry.record import MIB
 from wsbench.view import TrialView
 
 LOGS = Path(__file__).parent / "runtime_logs"

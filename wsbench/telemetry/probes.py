@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench.runtimes import go, jvm, node
-from wsbench.runtimes.record import Telemetry
+from wsbench.telemetry import go, jvm, node
+from wsbench.telemetry.record import Telemetry
 
 NODE_PROBE = Path(__file__).with_name("node_probe.cjs")
 #: By tag; whatever else has a collector is not watched.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wsbench.runtimes.record import MIB, NS_PER_MS, Collection, HeapPoint, Kind, Pause, Telemetry
+from wsbench.telemetry.record import MIB, NS_PER_MS, Collection, HeapPoint, Kind, Pause, Telemetry
 
 KINDS: frozenset[Kind] = frozenset({"minor", "mixed", "full", "concurrent"})
 LINE = re.compile(r"\[(\d+)ns\]\[\w+ *\]\[([\w,]+) *\] (.*)")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wsbench.runtimes.record import MIB, NS_PER_MS, NS_PER_S, Collection, HeapPoint, Kind, Pause, Telemetry
+from wsbench.telemetry.record import MIB, NS_PER_MS, NS_PER_S, Collection, HeapPoint, Kind, Pause, Telemetry
 
 KINDS: frozenset[Kind] = frozenset({"concurrent"})
 LINE = re.compile(r"gc \d+ @([\d.]+)s \d+%: ([\d.]+)\+([\d.]+)\+([\d.]+) ms clock, .* ms cpu, (\d+)->\d+->(\d+) MB, ")
