@@ -61,6 +61,7 @@ connections = [2, 4]
 [timing]
 measure_s = 0.6
 rounds = 2
+again = 0
 """
     )
     return file

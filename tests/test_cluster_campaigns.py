@@ -42,6 +42,7 @@ connections = [10, 40]
 [timing]
 measure_s = {seconds}
 rounds = {rounds}
+again = 0
 """
 
 #: Clocks of two hosts may be too far apart for a time by both; a busy machine's samples may be too far apart.

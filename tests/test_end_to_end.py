@@ -13,6 +13,8 @@ import pytest
 from conftest import WSBENCH
 
 from wsbench.rundir import RunFolder
+from wsbench.verdict import disturbed
+from wsbench.view import TrialView
 
 
 def only_run(folder: Path) -> RunFolder:
@@ -150,6 +152,39 @@ def test_ctrl_c_keeps_finished_trials_and_stops_everything(experiment, environme
     assert b"every finished trial is kept" in said
     assert not psutil.wait_procs(children, timeout=10)[1]
     assert outcomes(only_run(tmp_path))[1] == "ok"
+
+
+def test_what_the_machine_disturbed_runs_once_more(wsbench, experiment, tmp_path):
+    assert wsbench("run", str(experiment), "--no-report").returncode == 0
+    run = only_run(tmp_path)
+    steal_from(run.trial(2))
+    done = wsbench("run", "--resume", str(run.path), "--again", "1")
+    assert done.returncode == 0, done.stderr
+    assert "once more, under new numbers" in done.stdout
+    first, more = run.order[:4], run.order[4:]
+    # This machine may be disturbed in earnest too.
+    spoilt = {n for n in range(1, 5) if disturbed(TrialView(run.trial(n), run.trial(n).record))}
+    assert 2 in spoilt
+    assert {planned.again_of for planned in more} == spoilt
+    assert [planned.number for planned in more] == list(range(5, 5 + len(spoilt)))
+    for planned in more:
+        of, record = first[planned.again_of - 1], run.trial(planned.number).record
+        assert planned == of.model_copy(update={"number": planned.number, "again_of": of.number})
+        assert (record.outcome, record.again_of) == ("ok", of.number)
+    html = (run.path / "report.html").read_text()
+    assert "INVALID" in html
+    assert "that the machine disturbed ran once more" in html
+    assert len(run.order) == len(list(run.finished()))
+
+
+def steal_from(trial) -> None:
+    """Half of the machine's CPU time, stolen in every sample."""
+    file = trial.path / "resources.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        if line["of"] == "machine":
+            line["cpu_s"]["steal"] += line["cpu_s"]["user"] + line["cpu_s"]["idle"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_a_trial_of_several_engines_and_servers_is_read_like_any_other(wsbench, experiment, tmp_path):

@@ -28,6 +28,7 @@ connect_s   = 20
 [timing]
 measure_s = 1
 rounds    = 1
+again     = 0
 [stop]
 connects_per_s = 50
 over_s = 2

@@ -76,7 +76,7 @@ MAY_IMPORT = {
     "thresholds": {"errors", "metrics", "view"},
     "campaign": {
         *("catalogue", "errors", "experiment", "frozen", "machine", "place", "preparing", "rundir"),
-        *("scaling", "trial", "__init__"),
+        *("scaling", "trial", "verdict", "view", "__init__"),
     },
     "view": {"engine_files", "histogram", "rundir", "telemetry", "samples", "spans"},
     "metrics": {"engine_files", "histogram", "rundir", "telemetry", "samples", "spans", "view"},

@@ -1,7 +1,8 @@
 """A campaign: an experiment carried out, all its trials in one run directory, in rounds of fresh random order.
 
 Nothing measured is ever lost: a finished trial is on disk, an unfinished one is run again by `resume`. A server that fails is a
-row, and the campaign goes on. It knows no metric.
+row, and the campaign goes on. Of what was measured it asks one thing: whether the machine disturbed a trial, which then runs
+once more.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wsbench import __version__, catalogue, experiment, machine, preparing, scaling, trial
+from wsbench import __version__, catalogue, experiment, machine, preparing, scaling, trial, verdict
 from wsbench.catalogue import Variant
 from wsbench.errors import UserError
 from wsbench.experiment import Experiment
 from wsbench.frozen import write_json
 from wsbench.place import Place
 from wsbench.rundir import CampaignRecord, HostRow, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
+from wsbench.view import TrialView
 
 #: Start, stop and connecting, per trial, for the estimate only.
 OVERHEAD_S = 3.0
@@ -59,6 +61,7 @@ class Request:
     control: bool = True
     engines: int | None = None
     server_processes: int | None = None
+    again: int = 1
 
 
 def request(
@@ -74,6 +77,7 @@ def request(
     control: bool = True,
     engines: int | None = None,
     server_processes: int | None = None,
+    again: int | None = None,
 ) -> Request:
     """Checks everything before anything is started. `command` is what the user typed; None: as the experiment says."""
     file = experiment.path_of(name)
@@ -90,7 +94,7 @@ def request(
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
     departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
-    sizes = (scale, time_scale, control, engines, server_processes)
+    sizes = (scale, time_scale, control, engines, server_processes, asked.timing.again if again is None else again)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
@@ -186,6 +190,7 @@ def begin(asked: Request, runs: Path, place: Place, port: int | None, watcher: W
         tags=asked.tags,
         engines=asked.engines,
         server_processes=asked.server_processes,
+        again=asked.again,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )
@@ -194,14 +199,19 @@ def begin(asked: Request, runs: Path, place: Place, port: int | None, watcher: W
     return resume(run, place, port, watcher)
 
 
-def resume(run: RunFolder, place: Place, port: int | None, watcher: Watcher) -> RunFolder:
-    """Runs every trial that has no outcome yet. UserError if another process is at it, or the place is another."""
+def resume(run: RunFolder, place: Place, port: int | None, watcher: Watcher, again: int | None = None) -> RunFolder:
+    """Runs every trial that has no outcome yet, then those the machine disturbed, as often as `again` or the campaign says.
+
+    UserError if another process is at it, or the place is another.
+    """
     _require_same(run.hosts, place)
     with (run.path / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise UserError(f"{run.path} is being run by another wsbench; wait for it, or stop it") from error
+        if again is not None and again != run.campaign.again:
+            write_json(run.path / "campaign.json", run.campaign.model_copy(update={"again": again}))
         _run_missing(run, place, port, watcher)
     return run
 
@@ -218,8 +228,8 @@ def _run_missing(run: RunFolder, place: Place, port: int | None, watcher: Watche
     )
     missing = [planned for planned in order if run.trial(planned.number).record is None]
     rows, table = catalogue.read(), setting.experiment.runtime
-    variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in missing}
-    gone = sorted(name for name, variant in variants.items() if variant is None)
+    variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in order}
+    gone = sorted({planned.variant_name for planned in missing if variants[planned.variant_name] is None})
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
         watcher.say(
@@ -229,19 +239,79 @@ def _run_missing(run: RunFolder, place: Place, port: int | None, watcher: Watche
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign still needs")
     for line in _shapes(setting, missing):
         watcher.say(line)
-    for done, planned in enumerate(missing):
-        watcher.trial_begins(
-            planned, len(order) - len(missing) + done, len(order), estimate_s(setting.experiment, len(missing) - done)
-        )
-        place.be_whole(watcher.say)
-        folder = run.trial(planned.number)
+    course = _Course(run, order, setting, variants, watcher)
+    for number in sorted({planned.round for planned in order}):
+        due = [planned for planned in missing if planned.round == number] or course.once_more(number)
+        while due:
+            for planned in due:
+                course.take(planned)
+            due = course.once_more(number)
+    place.be_whole(watcher.say)
+    _read_machines(run, place, "-after")
+
+
+class _Course:
+    """The trials of a campaign, one after the other."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        order: list[TrialOrder],
+        setting: trial.Setting,
+        variants: dict[str, Variant | None],
+        watcher: Watcher,
+    ) -> None:
+        self._run, self._order, self._setting, self._variants, self._watcher = run, order, setting, variants, watcher
+        self._again, self._seed = run.campaign.again, run.campaign.seed
+        self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
+
+    def take(self, planned: TrialOrder) -> None:
+        """Carries one trial out; its outcome is on disk afterwards."""
+        total, left_s = len(self._order), estimate_s(self._setting.experiment, len(self._left))
+        self._watcher.trial_begins(planned, total - len(self._left), total, left_s)
+        self._setting.place.be_whole(self._watcher.say)
+        folder = self._run.trial(planned.number)
         # What an interrupted trial left behind was never a result.
         shutil.rmtree(folder.path, ignore_errors=True)
         folder.path.mkdir()
-        ended = trial.carry_out(planned, variants[planned.variant_name], setting, folder, watcher.trial_runs)
-        watcher.trial_ends(folder, ended)
-    place.be_whole(watcher.say)
-    _read_machines(run, place, "-after")
+        variant = self._variants[planned.variant_name]
+        ended = trial.carry_out(planned, variant, self._setting, folder, self._watcher.trial_runs)
+        self._watcher.trial_ends(folder, ended)
+        self._left.remove(planned.number)
+
+    def once_more(self, number: int) -> list[TrialOrder]:
+        """Plans what the machine disturbed in a round once more, in an order of its own; none that was repeated often enough."""
+        again_of = {planned.number: planned.again_of for planned in self._order}
+        repeated = set(again_of.values())
+        last = [one for one in self._order if one.round == number and one.number not in repeated]
+        found = [one for one in last if _attempts(one, again_of) <= self._again and self._disturbed(one)]
+        if not found:
+            return []
+        random.Random(f"{self._seed} {number} {len(self._order)}").shuffle(found)
+        first = len(self._order) + 1
+        planned_again = [
+            planned.model_copy(update={"number": first + at, "again_of": planned.number})
+            for at, planned in enumerate(found)
+        ]
+        self._order += planned_again
+        write_json(self._run.path / "order.json", self._order)
+        self._left |= {planned.number for planned in planned_again}
+        trials = "a trial" if len(found) == 1 else f"{len(found)} trials"
+        self._watcher.say(f"the machine disturbed {trials} of round {number}: once more, under new numbers")
+        return planned_again
+
+    def _disturbed(self, planned: TrialOrder) -> bool:
+        folder = self._run.trial(planned.number)
+        known = self._variants[planned.variant_name] is not None
+        return known and verdict.disturbed(TrialView(folder, folder.record)) is not None
+
+
+def _attempts(planned: TrialOrder, again_of: dict[int, int | None]) -> int:
+    """How often it has been run, with those that it repeats."""
+    before, attempts = planned.again_of, 1
+    while before is not None:
+        before, attempts = again_of[before], attempts + 1
+    return attempts
 
 
 def _read_machines(run: RunFolder, place: Place, moment: str) -> None:

@@ -119,12 +119,14 @@ class Load(Frozen):
 class Timing(Frozen):
     """Seconds before and during the measurement, and how often all of it is repeated.
 
-    `measure_s` is left out where `load.messages` ends the measurement, or `load.stages` last as long as they do.
+    `measure_s` is left out where `load.messages` ends the measurement, or `load.stages` last as long as they do. A trial that the
+    machine disturbed (`verdict.disturbed`) runs once more at the end of its round, `again` times at most.
     """
 
     warmup_s: Annotated[float, Field(ge=0, le=3600)] = 0
     measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     rounds: Annotated[int, Field(ge=1, le=1000)] = 5
+    again: Annotated[int, Field(ge=0, le=100)] = 1
 
 
 class Stop(Frozen):

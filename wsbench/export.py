@@ -52,12 +52,13 @@ class CellRow(Frozen):
 
 
 class TrialRow(Frozen):
-    """A finished trial. `reasons` has an entry for every metric that is null."""
+    """A finished trial; `again_of` is the number of the one it repeats. `reasons` has an entry for every metric that is null."""
 
     number: int
     round: int
     server: str
     cell: dict[str, CellValue]
+    again_of: int | None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     verdict: Literal["VALID", "SUSPECT", "INVALID"]
@@ -101,6 +102,7 @@ def document(results: Results) -> Document:
                 round=trial.record.round,
                 server=trial.record.name,
                 cell=trial.record.cell,
+                again_of=trial.record.again_of,
                 outcome=trial.record.outcome,
                 reason=trial.record.reason,
                 verdict=trial.verdict.kind,

@@ -89,7 +89,7 @@ class ServerRow(Frozen):
 
 
 class TrialOrder(Frozen):
-    """A trial before it ran."""
+    """A trial before it ran; `again_of` is the number of the one it repeats, which the machine disturbed."""
 
     number: int
     round: int
@@ -97,6 +97,7 @@ class TrialOrder(Frozen):
     variant: str
     cell: dict[str, CellValue]
     control: bool = False
+    again_of: int | None = None
 
     @property
     def variant_name(self) -> str:
@@ -122,6 +123,7 @@ class TrialRecord(Frozen):
     variant: str
     cell: dict[str, CellValue]
     control: bool = False
+    again_of: int | None = None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     started_unix_s: float
@@ -164,6 +166,7 @@ class CampaignRecord(Frozen):
     skipped: list[str]
     engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
+    again: int = 0  # how many times a trial that the machine disturbed may be run once more
 
 
 class Tool(Frozen):

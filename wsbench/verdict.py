@@ -53,6 +53,16 @@ def verdict(view: TrialView) -> Verdict:
     return Verdict(worst, tuple(reason for _, reason in ordered), bottleneck(view))
 
 
+def disturbed(view: TrialView) -> str | None:
+    """What the machine did to a trial that it makes INVALID; None where it did nothing of the kind.
+
+    It looks at no result: a trial that is run again for it may be, whatever it measured.
+    """
+    if view.record.outcome != "ok" or view.end is None:
+        return None
+    return next((reason for kind, reason in _machine(view) if kind == "INVALID"), None)
+
+
 def _stopped(view: TrialView) -> Verdict:
     """A stop is the server's, where the engine had CPU left while connections were opened."""
     why, used = view.record.reason, metrics.connections.engine_cpu_percent_connecting(view)

@@ -75,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (("--engines", "engine processes"), ("--server-processes", "processes of a server, a port each")):
         running.add_argument(name, type=positive, metavar="N", help=f"{text} (default: as the file limit demands)")
     running.add_argument(
+        "--again",
+        type=count,
+        metavar="N",
+        help="run a trial that the machine disturbed (INVALID by stolen or throttled CPU time) once more at the end of its "
+        "round, N times at most, instead of as the experiment says",
+    )
+    running.add_argument(
         "--cluster",
         type=Path,
         metavar="FILE",
@@ -154,6 +161,12 @@ def parser() -> argparse.ArgumentParser:
 def port(text: str) -> int:
     if not text.isdigit() or not 1024 <= int(text) <= 65_535:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 1024 to 65535")
+    return int(text)
+
+
+def count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 0, 1, 2, …")
     return int(text)
 
 

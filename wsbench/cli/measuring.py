@@ -80,7 +80,7 @@ def request_of(arguments) -> campaign.Request:
         time_scale=arguments.time_scale,
         tags=arguments.tag,
         control=not arguments.no_control,
-        **{name: getattr(arguments, name, None) for name in ("engines", "server_processes")},
+        **{name: getattr(arguments, name, None) for name in ("engines", "server_processes", "again")},
     )
 
 
@@ -114,7 +114,7 @@ def run_campaign(arguments) -> int:
     asked = request_of(arguments) if unfinished is None else None
     with _place(arguments) as where:
         if unfinished is not None:
-            run = campaign.resume(unfinished, where, arguments.port, watcher)
+            run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again)
         else:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
     results = load_results(run)

@@ -186,7 +186,9 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         what = "these" if results.leading == results.throughput else "their throughputs"
         said.append(f"The engine, not the server, was the limit for {words.listed(where)}: {what} are lower bounds.")
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
-        said.append(f"INVALID: {words.count(invalid, 'trial')}, shown and left out of every mean.")
+        again = sum(planned.again_of is not None and not planned.control for planned in results.order)
+        repeated = f"; {words.count(again, 'trial')} that the machine disturbed ran once more" if again else ""
+        said.append(f"INVALID: {words.count(invalid, 'trial')}, shown and left out of every mean{repeated}.")
     if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):
         said.append(
             f"SUSPECT: {words.count(suspect, 'trial')}, part of the means; the reasons are in the table of trials."
