@@ -1,7 +1,9 @@
 """What the kernel tells: real processes, and the texts of files that not every machine has."""
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -173,6 +175,23 @@ def test_the_heap_of_a_jvm_is_seen_to_fill_or_is_not_told(collector, tmp_path):
     assert not told or collector != "Z"
 
 
+def test_connects_that_a_full_listen_queue_drops_are_counted():
+    looked_at = kernel.Machine()
+    before = looked_at.network()
+    if before is None or before.listen_overflows is None:
+        pytest.skip("this kernel does not tell of listen queues")
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as nobody_accepts, contextlib.ExitStack() as clients:
+        for _ in range(8):
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(nobody_accepts.getsockname())
+        until = time.monotonic() + 5
+        while looked_at.network().listen_overflows <= before.listen_overflows and time.monotonic() < until:
+            time.sleep(0.05)
+    assert looked_at.network().listen_overflows > before.listen_overflows
+    looked_at.close()
+
+
 def test_the_interfaces_counters_are_added_without_loopback():
     devices = b"""Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
@@ -181,9 +200,10 @@ def test_the_interfaces_counters_are_added_without_loopback():
 eth1:5 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0
 """
     protocols = b"Ip: Forwarding\nIp: 1\nTcp: OutSegs RetransSegs\nTcp: 50 3\n"
+    protocols += b"TcpExt: SyncookiesSent ListenOverflows\nTcpExt: 0 7\nIpExt: InOctets\nIpExt: 1\n"
     found = kernel.network_of(1, devices, protocols)
     assert (found.received_bytes, found.received_packets, found.received_dropped) == (105, 11, 1)
     assert (found.sent_bytes, found.sent_packets, found.sent_dropped) == (207, 21, 2)
-    assert (found.tcp_segments_sent, found.tcp_segments_sent_again) == (50, 3)
+    assert (found.tcp_segments_sent, found.tcp_segments_sent_again, found.listen_overflows) == (50, 3, 7)
     assert kernel.network_of(1, b"", b"") is None
     assert kernel.network_of(1, devices, b"").tcp_segments_sent is None

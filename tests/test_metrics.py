@@ -3,7 +3,7 @@
 import pytest
 from run_maker import Trial, at_rate, failed, pushing, write_trial
 
-from wsbench import catalogue, engine_files, histogram, metrics, rundir
+from wsbench import catalogue, engine_files, histogram, metrics, rundir, samples
 from wsbench import view as view_room
 from wsbench.view import TrialView
 
@@ -286,6 +286,19 @@ def test_connecting_has_a_rate_where_it_took_long_enough(tmp_path):
     assert "too short for a rate" in short.reasons["connects_per_s"]
     per_request = metrics.measure(view(tmp_path / "c", connect_s=0.5, scenario=doc(False)))
     assert per_request.values["connects_per_s"] is None
+
+
+def test_dropped_connects_are_those_of_the_trial_and_not_of_the_time_before(tmp_path):
+    trial = view(tmp_path)
+    assert metrics.connections.listen_overflows(trial) is None
+    traffic = dict.fromkeys(("received_bytes", "received_packets", "received_dropped"), 0)
+    traffic |= dict.fromkeys(("sent_bytes", "sent_packets", "sent_dropped", "tcp_segments_sent"), 0)
+    trial.__dict__["samples"] = [
+        samples.NetworkSample(t_ns=t_ns, of="network", tcp_segments_sent_again=0, listen_overflows=count, **traffic)
+        for t_ns, count in [(0, 90), (1, 95), (2, 97)]
+    ]
+    del trial.__dict__["_by_kind"]
+    assert metrics.connections.listen_overflows(trial) == 7
 
 
 def test_bytes_are_counted_both_ways(tmp_path):

@@ -113,6 +113,7 @@ class Machine:
         self._memory = Standing("/proc/meminfo")
         self._sockets = Standing("/proc/net/sockstat")
         self._devices, self._protocols = Standing("/proc/net/dev"), Standing("/proc/net/snmp")
+        self._extensions = Standing("/proc/net/netstat")
         self._quota = next((one for one in map(_Quota, QUOTAS) if one.throttled_s() is not None), None)
 
     def sample(self) -> MachineSample:
@@ -127,10 +128,11 @@ class Machine:
 
     def network(self) -> NetworkSample | None:
         """None where the kernel does not tell of interfaces."""
-        return network_of(time.monotonic_ns(), self._devices.read() or b"", self._protocols.read() or b"")
+        protocols = (self._protocols.read() or b"") + (self._extensions.read() or b"")
+        return network_of(time.monotonic_ns(), self._devices.read() or b"", protocols)
 
     def close(self) -> None:
-        for file in (self._stat, self._memory, self._sockets, self._devices, self._protocols):
+        for file in (self._stat, self._memory, self._sockets, self._devices, self._protocols, self._extensions):
             file.close()
         if self._quota is not None:
             self._quota.file.close()
@@ -184,13 +186,19 @@ def sockets_of(sockstat: bytes) -> MachineSockets | None:
 
 
 def network_of(t_ns: int, devices: bytes, protocols: bytes) -> NetworkSample | None:
-    """/proc/net/dev, of all interfaces but loopback, and TCP's lines of /proc/net/snmp; None where no interface is told of."""
+    """/proc/net/dev, of all interfaces but loopback, and TCP's lines of /proc/net/snmp and of /proc/net/netstat; None where no
+    interface is told of."""
     lines = [line.partition(b":") for line in devices.splitlines() if b":" in line]
     if not lines:
         return None
     rows = [[int(word) for word in counts.split()] for name, _, counts in lines if name.strip() != b"lo"]
-    tcp = [line.split()[1:] for line in protocols.splitlines() if line.startswith(b"Tcp:")]
-    counted = dict(zip(tcp[0], map(int, tcp[1]), strict=True)) if len(tcp) == 2 else {}
+    tcp = [line.split() for line in protocols.splitlines() if line.startswith((b"Tcp:", b"TcpExt:"))]
+    # Two lines each: names, then numbers.
+    counted = {
+        name: int(number)
+        for names, numbers in zip(tcp[::2], tcp[1::2], strict=True)
+        for name, number in zip(names[1:], numbers[1:], strict=True)
+    }
     # The columns of /proc/net/dev: bytes, packets, errs, drop of what was received, and from the ninth on of what was sent.
     received_bytes, received_packets, received_dropped, sent_bytes, sent_packets, sent_dropped = (
         sum(row[column] for row in rows) for column in (0, 1, 3, 8, 9, 11)
@@ -206,6 +214,7 @@ def network_of(t_ns: int, devices: bytes, protocols: bytes) -> NetworkSample | N
         sent_dropped=sent_dropped,
         tcp_segments_sent=counted.get(b"OutSegs"),
         tcp_segments_sent_again=counted.get(b"RetransSegs"),
+        listen_overflows=counted.get(b"ListenOverflows"),
     )
 
 

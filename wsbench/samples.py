@@ -72,7 +72,8 @@ class MachineSample(Frozen):
 
 
 class NetworkSample(Frozen):
-    """What the interfaces of this network namespace have carried so far, loopback apart, and segments that its TCP sent again."""
+    """What the interfaces of this network namespace have carried so far, loopback apart, segments that its TCP sent again, and
+    how often it dropped a connect because a listening socket's queue was full (null in runs that are older than this)."""
 
     t_ns: int
     of: Literal["network"]
@@ -84,6 +85,7 @@ class NetworkSample(Frozen):
     sent_dropped: int
     tcp_segments_sent: int | None
     tcp_segments_sent_again: int | None
+    listen_overflows: int | None = None
 
 
 class SwitchesSample(Frozen):

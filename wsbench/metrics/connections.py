@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from wsbench.metrics.registry import metric
+from wsbench.samples import NetworkSample
 from wsbench.view import NS_PER_S, TrialView, Unmeasured, known
 
 NO_TICK = "the engine wrote no tick"
+NOT_TOLD = "the overflows of listen queues were not sampled"
 
 
 @metric("connections", "higher")
@@ -14,6 +16,18 @@ def connections_reached(view):
     if view.connection_per_request:
         raise Unmeasured("every request has a connection of its own")
     return known(max((tick.open for tick in view.ticks), default=None), NO_TICK)
+
+
+@metric("connects", "lower")
+def listen_overflows(view):
+    """Times that the server's kernel dropped a connect, over the trial, because the queue of a listening socket was full.
+
+    The client tries again after a second, then after three: such a time in a connect or a request, and the throughput that it
+    costs, are the doing of the server's backlog. Counted for all sockets of that network namespace (`ListenOverflows`).
+    """
+    counts = [sample.listen_overflows for sample in view.samples_of(NetworkSample)]
+    first, last = known((counts[0], counts[-1]) if counts else None, "the network was not sampled")
+    return known(last, NOT_TOLD) - known(first, NOT_TOLD)
 
 
 @metric("%", "neither")

@@ -110,6 +110,7 @@ TITLES = {
     "push_spread_us": "Time from the first to the last receiver",
     "connections_reached": "Connections reached",
     "connects_per_s": "Connections made a second",
+    "listen_overflows": "Connects dropped at a full listen queue",
     "elapsed_us_per_message": "Window per message",
 }
 STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "longest", "mean": "mean"}
