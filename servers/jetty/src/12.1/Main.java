@@ -12,7 +12,7 @@ import org.eclipse.jetty.util.Jetty;
 import org.eclipse.jetty.websocket.server.ServerWebSocketContainer;
 import org.eclipse.jetty.websocket.server.WebSocketUpgradeHandler;
 
-/** Embedded Jetty, with the number of threads it chooses itself. Environment: HOST, PORT. */
+/** Embedded Jetty, with the number of threads it chooses itself. Environment: HOST, PORT. Argument: the listen backlog. */
 public final class Main {
     private static final int LARGEST_MESSAGE = 16 * 1024 * 1024;
     private static final Duration IDLE = Duration.ofHours(1);
@@ -27,6 +27,9 @@ public final class Main {
         connector.setHost(System.getenv("HOST"));
         connector.setPort(Integer.parseInt(System.getenv("PORT")));
         connector.setIdleTimeout(IDLE.toMillis());
+        if (arguments.length == 1) {
+            connector.setAcceptQueueSize(Integer.parseInt(arguments[0]));
+        }
         server.addConnector(connector);
         WebSocketUpgradeHandler upgrade = WebSocketUpgradeHandler.from(server, Main::configure);
         upgrade.setHandler(new Document());

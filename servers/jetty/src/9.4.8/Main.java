@@ -12,7 +12,7 @@ import org.eclipse.jetty.websocket.api.WebSocketPolicy;
 import org.eclipse.jetty.websocket.server.WebSocketHandler;
 import org.eclipse.jetty.websocket.servlet.WebSocketServletFactory;
 
-/** Embedded Jetty, with the number of threads it chooses itself. Environment: HOST, PORT. */
+/** Embedded Jetty, with the number of threads it chooses itself. Environment: HOST, PORT. Argument: the listen backlog. */
 public final class Main {
     private static final int LARGEST_MESSAGE = 16 * 1024 * 1024;
     private static final int HOUR_MS = 3_600_000;
@@ -27,6 +27,9 @@ public final class Main {
         connector.setHost(System.getenv("HOST"));
         connector.setPort(Integer.parseInt(System.getenv("PORT")));
         connector.setIdleTimeout(HOUR_MS);
+        if (arguments.length == 1) {
+            connector.setAcceptQueueSize(Integer.parseInt(arguments[0]));
+        }
         server.addConnector(connector);
         server.setHandler(new HandlerList(new Endpoints(), new Document()));
         server.start();
