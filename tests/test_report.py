@@ -106,6 +106,28 @@ def test_servers_within_the_noise_are_not_put_in_an_order(tmp_path):
     assert re.fullmatch(r"cannot be told from (one|two)", cells[0].comparison)
 
 
+def test_where_nobody_leads_beyond_chance_the_answer_says_so_first(tmp_path):
+    alike = tuple(Server(f"server-{place}", rate=20_000 + place) for place in range(5))
+    two = ({"connections": 16}, {"connections": 64})
+    lead, cells, _ = said(make_run(tmp_path / "r", (*alike, Server("slow", rate=2_000)), two, rounds=5))
+    assert lead.startswith(
+        "In no cell does one server have the highest throughput beyond chance. By the mean alone: server-"
+    )
+    assert [cell.comparison for cell in cells] == ["cannot be told from 4 of 5 others; ahead of slow"] * 2
+    lead, cells, _ = said(make_run(tmp_path / "s", alike, ONE_CELL, rounds=5))
+    assert lead.endswith("; it cannot be told from any of the 4 others.")
+
+
+def test_a_lead_in_some_cells_is_counted(tmp_path):
+    def fast_alone(trial, order):
+        return replace(trial, rate=30_000) if (order.server, order.cell) == ("one", {"connections": 64}) else trial
+
+    alike = (Server("one", rate=20_000), Server("two", rate=20_050))
+    two = ({"connections": 16}, {"connections": 64})
+    lead, _, _ = said(make_run(tmp_path / "r", alike, two, rounds=5, change=fast_alone))
+    assert lead.endswith("; beyond chance in 1 of 2.")
+
+
 def test_the_answer_says_what_it_does_not_know(run):
     lead, _, cannot = said(run)
     assert lead == "netty had the highest throughput in all 3 cells, the reference aside."

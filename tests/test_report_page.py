@@ -63,7 +63,7 @@ def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(
         "1.5×; published 1.4×",
     ):
         assert text in row
-    assert "published versions: 1 hold; today versions: 1 undecided" in html
+    assert "versions published: 1 hold; versions today: 1 undecided" in html
 
 
 class Outline(HTMLParser):
@@ -210,6 +210,13 @@ def test_forty_servers_look_different_and_a_language_keeps_its_hue(families):
             next(place for place, shades in enumerate(palette.HUES) if look.colour in shades)
         )
     assert all(len(used) == 1 for used in hues.values())
+
+
+def test_variants_of_a_server_share_a_hue_where_there_are_hues_for_all_servers():
+    servers, languages = ["netty", "netty", "jetty", "jetty", "vertx"], ["Java"] * 5
+    assert palette.families(servers, languages) == servers
+    crowd = [f"server-{place}" for place in range(9)]
+    assert palette.families(crowd, ["Java"] * 9) == ["Java"] * 9
 
 
 def test_eight_servers_of_a_language_have_eight_shapes():

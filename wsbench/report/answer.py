@@ -17,6 +17,8 @@ from wsbench.report.results import Cell, Results
 from wsbench.report.summary import LOWER_BOUND, SummaryRow
 from wsbench.rundir import CONTROL
 
+FEW = 3  # names that a sentence can hold and still be read at a glance
+
 
 @dataclass(frozen=True)
 class CellAnswer:
@@ -36,7 +38,7 @@ class CellAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """`best` is what the leader has the most or the least of (`highest throughput`), `unit` in what.
+    """`best` is what the leader has the most or the least of (`highest throughput`), `unit` in what; `by` is what cells differ by.
 
     `control` is what the A/A control found, in one sentence; None where there is none. So is `need`, where memory is asked for.
     """
@@ -44,6 +46,7 @@ class Answer:
     lead: str
     best: str
     unit: str
+    by: str
     cells: list[CellAnswer]
     cannot: list[str]
     control: str | None
@@ -60,7 +63,8 @@ def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     lead = _lead(results, cells) if asked is None else asked.lead
     cannot = _cannot(results, rows) if asked is None else [*asked.cannot, *_cannot(results, rows)]
     unit = rows[0].figure(results.leading).unit if rows else ""
-    return Answer(lead, _best(results), unit, cells, cannot, _control(results), asked)
+    by = results.swept[0].replace("_", " ") if len(results.swept) == 1 else "cell"
+    return Answer(lead, _best(results), unit, by, cells, cannot, _control(results), asked)
 
 
 def _best(results: Results) -> str:
@@ -73,12 +77,14 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     contenders = [row for row in rows if row.name != results.reference] or rows
     measured = [row for row in contenders if row.figure(results.leading).estimate.mean is not None]
     if not measured:
-        return CellAnswer(rows[0].cell_text, None, words.NONE, "", "", "nothing was measured", "", "", False, None)
+        return CellAnswer(
+            _cell_text(results, rows[0].cell), None, words.NONE, "", "", "nothing was measured", "", "", False, None
+        )
     first = measured[0]
     tied = _tied(results, measured)
     figure = first.figure(results.leading)
     return CellAnswer(
-        cell_text=first.cell_text,
+        cell_text=_cell_text(results, first.cell),
         leader=first.server,
         value=figure.text,
         interval=figure.interval,
@@ -89,6 +95,12 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
         lower_bound=results.leading == results.throughput and first.note.startswith(LOWER_BOUND),
         tied=tied,
     )
+
+
+def _cell_text(results: Results, cell: Cell) -> str:
+    """A cell under the heading `Answer.by`: its value alone where one thing is swept."""
+    text = results.cell_text(cell)
+    return text.removeprefix(results.swept[0].replace("_", " ")).strip() if len(results.swept) == 1 else text
 
 
 def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | None:
@@ -106,9 +118,19 @@ def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, .
     if not rest:
         return "no other server to compare with"
     if tied:
-        return f"cannot be told from {words.listed(tied)}"
+        return f"cannot be told from {_many(tied, rest)}"
     next_ = words.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))
     return f"{next_} that of {rest[0].server}" + ("; not ranked" if tied is None else "")
+
+
+def _many(tied: tuple[str, ...], rest: list[SummaryRow]) -> str:
+    """Those of the rest that are tied, by name where they are few; where they are many, who is not."""
+    beaten = [row.server for row in rest if row.server not in tied]
+    if len(tied) <= FEW:
+        return words.listed(tied)
+    if not beaten:
+        return f"any of the {len(rest)} others"
+    return f"{len(tied)} of {len(rest)} others" + (f"; ahead of {words.listed(beaten)}" if len(beaten) <= FEW else "")
 
 
 def _control(results: Results) -> str | None:
@@ -148,18 +170,31 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""
-        tied = f"; it cannot be told from {words.listed(cell.tied)}" if cell.tied else ""
+        tied = f"; it {cell.comparison}" if cell.tied else ""
         return f"{cell.leader} had the {best}{aside}: {cell.value} {cell.unit}{between}{tied}."
+    ranked = [cell for cell in cells if cell.tied is not None]
+    apart = sum(not cell.tied for cell in ranked)
     by_leader = {name: leaders.count(name) for name in dict.fromkeys(leaders)}
-    if len(by_leader) == 1:
-        return f"{leaders[0]} had the {best} in {_all(len(leaders), len(cells))}{aside}."
     parts = [f"{name} in {number}" for name, number in sorted(by_leader.items(), key=lambda item: -item[1])]
-    return f"The {best}{aside}: {words.listed(parts)} of {len(cells)} cells."
+    if ranked and not apart:
+        highest = f"{words.listed(parts)} of {len(cells)} cells" if len(parts) > 1 else leaders[0]
+        return f"In no cell does one server have the {best} beyond chance{aside}. By the mean alone: {highest}."
+    beyond = f"; beyond chance in {apart} of {len(cells)}" if apart < len(ranked) else ""
+    if len(by_leader) == 1:
+        return f"{leaders[0]} had the {best} in {_all(len(leaders), len(cells))}{aside}{beyond}."
+    return f"The {best}{aside}: {words.listed(parts)} of {len(cells)} cells{beyond}."
 
 
 def _all(found: int, total: int) -> str:
     every = {1: "the one cell", 2: "both cells"}.get(found, f"all {found} cells")
     return every if found == total else f"{every} that {'has' if found == 1 else 'have'} a number, of {total}"
+
+
+def _by_server(rows: list[SummaryRow]) -> dict[str, list[SummaryRow]]:
+    found: dict[str, list[SummaryRow]] = {}
+    for row in rows:
+        found.setdefault(row.server, []).append(row)
+    return found
 
 
 def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
@@ -182,9 +217,18 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         names = dict.fromkeys(results.label(record.name) for record in stopped)
         said.append(f"Stopped by the experiment's rule: {words.count(len(stopped), 'trial')} of {words.listed(names)}.")
     if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND)]:
-        where = dict.fromkeys(f"{row.server} ({row.cell_text})" if row.cell_text else row.server for row in bounded)
+        where = [
+            f"{server} ({words.listed(filter(None, (row.cell_text for row in found)))})"
+            if found[0].cell_text
+            else server
+            for server, found in _by_server(bounded).items()
+        ]
         what = "these" if results.leading == results.throughput else "their throughputs"
         said.append(f"The engine, not the server, was the limit for {words.listed(where)}: {what} are lower bounds.")
+    if full := dict.fromkeys(results.label(one.record.name) for one in trials if one.values["listen_overflows"]):
+        said.append(
+            f"Connects were dropped at a full listen queue, and tried again after a second or more: {words.listed(full)}."
+        )
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
         again = sum(planned.again_of is not None and not planned.control for planned in results.order)
         repeated = f"; {words.count(again, 'trial')} that the machine disturbed ran once more" if again else ""

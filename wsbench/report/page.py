@@ -151,7 +151,7 @@ def _claimed(claims: Sequence[ClaimRow]) -> str:
             counts.setdefault(versions, Counter())[found] += 1
     words_of = {"holds": "hold", "does not hold": "do not hold"}
     return "; ".join(
-        f"{versions} versions: "
+        f"versions {versions}: "
         + ", ".join(f"{number} {words_of.get(kind, kind)}" for kind, number in found.most_common())
         for versions, found in counts.items()
     )

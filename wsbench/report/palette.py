@@ -1,4 +1,4 @@
-"""How a server looks in every chart: its language gives the hue; shade, dash and shape tell the servers of a language apart.
+"""How a server looks in every chart: its family gives the hue; shade, dash and shape tell the servers of a family apart.
 
 Names and languages in, a `Look` each out. Every colour has a contrast of 3:1 or more on the light and on the dark card alike,
 so that one drawing serves both; that leaves a narrow band of lightness, hence no more than three shades of a hue.
@@ -32,8 +32,13 @@ class Look:
     shape: str
 
 
+def families(servers: Sequence[str], languages: Sequence[str]) -> Sequence[str]:
+    """What servers share a hue by: a name of a server whose variants take part, where there are hues for all; else the language."""
+    return servers if len(set(servers)) <= len(HUES) else languages
+
+
 def looks(families: Sequence[str]) -> list[Look]:
-    """A look for each server, given the families (languages) of all, in order.
+    """A look for each server, given the families of all, in order.
 
     Two with the same hue share a shape only after eight, a shade with the same dash only after fifteen, all three never before
     120. A ninth family takes the first hue, and goes on where the servers of that hue have come to.
