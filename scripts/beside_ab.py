@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from wsbench import catalogue, engine, experiment, machine, trial
+from wsbench import catalogue, engine, experiment, machine, serving
 from wsbench.engine_files import Doc, End, Messages, Target, parse_event
 from wsbench.frozen import write_json
 
@@ -73,17 +73,15 @@ def _pair(variant, placement, load: experiment.Load, number: int) -> dict[str, t
     found = {}
     for who in random.sample(["engine", "ab"], 2):
         with tempfile.TemporaryDirectory() as folder:
-            setting = trial.Setting(
-                experiment.read(experiment.path_of("quick")), number, placement, None, engine.require_binary()
-            )
-            with trial.started(variant, setting, number, Path(folder) / "server.log") as (_, port, _):
+            order = serving.Order(port=None, number=number, cpus=placement.server)
+            with serving.started(variant, order, Path(folder) / "server.log") as (_, port, _):
                 run = _engine if who == "engine" else _ab
                 found[who] = run(port, placement.engine, load, Path(folder))
     return found
 
 
 def _engine(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> tuple[float, float]:
-    address = f"{trial.HOST}:{port}"
+    address = f"{serving.HOST}:{port}"
     scenario = Doc(persistent=load.persistent, bytes=load.payload_bytes)
     target = Target(address=address, host=address, path=engine.path_for(scenario, "http"))
     plan = engine.plan(
@@ -98,7 +96,7 @@ def _engine(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> 
 
 
 def _ab(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> tuple[float, float]:
-    url = f"http://{trial.HOST}:{port}/doc?size={load.payload_bytes}"
+    url = f"http://{serving.HOST}:{port}/doc?size={load.payload_bytes}"
     keep = ["-k"] if load.persistent else []
     said, cpu_s = _run(["ab", "-q", *keep, "-n", str(load.messages), "-c", str(load.connections), url], cpus)
     failed = AB_FAILED.search(said)

@@ -17,7 +17,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from wsbench import catalogue, engine, kernel, machine, trial
+from wsbench import catalogue, engine, kernel, machine, serving
 from wsbench.engine_files import Connect, Echo, Seconds, Target, Tick, parse_event
 from wsbench.frozen import write_json
 from wsbench.process import Engine
@@ -59,17 +59,18 @@ def _spread(numbers: list[float], form: str = ".3f") -> str:
 
 def _run(variant, way: str, asked, number: int) -> tuple[float, float, float | None]:
     """Messages a second, µs of the server's CPU a message, and the sampler's share of a core."""
-    setting = trial.Setting(None, number, machine.placement(), None, engine.require_binary())
+    placement = machine.placement()
     probe = probes.probe_of(variant.tags) if way == WAYS[3] else None
+    order = serving.Order(port=None, number=number, cpus=placement.server, probe=probe)
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
-        server, port, _ = stack.enter_context(trial.started(variant, setting, number, folder / "server.log", probe))
-        write_json(folder / "plan.json", _plan(port, asked, setting.placement.engine, number))
+        server, port, _ = stack.enter_context(serving.started(variant, order, folder / "server.log"))
+        write_json(folder / "plan.json", _plan(port, asked, placement.engine, number))
         used_ns = kernel.cpu_clock_ns(server.pid)
         with contextlib.ExitStack() as looking:
             if way.startswith("samples"):
                 sampler = looking.enter_context(Sampler(folder / "resources.jsonl", server.pid))
-            running = looking.enter_context(Engine(setting.engine, folder / "plan.json", folder, folder / "engine.log"))
+            running = looking.enter_context(Engine(engine.require_binary(), folder / "plan.json", folder, folder / "engine.log"))
             if way.startswith("samples"):
                 sampler.watch_engine(running.pid, folder / "events.jsonl", 0.0)
             engine.check_exit(running.wait(120), folder / "engine.log")
@@ -85,7 +86,7 @@ def _run(variant, way: str, asked, number: int) -> tuple[float, float, float | N
 
 
 def _plan(port: int, asked, cpus: list[int], seed: int):
-    address = f"{trial.HOST}:{port}"
+    address = f"{serving.HOST}:{port}"
     return engine.plan(
         Echo(opcode="text", bytes=128),
         "websocket",

@@ -122,6 +122,13 @@ def test_invalid_trials_decide_nothing(tmp_path):
     assert "no valid trial" in found.why
 
 
+def test_fewer_cpus_than_the_claim_needs_leave_it_open(campaign):
+    holds_if = "every cell: netty.requests_per_s > jetty.requests_per_s"
+    found = judged(campaign, holds_if, 'needs = "server_cpus >= 2"\n')["published"]
+    assert (found.verdict, found.why) == ("undecided", "other machine: server_cpus >= 2 is needed, the campaign has 1")
+    assert judged(campaign, holds_if, 'needs = "server_cpus >= 1"\n')["published"].verdict == "holds"
+
+
 def test_a_smaller_load_than_the_claim_needs_leaves_it_open(campaign):
     holds_if = "every cell: netty.requests_per_s > jetty.requests_per_s"
     found = judged(campaign, holds_if, 'needs = "connections >= 1_000_000"\n')["published"]

@@ -224,14 +224,15 @@ def _fact(text: str, holds: bool | None, ours: str, reason: str | None, obstacle
 
 
 def _smaller_load(claim: written.Claim, place: Place) -> str | None:
-    """Why the campaign's load is not the published one; from what the trials were really asked to do."""
+    """Why the campaign's load, or the server's CPUs, are not what the claim needs; from what the trials really had."""
     loads = [trial.load | dict(cell) for cell in place.cells for trial in _trials(cell, place)]
     for one in claim.needed:
         values = [load[one.key] for load in loads if load.get(one.key) is not None]
         if not values:
             return f"scaled run: no trial has {one.key}, and {one} is needed" if loads else None
         if not any(one.admits({one.key: value}) for value in values):
-            return f"scaled run: {one} is needed, the campaign has {max(values):,}"
+            kind = "other machine" if one.key == "server_cpus" else "scaled run"
+            return f"{kind}: {one} is needed, the campaign has {max(values):,}"
     return None
 
 

@@ -22,7 +22,8 @@ class Claim(Frozen):
     """A published statement. `says` is what was published in one sentence, `published` its figures in words, `means` how words
     like "far ahead" became numbers, `figures` what was printed as a number: a value of the language → that number.
 
-    `needs` is the size of load below which the statement is not about this campaign: `connections >= 1_000_000`.
+    `needs` is the size of load below which the statement is not about this campaign: `connections >= 1_000_000`; `server_cpus`
+    is how many CPUs a server has.
     """
 
     id: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")

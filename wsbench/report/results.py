@@ -57,14 +57,16 @@ class TrialResult:
 
     @cached_property
     def load(self) -> dict[str, CellValue]:
-        """What the engine was asked to do, whatever the experiment says: connections, messages or measure_s, payload_bytes."""
+        """What the engine was asked to do, whatever the experiment says: connections, messages or measure_s, payload_bytes; and
+        server_cpus, how many the server had for it."""
         if (plan := self.plan) is None:
             return {}
         connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
         measure = plan.measure
         ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
         size = getattr(plan.scenario, "bytes", None)
-        return {"connections": connections} | ends | ({} if size is None else {"payload_bytes": size})
+        had = {"connections": connections, "server_cpus": len(self.record.server_cpus)}
+        return had | ends | ({} if size is None else {"payload_bytes": size})
 
 
 @dataclass(frozen=True)
