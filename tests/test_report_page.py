@@ -63,7 +63,10 @@ def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(
         "1.5×; published 1.4×",
     ):
         assert text in row
-    assert "versions published: 1 hold; versions today: 1 undecided" in html
+    first_screen = html.split('class="answer"')[1].split("</section>")[0]
+    assert "versions published: 1 hold; versions today: 1 undecided" in first_screen
+    of_claim = first_screen.split('href="#claim-c-1"')[1].split("</tr>")[0]
+    assert [of_claim.count(text) for text in (">holds<", ">undecided<", "fewer")] == [1, 1, 0]
 
 
 class Outline(HTMLParser):
