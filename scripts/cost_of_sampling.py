@@ -72,7 +72,7 @@ def _run(variant, way: str, asked, number: int) -> tuple[float, float, float | N
                 sampler = looking.enter_context(Sampler(folder / "resources.jsonl", server.pid))
             running = looking.enter_context(Engine(engine.require_binary(), folder / "plan.json", folder, folder / "engine.log"))
             if way.startswith("samples"):
-                sampler.watch_engine(running.pid, folder / "events.jsonl", 0.0)
+                sampler.watch_engine(folder / "events.jsonl", 0.0, running.pid)
             engine.check_exit(running.wait(120), folder / "engine.log")
         used_ns = kernel.cpu_clock_ns(server.pid) - used_ns
         events = [parse_event(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]

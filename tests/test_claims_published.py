@@ -140,7 +140,7 @@ def campaign(name, source, figures, scale=1.0):
     draw = random.Random(3)
     noise = {(at, role): math.exp(draw.gauss(0, 0.01)) for at in range(ROUNDS) for role in [*roles.values()]}
     messages = int(keys["load"].get("messages", 1_000_000) * scale)
-    load = {"messages": messages} | keys["load"] | LOADS.get(name, {}) | {"messages": messages}
+    load = {"server_cpus": 4} | keys["load"] | LOADS.get(name, {}) | {"messages": messages}
 
     def value(variant, cell, metric, at):
         found = figures(dict(cell)).get((roles[variant], metric))
