@@ -14,6 +14,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Protocol
 
 from wsbench import __version__, catalogue, experiment, machine, preparing, scaling, trial, verdict
@@ -264,11 +265,14 @@ class _Course:
         self._run, self._order, self._setting, self._variants, self._watcher = run, order, setting, variants, watcher
         self._again, self._seed = run.campaign.again, run.campaign.seed
         self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
+        self._took_s: list[float] = []
 
     def take(self, planned: TrialOrder) -> None:
         """Carries one trial out; its outcome is on disk afterwards."""
-        total, left_s = len(self._order), estimate_s(self._setting.experiment, len(self._left))
-        self._watcher.trial_begins(planned, total - len(self._left), total, left_s)
+        total, left, began = len(self._order), len(self._left), time.monotonic()
+        # How long a trial takes that ends by a count is known only from those that did.
+        left_s = left * fmean(self._took_s) if self._took_s else estimate_s(self._setting.experiment, left)
+        self._watcher.trial_begins(planned, total - left, total, left_s)
         self._setting.place.be_whole(self._watcher.say)
         folder = self._run.trial(planned.number)
         # What an interrupted trial left behind was never a result.
@@ -278,6 +282,7 @@ class _Course:
         ended = trial.carry_out(planned, variant, self._setting, folder, self._watcher.trial_runs)
         self._watcher.trial_ends(folder, ended)
         self._left.remove(planned.number)
+        self._took_s.append(time.monotonic() - began)
 
     def once_more(self, number: int) -> list[TrialOrder]:
         """Plans what the machine disturbed in a round once more, in an order of its own; none that was repeated often enough."""
