@@ -63,8 +63,7 @@ def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     lead = _lead(results, cells) if asked is None else asked.lead
     cannot = _cannot(results, rows) if asked is None else [*asked.cannot, *_cannot(results, rows)]
     unit = rows[0].figure(results.leading).unit if rows else ""
-    by = results.swept[0].replace("_", " ") if len(results.swept) == 1 else "cell"
-    return Answer(lead, _best(results), unit, by, cells, cannot, _control(results), asked)
+    return Answer(lead, _best(results), unit, _by(results), cells, cannot, _control(results), asked)
 
 
 def _best(results: Results) -> str:
@@ -97,10 +96,13 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     )
 
 
+def _by(results: Results) -> str:
+    return results.swept[0].replace("_", " ") if len(results.swept) == 1 else "cell"
+
+
 def _cell_text(results: Results, cell: Cell) -> str:
     """A cell under the heading `Answer.by`: its value alone where one thing is swept."""
-    text = results.cell_text(cell)
-    return text.removeprefix(results.swept[0].replace("_", " ")).strip() if len(results.swept) == 1 else text
+    return results.cell_text(cell).removeprefix(f"{_by(results)} ")
 
 
 def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | None:
@@ -218,9 +220,7 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         said.append(f"Stopped by the experiment's rule: {words.count(len(stopped), 'trial')} of {words.listed(names)}.")
     if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND)]:
         where = [
-            f"{server} ({words.listed(filter(None, (row.cell_text for row in found)))})"
-            if found[0].cell_text
-            else server
+            f"{server} ({words.listed(row.cell_text for row in found)})" if found[0].cell_text else server
             for server, found in _by_server(bounded).items()
         ]
         what = "these" if results.leading == results.throughput else "their throughputs"
