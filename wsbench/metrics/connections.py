@@ -22,8 +22,9 @@ def connections_reached(view):
 def listen_overflows(view):
     """Times that the server's kernel dropped a connect, over the trial, because the queue of a listening socket was full.
 
-    The client tries again after a second, then after three: such a time in a connect or a request, and the throughput that it
-    costs, are the doing of the server's backlog. Counted for all sockets of that network namespace (`ListenOverflows`).
+    The client's kernel tries again after a second, and again until there is room: such a time in a connect or a request, and
+    the throughput that it costs, are the doing of the server's backlog. Counted for all sockets of that network namespace
+    (`ListenOverflows`).
     """
     counts = [sample.listen_overflows for sample in view.samples_of(NetworkSample)]
     first, last = known((counts[0], counts[-1]) if counts else None, "the network was not sampled")
