@@ -54,6 +54,8 @@ case "${1:-}" in
     need g++ g++
     need chromium chromium
     need ab apache2-utils
+    need ssh openssh-client
+    need dropbear dropbear-bin
     ;;
   catalogue)
     need_python

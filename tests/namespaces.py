@@ -1,5 +1,6 @@
 """Three hosts made of network namespaces of this machine, one that serves and two that load, with Ray on each; what runs there, and
-what takes it away. Needs root, `ip` and Ray (`pip install 'wsbench[cluster]'`).
+what takes it away. Only ssh leads to one of them. Needs root, `ip`, Ray (`pip install 'wsbench[cluster]'`), an ssh client and
+dropbear.
 """
 
 import os
@@ -41,10 +42,16 @@ address = "10.77.8.1"
 cpus = [0]
 netns = "wsbt-s"
 """
-#: Called as `ssh -o BatchMode=yes HOST LINE`.
-SSH = """#!/bin/sh
-exec ip netns exec "$3" sh -c "$4"
+#: Of the user who types `ssh wsbt-b`.
+SSH_CONFIG = """
+Host wsbt-b
+HostName 10.77.8.3
+User root
+IdentityFile {folder}/key
+UserKnownHostsFile {folder}/known_hosts
+StrictHostKeyChecking yes
 """
+TOOLS = ("ip", "ssh", "ssh-keygen", "dropbear", "dropbearkey")
 
 
 def ip(*words: str, check: bool = True) -> subprocess.CompletedProcess:
@@ -52,7 +59,7 @@ def ip(*words: str, check: bool = True) -> subprocess.CompletedProcess:
 
 
 def possible() -> bool:
-    if os.geteuid() != 0 or shutil.which("ip") is None or find_spec("ray") is None:
+    if os.geteuid() != 0 or not all(map(shutil.which, TOOLS)) or find_spec("ray") is None:
         return False
     made = ip("netns", "add", "wsbt-probe", check=False).returncode == 0
     return made and ip("netns", "del", "wsbt-probe", check=False).returncode == 0
@@ -70,15 +77,12 @@ def end_namespaces() -> None:
 def bed(tmp_path_factory):
     """The namespaces, a reference server in one, Ray in the two others; the folder to load from."""
     if not possible():
-        pytest.skip("needs root, ip and Ray")
+        pytest.skip(f"needs root, Ray, {', '.join(TOOLS)}")
     folder = tmp_path_factory.mktemp("cluster")
     for name, wait_s in (("cluster.toml", 90), ("impatient.toml", 3)):
         (folder / name).write_text(CLUSTER.format(folder=folder, wait_s=wait_s, last=os.cpu_count() - 1))
-    (folder / "bin").mkdir()
-    (folder / "bin" / "ssh").write_text(SSH)
-    (folder / "bin" / "ssh").chmod(0o755)
     end_namespaces()
-    server = None
+    started = []
     try:
         ip("link", "add", BRIDGE, "type", "bridge")
         ip("link", "set", BRIDGE, "up")
@@ -93,16 +97,43 @@ def bed(tmp_path_factory):
         assert build.build(variant, sorted(os.sched_getaffinity(0))).problem is None
         binary = variant.folder / variant.table.run[0]
         env = {"HOST": "10.77.8.1", "PORT": str(PORT), "THREADS": "1"}
-        server = subprocess.Popen(["ip", "netns", "exec", SERVE, str(binary)], env={**os.environ, **env})
+        started.append(subprocess.Popen(["ip", "netns", "exec", SERVE, str(binary)], env={**os.environ, **env}))
+        started.append(ssh_server(folder))
         up(folder)
         yield folder
     finally:
-        if server is not None:
-            server.kill()
-            server.wait()
         inside(folder, "cluster", "down", "cluster.toml")
+        for one in started:
+            one.kill()
+            one.wait()
         end_namespaces()
         Path("/tmp/wsbench-ray.log").unlink(missing_ok=True)
+
+
+def ssh_server(folder: Path) -> subprocess.Popen:
+    """On the host `load-b`, for whoever has the key that is made here, and the `ssh` that has it."""
+    home = folder / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / "passwd").write_text(f"root:x:0:0:root:{home}:/bin/sh\n")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
+    shutil.copy(folder / "key.pub", home / ".ssh" / "authorized_keys")
+    made = subprocess.run(
+        ["dropbearkey", "-t", "ed25519", "-f", str(home / "hostkey")], check=True, capture_output=True, text=True
+    )
+    public = next(line for line in made.stdout.splitlines() if line.startswith("ssh-ed25519"))
+    (folder / "known_hosts").write_text(f"10.77.8.3 {public}\n")
+    (folder / "ssh_config").write_text(SSH_CONFIG.format(folder=folder))
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n')
+    (folder / "bin" / "ssh").chmod(0o755)
+    # dropbear looks for keys at home, and `ip netns exec` gives it mounts of its own: there, home is elsewhere.
+    line = 'mount --bind "$0/passwd" /etc/passwd && exec dropbear -F -E -s -r "$0/hostkey" -p 10.77.8.3:22'
+    server = subprocess.Popen(["ip", "netns", "exec", LOADS[1], "sh", "-c", line, str(home)])
+    until = time.monotonic() + 20
+    while subprocess.run([folder / "bin" / "ssh", "wsbt-b", "true"], check=False).returncode != 0:
+        assert time.monotonic() < until, "no ssh server answered"
+        time.sleep(0.2)
+    return server
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -9,6 +9,9 @@ import random
 import re
 import signal
 import stat
+import subprocess
+import sys
+import tempfile
 import time
 
 import pytest
@@ -17,6 +20,7 @@ from shifted_hosts import ALL_ROLES, TWO, Shifted, cluster
 from wsbench import build, catalogue, engine, machine, serving, shards
 from wsbench.catalogue import ROOT
 from wsbench.cluster import clocks, commands, engines, hosts, instants, remote
+from wsbench.cluster.onhost import OnHost
 from wsbench.cluster.remotes import Remote, Samples
 from wsbench.engine_files import Echo, Open, Seconds, Segment, Target
 from wsbench.errors import TrialFailed, UserError
@@ -251,3 +255,17 @@ def test_one_machine_may_do_both_but_nothing_twice(tmp_path):
         hosts.serving(tmp_path / "cluster.toml", cluster(tmp_path, TWO))
     with pytest.raises(UserError, match=re.escape("one: cpus = 2, but what runs there may use [0]")):
         cluster(tmp_path).host[0].cpus_of([0])
+
+
+def test_the_next_removes_what_a_killed_one_left_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    living = OnHost(None)
+    line = "import os; from wsbench.cluster.onhost import OnHost; host = OnHost(None); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", line], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    (left,) = set(tmp_path.iterdir()) - {living._place}
+    another = OnHost(None)
+    assert set(tmp_path.iterdir()) == {living._place, another._place}
+    assert not left.exists()
+    for host in (living, another):
+        host.leave()
+    assert not list(tmp_path.iterdir())

@@ -7,13 +7,16 @@ pipes to what it started close, and everything ends.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from wsbench import __version__, catalogue, machine, preparing, serving
 from wsbench.catalogue import ROOT, Variant
@@ -23,11 +26,15 @@ from wsbench.process import INHERITED, Engine, output_of
 from wsbench.sampler import Sampler
 from wsbench.settings import RuntimeTable
 
+PLACES = "wsbench-host-"  # in the host's folder for temporary files
+
 
 class OnHost:
     def __init__(self, engine: str | None):
         self._binary = Path(engine) if engine else Path(sys.executable).parent / "wsbench-engine"
-        self._folder = Path(tempfile.mkdtemp(prefix="wsbench-"))
+        self._place, self._lock = _own_place()
+        self._folder = self._place / "trial"
+        self._folder.mkdir()
         self._serving: serving.Serving | None = None
         self._sampler: Sampler | None = None
         self._engines: dict[int, Engine] = {}
@@ -161,7 +168,21 @@ class OnHost:
 
     def leave(self) -> None:
         self.clear()
-        self._folder.rmdir()
+        shutil.rmtree(self._place)
+        self._lock.close()
+
+
+def _own_place() -> tuple[Path, IO]:
+    """A new folder, and the lock that this process has on it while it lives. Those whose processes were killed are removed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PLACES}*"):
+        with suppress(OSError), (old / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old)
+    place = Path(tempfile.mkdtemp(prefix=PLACES))
+    lock = (place / "locking").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (place / "locking").rename(place / "lock")
+    return place, lock
 
 
 def _variant(name: str, table: str) -> Variant:

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 
+from wsbench import catalogue
 from wsbench.cluster.hosts import Cluster, Host
 from wsbench.cluster.onhost import OnHost, installed
 from wsbench.errors import HostLost, TrialFailed, UserError
@@ -24,10 +25,11 @@ BACK_S = 1.0
 def environment(cluster: Cluster) -> dict[str, str]:
     """What every process of Ray is started with, ours too: a token, no reports to anybody, children neither niced nor first to be
     killed, a silent host noticed within seconds, and nobody who kills a server because memory is short. Who may join a Ray of
-    somebody else's is said by the user's environment."""
+    somebody else's is said by the user's environment. A catalogue of one's own is in the same folder there."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(cluster.token_file)}
     return {
         **({} if cluster.ray else token),
+        **({"WSBENCH_SERVERS": str(catalogue.SERVERS.absolute())} if "WSBENCH_SERVERS" in os.environ else {}),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_worker_oom_score_adjustment": "0",
