@@ -6,6 +6,7 @@ It reads a campaign through rundir and never runs one: last year's campaign is r
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from wsbench.report import figures
@@ -27,10 +28,11 @@ def build(run: RunFolder, results: Results | None = None) -> Path:
 
     `results` is the campaign where it has been read already.
     """
-    with without_collections():
+    with without_collections(), ThreadPoolExecutor(1) as beside:
         results = load(run) if results is None else results
-        write_table(run, results)
+        table = beside.submit(write_table, run, results)  # a second of compressing, which holds nobody up
         page = render(results, figures.blocks(results), claim_rows(results))
+        table.result()
     file = run.path / FILE
     part = file.with_name(FILE + ".part")
     part.write_text(page, encoding="utf-8")
