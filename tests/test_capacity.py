@@ -10,6 +10,7 @@ from wsbench.errors import TrialFailed, UserError
 SETTINGS = {
     "fs.file-max": "2400000",
     "fs.nr_open": "1048576",
+    "net.core.netdev_max_backlog": "1000",
     "net.core.somaxconn": "4096",
     "net.ipv4.tcp_mem": "280000 380000 570000",
     "net.ipv4.ip_local_port_range": "32768 60999",
@@ -39,9 +40,10 @@ def test_a_few_connections_lack_nothing(host):
 
 def test_a_million_takes_processes_and_room_for_unread_data(host):
     missing = lacks(1_000_000)
-    assert set(missing) == {"files a process", "net.ipv4.tcp_mem"}
+    assert set(missing) == {"files a process", "net.core.netdev_max_backlog", "net.ipv4.tcp_mem"}
     assert "51 engine and 52 server processes" in missing["files a process"].found
-    assert capacity.examine(1_000_000).wanted == {"net.ipv4.tcp_mem": "750000 1125000 1500000"}
+    wanted = {"net.core.netdev_max_backlog": "100000", "net.ipv4.tcp_mem": "750000 1125000 1500000"}
+    assert capacity.examine(1_000_000).wanted == wanted
     assert "sysctl -w net.ipv4.tcp_mem='750000 1125000 1500000'" in missing["net.ipv4.tcp_mem"].advice
 
 

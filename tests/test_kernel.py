@@ -201,9 +201,12 @@ eth1:5 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0
 """
     protocols = b"Ip: Forwarding\nIp: 1\nTcp: OutSegs RetransSegs\nTcp: 50 3\n"
     protocols += b"TcpExt: SyncookiesSent ListenOverflows\nTcpExt: 0 7\nIpExt: InOctets\nIpExt: 1\n"
-    found = kernel.network_of(1, devices, protocols)
+    queues = b"0a000000 0000000b 00000001 00000000\n00000001 00000002 00000000 00000000\n"
+    found = kernel.network_of(1, devices, protocols, queues)
     assert (found.received_bytes, found.received_packets, found.received_dropped) == (105, 11, 1)
     assert (found.sent_bytes, found.sent_packets, found.sent_dropped) == (207, 21, 2)
     assert (found.tcp_segments_sent, found.tcp_segments_sent_again, found.listen_overflows) == (50, 3, 7)
-    assert kernel.network_of(1, b"", b"") is None
-    assert kernel.network_of(1, devices, b"").tcp_segments_sent is None
+    assert found.backlog_dropped == 13
+    assert kernel.network_of(1, b"", b"", b"") is None
+    nothing = kernel.network_of(1, devices, b"", b"")
+    assert (nothing.tcp_segments_sent, nothing.backlog_dropped) == (None, None)

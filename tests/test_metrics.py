@@ -5,6 +5,7 @@ from run_maker import Trial, at_rate, failed, pushing, write_trial
 
 from wsbench import catalogue, engine_files, histogram, metrics, rundir, samples
 from wsbench import view as view_room
+from wsbench.verdict import verdict
 from wsbench.view import TrialView
 
 
@@ -288,17 +289,29 @@ def test_connecting_has_a_rate_where_it_took_long_enough(tmp_path):
     assert per_request.values["connects_per_s"] is None
 
 
-def test_dropped_connects_are_those_of_the_trial_and_not_of_the_time_before(tmp_path):
+def test_dropped_connects_and_packets_are_those_of_the_trial_and_not_of_the_time_before(tmp_path):
     trial = view(tmp_path)
     assert metrics.connections.listen_overflows(trial) is None
+    assert metrics.connections.backlog_drops(trial) is None
     traffic = dict.fromkeys(("received_bytes", "received_packets", "received_dropped"), 0)
     traffic |= dict.fromkeys(("sent_bytes", "sent_packets", "sent_dropped", "tcp_segments_sent"), 0)
     trial.__dict__["samples"] = [
-        samples.NetworkSample(t_ns=t_ns, of="network", tcp_segments_sent_again=0, listen_overflows=count, **traffic)
+        samples.NetworkSample(
+            t_ns=t_ns,
+            of="network",
+            tcp_segments_sent_again=0,
+            listen_overflows=count,
+            backlog_dropped=2 * count,
+            **traffic,
+        )
         for t_ns, count in [(0, 90), (1, 95), (2, 97)]
     ]
     del trial.__dict__["_by_kind"]
     assert metrics.connections.listen_overflows(trial) == 7
+    assert metrics.connections.backlog_drops(trial) == 14
+    found = verdict(trial)
+    assert found.kind == "SUSPECT"
+    assert any("dropped 14 packets" in reason for reason in found.reasons)
 
 
 def test_bytes_are_counted_both_ways(tmp_path):

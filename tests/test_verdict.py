@@ -4,6 +4,7 @@ import pytest
 from run_maker import HOUR_NS, Trial, at_rate, failed, pushing, write_trial
 
 from wsbench import engine_files, metrics, verdict
+from wsbench.telemetry.record import MIB, Collection, HeapPoint, Telemetry
 from wsbench.view import TrialView
 
 
@@ -311,3 +312,19 @@ def test_held_connections_need_no_message_and_must_not_die(tmp_path):
         found = judged(tmp_path / str(died), Trial(**idle, died=died))
         assert found.kind == kind
         assert found.reasons[0] == f"{died} of 2,000 connections died"
+
+
+@pytest.mark.parametrize(
+    ("left_mib", "said"), [(168, "the last of 2 full collections left 168 of 176 MiB"), (100, None)]
+)
+def test_a_server_that_was_stopped_says_what_it_had_run_out_of(tmp_path, left_mib, said):
+    folder = write_trial(tmp_path / "0001", Trial())
+    record = folder.record.model_copy(update={"outcome": "stopped", "reason": "stopped at 9 connections: too slow"})
+    view = TrialView(folder, record)
+    heap = [HeapPoint(5, 170 * MIB, 176 * MIB, after=True), HeapPoint(8, 176 * MIB, None)]
+    heap.append(HeapPoint(9, left_mib * MIB, 176 * MIB, after=True))
+    collections = [Collection(5, "full"), Collection(7, "minor"), Collection(9, "full")]
+    view.__dict__["runtime"] = Telemetry("jvm", frozenset({"minor", "full"}), collections, heap=heap)
+    reasons = verdict.verdict(view).reasons
+    assert reasons[0] == record.reason
+    assert any(said in reason for reason in reasons) if said else not any("heap" in reason for reason in reasons)

@@ -15,6 +15,8 @@ from wsbench.machine import Finding
 KERNEL_BYTES = 5120
 #: What an idle connection costs the engine (197 measured), and an engine process by itself.
 ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20
+#: Probes of TCP's keep-alive, 15 s apart in Go, fall into slots of half a second: a thirtieth of all at once. Three times that.
+KEPT_ALIVE_AT_ONCE = 10
 #: A socket with one unread byte is charged a page of TCP memory; a broadcast may leave one in every receiver.
 SPARE_FILES = 20_000
 #: What is left to everything else; below it a trial is ended (`serving.MEMORY_FLOOR`).
@@ -53,6 +55,12 @@ def _settings(connections: int) -> list[tuple[str, str, str]]:
     return [
         ("fs.file-max", str(files), "both ends of every connection are open files of this machine"),
         ("net.core.somaxconn", "1024", "connections that a server has not accepted yet wait here"),
+        (
+            "net.core.netdev_max_backlog",
+            str(max(1000, connections // KEPT_ALIVE_AT_ONCE)),
+            "packets on loopback wait here for a CPU; TCP's keep-alive of many connections comes in bursts, and a server whose "
+            "probes are dropped gives its connections up",
+        ),
         (
             "net.ipv4.tcp_mem",
             f"{pressure // 2} {pressure * 3 // 4} {pressure}",

@@ -113,7 +113,7 @@ class Machine:
         self._memory = Standing("/proc/meminfo")
         self._sockets = Standing("/proc/net/sockstat")
         self._devices, self._protocols = Standing("/proc/net/dev"), Standing("/proc/net/snmp")
-        self._extensions = Standing("/proc/net/netstat")
+        self._extensions, self._queues = Standing("/proc/net/netstat"), Standing("/proc/net/softnet_stat")
         self._quota = next((one for one in map(_Quota, QUOTAS) if one.throttled_s() is not None), None)
 
     def sample(self) -> MachineSample:
@@ -129,10 +129,11 @@ class Machine:
     def network(self) -> NetworkSample | None:
         """None where the kernel does not tell of interfaces."""
         protocols = (self._protocols.read() or b"") + (self._extensions.read() or b"")
-        return network_of(time.monotonic_ns(), self._devices.read() or b"", protocols)
+        return network_of(time.monotonic_ns(), self._devices.read() or b"", protocols, self._queues.read() or b"")
 
     def close(self) -> None:
-        for file in (self._stat, self._memory, self._sockets, self._devices, self._protocols, self._extensions):
+        network = (self._sockets, self._devices, self._protocols, self._extensions, self._queues)
+        for file in (self._stat, self._memory, *network):
             file.close()
         if self._quota is not None:
             self._quota.file.close()
@@ -185,9 +186,9 @@ def sockets_of(sockstat: bytes) -> MachineSockets | None:
     return None
 
 
-def network_of(t_ns: int, devices: bytes, protocols: bytes) -> NetworkSample | None:
-    """/proc/net/dev, of all interfaces but loopback, and TCP's lines of /proc/net/snmp and of /proc/net/netstat; None where no
-    interface is told of."""
+def network_of(t_ns: int, devices: bytes, protocols: bytes, queues: bytes) -> NetworkSample | None:
+    """/proc/net/dev, of all interfaces but loopback, TCP's lines of /proc/net/snmp and of /proc/net/netstat, and
+    /proc/net/softnet_stat, which has a line for each CPU, in hexadecimal; None where no interface is told of."""
     lines = [line.partition(b":") for line in devices.splitlines() if b":" in line]
     if not lines:
         return None
@@ -215,6 +216,7 @@ def network_of(t_ns: int, devices: bytes, protocols: bytes) -> NetworkSample | N
         tcp_segments_sent=counted.get(b"OutSegs"),
         tcp_segments_sent_again=counted.get(b"RetransSegs"),
         listen_overflows=counted.get(b"ListenOverflows"),
+        backlog_dropped=sum(int(line.split()[1], 16) for line in queues.splitlines()) if queues else None,
     )
 
 

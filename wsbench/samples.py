@@ -72,8 +72,9 @@ class MachineSample(Frozen):
 
 
 class NetworkSample(Frozen):
-    """What the interfaces of this network namespace have carried so far, loopback apart, segments that its TCP sent again, and
-    how often it dropped a connect because a listening socket's queue was full (null in runs that are older than this)."""
+    """What the interfaces of this network namespace have carried so far, loopback apart, segments that its TCP sent again, how
+    often it dropped a connect because a listening socket's queue was full, and how many packets the machine dropped because a
+    CPU's queue was (loopback's too; both null in runs that are older than this)."""
 
     t_ns: int
     of: Literal["network"]
@@ -86,6 +87,7 @@ class NetworkSample(Frozen):
     tcp_segments_sent: int | None
     tcp_segments_sent_again: int | None
     listen_overflows: int | None = None
+    backlog_dropped: int | None = None
 
 
 class SwitchesSample(Frozen):

@@ -65,12 +65,20 @@ def disturbed(view: TrialView) -> str | None:
 
 def _stopped(view: TrialView) -> Verdict:
     """A stop is the server's, where the engine had CPU left while connections were opened."""
-    why, used = view.record.reason, metrics.connections.engine_cpu_percent_connecting(view)
+    why = (view.record.reason, *_ran_out(view))
+    used = metrics.connections.engine_cpu_percent_connecting(view)
     if used is None or view.plan.busy_poll:
-        return Verdict("SUSPECT", (why, "the engine's CPU use is not known"), "unknown")
+        return Verdict("SUSPECT", (*why, "the engine's CPU use is not known"), "unknown")
     if (share := used / 100 / view.plan.threads) >= LIMITS["engine_busy"].suspect:
-        return Verdict("SUSPECT", (why, f"the engine was {share:.0%} busy"), "engine")
-    return Verdict("VALID", (why,), "server")
+        return Verdict("SUSPECT", (*why, f"the engine was {share:.0%} busy"), "engine")
+    return Verdict("VALID", why, "server")
+
+
+def _ran_out(view: TrialView) -> Iterator[str]:
+    if not isinstance(view.runtime, str) and (full := view.runtime.heap_full):
+        yield full
+    if dropped := metrics.connections.listen_overflows(view):
+        yield f"its kernel dropped {dropped:,} connects at a full listen queue"
 
 
 def bottleneck(view: TrialView) -> Bottleneck:
@@ -359,6 +367,12 @@ def _machine(view: TrialView) -> Found:
             yield "INVALID", f"a CPU quota throttled {name} for {last.throttled_s - first.throttled_s:.3g} s"
 
 
+def _queues(view: TrialView) -> Found:
+    """Where it is known; runs that are older than the number are not suspected for lacking it."""
+    if dropped := metrics.connections.backlog_drops(view):
+        yield "SUSPECT", f"the machine dropped {dropped:,} packets at a CPU's full queue: they came 0.2 s later or more"
+
+
 def _window(view: TrialView) -> Found:
     if view.window is None or view.window_s is None:
         yield "INVALID", NO_WINDOW
@@ -374,7 +388,7 @@ def _start(view: TrialView) -> Found:
 
 CHECKS = (
     *(_outcome, _connections, _ledger, _histograms, _errors, _little, _little_open, _rate, _send_lag, _engine, _wait),
-    *(_settled, _start, _machine, _window),
+    *(_settled, _start, _machine, _queues, _window),
 )
 
 

@@ -7,7 +7,9 @@ from wsbench.samples import NetworkSample
 from wsbench.view import NS_PER_S, TrialView, Unmeasured, known
 
 NO_TICK = "the engine wrote no tick"
+NOT_SAMPLED = "the network was not sampled"
 NOT_TOLD = "the overflows of listen queues were not sampled"
+NO_QUEUES = "what the queues of the CPUs dropped was not sampled"
 
 
 @metric("connections", "higher")
@@ -26,9 +28,20 @@ def listen_overflows(view):
     the throughput that it costs, are the doing of the server's backlog. Counted for all sockets of that network namespace
     (`ListenOverflows`).
     """
-    counts = [sample.listen_overflows for sample in view.samples_of(NetworkSample)]
-    first, last = known((counts[0], counts[-1]) if counts else None, "the network was not sampled")
-    return known(last, NOT_TOLD) - known(first, NOT_TOLD)
+    counts = known([sample.listen_overflows for sample in view.samples_of(NetworkSample)] or None, NOT_SAMPLED)
+    return known(counts[-1], NOT_TOLD) - known(counts[0], NOT_TOLD)
+
+
+@metric("packets", "lower")
+def backlog_drops(view):
+    """Packets that the server's machine dropped, over the trial, because the queue of a CPU was full.
+
+    On loopback every packet goes through such a queue (`net.core.netdev_max_backlog`). TCP sends a dropped segment again after
+    0.2 s or more, a connect after a second: that is the machine's doing, not the server's. Counted for the whole machine
+    (/proc/net/softnet_stat).
+    """
+    counts = known([sample.backlog_dropped for sample in view.samples_of(NetworkSample)] or None, NOT_SAMPLED)
+    return known(counts[-1], NO_QUEUES) - known(counts[0], NO_QUEUES)
 
 
 @metric("%", "neither")

@@ -190,11 +190,8 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
 
 
 def _reasons(trial: TrialResult) -> tuple[str, ...]:
-    """Of a failed trial why, of a stopped one that it was, and of every other what its verdict rests on."""
-    if trial.record.outcome == "failed":
-        return (trial.record.reason or "",)
-    stopped = (f"stopped: {trial.record.reason}",) if trial.record.outcome == "stopped" else ()
-    return (*stopped, *trial.verdict.reasons)
+    """Of a failed trial why, and of every other what its verdict rests on."""
+    return (trial.record.reason or "",) if trial.record.outcome == "failed" else trial.verdict.reasons
 
 
 def _cpus(cpus: list[int]) -> str:

@@ -148,7 +148,7 @@ def _verdict_text(verdicts: Counter, failed: int, missing: int) -> str:
 
 def _note(counted: list[TrialResult]) -> str:
     """What a reader must know before comparing this row."""
-    stopped = [trial.record.reason for trial in counted if trial.record.outcome == "stopped"]
+    stopped = ["; ".join(trial.verdict.reasons) for trial in counted if trial.record.outcome == "stopped"]
     if stopped:
         return "; ".join(dict.fromkeys(stopped))
     engine = sum(trial.verdict.bottleneck == "engine" for trial in counted)

@@ -111,6 +111,7 @@ TITLES = {
     "connections_reached": "Connections reached",
     "connects_per_s": "Connections made a second",
     "listen_overflows": "Connects dropped at a full listen queue",
+    "backlog_drops": "Packets dropped at a CPU's full queue",
     "elapsed_us_per_message": "Window per message",
 }
 STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "longest", "mean": "mean"}

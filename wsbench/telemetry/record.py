@@ -9,6 +9,7 @@ Kind = Literal["minor", "mixed", "full", "concurrent"]
 MIB = 1 << 20
 NS_PER_MS = 1e6
 NS_PER_S = 1e9
+HEAP_FULL = 0.90  # after a full collection; a JVM gives up (GC overhead limit) with less than a fiftieth free
 
 
 @dataclass(frozen=True)
@@ -63,3 +64,13 @@ class Telemetry:
     heap: list[HeapPoint] = field(default_factory=list)
     safepoints: list[Pause] | None = None
     delays: list[Delay] | None = None
+
+    @property
+    def heap_full(self) -> str | None:
+        """In words, that the last full collection left the heap full; None where it did not, or nothing is told of that."""
+        full = {one.t_ns for one in self.collections if one.kind == "full"}
+        left = [point for point in self.heap if point.after and point.t_ns in full and point.committed_bytes]
+        if not left or left[-1].used_bytes < HEAP_FULL * left[-1].committed_bytes:
+            return None
+        used, of = (size // MIB for size in (left[-1].used_bytes, left[-1].committed_bytes))
+        return f"its heap was full: the last of {len(full)} full collections left {used:,} of {of:,} MiB"
