@@ -29,6 +29,11 @@ def read_json(kind: type[Frozen], file: Path):
         raise UserError(f"{file}: {one_line(error)}") from error
 
 
+def read_json_if_any(kind: type[Frozen], file: Path):
+    """As `read_json`; None where there is no such file."""
+    return read_json(kind, file) if file.exists() else None
+
+
 def read_json_list(kind: type[Frozen], file: Path) -> list:
     """Like `read_json`, for a list."""
     try:

@@ -10,6 +10,7 @@ nanoseconds.
 from __future__ import annotations
 
 import base64
+import binascii
 import math
 import re
 import struct
@@ -176,9 +177,12 @@ def read_merged(file: Path, without: tuple[str, ...] = ()) -> dict[str, Histogra
     """As `merge(read_log(file))`, without the tags that begin so; a tag's intervals are decoded together, in half the time."""
     bodies: dict[tuple[str, int, int, int], list[bytes]] = {}
     merged: dict[str, Histogram] = {}
+    skipped = tuple(f"Tag={tag}".encode() for tag in without)
     try:
         for line in _whole_lines(file):
-            if (parts := _parts(line.decode("ascii"))) is not None and not parts[0].startswith(without):
+            if line.startswith(skipped):
+                continue
+            if (parts := _parts(line.decode("ascii"))) is not None:
                 shape, body = _unpacked(parts[3])
                 bodies.setdefault((parts[0], *shape), []).append(body)
         for (tag, *shape), of_shape in bodies.items():
@@ -213,7 +217,7 @@ def decode(payload: str | bytes) -> Histogram:
 
 def _unpacked(payload: str | bytes) -> tuple[tuple[int, int, int], bytes]:
     """(lowest, highest, digits) of a payload, and its counts as they are written."""
-    raw = base64.b64decode(payload, validate=True)
+    raw = binascii.a2b_base64(payload, strict_mode=True)
     (cookie,) = struct.unpack_from(">I", raw)
     if cookie & COOKIE_MASK == COOKIE_V2_COMPRESSED:
         (length,) = struct.unpack_from(">I", raw, 4)

@@ -67,9 +67,10 @@ class Numbers:
 def measure(view: TrialView, names: Iterable[str] | None = None) -> Numbers:
     """The chosen metrics of one trial, or all; only `ready_s` where the trial failed."""
     found = Numbers({}, {})
+    failed = view.record.outcome == "failed"
     for name in METRICS if names is None else names:
         try:
-            if view.record.outcome == "failed" and name != "ready_s":
+            if failed and name != "ready_s":
                 raise Unmeasured(f"the trial failed: {view.record.reason}")
             found.values[name] = METRICS[name].compute(view)
         except Unmeasured as reason:
