@@ -19,6 +19,7 @@ from wsbench.process import output_of
 from wsbench.rundir import MachineRecord, Tool
 
 SYSCTLS = (
+    "net.core.netdev_max_backlog",
     "net.core.somaxconn",
     "net.ipv4.ip_local_port_range",
     "net.ipv4.tcp_fin_timeout",
