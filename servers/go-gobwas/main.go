@@ -1,8 +1,9 @@
-// gobwas/ws behind net/http. Environment: HOST, PORT, THREADS.
+// gobwas/ws behind net/http. Environment: HOST, PORT, THREADS; KEEP_ALIVE=off: no probes of TCP's on idle connections.
 package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log"
 	"net"
@@ -33,7 +34,15 @@ func main() {
 	http.HandleFunc("/ping", ping)
 	http.HandleFunc("/push", members.serve)
 	address := net.JoinHostPort(os.Getenv("HOST"), os.Getenv("PORT"))
-	log.Fatal(http.ListenAndServe(address, nil))
+	var config net.ListenConfig
+	if os.Getenv("KEEP_ALIVE") == "off" {
+		config.KeepAlive = -1
+	}
+	listener, err := config.Listen(context.Background(), "tcp", address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.Serve(listener, nil))
 }
 
 func doc(w http.ResponseWriter, r *http.Request) {
