@@ -18,6 +18,7 @@ from pathlib import Path
 from wsbench.errors import TrialFailed
 
 STOP_S = 8.0
+KILLED_S = 300.0  # a process that was killed is there until the kernel has closed its connections, one by one
 LEASH = Path(__file__).with_name("leash.py")
 #: What a server inherits of our environment; everything else would be a hidden setting.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "TMPDIR", "USER")
@@ -149,7 +150,7 @@ class Server:
             code = self._leash.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self._leash.stdin.close()
-            code = self._leash.wait(STOP_S)
+            code = self._leash.wait(KILLED_S)
         with contextlib.suppress(OSError):
             self._leash.stdin.close()
         return f"ended with {_exit_words(code)} {time.monotonic() - began:.1f} s after SIGTERM"
