@@ -50,6 +50,7 @@ User root
 IdentityFile {folder}/key
 UserKnownHostsFile {folder}/known_hosts
 StrictHostKeyChecking yes
+ConnectTimeout 3
 """
 TOOLS = ("ip", "ssh", "ssh-keygen", "dropbear", "dropbearkey")
 
@@ -130,7 +131,7 @@ def ssh_server(folder: Path) -> subprocess.Popen:
     line = 'mount --bind "$0/passwd" /etc/passwd && exec dropbear -F -E -s -r "$0/hostkey" -p 10.77.8.3:22'
     server = subprocess.Popen(["ip", "netns", "exec", LOADS[1], "sh", "-c", line, str(home)])
     until = time.monotonic() + 20
-    while subprocess.run([folder / "bin" / "ssh", "wsbt-b", "true"], check=False).returncode != 0:
+    while ip("netns", "exec", LOADS[0], f"{folder}/bin/ssh", "wsbt-b", "true", check=False).returncode != 0:
         assert time.monotonic() < until, "no ssh server answered"
         time.sleep(0.2)
     return server
