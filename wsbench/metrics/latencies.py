@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
+from wsbench.histogram import Histogram
 from wsbench.metrics.parts import NS_PER_US, recorded
 from wsbench.metrics.registry import metric
 from wsbench.view import TrialView
+
+
+@cache
+def _of_tag(tag: str) -> Callable[[TrialView], Histogram]:
+    return lambda view: recorded(view, tag)
 
 
 def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str) -> None:
@@ -17,7 +26,7 @@ def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str)
 
     compute.__name__ = f"{tag}_{unit}_{statistic}"
     compute.__doc__ = text
-    metric("µs" if unit == "us" else unit, "lower")(compute)
+    metric("µs" if unit == "us" else unit, "lower", _of_tag(tag))(compute)
 
 
 _SERVICE = "the time from sending a message to its complete reply"

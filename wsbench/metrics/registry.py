@@ -20,13 +20,15 @@ Number = float | int
 
 @dataclass(frozen=True)
 class Metric:
-    """A named number computed from a trial."""
+    """A named number computed from a trial. `needs` is what it shares with others: where a trial lacks that, and `needs` raises
+    Unmeasured, none of them is computed."""
 
     name: str
     unit: str
     direction: Direction
     text: str
     compute: Callable[[TrialView], Number]
+    needs: Callable[[TrialView], object] | None = None
 
     @property
     def summary(self) -> str:
@@ -36,13 +38,13 @@ class Metric:
 METRICS: dict[str, Metric] = {}
 
 
-def metric(unit: str, direction: Direction):
+def metric(unit: str, direction: Direction, needs: Callable[[TrialView], object] | None = None):
     """Registers a function under its own name."""
 
     def register(compute):
         assert compute.__doc__, f"metric {compute.__name__} has no docstring"
         assert compute.__name__ not in METRICS
-        METRICS[compute.__name__] = Metric(compute.__name__, unit, direction, compute.__doc__, compute)
+        METRICS[compute.__name__] = Metric(compute.__name__, unit, direction, compute.__doc__, compute, needs)
 
         @wraps(compute)
         def number(view: TrialView) -> Number | None:
@@ -67,16 +69,27 @@ class Numbers:
 def measure(view: TrialView, names: Iterable[str] | None = None) -> Numbers:
     """The chosen metrics of one trial, or all; only `ready_s` where the trial failed."""
     found = Numbers({}, {})
-    failed = view.record.outcome == "failed"
+    failed = f"the trial failed: {view.record.reason}" if view.record.outcome == "failed" else None
+    lacking: dict[Callable | None, str | None] = {None: None}
     for name in METRICS if names is None else names:
-        try:
-            if failed and name != "ready_s":
-                raise Unmeasured(f"the trial failed: {view.record.reason}")
-            found.values[name] = METRICS[name].compute(view)
-        except Unmeasured as reason:
-            # The same words in ten thousand trials are one text.
-            found.values[name], found.reasons[name] = None, sys.intern(str(reason))
+        one = METRICS[name]
+        value, reason = None, failed if name != "ready_s" else None
+        if reason is None and one.needs not in lacking:
+            lacking[one.needs] = _of(view, one.needs)[1]
+        if reason is None and (reason := lacking[one.needs]) is None:
+            value, reason = _of(view, one.compute)
+        found.values[name] = value
+        if reason is not None:
+            found.reasons[name] = reason
     return found
+
+
+def _of(view: TrialView, compute: Callable[[TrialView], Number]) -> tuple[Number | None, str | None]:
+    """The number, or why there is none. The same words in ten thousand trials are one text."""
+    try:
+        return compute(view), None
+    except Unmeasured as reason:
+        return None, sys.intern(str(reason))
 
 
 def values(view: TrialView, names: Iterable[str] | None = None) -> dict[str, Number | None]:

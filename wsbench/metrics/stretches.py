@@ -7,6 +7,7 @@ were sent. Each is registered as `<span>_<quantity>`, such as `idle_rss_bytes` o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from wsbench.metrics.registry import Direction, Number, metric
 from wsbench.samples import MachineSample, ProcessSample
@@ -36,7 +37,12 @@ def _registered(full: str, name: str, unit: str, direction: Direction, text: str
         return of(view, view.span(name))
 
     compute.__name__, compute.__doc__ = full, text
-    metric(unit, direction)(compute)
+    metric(unit, direction, _of_name(name))(compute)
+
+
+@cache
+def _of_name(name: str) -> Callable[[TrialView], Span]:
+    return lambda view: view.span(name)
 
 
 @per_span("s", "s", "neither", "Seconds")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
 
 from wsbench import histogram, metrics
 from wsbench.report.results import Cell, Curve, Results, TrialResult, read_experiment
@@ -26,9 +25,6 @@ from wsbench.view import TrialView
 WORTH_PROCESSES = 300  # trials; below it, starting processes takes longer than reading
 CURVE_POINTS = 60
 EVENLY = [Fraction(step, 20) for step in range(1, 18)]
-
-Task = TypeVar("Task")
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ def load(run: RunFolder) -> Results:
     for planned in order:
         numbers.setdefault((planned.name, tuple(planned.cell.items())), []).append(planned.number)
     tasks = [[run.trial(number) for number in of_one] for of_one in numbers.values()]
-    groups = dict(zip(numbers, _each(_read_group, tasks, len(order)), strict=True))
+    groups = dict(zip(numbers, _groups(tasks, len(order)), strict=True))
     trials = sorted((trial for group in groups.values() for trial in group.trials), key=lambda one: one.record.number)
     kinds = set().union(*(group.kinds for group in groups.values()))
     return Results(
@@ -74,19 +70,18 @@ def load(run: RunFolder) -> Results:
 
 def timelines(results: Results, chosen: Iterable[TrialResult]) -> list[Timeline | None]:
     """What happened within these trials, in their order; None where a trial told nothing."""
-    folders = [results.folder.trial(trial.record.number) for trial in chosen]
-    return _each(_read_timeline, folders, len(folders))
+    return [_read_timeline(results.folder.trial(trial.record.number)) for trial in chosen]
 
 
-def _each(function: Callable[[Task], Found], tasks: list[Task], trials: int) -> list[Found]:
+def _groups(tasks: list[list[TrialFolder]], trials: int) -> list[Group]:
     workers = len(os.sched_getaffinity(0))
     if trials < WORTH_PROCESSES or workers == 1:
-        return [function(task) for task in tasks]
+        return [_read_group(task) for task in tasks]
     chunk = max(1, len(tasks) // (8 * workers))
     context = multiprocessing.get_context("fork")
     # What a worker was born with is never garbage, and what it reads has no circles: nobody need look for them again and again.
     with ProcessPoolExecutor(workers, context, initializer=gc.freeze) as pool, without_collections():
-        return list(pool.map(function, tasks, chunksize=chunk))
+        return list(pool.map(_read_group, tasks, chunksize=chunk))
 
 
 @contextmanager
