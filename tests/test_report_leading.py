@@ -134,3 +134,13 @@ def test_two_sizes_have_no_line_and_the_answer_is_by_cell(tmp_path):
 
 def test_a_trial_that_asks_for_nothing_is_a_trial(idle):
     assert {trial.verdict.kind for trial in idle.trials} <= {"VALID", "SUSPECT"}
+
+
+def test_who_has_exactly_as_much_leads_together(tmp_path):
+    experiment = BROADCAST.replace("push_last_us_p50", "connections_reached")
+    run = make_run(tmp_path / "run", SERVERS, ({"connections": 64},), rounds=1, change=pushed, experiment=experiment)
+    results = load(run)
+    found = answer(results, report.summary(results))
+    assert results.leading == "connections_reached"
+    assert all(server.name in found.lead for server in SERVERS if server.name != "reference")
+    assert found.cells[0].comparison == "all the same"

@@ -82,9 +82,10 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     first = measured[0]
     tied = _tied(results, measured)
     figure = first.figure(results.leading)
+    even = [row.server for row in measured if row.figure(results.leading).estimate.mean == figure.estimate.mean]
     return CellAnswer(
         cell_text=_cell_text(results, first.cell),
-        leader=first.server,
+        leader=words.listed(even) if len(even) <= FEW else words.count(len(even), "server"),
         value=figure.text,
         interval=figure.interval,
         unit=figure.unit,
@@ -115,12 +116,16 @@ def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | Non
 
 
 def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, ...] | None) -> str:
-    """The leader against the next, and where servers are ranked, which of them cannot be told from it."""
+    """The leader against the next that differs, and where servers are ranked, which of them cannot be told from it."""
     first, rest = measured[0], measured[1:]
     if not rest:
         return "no other server to compare with"
     if tied:
         return f"cannot be told from {_many(tied, rest)}"
+    mean = first.figure(results.leading).estimate.mean
+    rest = [row for row in rest if row.figure(results.leading).estimate.mean != mean]
+    if not rest:
+        return "all the same"
     next_ = words.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))
     return f"{next_} that of {rest[0].server}" + ("; not ranked" if tied is None else "")
 
