@@ -69,7 +69,7 @@ class Telemetry:
     def heap_full(self) -> str | None:
         """In words, that the last full collection left the heap full; None where it did not, or nothing is told of that."""
         full = {one.t_ns for one in self.collections if one.kind == "full"}
-        left = [point for point in self.heap if point.after and point.t_ns in full and point.committed_bytes]
+        left = [one for one in self.heap if one.after and one.t_ns in full and one.used_bytes and one.committed_bytes]
         if not left or left[-1].used_bytes < HEAP_FULL * left[-1].committed_bytes:
             return None
         used, of = (size // MIB for size in (left[-1].used_bytes, left[-1].committed_bytes))
