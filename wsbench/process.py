@@ -150,7 +150,10 @@ class Server:
             code = self._leash.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self._leash.stdin.close()
-            code = self._leash.wait(KILLED_S)
+            try:
+                code = self._leash.wait(KILLED_S)
+            except subprocess.TimeoutExpired as late:
+                raise TrialFailed(f"the server was still there {KILLED_S:g} s after SIGKILL") from late
         with contextlib.suppress(OSError):
             self._leash.stdin.close()
         return f"ended with {_exit_words(code)} {time.monotonic() - began:.1f} s after SIGTERM"
