@@ -15,7 +15,8 @@ from wsbench.machine import Finding
 KERNEL_BYTES = 5120
 #: What an idle connection costs the engine (197 measured), and an engine process by itself.
 ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20
-#: Probes of TCP's keep-alive, 15 s apart in Go, fall into slots of half a second: a thirtieth of all at once. Three times that.
+#: Probes of TCP's keep-alive, 15 s apart in Go, fall into slots of 256 or 512 ms, by the kernel's ticks: at most a thirtieth of all
+#: at once. Room for three times that.
 KEPT_ALIVE_AT_ONCE = 10
 #: A socket with one unread byte is charged a page of TCP memory; a broadcast may leave one in every receiver.
 SPARE_FILES = 20_000
