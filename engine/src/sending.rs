@@ -110,8 +110,8 @@ impl Worker {
         {
             return;
         }
-        self.quota -= 1;
         let measured = due_ns >= self.measure_ns;
+        self.quota -= u64::from(measured || self.phase != Phase::Measure);
         connection.sequence += 1;
         connection.under_way.add(Pending { due_ns, sent_ns: now, measured });
         self.in_flight += 1;
@@ -175,7 +175,7 @@ impl Worker {
         if self.quota == 0 || due_ns >= self.drain_ns {
             return true;
         }
-        self.quota -= 1;
+        self.quota -= u64::from(due_ns >= self.measure_ns || self.phase != Phase::Measure);
         let now = clock::now_ns();
         let Some((number, expected)) = self.board.trigger(now) else {
             self.record.ledger.unsent += u64::from(due_ns >= self.measure_ns);

@@ -222,7 +222,9 @@ impl Worker {
             }
         }
         while self.due_ns <= now {
-            if self.due_ns < self.drain_ns && self.quota > self.late.len() as u64 {
+            // What fell due while a counted phase waited for the next one belongs to neither.
+            let between = self.counting && self.phase == Phase::Measure && self.due_ns < self.measure_ns;
+            if self.due_ns < self.drain_ns && !between && self.quota > self.late.len() as u64 {
                 self.late.push_back(self.due_ns);
             }
             self.advance_schedule();
