@@ -3,7 +3,7 @@
 
 mod support;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Duration;
 use support::server::*;
@@ -20,18 +20,12 @@ fn due(run: &Run) -> u64 {
     run.measured("sent") + run.measured("unsent")
 }
 
-/// No reply is given up early on a slow machine.
-fn patient(plan: Value) -> Value {
-    let limits = json!({"connect_s": 10.0, "reply_s": 10.0, "deadline_s": 35.0});
-    with(plan, json!({"limits": limits, "drain_s": 10.0}))
-}
-
 #[test]
 fn a_constant_rate_sends_its_schedule() {
     let changes = json!({
         "loop": open("constant", 200.0, None), "connections": 5, "threads": 2, "measure": {"seconds": 1.0},
     });
-    let run = run(&with(patient(echo(honest(), "text", 32)), changes));
+    let run = run(&with(echo(honest(), "text", 32), changes));
     run.errors_are(json!({}));
     run.ledger_is(200, 0, 0);
     assert_eq!(run.measured("unsent"), 0);
@@ -55,7 +49,7 @@ fn what_the_kernel_has_no_room_for_is_sent_when_it_has_some() {
         }
     });
     let changes = json!({"loop": open("constant", 100.0, None), "measure": {"messages": 30}});
-    let run = run(&with(patient(echo(address, "binary", 1 << 20)), changes));
+    let run = run(&with(echo(address, "binary", 1 << 20), changes));
     run.errors_are(json!({}));
     run.ledger_is(30, 0, 0);
 }
@@ -69,7 +63,7 @@ fn a_ramp_sends_its_area_and_the_warmup_has_its_own_part_of_it() {
     let changes = json!({
         "loop": pace, "connections": 3, "threads": 3, "warmup": {"seconds": 1.0}, "measure": {"seconds": 1.0},
     });
-    let run = run(&with(patient(echo(honest(), "text", 32)), changes));
+    let run = run(&with(echo(honest(), "text", 32), changes));
     run.errors_are(json!({}));
     assert!((99..=101).contains(&run.count("warmup-service")), "half of 200: {}", run.count("warmup-service"));
     assert!((99..=101).contains(&due(&run)), "the last rate holds for ever: {}", due(&run));
@@ -80,7 +74,7 @@ fn poisson_arrivals_come_from_the_seed_alone() {
     let sent = |seed: u64, address| {
         let pace = open("poisson", 400.0, None);
         let changes = json!({"loop": pace, "connections": 4, "threads": 2, "measure": {"seconds": 1.0}, "seed": seed});
-        let run = run(&with(patient(echo(address, "text", 32)), changes));
+        let run = run(&with(echo(address, "text", 32), changes));
         run.errors_are(json!({}));
         assert_eq!(run.measured("unsent"), 0);
         run.measured("sent")
@@ -104,7 +98,7 @@ fn stalled(depth: Option<usize>) -> Run {
         peer.send(opcode, &payload)
     });
     let changes = json!({"loop": open("constant", 200.0, depth), "measure": {"seconds": 1.5}});
-    let run = run(&with(patient(echo(address, "text", 32)), changes));
+    let run = run(&with(echo(address, "text", 32), changes));
     run.errors_are(json!({}));
     run.ledger_is(300, 0, 0);
     assert!(run.histograms["response"].max() >= STALL.as_nanos() as u64 * 99 / 100, "the stall is seen whole");
@@ -175,7 +169,7 @@ fn the_others_take_over_from_connections_that_die() {
     let changes = json!({
         "loop": open("constant", 200.0, None), "connections": 6, "measure": {"seconds": 1.0},
     });
-    let run = run(&with(patient(echo(address, "text", 32)), changes));
+    let run = run(&with(echo(address, "text", 32), changes));
     assert_eq!([due(&run), run.measured("unsent")], [200, 0]);
     let failed = run.measured("failed");
     assert!(failed >= 3, "each of the three that died lost at least one: {failed}");
@@ -191,7 +185,7 @@ fn a_count_ends_an_open_loop_too() {
             "loop": open(arrivals, 200.0, None), "connections": 4, "threads": 2, "warmup": {"messages": 11},
             "measure": {"messages": 51},
         });
-        let run = run(&with(patient(echo(honest(), "text", 32)), changes));
+        let run = run(&with(echo(honest(), "text", 32), changes));
         run.errors_are(json!({}));
         run.ledger_is(51, 0, 0);
         assert_eq!(run.count("warmup-service"), 11);
@@ -236,7 +230,7 @@ fn documents_over_kept_connections_keep_the_schedule() {
     let changes = json!({
         "loop": open("constant", 100.0, Some(1)), "connections": 4, "threads": 2, "measure": {"seconds": 1.0},
     });
-    let run = run(&with(patient(doc(address, true, 100)), changes));
+    let run = run(&with(doc(address, true, 100), changes));
     run.errors_are(json!({}));
     run.ledger_is(100, 0, 0);
     assert_eq!([run.count("response"), run.count("send_lag")], [100, 100]);
@@ -255,7 +249,7 @@ fn documents_with_a_connection_each_keep_the_schedule() {
     let changes = json!({
         "loop": open("constant", 100.0, Some(1)), "connections": 4, "threads": 2, "measure": {"seconds": 1.0},
     });
-    let run = run(&with(patient(doc(address, false, 100)), changes));
+    let run = run(&with(doc(address, false, 100), changes));
     run.errors_are(json!({}));
     run.ledger_is(100, 0, 0);
     let counts = ["response", "send_lag", "request", "connect"].map(|tag| run.count(tag));
@@ -274,7 +268,7 @@ fn documents_that_fail_do_not_stop_the_schedule() {
         peer.finish()
     });
     let changes = json!({"loop": open("constant", 100.0, Some(1)), "connections": 4, "measure": {"messages": 100}});
-    let run = run(&with(patient(doc(address, false, 100)), changes));
+    let run = run(&with(doc(address, false, 100), changes));
     run.errors_are(json!({"reset": 25}));
     run.ledger_is(75, 25, 0);
 }

@@ -70,9 +70,7 @@ fn who_is_to_leave_while_shaking_hands_leaves_when_that_is_done() {
     for (change, name) in [(json!({"kind": "none"}), "idle"), (support::closed(1), "echo")] {
         let base = if name == "idle" { idle(address) } else { echo(address, "text", 32) };
         let stages = json!([stage(4, 0.1, 1), stage(0, 0.1, 1)]);
-        let limits = json!({"connect_s": 5.0, "reply_s": 5.0, "deadline_s": 30.0});
-        let changes =
-            json!({"loop": change, "connections": 4, "stages": stages, "measure": {"seconds": 2.5}, "limits": limits});
+        let changes = json!({"loop": change, "connections": 4, "stages": stages, "measure": {"seconds": 2.5}});
         let run = run(&with(base, changes));
         run.errors_are(json!({}));
         assert_eq!(run.end()["connections"], json!({"asked": 4, "established": 4, "open": 0}), "{name}");
@@ -85,11 +83,9 @@ fn who_is_to_leave_while_shaking_hands_leaves_when_that_is_done() {
 fn who_comes_back_before_the_last_reply_stays() {
     let (address, _) = slow_echo(Duration::ZERO, Duration::from_millis(500));
     let stages = json!([stage(3, 0.1, 1), stage(0, 0.1, 1), stage(3, 0.1, 1)]);
-    let limits = json!({"connect_s": 5.0, "reply_s": 5.0, "deadline_s": 30.0});
     for pace in [support::closed(1), support::open("constant", 30.0, Some(1))] {
         let changes = json!({
-            "loop": pace, "connections": 3, "stages": stages, "measure": {"seconds": 2.5}, "limits": limits,
-            "drain_s": 3.0,
+            "loop": pace, "connections": 3, "stages": stages, "measure": {"seconds": 2.5},
         });
         let run = run(&with(echo(address, "text", 32), changes));
         run.errors_are(json!({}));
@@ -113,8 +109,7 @@ fn who_comes_back_before_the_goodbye_is_answered_is_connected_anew() {
         }
     });
     let stages = json!([stage(3, 0.1, 1), stage(0, 0.1, 1), stage(3, 0.1, 1)]);
-    let limits = json!({"connect_s": 5.0, "reply_s": 5.0, "deadline_s": 30.0});
-    let changes = json!({"connections": 3, "stages": stages, "measure": {"seconds": 2.5}, "limits": limits});
+    let changes = json!({"connections": 3, "stages": stages, "measure": {"seconds": 2.5}});
     let run = run(&with(idle(address), changes));
     run.errors_are(json!({}));
     assert_eq!(run.end()["connections"], json!({"asked": 3, "established": 6, "open": 3}));
