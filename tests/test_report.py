@@ -94,6 +94,21 @@ def test_the_answer_names_the_fastest_contender_and_not_the_ceiling(tmp_path):
     assert "not enough rounds to rank: 3 of 5" in cannot
 
 
+def test_no_variant_of_the_ceiling_contends(tmp_path):
+    variants = [
+        Server("reference", "Rust", rate, 6, protocol) for protocol, rate in (("tcp", 31_000), ("websocket", 30_000))
+    ]
+    run = make_run(tmp_path / "r", (*variants, *SERVERS[1:]), ONE_CELL, rounds=3)
+    assert said(run)[0].startswith("netty had the highest throughput, the reference aside: 2")
+    results = load(run)
+    made = page_data(results, report.summary(results))
+    assert [server["label"] for server in made["servers"] if server["ceiling"]] == [
+        "reference@tcp",
+        "reference@websocket",
+    ]
+    assert {row.server for row in report.summary(results) if not row.against_reference_text} == {"reference@tcp"}
+
+
 def test_five_rounds_allow_an_order_where_the_difference_is_clear(tmp_path):
     _, cells, cannot = said(make_run(tmp_path / "r", SERVERS, ONE_CELL, rounds=5))
     assert re.fullmatch(r"1\.8\d× \(1\.\d+–\d\.\d+\) that of ws", cells[0].comparison)

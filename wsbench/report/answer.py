@@ -73,7 +73,7 @@ def _best(results: Results) -> str:
 
 
 def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
-    contenders = [row for row in rows if row.name != results.reference] or rows
+    contenders = [row for row in rows if row.name not in results.references] or rows
     measured = [row for row in contenders if row.figure(results.leading).estimate.mean is not None]
     if not measured:
         return CellAnswer(
@@ -173,7 +173,7 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     if not leaders:
         return "Nothing was measured: no trial has a number that may be shown."
     best = _best(results)
-    aside = ", the reference aside" if results.reference and len(results.names) > 1 else ""
+    aside = ", the reference aside" if len(results.names) > len(results.references) > 0 else ""
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""

@@ -81,7 +81,8 @@ def _servers(results: Results) -> list[dict]:
             known = {"language": row.language, "tags": row.tags, "library": f"{row.library} {row.library_version}"}
             known["command"] = " ".join([*env, *row.run])
             known["advisories"] = sum(not check.required and not check.passed for check in row.conformance)
-        made.append({"name": name, "label": results.label(name), **known, "look": asdict(look)})
+        ceiling = name in results.references
+        made.append({"name": name, "label": results.label(name), "ceiling": ceiling, **known, "look": asdict(look)})
     return made
 
 

@@ -34,7 +34,7 @@ def need(results: Results) -> Need | None:
     if not lines:
         return None
     there = asked_connections(results)
-    contenders = [fit for fit in lines if fit.name != results.reference] or lines
+    contenders = [fit for fit in lines if fit.name not in results.references] or lines
     first, rest = contenders[0], contenders[1:]
     size = words.scale("bytes", [first.there])
     aside = ", the reference aside" if len(contenders) < len(lines) else ""

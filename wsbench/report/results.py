@@ -287,8 +287,14 @@ class Results:
         return {}
 
     @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The ceiling in all its variants; the others contend."""
+        return tuple(name for name in self.names if name.rpartition("@")[0] == REFERENCE)
+
+    @property
     def reference(self) -> str | None:
-        return next((name for name in self.names if name.rpartition("@")[0] == REFERENCE), None)
+        """The one that others are compared with."""
+        return next(iter(self.references), None)
 
     def cell_text(self, cell: Cell, without: Iterable[str] = ()) -> str:
         """The swept values of a cell in words; empty where nothing is swept."""

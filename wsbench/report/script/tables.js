@@ -72,7 +72,7 @@ function resultRow(data, row, columns, highest) {
   });
   const advisories = server.advisories ? `<small class="advisory"><a href="#server-${row.server}">${plural(server.advisories, "conformance advisory").replace("advisorys", "advisories")}</a></small>` : "";
   const trials = `<a class="trials" href="#trials" data-server="${row.server}" data-cell="${row.cell}">${countsHtml(row)}</a>`;
-  return `<tr data-server="${row.server}"${row.server === data.reference ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${row.tier ? `<span class="tier" title="servers that share a letter cannot be told apart"> ${esc(row.tier)}</span>` : ""}${advisories}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(row.limit || NONE)}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
+  return `<tr data-server="${row.server}"${server.ceiling ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${row.tier ? `<span class="tier" title="servers that share a letter cannot be told apart"> ${esc(row.tier)}</span>` : ""}${advisories}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(row.limit || NONE)}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
 }
 
 // ---- trials --------------------------------------------------------------------------------------------------------
