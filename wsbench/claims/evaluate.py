@@ -232,7 +232,7 @@ def _smaller_load(claim: written.Claim, place: Place) -> str | None:
             return f"scaled run: no trial has {one.key}, and {one} is needed" if loads else None
         if not any(one.admits({one.key: value}) for value in values):
             kind = "other machine" if one.key == "server_cpus" else "scaled run"
-            return f"{kind}: {one} is needed, the campaign has {max(values):,}"
+            return f"{kind}: {one} is needed, the campaign has {round(max(values), 3):,}"
     return None
 
 
