@@ -8,7 +8,7 @@ import pytest
 from run_maker import SERVERS, make_run, pushing
 
 from wsbench import report
-from wsbench.engine_files import Idle, NoLoop
+from wsbench.engine_files import Closed, GaussianThink, Idle, NoLoop
 from wsbench.report.answer import answer
 from wsbench.report.memory import METRIC, _fit
 from wsbench.report.need import need
@@ -77,6 +77,14 @@ def test_a_closed_loop_is_answered_by_its_throughput_whatever_the_headline(tmp_p
     results = load(make_run(tmp_path / "r", SERVERS[:2], ({"connections": 64},), rounds=3))
     assert (results.headline, results.leading) == ("service_us_p99", "messages_per_s")
     assert left_out(results) == {}
+
+
+def test_users_who_pause_are_answered_by_the_headline(tmp_path):
+    def pausing(trial, order):
+        return replace(trial, loop=Closed(think=GaussianThink(mean_s=5, deviation_s=2)))
+
+    results = load(make_run(tmp_path / "r", SERVERS[:2], ({"connections": 64},), rounds=3, change=pausing))
+    assert results.leading == "service_us_p99"
 
 
 def test_a_campaign_without_numbers_keeps_what_its_answer_is_about(tmp_path):

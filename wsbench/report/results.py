@@ -188,11 +188,11 @@ class Results:
     def leading(self) -> str:
         """The metric that the answer is about.
 
-        In a closed loop the throughput: no latency can be compared without it. Where the load is given (an open loop, connections
-        that are only held), every server is asked for the same, and the experiment's headline tells them apart.
+        In a closed loop the throughput: no latency can be compared without it. Where the load is given (an open loop, users who
+        pause, connections that are only held), every server is asked for the same, and the experiment's headline tells them apart.
         """
-        loops = {trial.plan.loop.kind for trial in self.trials if trial.plan is not None}
-        given = bool(loops) and "closed" not in loops
+        loops = [trial.plan.loop for trial in self.trials if trial.plan is not None]
+        given = bool(loops) and not any(loop.kind == "closed" and loop.think is None for loop in loops)
         tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
         return self.headline if given and tells else self.throughput
 
