@@ -160,13 +160,13 @@ def _claimed(claims: Sequence[ClaimRow]) -> str:
 def _facts(results: Results) -> list[str]:
     """One line of context: when, where, how much."""
     campaign, machine = results.campaign, results.machine
-    ok = sum(trial.record.outcome != "failed" for trial in results.trials)
+    completed = sum(trial.record.outcome != "failed" for trial in results.trials)
     planned = sum(not order.control for order in results.order)  # the control's trials are no result
     facts = [_moment(campaign.created_unix_s)]
     if machine is not None:
         facts.append(f"{machine.cpu_model or 'unknown CPU'}, {words.count(machine.cpus, 'CPU')}")
     facts += [words.count(len(results.names), "server"), words.count(len(results.cells), "cell")]
-    facts += [words.count(campaign.rounds, "round"), f"{ok:,} of {planned:,} trials ok"]
+    facts += [words.count(campaign.rounds, "round"), f"{completed:,} of {planned:,} trials completed"]
     return facts
 
 
