@@ -97,6 +97,13 @@ impl Worker {
 
     // ---- sending ---------------------------------------------------------------------------------------------------
 
+    /// Whether a message that was due then takes a place of this phase's count: all do, but for one of before the window that is
+    /// sent in it, late.
+    #[inline]
+    pub fn is_counted(&self, due_ns: u64) -> bool {
+        due_ns >= self.measure_ns || self.phase != Phase::Measure
+    }
+
     /// Writes a message that was due at `due`, and now is, into `out`; `flush` sends it. Where each request has its own
     /// connection, that is opened.
     #[inline]
@@ -104,14 +111,15 @@ impl Worker {
         if self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
             return;
         }
+        let counted = self.is_counted(due_ns);
         let connection = &mut self.connections[index];
         if let Loop::Closed { messages_per_connection: Some(most), .. } = self.plan.pace
             && connection.replies + connection.under_way.len() as u64 >= most
         {
             return;
         }
+        self.quota -= u64::from(counted);
         let measured = due_ns >= self.measure_ns;
-        self.quota -= u64::from(measured || self.phase != Phase::Measure);
         connection.sequence += 1;
         connection.under_way.add(Pending { due_ns, sent_ns: now, measured });
         self.in_flight += 1;
@@ -175,7 +183,7 @@ impl Worker {
         if self.quota == 0 || due_ns >= self.drain_ns {
             return true;
         }
-        self.quota -= u64::from(due_ns >= self.measure_ns || self.phase != Phase::Measure);
+        self.quota -= u64::from(self.is_counted(due_ns));
         let now = clock::now_ns();
         let Some((number, expected)) = self.board.trigger(now) else {
             self.record.ledger.unsent += u64::from(due_ns >= self.measure_ns);

@@ -223,7 +223,7 @@ impl Worker {
         }
         while self.due_ns <= now {
             // What fell due while a counted phase waited for the next one belongs to neither.
-            let between = self.counting && self.phase == Phase::Measure && self.due_ns < self.measure_ns;
+            let between = self.counting && !self.is_counted(self.due_ns);
             if self.due_ns < self.drain_ns && !between && self.quota > self.late.len() as u64 {
                 self.late.push_back(self.due_ns);
             }
