@@ -31,6 +31,8 @@ CONFIG = {
 }
 #: All legends of a drawing must agree, or Vega-Lite shows none: they are the lines'.
 LEGEND = {"orient": "bottom", "columns": 3, "symbolType": "stroke", "symbolStrokeWidth": 2, "symbolOpacity": 1}
+#: Single points have no name of their own for a screen reader: there are hundreds, and the tables have them all.
+UNNAMED = {"aria": False}
 FILL = [{"test": f"datum.verdict == '{kind}'", "value": fill} for kind, fill in (("VALID", 0.75), ("SUSPECT", 0.25))]
 
 
@@ -112,7 +114,7 @@ def over_time(
     layers = [
         {
             "data": {"name": "points"},
-            "mark": {"type": "circle", "size": 9, "opacity": 0.3},
+            "mark": {"type": "circle", "size": 9, "opacity": 0.3} | UNNAMED,
             "encoding": {"x": x, "y": y, "color": colour},
         },
         {"data": {"name": "steps"}, "mark": asked, "encoding": {"x": x, "y": y, "order": {"field": "low"}}},
@@ -135,7 +137,7 @@ def over_time(
 
 
 def _points(x: dict, y: dict, colour: dict) -> dict:
-    mark = {"type": "point", "filled": False, "size": 30, "strokeWidth": 1.3}
+    mark = {"type": "point", "filled": False, "size": 30, "strokeWidth": 1.3} | UNNAMED
     fill = {"fill": colour, "fillOpacity": {"condition": FILL, "value": 0}}
     return {"data": {"name": "points"}, "mark": mark, "encoding": {"x": x, "y": y, "stroke": colour} | fill}
 
