@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 from namespaces import bed, whole_again  # noqa: F401 (fixtures)
+from run_maker import SERVERS as MADE_SERVERS
+from run_maker import Server, make_run, spoil_some
 
-from wsbench import engine
+from wsbench import engine, report
 from wsbench.engine_files import End, Plan, parse_event
+from wsbench.report.reading import load
 
 SERVERS = Path(__file__).parent / "servers"
 WSBENCH = [sys.executable, "-m", "wsbench.cli"]
@@ -85,6 +88,24 @@ def carry_out(tmp_path):
         return events[-1]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """A campaign of made-up trials with all that can be wrong: one failed, one INVALID, two missing, a server that cannot run."""
+    servers = (*MADE_SERVERS, Server("undertow", "Java", skipped="needs java ≥ 17, found none"))
+    return make_run(tmp_path_factory.mktemp("runs") / "spoiled", servers, change=spoil_some, unfinished=2)
+
+
+@pytest.fixture(scope="session")
+def results(run):
+    return load(run)
+
+
+@pytest.fixture(scope="session")
+def html(run) -> str:
+    """The text of its report, which stands in its folder."""
+    return report.build(run).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

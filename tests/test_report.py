@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hdrh.histogram import HdrHistogram
-from run_maker import SERVERS, Server, failed, make_run, spoil_some
+from run_maker import SERVERS, Server, failed, make_run
 
 from wsbench import metrics, report
 from wsbench.histogram import decode, encode
@@ -20,22 +20,6 @@ from wsbench.report.reading import load, timelines
 from wsbench.report.still import call
 
 ONE_CELL = ({"connections": 64},)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    servers = (*SERVERS, Server("undertow", "Java", skipped="needs java ≥ 17, found none"))
-    return make_run(tmp_path_factory.mktemp("runs") / "spoiled", servers, change=spoil_some, unfinished=2)
-
-
-@pytest.fixture(scope="module")
-def results(run):
-    return load(run)
-
-
-@pytest.fixture(scope="module")
-def html(run):
-    return report.build(run).read_text(encoding="utf-8")
 
 
 def said(run_folder) -> tuple[str, list, str]:

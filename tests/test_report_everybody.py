@@ -4,18 +4,10 @@ from itertools import pairwise
 
 import pytest
 from browsing import Visit, axe_complaints
-from run_maker import HOSTILE, SERVERS, make_run, spoil_some
+from run_maker import HOSTILE, SERVERS
 
-from wsbench import report
-
+pytestmark = pytest.mark.usefixtures("html")
 LIVE = "[data-figures][data-state=live]"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    made = make_run(tmp_path_factory.mktemp("runs") / "spoiled", SERVERS, change=spoil_some, unfinished=2)
-    report.build(made)
-    return made
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from run_maker import HOSTILE, SERVERS, Server, make_run, spoil_some
+from run_maker import HOSTILE, SERVERS, Server, make_run
 
 from wsbench import report
 from wsbench.errors import UserError
@@ -17,22 +17,6 @@ from wsbench.report.reading import load
 
 ONE_CELL = ({"connections": 64},)
 NO_SWEEP = 'question = "Who is fastest?"\n'
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    servers = (*SERVERS, Server("undertow", "Java", skipped="needs java ≥ 17, found none"))
-    return make_run(tmp_path_factory.mktemp("runs") / "spoiled", servers, change=spoil_some, unfinished=2)
-
-
-@pytest.fixture(scope="module")
-def results(run):
-    return load(run)
-
-
-@pytest.fixture(scope="module")
-def html(run):
-    return report.build(run).read_text(encoding="utf-8")
 
 
 def block_of(html: str) -> dict:
