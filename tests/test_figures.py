@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from run_maker import EXPERIMENT, HOSTILE, make_run
+from run_maker import EXPERIMENT, HOSTILE, Server, make_run
 
 from wsbench import experiment, report
 from wsbench.engine_files import Stage
 from wsbench.errors import UserError
 from wsbench.histogram import Histogram
 from wsbench.report import figure_time, figures
+from wsbench.report.data import page_data
 from wsbench.report.reading import load
 
 
@@ -52,6 +53,15 @@ def test_every_drawing_has_clip_paths_of_its_own(tmp_path):
     made = blocks_of(tmp_path, LINES)
     ids = [set(re.findall(r' id="([^"]+)"', str(one.svg))) for one in made]
     assert not ids[0] & ids[1]
+
+
+def test_a_server_has_the_colour_that_it_has_in_the_pages_own_charts(tmp_path):
+    alike = (Server("netty", "Java"), Server("jetty", "Java"))
+    results = load(make_run(tmp_path / "run", alike, experiment=with_figures(LINES)))
+    colours = {row["look"]["colour"] for row in page_data(results, report.summary(results))["servers"]}
+    assert len(colours) == 2
+    svg = figures.blocks(results)[0].svg
+    assert all(f'stroke="{colour}"' in svg for colour in colours)
 
 
 def test_bars_are_a_panel_a_cell_and_a_table_has_all_metrics_side_by_side(tmp_path):

@@ -15,7 +15,7 @@ from wsbench import metrics
 from wsbench.report import words
 from wsbench.report.columns import PLACE
 from wsbench.report.memory import memory_fits
-from wsbench.report.palette import families, looks
+from wsbench.report.palette import looks_by_name
 from wsbench.report.reading import timelines
 from wsbench.report.results import Results, TrialResult
 from wsbench.report.summary import KINDS, SummaryRow, column_scale
@@ -70,10 +70,8 @@ def page_data(results: Results, rows: list[SummaryRow]) -> dict:
 
 def _servers(results: Results) -> list[dict]:
     of = {row.name: row for row in results.servers}
-    languages = [of[name].language if name in of else name for name in results.names]
-    found = looks(families([name.rpartition("@")[0] for name in results.names], languages))
     made = []
-    for name, look in zip(results.names, found, strict=True):
+    for name, look in looks_by_name(results.names, {row.name: row.language for row in results.servers}).items():
         row = of.get(name)
         known = {"language": "", "tags": [], "library": "", "command": "", "advisories": 0}
         if row is not None:

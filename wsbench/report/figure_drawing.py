@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 import vl_convert
 from markupsafe import Markup
 
-from wsbench.report.palette import looks
+from wsbench.report.palette import looks_by_name
 from wsbench.report.results import Results
 
 WIDTH, HEIGHT, BAR = 620, 270, 26
@@ -162,9 +162,8 @@ def _y(axis: str, log: bool) -> dict:
 
 def _look(results: Results, of: str, shown: list[str]) -> dict:
     """One property of the look of every server that is shown, the same as in every other figure."""
-    language = {row.name: row.language for row in results.servers}
-    found = looks([language.get(name, name) for name in results.names])
-    by_label = {results.label(name): getattr(look, of) for name, look in zip(results.names, found, strict=True)}
+    found = looks_by_name(results.names, {row.name: row.language for row in results.servers})
+    by_label = {results.label(name): getattr(look, of) for name, look in found.items()}
     names = [name for name in by_label if name in set(shown)]
     scale = {"domain": names, "range": [by_label[name] for name in names]}
     return {"field": "server", "type": "nominal", "scale": scale, "legend": LEGEND}

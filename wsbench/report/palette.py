@@ -6,7 +6,7 @@ so that one drawing serves both; that leaves a narrow band of lightness, hence n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # Eight hues in OKLCH, each at relative luminance 0.215, 0.152 and 0.288, as saturated as sRGB allows. Neighbours in the list
@@ -30,6 +30,13 @@ class Look:
     colour: str
     dash: tuple[int, ...]
     shape: str
+
+
+def looks_by_name(names: Sequence[str], languages: Mapping[str, str]) -> dict[str, Look]:
+    """The look of each `server@variant` of a campaign, the same in every chart; `languages` has that of each of them it knows."""
+    servers = [name.rpartition("@")[0] for name in names]
+    found = looks(families(servers, [languages.get(name, name) for name in names]))
+    return dict(zip(names, found, strict=True))
 
 
 def families(servers: Sequence[str], languages: Sequence[str]) -> Sequence[str]:
