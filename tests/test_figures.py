@@ -1,6 +1,7 @@
 """The figures of an experiment: drawn from a synthetic campaign, with what was published beside them and nothing made up."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -48,8 +49,6 @@ def test_a_name_that_is_no_markup_stays_a_name(tmp_path):
 
 
 def test_every_drawing_has_clip_paths_of_its_own(tmp_path):
-    import re
-
     made = blocks_of(tmp_path, LINES)
     ids = [set(re.findall(r' id="([^"]+)"', str(one.svg))) for one in made]
     assert not ids[0] & ids[1]
@@ -62,6 +61,16 @@ def test_a_server_has_the_colour_that_it_has_in_the_pages_own_charts(tmp_path):
     assert len(colours) == 2
     svg = figures.blocks(results)[0].svg
     assert all(f'stroke="{colour}"' in svg for colour in colours)
+
+
+def test_places_are_rounded_and_names_are_not(tmp_path):
+    versions = (Server("netty", "Java", variant="4.1.19"), Server("netty", "Java", 9_000, variant="4.1.118"))
+    svg = str(blocks_of(tmp_path, LINES, servers=versions)[0].svg)
+    for name in ("netty@4.1.19", "netty@4.1.118"):
+        assert f">{name}</text>" in svg
+    places = re.findall(r' (?:d|transform)="([^"]*)"', svg)
+    assert len(places) > 50
+    assert not [place for place in places if re.search(r"\.\d\d", place)]
 
 
 def test_bars_are_a_panel_a_cell_and_a_table_has_all_metrics_side_by_side(tmp_path):

@@ -31,6 +31,8 @@ CONFIG = {
 }
 #: All legends of a drawing must agree, or Vega-Lite shows none: they are the lines'.
 LEGEND = {"orient": "bottom", "columns": 3, "symbolType": "stroke", "symbolStrokeWidth": 2, "symbolOpacity": 1}
+#: The attributes that hold places; a tenth of a pixel is less than a reader sees. Names and numbers in texts are never cut short.
+GEOMETRY = re.compile(r'(?<=[ ])(?:d|transform|width|height|x|y|x[12]|y[12])="[-\d.,a-zA-Z() ]*"(?=[^<]*>)')
 #: Single points have no name of their own for a screen reader: there are hundreds, and the tables have them all.
 UNNAMED = {"aria": False}
 FILL = [{"test": f"datum.verdict == '{kind}'", "value": fill} for kind, fill in (("VALID", 0.75), ("SUSPECT", 0.25))]
@@ -188,5 +190,4 @@ def _drawing(layers: list[dict], rows: list[Row], points: list[Point], height: i
     # Every drawing counts its clip paths from 0; a page has many.
     own = "f" + hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:8]
     svg = re.sub(r'(id="|url\(#)(clip|gradient)_?(\d+)', rf"\g<1>{own}-\g<2>\g<3>", svg)
-    svg = re.sub(r"(\.\d)\d+", r"\1", svg)  # a tenth of a pixel is less than a reader sees
-    return Markup(svg)
+    return Markup(GEOMETRY.sub(lambda attribute: re.sub(r"(\.\d)\d+", r"\1", attribute[0]), svg))
