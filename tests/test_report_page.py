@@ -44,7 +44,7 @@ def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(
         ">holds<",
         ">undecided<",
         "fewer &lt;rounds&gt;",
-        "1.5×; published 1.4×",
+        "netty / go: in print 1.5×; here 1.4× (versions published), 1.2× (versions today)<",
     ):
         assert text in row
     first_screen = html.split('class="answer"')[1].split("</section>")[0]

@@ -30,7 +30,14 @@ CONFIG = {
     "legend": INK | {"title": None, "labelLimit": 260, "symbolLimit": 200, "orient": "bottom"},
 }
 #: All legends of a drawing must agree, or Vega-Lite shows none: they are the lines'.
-LEGEND = {"orient": "bottom", "columns": 3, "symbolType": "stroke", "symbolStrokeWidth": 2, "symbolOpacity": 1}
+LEGEND = {
+    "orient": "bottom",
+    "columns": 3,
+    "columnPadding": 30,
+    "symbolType": "stroke",
+    "symbolStrokeWidth": 2,
+    "symbolOpacity": 1,
+}
 #: The attributes that hold places; a tenth of a pixel is less than a reader sees. Names and numbers in texts are never cut short.
 GEOMETRY = re.compile(r'(?<=[ ])(?:d|transform|width|height|x|y|x[12]|y[12])="[-\d.,a-zA-Z() ]*"(?=[^<]*>)')
 #: Single points have no name of their own for a screen reader: there are hundreds, and the tables have them all.
