@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from wsbench import build, catalogue
-from wsbench.catalogue import ROOT
+from wsbench.installation import ROOT
 
 SERVE, LOADS = "wsbt-s", ("wsbt-a", "wsbt-b")
 SPACES = (SERVE, *LOADS)

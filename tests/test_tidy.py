@@ -6,7 +6,7 @@ import re
 import pytest
 
 from wsbench import catalogue, experiment
-from wsbench.catalogue import ROOT
+from wsbench.installation import ROOT
 
 PACKAGE = ROOT / "wsbench"
 #: What a room may import of wsbench. A room that is missing here may import nothing.
@@ -20,26 +20,39 @@ MAY_IMPORT = {
     "histogram": {"errors"},
     "process": {"errors"},
     "settings": {"errors", "frozen"},
-    "catalogue": {"errors", "frozen", "settings"},
+    "installation": {"process"},
+    "toolchains": {"errors", "installation", "process"},
+    "sources": set(),
+    "catalogue": {"errors", "frozen", "installation", "settings", "sources", "toolchains"},
     "runtime": {"catalogue", "errors", "process", "rundir", "sampler", "settings"},
-    "build": {"catalogue", "errors", "process", "rundir", "runtime"},
+    "build": {"catalogue", "errors", "process", "rundir", "runtime", "sources", "toolchains"},
     "figure_table": {"frozen"},
-    "experiment": {"catalogue", "claims", "engine_files", "errors", "figure_table", "frozen", "rundir", "settings"},
+    "experiment": {"claims", "engine_files", "errors", "figure_table", "frozen", "installation", "rundir", "settings"},
     "scaling": {"engine_files", "errors", "experiment", "settings"},
     "stopping": {"engine_files", "experiment"},
-    "machine": {"build", "catalogue", "errors", "process", "rundir"},
+    "machine": {"errors", "installation", "process", "rundir", "toolchains"},
     "kernel": {"samples"},
     "hsperf": {"kernel", "samples"},
     "telemetry": set(),
     "cluster": {
-        *("catalogue", "engine_files", "errors", "frozen", "machine", "preparing", "process", "rundir", "sampler"),
+        *(
+            "catalogue",
+            "engine_files",
+            "errors",
+            "frozen",
+            "installation",
+            "machine",
+            "preparing",
+            "process",
+            "rundir",
+            "sampler",
+        ),
         *("serving", "settings", "shards", "__init__"),
     },
     "capacity": {"machine", "serving", "shards"},
     "sysctls": {"errors", "frozen"},
-    "doctor": {"capacity", "catalogue", "engine", "errors", "load_options", "machine", "sysctls", "terminal"},
     "sampler": {"engine_files", "hsperf", "kernel", "samples"},
-    "engine": {"engine_files", "errors"},
+    "engine": {"engine_files", "errors", "installation"},
     "conformance": {"peer"},
     "autobahn": {"errors", "process"},
     "gate": {
@@ -67,7 +80,6 @@ MAY_IMPORT = {
         "shards",
         "spans",
     },
-    "load_options": {"engine_files", "errors", "load", "thresholds"},
     "load_view": {
         *("engine_files", "frozen", "histogram", "metrics", "rundir", "terminal", "thresholds", "verdict", "view"),
     },

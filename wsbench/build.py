@@ -7,27 +7,21 @@ that is kept.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from wsbench import runtime
+from wsbench import runtime, sources, toolchains
 from wsbench.catalogue import Need, Variant
 from wsbench.errors import TrialFailed
 from wsbench.process import output_of, run_logged
 from wsbench.rundir import RuntimeRecord
-
-#: Never part of a server's sources, whatever its manifest says.
-MADE = {"build", "target", "node_modules", "bin", "__pycache__"}
-#: Files that say something about a server and make no part of it. The commands of server.toml are looked at themselves.
-ABOUT = {"server.toml", "README.md"}
 
 
 @dataclass(frozen=True)
@@ -66,33 +60,31 @@ def obstacle(variant: Variant) -> str | None:
     """Why it cannot be had here: it is unavailable altogether, or a tool or its JDK is missing."""
     if variant.table.unavailable is not None:
         return f"unavailable: {variant.table.unavailable}"
-    return missing_tool(variant) or runtime.obstacle(variant)
-
-
-def missing_tool(variant: Variant) -> str | None:
-    """One line that names the first tool that is missing or too old, and how to install it."""
-    for need in variant.needs:
-        if (problem := _lacks(tuple(need.run), need.at_least, need.install)) is not None:
+    for key, need in variant.needs.items():
+        if (problem := _lacks(variant, key, need)) is not None:
             return problem
-    return None
+    return runtime.obstacle(variant)
 
 
-@cache
-def _lacks(run: tuple[str, ...], at_least: str, install: str) -> str | None:
-    need = Need(run=list(run), at_least=at_least, install=install)
-    found = tool_version(need.run)
-    if found is None:
-        return f"needs {need.run[0]} ≥ {at_least}, found none; {install}"
-    if _numbers(found) < _numbers(at_least):
-        return f"needs {need.run[0]} ≥ {at_least}, found {found}; {install}"
-    return None
+def _lacks(variant: Variant, key: str, need: str | Need) -> str | None:
+    """One line that names the tool that is missing or too old, and how to install it."""
+    if isinstance(need, str):
+        problem = toolchains.lacks(key, need)
+        return None if problem is None else f"{problem}; `wsbench build --install {variant.server}` installs it"
+    version = toolchains.version_of(tuple(need.run))
+    if version is not None and toolchains.numbers(version) >= toolchains.numbers(need.at_least):
+        return None
+    return f"needs {key} ≥ {need.at_least}, found {version or 'none'}; {need.install}"
 
 
-def tool_version(argv: list[str]) -> str | None:
-    """The first thing like a version in what the command prints; None where it cannot be run."""
-    output = output_of(argv)
-    match = re.search(r"\d+(\.\d+)+|\b\d+\b", output.text) if output.code == 0 else None
-    return match.group() if match else None
+def missing(variant: Variant) -> dict[str, str]:
+    """What `toolchains.install` may install for it: tool → version."""
+    if variant.table.unavailable is not None:
+        return {}
+    known = {key: need for key, need in variant.needs.items() if isinstance(need, str)}
+    lacking = {key: need for key, need in known.items() if toolchains.lacks(key, need) is not None}
+    jdk = runtime.missing_jdk(variant)
+    return {**lacking, **({} if jdk is None else {"jdk": str(jdk)})}
 
 
 @dataclass(frozen=True)
@@ -161,16 +153,41 @@ def build(variant: Variant, cpus: list[int]) -> Built:
 def _run_commands(variant: Variant) -> str | None:
     """What went wrong, in one line."""
     log, stamp = log_of(variant), _beside(variant, "stamp")
+    _lay_out(variant)
     log.parent.mkdir(exist_ok=True)
     # From here on the artefacts are no longer what the stamp says, also where the build is interrupted.
     stamp.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
     for argv in variant.table.build:
-        code = run_logged(argv, variant.folder, log, runtime.build_environment(variant))
+        code = run_logged(argv, variant.folder, log, _environment(variant))
         if code != 0:
             return f"build failed: `{' '.join(argv)}` ended with {code}; see {log}"
     stamp.write_text(_fingerprint(variant))
     return None
+
+
+def _lay_out(variant: Variant) -> None:
+    """The sources, copied to where they are built, if that is elsewhere; another process may do the same at the same time."""
+    if variant.folder.exists():
+        return
+    variant.folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=variant.folder.parent) as made:
+        shutil.copytree(variant.sources, Path(made, "copy"))
+        try:
+            Path(made, "copy").rename(variant.folder)
+        except OSError:
+            if not variant.folder.exists():
+                raise
+
+
+def _environment(variant: Variant) -> dict[str, str]:
+    """What a build is given: its JDK, and a PATH on which the tools are found."""
+    known = {key: need for key, need in variant.needs.items() if isinstance(need, str)}
+    path = toolchains.path(known)
+    jdk = runtime.build_environment(variant)
+    if "JAVA_HOME" not in jdk:
+        return {"PATH": path}
+    return {**jdk, "PATH": f"{jdk['JAVA_HOME']}/bin{os.pathsep}{path}"}
 
 
 def _receipt(variant: Variant, cpus: list[int], did: str, began: float) -> Built:
@@ -200,20 +217,4 @@ def _beside(variant: Variant, kind: str) -> Path:
 
 
 def _fingerprint(variant: Variant) -> str:
-    digest = hashlib.sha256(repr(variant.table.build).encode())
-    for file in sources(variant.folder):
-        digest.update(str(file.relative_to(variant.folder)).encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def sources(folder: Path) -> list[Path]:
-    """The files that a server is built from."""
-    found = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(set(folders) - MADE)
-        found += [Path(place, name) for name in sorted(files) if name not in ABOUT]
-    return found
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+    return sources.digest(variant.sources, repr(variant.table.build))

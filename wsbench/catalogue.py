@@ -13,20 +13,21 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from wsbench import installation, sources, toolchains
 from wsbench.errors import UserError
 from wsbench.frozen import Frozen, one_line
 from wsbench.settings import CHOSEN_ELSEWHERE, Jdk, RuntimeName, RuntimeTable, Settings, departures, options, parse
 
-ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = installation.ROOT / "servers"
 #: Where servers are looked for; a folder of one's own is named by WSBENCH_SERVERS.
-SERVERS = Path(os.environ.get("WSBENCH_SERVERS") or ROOT / "servers")
+SERVERS = Path(os.environ.get("WSBENCH_SERVERS") or SHIPPED)
 
 ScenarioName = Literal["doc", "echo", "ping", "push"]
 TransportName = Literal["websocket", "tcp"]
 
 
 class Need(Frozen):
-    """A tool that must be there, how its version is asked for, and how it is installed."""
+    """A tool that toolchains.toml does not have: how its version is asked for, and how it is installed."""
 
     run: list[str]
     at_least: str
@@ -44,7 +45,7 @@ class VariantTable(Frozen):
     env: dict[str, str] = {}
     scenarios: list[ScenarioName] | None = None
     transport: TransportName | None = None
-    needs: list[Need] | None = None
+    needs: dict[str, str | Need] | None = None
     #: The oldest JDK that builds and runs it, where that is not the one on the PATH.
     jdk: Jdk | None = None
     tags: list[str] = []
@@ -61,7 +62,8 @@ class Manifest(Frozen):
     runtime: RuntimeName | None = None
     tags: list[str] = []
     default: str
-    needs: list[Need] = []
+    #: Tools that must be there: the version that is needed of one in toolchains.toml, or another.
+    needs: dict[str, str | Need] = {}
     departures: list[str] = []
     variants: dict[str, VariantTable]
 
@@ -74,6 +76,8 @@ class Variant:
     server: str
     row: str
     is_default: bool
+    #: Where its sources lie, and where it is built and run.
+    sources: Path
     folder: Path
     manifest: Manifest
     table: VariantTable
@@ -110,7 +114,7 @@ class Variant:
         return self.table.transport or self.manifest.transport
 
     @property
-    def needs(self) -> list[Need]:
+    def needs(self) -> dict[str, str | Need]:
         return self.manifest.needs if self.table.needs is None else self.table.needs
 
     @property
@@ -134,11 +138,20 @@ def read(folder: Path = SERVERS) -> list[Variant]:
         if manifest.default not in manifest.variants:
             allowed = ", ".join(manifest.variants)
             raise UserError(f"{file}: 'default': found {manifest.default!r}, allowed: {allowed}")
+        workplace = _workplace(file.parent)
         for name, table in manifest.variants.items():
             _require_sound(file, name, table, manifest)
             is_default = name == manifest.default
-            variants.append(Variant(file.parent.name, name, is_default, file.parent, manifest, table))
+            variants.append(Variant(file.parent.name, name, is_default, file.parent, workplace, manifest, table))
     return variants
+
+
+def _workplace(folder: Path) -> Path:
+    """Where a server is built: in its own folder, or, since that of a wheel is no place to write, in the user's cache. There it
+    stays for as long as its sources stay the same, also from one release to the next."""
+    if installation.IS_CHECKOUT or folder.parent != SHIPPED:
+        return folder
+    return installation.cache_folder() / "servers" / f"{folder.name}-{sources.digest(folder)[:12]}"
 
 
 def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifest) -> None:
@@ -147,6 +160,12 @@ def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifes
     if "+" in name:
         raise UserError(
             f"{file}: 'variants.{name}': a name has no '+', which stands before what is chosen of the runtime"
+        )
+    plain = [key for key, need in {**manifest.needs, **(table.needs or {})}.items() if isinstance(need, str)]
+    if unknown := sorted(set(plain) - set(toolchains.table())):
+        known = ", ".join(toolchains.table())
+        raise UserError(
+            f"{file}: 'needs': found {unknown[0]!r}, allowed: {known}, or a table with run, at_least, install"
         )
     fixed = [flag for flag in table.run if manifest.runtime is not None and CHOSEN_ELSEWHERE.fullmatch(flag)]
     if fixed:

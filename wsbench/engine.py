@@ -10,6 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
+from wsbench import installation
 from wsbench.engine_files import Closed, Connect, Limits, Loop, Messages, Plan, Scenario, Seconds, Stage, Target
 from wsbench.errors import TrialFailed, UserError
 
@@ -30,8 +31,9 @@ class EngineFailed(TrialFailed):
 
 
 def binary() -> Path:
-    """The engine beside the running wsbench, or where WSBENCH_ENGINE says."""
-    return Path(os.environ.get("WSBENCH_ENGINE") or Path(sys.executable).parent / "wsbench-engine")
+    """Where WSBENCH_ENGINE says; else the wheel's, or in a checkout the one that `make setup` put beside Python."""
+    beside = Path(sys.executable).parent if installation.IS_CHECKOUT else installation.SHIPPED
+    return Path(os.environ.get("WSBENCH_ENGINE") or beside / "wsbench-engine")
 
 
 def require_binary() -> Path:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from wsbench.catalogue import ROOT
+from wsbench import installation
 from wsbench.claims import written
 from wsbench.claims.written import Claim, Versions
 from wsbench.engine_files import (
@@ -39,7 +39,7 @@ from wsbench.frozen import Frozen, one_line
 from wsbench.rundir import CellValue
 from wsbench.settings import RuntimeTable
 
-EXPERIMENTS = ROOT / "experiments"
+EXPERIMENTS = installation.ROOT / "experiments"
 REPLY_S = CONNECT_S = 10.0
 #: Keys of [load] that a sweep may vary.
 SWEPT = (

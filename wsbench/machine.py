@@ -12,8 +12,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench.build import tool_version
-from wsbench.catalogue import ROOT, Variant
+from wsbench import installation, toolchains
 from wsbench.errors import UserError
 from wsbench.process import output_of
 from wsbench.rundir import MachineRecord, Tool
@@ -33,13 +32,13 @@ SYSCTLS = (
     "vm.swappiness",
 )
 TOOLS = {
-    "python3": ["python3", "--version"],
-    "cargo": ["cargo", "--version"],
-    "java": ["java", "-version"],
-    "mvn": ["mvn", "--version"],
-    "go": ["go", "version"],
-    "node": ["node", "--version"],
-    "ab": ["ab", "-V"],
+    "python3": ("python3", "--version"),
+    "cargo": ("cargo", "--version"),
+    "java": ("java", "-version"),
+    "mvn": ("mvn", "--version"),
+    "go": ("go", "version"),
+    "node": ("node", "--version"),
+    "ab": ("ab", "-V"),
 }
 #: Below the usual ephemeral ports (32768–60999), so that no client connection can sit on a server's port.
 SERVER_PORTS = range(21_000, 29_000)
@@ -92,9 +91,6 @@ def free_port(host: str, asked: int | None, start: int) -> int:
 def read() -> MachineRecord:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     ports = sysctl("net.ipv4.ip_local_port_range")
-    revision = output_of(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
-    dirty = output_of(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
-    changed = " with local changes" if dirty.text else ""
     return MachineRecord(
         hostname=socket.gethostname(),
         kernel=platform.release(),
@@ -108,8 +104,8 @@ def read() -> MachineRecord:
         file_limit=limits,
         port_range=tuple(int(part) for part in ports.split()) if ports else None,
         sysctls={name: value for name in SYSCTLS if (value := sysctl(name)) is not None},
-        tools=[Tool(name=name, version=tool_version(argv)) for name, argv in TOOLS.items()],
-        git_revision=revision.text + changed if revision.code == 0 else None,
+        tools=[Tool(name=name, version=toolchains.version_of(argv)) for name, argv in TOOLS.items()],
+        git_revision=installation.revision(),
     )
 
 
@@ -123,10 +119,8 @@ class Finding:
     advice: str
 
 
-def examine(variants: list[Variant], engine: Path) -> list[Finding]:
-    """What this machine has and lacks for wsbench."""
-    from wsbench.build import obstacle
-
+def examine(engine: Path) -> list[Finding]:
+    """What this machine has and lacks for wsbench, the servers' tools apart."""
     record = read()
     soft, hard = record.file_limit
     low, high = record.port_range or (0, 0)
@@ -166,11 +160,6 @@ def examine(variants: list[Variant], engine: Path) -> list[Finding]:
         ),
         Finding(load < 0.5 * record.cpus, "other load", f"{load:.2f} (1 minute)", "stop what else is running"),
     ]
-    for variant in variants:
-        problem = None if variant.table.unavailable is not None else obstacle(variant)
-        findings.append(
-            Finding(problem is None, variant.name, "its tools are here" if problem is None else problem, "")
-        )
     return findings
 
 

@@ -75,7 +75,17 @@ def obstacle(variant: Variant) -> str | None:
     if (asked is None and least is None) or _jdk(variant) is not None:
         return None
     here = ", ".join(f"{one.version} in {one.home}" for one in jdks()) or "none"
-    return f"needs JDK {asked or f'{least} or newer'}, found {here}; install it in one of {', '.join(PLACES)}"
+    return (
+        f"needs JDK {asked or f'{least} or newer'}, found {here}; `wsbench build --install {variant.name}` installs it where "
+        f"this system has it, else put it in one of {', '.join(PLACES)}"
+    )
+
+
+def missing_jdk(variant: Variant) -> int | None:
+    """The JDK that would have to be installed for it; None where there is one, or none could help."""
+    asked, least = variant.settings.jdk, variant.table.jdk
+    wanted = asked or least
+    return wanted if wanted is not None and (least or 0) <= wanted and _jdk(variant) is None else None
 
 
 def environment(variant: Variant) -> dict[str, str]:

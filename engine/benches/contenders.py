@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from wsbench.catalogue import ROOT
+from wsbench.installation import ROOT
 from wsbench.process import output_of
 
 DOCUMENT_BYTES = 512

@@ -19,6 +19,7 @@ from contenders import NoNumber, Run, Said, Setting
 
 from wsbench import build, catalogue, machine
 from wsbench.errors import UserError
+from wsbench.installation import ROOT
 from wsbench.process import Server, output_of
 
 HOST = "127.0.0.1"
@@ -143,7 +144,7 @@ def _carry_out(command: list[str], run: Run) -> tuple[str, float, float]:
 
 def build_floor() -> Path:
     """Builds the floor with the engine's own profile; where cargo has put it."""
-    manifest = str(catalogue.ROOT / "engine/Cargo.toml")
+    manifest = str(ROOT / "engine/Cargo.toml")
     command = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", manifest, "--bench", "floor"]
     output = output_of([*command, "--message-format=json"], timeout_s=900)
     for line in output.text.splitlines():

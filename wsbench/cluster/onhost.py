@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from wsbench import __version__, catalogue, machine, preparing, serving
-from wsbench.catalogue import ROOT, Variant
+from wsbench import __version__, catalogue, installation, machine, preparing, serving
+from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed
 from wsbench.frozen import Tail
-from wsbench.process import INHERITED, Engine, output_of
+from wsbench.process import INHERITED, Engine
 from wsbench.sampler import Sampler
 from wsbench.settings import RuntimeTable
 
@@ -193,5 +193,6 @@ def _variant(name: str, table: str) -> Variant:
 
 
 def installed() -> str:
-    revision = output_of(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
-    return f"{__version__}, revision {revision.text}" if revision.code == 0 else __version__
+    """Which wsbench is there: release and commit."""
+    revision = installation.revision()
+    return __version__ if revision is None else f"{__version__}, revision {revision}"
