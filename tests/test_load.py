@@ -20,7 +20,8 @@ from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, write_trial
 from websockets.sync.server import serve
 
-from wsbench import cli, hdr, histogram, load, load_options, load_view, machine, shards, thresholds
+from wsbench import cli, hdr, histogram, load, load_view, machine, shards, thresholds
+from wsbench.cli import load_options
 from wsbench.engine_files import Open, Plan, Segment
 from wsbench.errors import UserError
 from wsbench.view import TrialView
@@ -53,7 +54,7 @@ def pong(environment):
 
 
 def plan_of(*typed: str) -> Plan:
-    asked = load_options.request(cli.arguments.parser().parse_args(["load", *typed]))
+    asked = load_options.request(cli.arguments.parser(["load"]).parse_args(["load", *typed]))
     plan = load.plan_of(asked)
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
     return plan

@@ -15,8 +15,8 @@ from wsbench import (
     gate,
     gate_view,
     hdr,
+    installation,
     load,
-    load_options,
     load_view,
     machine,
     place,
@@ -25,25 +25,42 @@ from wsbench import (
     serving,
     terminal,
     thresholds,
+    toolchains,
     verdict,
 )
-from wsbench.cli import reading
+from wsbench.catalogue import Variant
+from wsbench.cli import has_report, load_options, reading, require_report
 from wsbench.errors import UserError
 from wsbench.rundir import RunFolder
 from wsbench.view import TrialView
 
 
 def build_servers(arguments) -> int:
-    return servers_view.build_servers(catalogue.select(arguments.servers, catalogue.read()), arguments.jobs)
+    variants = catalogue.select(arguments.servers, catalogue.read())
+    if arguments.install:
+        install_for(variants)
+    return servers_view.build_servers(variants, arguments.jobs)
+
+
+def install_for(variants: list[Variant], say=print) -> None:
+    """Installs the compilers and runtimes that they lack; what cannot be had is said, and skipped later."""
+    wanted: dict[str, str] = {}
+    for variant in variants:
+        for key, at_least in build.missing(variant).items():
+            wanted[key] = max(wanted.get(key, ""), at_least, key=toolchains.numbers)
+    for problem in toolchains.install(wanted, say):
+        say(f"cannot be installed: {problem}")
 
 
 def check_servers(arguments) -> int:
     depth = gate.Depth(
         deep=arguments.deep,
         idle_s=arguments.idle_s,
-        suite=autobahn.find(catalogue.ROOT / ".autobahn") if arguments.autobahn else None,
+        suite=autobahn.find(installation.autobahn_folder()) if arguments.autobahn else None,
     )
     variants = catalogue.select(arguments.servers, catalogue.read())
+    if arguments.install:
+        install_for(variants, say=lambda line: print(line, file=sys.stderr if arguments.json else sys.stdout))
     built = servers_view.build_with_progress(variants, arguments.jobs, quiet=arguments.json)
     progress = gate_view.Progress(len(variants), quiet=arguments.json)
     rows = []
@@ -105,18 +122,25 @@ def plan_campaign(arguments) -> int:
 
 
 def run_campaign(arguments) -> int:
-    from wsbench.report.reading import load as load_results
-
+    if not arguments.no_report:
+        require_report()
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("give either an experiment or --resume RUN (see `wsbench run --help`)")
     unfinished = None if arguments.resume is None else RunFolder.open(arguments.resume)
     asked = request_of(arguments) if unfinished is None else None
+    if asked is not None and arguments.install:
+        install_for(asked.variants)
     with _place(arguments) as where:
         if unfinished is not None:
             run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again)
         else:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
+    if not has_report():
+        print(f"kept in {run.path}")
+        return 0
+    from wsbench.report.reading import load as load_results
+
     results = load_results(run)
     terminal.campaign_summary(results)
     if not arguments.no_report:

@@ -6,13 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-from wsbench import catalogue, claims_view, experiment, machine, metrics, packing, servers_view, terminal
+from wsbench import claims_view, experiment, installation, machine, metrics, packing, servers_view, terminal
 from wsbench.errors import UserError
 from wsbench.rundir import RunFolder
 
 RUNS = Path("runs")
 RESULTS = Path("results")
-FOLDERS = "folders that hold campaigns (default: runs and results, those that exist)"
 
 
 def list_things(arguments) -> int:
@@ -154,7 +153,7 @@ def write_site(arguments) -> int:
 
 def pack_campaign(arguments) -> int:
     run = RunFolder.open(arguments.run).path
-    words = {str(catalogue.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS", str(Path.home()): "HOME"}
+    words = {str(installation.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS", str(Path.home()): "HOME"}
     packed = packing.pack(run, arguments.folder, words)
     print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
     return 0

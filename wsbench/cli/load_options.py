@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from wsbench import load, thresholds
+from wsbench.cli.values import above_zero, cpus, fraction, from_zero, header, level, positive
 from wsbench.engine_files import (
     Closed,
     ConstantThink,
@@ -70,7 +71,9 @@ def _add_load(group) -> None:
     group.add_argument(
         "--per-connection", type=positive, metavar="K", help="closed loop: a new connection after K replies"
     )
-    group.add_argument("--slow-readers", type=share, default=0.0, metavar="X", help="push: the share that never reads")
+    group.add_argument(
+        "--slow-readers", type=fraction, default=0.0, metavar="X", help="push: the share that never reads"
+    )
     until = group.add_mutually_exclusive_group()
     until.add_argument("-n", "--messages", type=positive, help="end after so many")
     until.add_argument(
@@ -233,37 +236,6 @@ def _loop(arguments) -> Loop:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1")
-    return int(text)
-
-
-def cpus(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: numbers of CPUs, such as 1,3")
-    return [int(part) for part in parts]
-
-
-def level(text: str) -> int:
-    if not text.isdigit() or int(text) > 9:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 0 to 9")
-    return int(text)
-
-
-def above_zero(text: str) -> float:
-    return _number(text, least=1e-3, most=1e8, allowed="a number from 0.001 to 100000000")
-
-
-def from_zero(text: str) -> float:
-    return _number(text, least=0.0, most=1e8, allowed="a number from 0 to 100000000")
-
-
-def share(text: str) -> float:
-    return _number(text, least=0.0, most=1.0, allowed="a number from 0 to 1")
-
-
 def ramp(text: str) -> Segment:
     parts = text.split(":")
     if len(parts) != 3:
@@ -298,20 +270,3 @@ def think(text: str) -> Think:
         if set(keys) == set(numbers) and kind in (None, name):
             return make(*(numbers[key] for key in keys))
     raise argparse.ArgumentTypeError(f"found {text!r}, allowed: {THINK_FORMS}")
-
-
-def header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 'Name: value'")
-    return name.strip(), value.strip()
-
-
-def _number(text: str, least: float, most: float, allowed: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: {allowed}")
-    return value

@@ -1,0 +1,97 @@
+"""`wsbench doctor`: its options, and what it prints of this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+from wsbench import build, capacity, catalogue, engine, machine, sysctls, terminal, toolchains
+from wsbench.catalogue import Variant
+from wsbench.cli.values import positive
+from wsbench.errors import UserError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--connections", type=positive, metavar="N", help="can this machine hold so many, both ends of each?"
+    )
+    changing = parser.add_mutually_exclusive_group()
+    changing.add_argument(
+        "--set", action="store_true", help="with --connections: change the kernel settings that stand in the way"
+    )
+    changing.add_argument("--restore", action="store_true", help="put back the kernel settings that --set has changed")
+
+
+def examine(arguments) -> int:
+    if arguments.restore:
+        return _restore()
+    if arguments.set and arguments.connections is None:
+        raise UserError("--set needs --connections N")
+    if arguments.connections is None:
+        _table(machine.examine(engine.binary()))
+        _tools(catalogue.read())
+        return 0
+    if arguments.set:
+        for change in sysctls.put(capacity.examine(arguments.connections).wanted):
+            print(f"set {change.name} = {change.after} (was {change.before}); `wsbench doctor --restore` puts it back")
+    found = capacity.examine(arguments.connections)
+    _table(found.findings)
+    return 0
+
+
+def _table(findings: list[machine.Finding]) -> None:
+    rows = [["ok" if one.fine else "!!", one.what, one.found, "" if one.fine else one.advice] for one in findings]
+    terminal.table(None, ["", "what", "found", "what to do"], rows)
+
+
+def _tools(variants: list[Variant]) -> None:
+    """Which tools the servers need, what is missing for which of them, and the command that installs it."""
+    wanted: dict[tuple[str, str], list[Variant]] = {}
+    for variant in variants:
+        for key, need in variant.needs.items():
+            if isinstance(need, str):
+                wanted.setdefault((key, need), []).append(variant)
+    rows = []
+    for (key, least), using in sorted(wanted.items()):
+        problem = toolchains.lacks(key, least)
+        found = toolchains.found(key, least)
+        rows.append(
+            [
+                "ok" if problem is None else "!!",
+                f"{toolchains.table()[key].name} ≥ {least}",
+                "none" if found is None else found.version,
+                ", ".join(dict.fromkeys(variant.server for variant in using)),
+            ]
+        )
+    print()
+    terminal.table(None, ["", "tool", "found", "needed by"], rows)
+    lacking = {
+        variant.name: variant for variant in variants if variant.table.unavailable is None and build.obstacle(variant)
+    }
+    if not lacking:
+        print("every server can be built here")
+        return
+    print("\ncannot be built here yet:")
+    for name, variant in lacking.items():
+        print(f"  {name}: {build.obstacle(variant)}")
+    installable = list(dict.fromkeys(one.server for one in lacking.values() if build.missing(one)))
+    if installable:
+        print(
+            f"\nto install what they lack and build them: wsbench build --install {' '.join(_patterns(installable, lacking))}"
+        )
+
+
+def _patterns(servers: list[str], lacking: dict[str, Variant]) -> list[str]:
+    """The servers as one would type them: a bare name where its default is among those that lack something."""
+    defaults = {one.server for one in lacking.values() if one.is_default}
+    return [name if name in defaults else f"'{name}@*'" for name in servers]
+
+
+def _restore() -> int:
+    back, left = sysctls.restore()
+    for change in back:
+        print(f"put back {change.name} = {change.before}")
+    for change in left:
+        print(f"left {change.name}: somebody has changed it since; before --set it was {change.before}")
+    if not back and not left:
+        print("nothing to put back")
+    return 0

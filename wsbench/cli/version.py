@@ -1,0 +1,15 @@
+"""What `wsbench --version` prints: harness, engine and catalogue, each as it is here."""
+
+from __future__ import annotations
+
+from wsbench import __version__, installation
+from wsbench.catalogue import SERVERS, SHIPPED
+from wsbench.engine import binary
+from wsbench.process import output_of
+
+
+def text() -> str:
+    said = output_of([str(binary()), "--version"])
+    engine = said.text if said.code == 0 else "wsbench-engine: not built"
+    catalogue = installation.revision() or "unknown" if SERVERS == SHIPPED else f"{SERVERS} (WSBENCH_SERVERS)"
+    return f"wsbench {__version__}\n{engine} ({binary()})\ncatalogue {catalogue}"
