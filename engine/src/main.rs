@@ -1,5 +1,5 @@
 //! `wsbench-engine PLAN.json OUT_DIR`: everything it does is in the plan, everything it learned is in the folder.
-//! Exit 0: the plan was carried out, whatever the server did; 2: the plan is invalid; 3: this host could not.
+//! `wsbench-engine --version` says which it is. Exit 0: the plan was carried out, whatever the server did; 2: the plan is invalid; 3: this host could not.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,6 +9,10 @@ fn main() -> ExitCode {
     let parent = std::os::unix::process::parent_id();
     leash::tie();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["--version"] {
+        println!("wsbench-engine {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
     let [plan, folder] = arguments.as_slice() else {
         return fail(2, "usage: wsbench-engine PLAN.json OUT_DIR");
     };
