@@ -1,69 +1,97 @@
 # Two commands: `make quick` measures, `make test` proves. Both set up what they need, once.
 
 VENV    := .venv
-WSBENCH := $(VENV)/bin/wsbench
-ENGINE  := $(VENV)/bin/wsbench-engine
-CARGO   := cargo --quiet
+BIN     := $(VENV)/bin
+WSBENCH := $(BIN)/wsbench
+ENGINE  := $(BIN)/wsbench-engine
+# The oldest Rust that builds the engine.
+RUST    := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' engine/Cargo.toml)
+# Tools of the system: wsbench/toolchains.toml.
+TOOLS   := python3 -m wsbench.toolchains
+# A PATH on which they are found, also where the user's own leads elsewhere.
+FOUND    = PATH="$(CURDIR)/$(BIN):$$($(TOOLS) path rust=$(RUST))"
+CARGO    = $(FOUND) cargo --quiet
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo env "PATH=$$PATH" "HOME=$$HOME"')
 # One server of each language, and what was changed last: building the whole catalogue takes long (`make check-all`).
 CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websocket node-nodejs-websocket@* python-websockets \
            c-libwebsockets uwebsockets
+# What the harness's own tests start.
+TESTED  := reference@* netty go-net-websocket node-ws
 
-.PHONY: quick test setup setup-test check-python check-engine fuzz check-servers check-all check-builds bench-engine clean
+.PHONY: quick test setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
-	$(WSBENCH) run quick
+	$(WSBENCH) run quick --install
 
-test: setup-test check-python check-engine check-servers
+test: setup-test check-python check-engine check-servers check-fresh
 	@echo "every check passed"
 
+# The tool and the engine: a C linker, Rust and Python, no more.
 setup: $(VENV)/.done $(ENGINE)
 
-$(VENV)/.done: pyproject.toml constraints.txt scripts/setup.sh
-	scripts/setup.sh tools
+$(VENV)/.done: pyproject.toml requirements/tool.txt
+	@python3 -c 'import sys; sys.version_info < (3, 11) and sys.exit("wsbench needs Python 3.11 or newer, found " + sys.version.split()[0])'
+	$(TOOLS) install venv c rust=$(RUST)
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/tool.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(ENGINE): $(VENV)/.done engine/Cargo.toml engine/Cargo.lock $(wildcard engine/src/*.rs)
 	$(CARGO) build --release --locked --manifest-path engine/Cargo.toml
 	install engine/target/release/wsbench-engine $@
 
-setup-test: setup
-	scripts/setup.sh test
-	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[test]'
+setup-test: $(VENV)/.done-test $(ENGINE)
+
+$(VENV)/.done-test: $(VENV)/.done requirements/test.txt wsbench/toolchains.toml
+	$(TOOLS) install cpp chromium ab ssh dropbear ip debootstrap rust-checks=$(RUST)
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/test.txt
+	touch $@
 
 check-python: setup-test
-	$(VENV)/bin/ruff check wsbench tests engine/benches
-	$(VENV)/bin/ruff format --check --quiet wsbench tests engine/benches
-	$(VENV)/bin/pytest
+	$(BIN)/ruff check wsbench tests engine/benches scripts hatch_build.py
+	$(BIN)/ruff format --check --quiet wsbench tests engine/benches scripts hatch_build.py
+	$(FOUND) $(BIN)/python scripts/notices.py --check
+	$(WSBENCH) build --install $(TESTED)
+	$(BIN)/pytest -m "not root"
+	$(AS_ROOT) $(BIN)/python -B -m pytest -m root -p no:cacheprovider
 
-check-engine: setup
+check-engine: setup-test
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
 	$(CARGO) clippy --release --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
 	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml
-	scripts/fuzz.sh 10
+	$(FOUND) scripts/fuzz.sh 10
 
 # Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart.
-fuzz: setup
-	scripts/fuzz.sh 60
+fuzz: setup-test
+	$(FOUND) scripts/fuzz.sh 60
 
 # BENCH_OPTIONS="--quick", "--only echo-50", "--engine OLD --engine NEW": `engine/benches/compare.py --help` lists them.
 bench-engine: setup-test
-	$(VENV)/bin/python engine/benches/compare.py $(BENCH_OPTIONS)
+	$(FOUND) $(BIN)/python engine/benches/compare.py $(BENCH_OPTIONS)
 
 check-servers: setup
-	scripts/setup.sh catalogue
-	$(WSBENCH) check $(CHECKED) $$(scripts/changed_servers.sh)
+	$(WSBENCH) check --install $(CHECKED) $$(scripts/changed_servers.sh)
 
 # Every server: installs what the catalogue needs, builds it and holds it against the contract.
 check-all: setup
-	scripts/setup.sh catalogue
-	$(WSBENCH) check
+	$(WSBENCH) check --install
 
 # Each server is built twice, in folders of different names, and the files compared.
 check-builds: setup
-	scripts/setup.sh catalogue
-	$(VENV)/bin/python scripts/same_artefacts.py
+	$(WSBENCH) build --install
+	$(BIN)/python scripts/same_artefacts.py
+
+# A wheel with the engine in it, for glibc 2.28 and newer, in dist/.
+wheel: setup-test
+	rm -rf dist
+	$(FOUND) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/auditwheel show dist/*.whl
+
+# What a new machine makes of it: the checkout and the wheel, each in a root of its own.
+check-fresh: wheel
+	scripts/fresh_machine.sh --if-possible trixie 'make setup && scripts/first_load.sh'
+	scripts/fresh_machine.sh --if-possible --wheel trixie scripts/first_load.sh
 
 clean:
-	rm -rf $(VENV) engine/target servers/*/build servers/*/target
+	rm -rf $(VENV) dist engine/target servers/*/build servers/*/target

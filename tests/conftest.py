@@ -23,6 +23,13 @@ WSBENCH = [sys.executable, "-m", "wsbench.cli"]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """What makes hosts of network namespaces needs root: `pytest -m root` and `-m "not root"` part the tests."""
+    for item in items:
+        if "bed" in item.fixturenames:
+            item.add_marker(pytest.mark.root)
+
+
 @pytest.fixture
 def environment() -> dict[str, str]:
     return {**os.environ, "WSBENCH_SERVERS": str(SERVERS), "NO_COLOR": "1"}

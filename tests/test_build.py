@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from wsbench import build, catalogue
-from wsbench.catalogue import ROOT
+from wsbench.installation import ROOT
 
 MANIFEST = """
 language = "C"

@@ -3,8 +3,8 @@
 import pytest
 
 from wsbench import build, catalogue
-from wsbench.catalogue import ROOT
 from wsbench.errors import UserError
+from wsbench.installation import ROOT
 
 MINIMAL = """
 language = "C"

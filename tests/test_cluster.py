@@ -18,12 +18,12 @@ import pytest
 from shifted_hosts import ALL_ROLES, TWO, Shifted, cluster
 
 from wsbench import build, catalogue, engine, machine, serving, shards
-from wsbench.catalogue import ROOT
 from wsbench.cluster import clocks, commands, engines, hosts, instants, remote
 from wsbench.cluster.onhost import OnHost
 from wsbench.cluster.remotes import Remote, Samples
 from wsbench.engine_files import Echo, Open, Seconds, Segment, Target
 from wsbench.errors import TrialFailed, UserError
+from wsbench.installation import ROOT
 from wsbench.process import Server
 from wsbench.rundir import TrialFolder
 

@@ -9,6 +9,7 @@ from shifted_hosts import ALL_ROLES, Shifted, cluster
 
 from wsbench import build, catalogue, engine, experiment, machine, metrics, trial
 from wsbench.cluster.elsewhere import Elsewhere
+from wsbench.installation import ROOT
 from wsbench.metrics import parts
 from wsbench.place import Here
 from wsbench.rundir import ClockRecord, HostRecord, TrialFolder, TrialOrder
@@ -90,7 +91,7 @@ def test_a_lost_host_fails_the_trial_and_is_named(tmp_path, three, name):
 
 
 def test_what_a_runtime_tells_elsewhere_is_on_our_clock(tmp_path, three):
-    if not (catalogue.ROOT / "servers" / "node-ws" / "build").exists():
+    if not (ROOT / "servers" / "node-ws" / "build").exists():
         pytest.skip("node-ws is not built: wsbench build node-ws")
     view = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "node", server="node-ws")
     assert view.record.outcome == "ok", view.record.reason

@@ -14,8 +14,8 @@ from prometheus_client.openmetrics import parser
 from run_maker import SERVERS, Server, failed, make_run, spoiled
 
 from wsbench import export, metrics, packing, thresholds
-from wsbench.catalogue import ROOT
 from wsbench.errors import UserError
+from wsbench.installation import ROOT
 from wsbench.report.reading import load
 from wsbench.rundir import RunFolder
 

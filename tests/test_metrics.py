@@ -3,8 +3,9 @@
 import pytest
 from run_maker import Trial, at_rate, failed, pushing, write_trial
 
-from wsbench import catalogue, engine_files, histogram, metrics, rundir, samples
+from wsbench import engine_files, histogram, metrics, rundir, samples
 from wsbench import view as view_room
+from wsbench.installation import ROOT
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
 
@@ -197,7 +198,7 @@ def test_no_answer_at_all_is_a_rate_of_zero_and_no_time_per_request(tmp_path):
 
 
 def test_the_example_run_of_the_protocol_is_understood():
-    folder = rundir.TrialFolder(catalogue.ROOT / "protocol" / "examples" / "run-echo")
+    folder = rundir.TrialFolder(ROOT / "protocol" / "examples" / "run-echo")
     end = folder.events()[-1]
     assert isinstance(end, engine_files.End)
     found = histogram.merge(histogram.read_log(folder.latency_log))

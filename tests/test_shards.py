@@ -19,12 +19,13 @@ from wsbench import build, catalogue, engine, histogram, machine, merge, metrics
 from wsbench.engine_files import Closed, Echo, Idle, Messages, NoLoop, Open, Plan, Push, Seconds, Segment, Stage, Target
 from wsbench.errors import TrialFailed, UserError
 from wsbench.experiment import Load, read
+from wsbench.installation import ROOT
 from wsbench.place import Here
 from wsbench.rundir import TrialFolder
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
 
-REFERENCE = catalogue.ROOT / "servers" / "reference"
+REFERENCE = ROOT / "servers" / "reference"
 
 
 def whole_plan(connections: int = 10, **changes) -> Plan:

@@ -8,6 +8,7 @@ from wsbench import catalogue, experiment, metrics, scaling
 from wsbench.engine_files import Messages, Open, Seconds
 from wsbench.errors import UserError
 from wsbench.figure_table import FigureTable
+from wsbench.installation import ROOT
 from wsbench.settings import Settings, options
 
 FILES = sorted(experiment.EXPERIMENTS.glob("*.toml"))
@@ -20,9 +21,7 @@ def read(name):
 
 
 def chosen(name) -> set[str]:
-    return {
-        variant.name for variant in catalogue.select(read(name).servers, catalogue.read(catalogue.ROOT / "servers"))
-    }
+    return {variant.name for variant in catalogue.select(read(name).servers, catalogue.read(ROOT / "servers"))}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -36,7 +35,7 @@ def test_every_figure_names_metrics_and_keys_that_there_are(file):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_experiment_chooses_servers_that_serve_it(file):
     of = experiment.read(file)
-    variants = catalogue.select(of.servers, catalogue.read(catalogue.ROOT / "servers"))
+    variants = catalogue.select(of.servers, catalogue.read(ROOT / "servers"))
     assert variants
     assert all(of.served in variant.scenarios for variant in variants if variant.table.unavailable is None)
 

@@ -17,7 +17,7 @@ import pytest
 from run_maker import Trial, at_rate, write_trial
 
 from wsbench import catalogue, engine, experiment, machine, metrics, place, series, trial
-from wsbench.catalogue import ROOT
+from wsbench.installation import ROOT
 from wsbench.rundir import TrialFolder, TrialOrder
 from wsbench.telemetry import go, jvm, node, probes
 from wsbench.telemetry.record import MIB
