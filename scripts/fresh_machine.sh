@@ -40,6 +40,7 @@ command -v debootstrap >/dev/null || cannot "debootstrap is missing: apt-get ins
 unshare --mount --pid --fork true 2>/dev/null || cannot "this kernel or container allows no namespaces"
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/wsbench-$release-XXXXXX")
+chmod 755 "$root"
 if [ -n "$keep" ]; then
   echo "in $root"
 else
@@ -55,6 +56,7 @@ rm -f "$root.log"
 
 # The network as this machine has it, its own certificates included; services of packages do not start.
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+echo "127.0.0.1 localhost $(hostname)" >"$root/etc/hosts"
 cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
 chroot "$root" update-ca-certificates >/dev/null 2>&1
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"

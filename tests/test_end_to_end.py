@@ -314,8 +314,8 @@ def test_doctor_says_what_to_do(wsbench):
 
 
 def test_the_harness_reads_the_examples_of_the_contract():
-    from wsbench.catalogue import ROOT
     from wsbench.engine_files import Plan
+    from wsbench.installation import ROOT
 
     plans = sorted((ROOT / "protocol" / "examples").glob("plan-*.json"))
     assert len(plans) >= 3
