@@ -32,7 +32,9 @@ rounds = 1
 
 @pytest.fixture
 def three():
-    found = Shifted({"serve": -7_000_000_000_000, "one": 5_000_000_000_000, "two": -3_000_000_000})
+    # A clock that runs since another boot; none is before its own, however short ago this machine's was.
+    behind = time.monotonic_ns() // 2
+    found = Shifted({"serve": -behind, "one": 5_000_000_000_000, "two": -3_000_000_000})
     yield found
     found.leave()
 
@@ -49,22 +51,19 @@ def tried(tmp_path, where, name: str, watch=lambda folder: None, server="referen
     return TrialView(folder, trial.carry_out(order, variant, setting, folder, watch))
 
 
-#: On a machine that is busy with something else a window may be too short for a sample or a timer: then a longer one is tried.
-WINDOWS_S = (2.0, 6.0, 18.0)
-
-
 def test_a_trial_elsewhere_is_the_trial_here(tmp_path, three):
-    for seconds in WINDOWS_S:
-        here = tried(tmp_path, Here(engine.require_binary(), machine.placement()), f"here-{seconds}", seconds=seconds)
-        elsewhere = Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three)
-        there = tried(tmp_path, elsewhere, f"there-{seconds}", seconds=seconds)
-        for view in (here, there):
-            assert view.record.outcome == "ok", view.record.reason
-        own, others = here.measured, there.measured
-        assert (others.sent, others.answered, others.failed, others.unanswered) == (own.sent, own.answered, 0, 0)
-        if not (only_one_has := lacking(here, there)):
-            break
-    assert not only_one_has
+    here = tried(tmp_path, Here(engine.require_binary(), machine.placement()), "here")
+    there = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "there")
+    for view in (here, there):
+        assert view.record.outcome == "ok", view.record.reason
+    own, others = here.measured, there.measured
+    assert (others.sent, others.answered, others.failed, others.unanswered) == (own.sent, own.answered, 0, 0)
+    reasons = [metrics.measure(view).reasons for view in (here, there)]
+    for name in reasons[0].keys() ^ reasons[1].keys():
+        # On a busy machine, and while connections are made in a moment, samples may be too far apart.
+        assert re.search(
+            "too few samples|too short|no sample|no quarter|less than twice", (reasons[0] | reasons[1])[name]
+        ), name
     begin, end = there.events[0].t_ns, there.end.t_ns
     assert there.record.server_started_ns < begin
     assert any(begin < sample.t_ns < end for sample in there.processes("server"))
@@ -72,15 +71,6 @@ def test_a_trial_elsewhere_is_the_trial_here(tmp_path, three):
         file.name for file in there.folder.path.iterdir() if not file.name.startswith("host-")
     }
     assert [one.host.role for one in there.folder.hosts()] == ["load", "serve", "load"]
-
-
-def lacking(here: TrialView, there: TrialView) -> dict[str, str]:
-    """What one of two trials has measured and the other has not, with its reason. While connections are made in a moment there are
-    few samples, whatever the machine does."""
-    first, second = (metrics.measure(view).reasons for view in (here, there))
-    usual = "too few samples|too short|no sample|no quarter|less than twice"
-    reasons = {name: (first | second)[name] for name in first.keys() ^ second.keys()}
-    return {name: reason for name, reason in reasons.items() if not re.search(usual, reason)}
 
 
 @pytest.mark.parametrize("name", ["serve", "two"])
@@ -102,15 +92,10 @@ def test_a_lost_host_fails_the_trial_and_is_named(tmp_path, three, name):
 
 
 def test_what_a_runtime_tells_elsewhere_is_on_our_clock(tmp_path, three):
-    wanted = ("event_loop_delay_ms_p50", "sending_heap_used_bytes_max")
-    for seconds in WINDOWS_S:
-        elsewhere = Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three)
-        view = tried(tmp_path, elsewhere, f"node-{seconds}", server="node-ws", seconds=seconds)
-        assert view.record.outcome == "ok", view.record.reason
-        found = metrics.measure(view)
-        if all(found.values[name] is not None for name in wanted):
-            break
-    for name in wanted:
+    view = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "node", server="node-ws")
+    assert view.record.outcome == "ok", view.record.reason
+    found = metrics.measure(view)
+    for name in ("event_loop_delay_ms_p50", "sending_heap_used_bytes_max"):
         assert found.values[name] is not None, found.reasons[name]
 
 
