@@ -173,6 +173,11 @@ def whole_again(bed):
 
 def mend(bed: Path) -> None:
     """The links are there, and Ray is started anew where it has ended."""
+    if any(",UP" not in ip("-br", "link", "show", f"v{space}").stdout for space in SPACES):
+        # Whose link comes back at the moment in which Ray gives the host up is given up all the same, after it was seen alive.
+        until = time.monotonic() + 60
+        while inside(bed, "cluster", "status", "cluster.toml").returncode == 0 and time.monotonic() < until:
+            time.sleep(0.5)
     for space in SPACES:
         ip("link", "set", f"v{space}", "up")
     up(bed)
