@@ -1,0 +1,128 @@
+"""A wheel: its servers are built in the user's cache, its engine is beside it, its licences are known, its version is one."""
+
+import os
+import re
+import sys
+import tomllib
+
+import pytest
+
+import wsbench
+from wsbench import build, catalogue, engine, installation
+from wsbench.installation import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import notices
+
+MANIFEST = """
+language = "C"
+library = "none"
+homepage = "https://example.org"
+scenarios = ["ping"]
+default = "one"
+[variants.one]
+library_version = "1"
+build = [["sh", "-c", "mkdir -p build && cp source build/thing"]]
+run = ["true"]
+version = ["cat", "build/thing"]
+artefacts = ["build/thing"]
+"""
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """What a wheel has installed, where nothing may be written, and an empty cache of the user's."""
+    shipped = tmp_path / "site-packages" / "wsbench" / "shipped"
+    (shipped / "servers" / "thing").mkdir(parents=True)
+    (shipped / "servers" / "thing" / "server.toml").write_text(MANIFEST)
+    (shipped / "servers" / "thing" / "source").write_text("1.0\n")
+    (shipped / "revision").write_text("0123abc\n")
+    monkeypatch.setattr(installation, "IS_CHECKOUT", False)
+    monkeypatch.setattr(installation, "SHIPPED", shipped)
+    monkeypatch.setattr(catalogue, "SHIPPED", shipped / "servers")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return shipped
+
+
+def built(wheel):
+    (variant,) = catalogue.read(wheel / "servers")
+    return variant, build.build(variant, sorted(os.sched_getaffinity(0)))
+
+
+def test_a_server_of_a_wheel_is_built_in_the_cache_once(wheel, tmp_path):
+    before = sorted(wheel.rglob("*"))
+    variant, done = built(wheel)
+    assert (done.receipt, done.did) == ("1.0", "built"), done.problem
+    assert variant.folder.parent == tmp_path / "cache" / "wsbench" / "servers"
+    assert sorted(wheel.rglob("*")) == before
+    assert built(wheel)[1].did == "was built"
+    # What is said about it is no reason to build it anew in another release; what it is made of is.
+    (wheel / "servers" / "thing" / "server.toml").write_text(MANIFEST + "# more\n")
+    assert built(wheel)[1].did == "was built"
+    (wheel / "servers" / "thing" / "source").write_text("1.1\n")
+    other, done = built(wheel)
+    assert (done.receipt, done.did) == ("1.1", "built")
+    assert other.folder != variant.folder
+    assert (variant.folder / "build" / "thing").read_text() == "1.0\n"
+
+
+def test_a_catalogue_of_ones_own_is_built_where_it_lies(wheel, tmp_path):
+    own = tmp_path / "own"
+    (wheel / "servers").rename(own)
+    (variant,) = catalogue.read(own)
+    assert variant.folder == variant.sources == own / "thing"
+
+
+def test_the_engine_and_the_revision_of_a_wheel_are_its_own(wheel, monkeypatch):
+    installation.revision.cache_clear()
+    assert installation.revision() == "0123abc"
+    installation.revision.cache_clear()
+    monkeypatch.delenv("WSBENCH_ENGINE", raising=False)
+    assert engine.binary() == wheel / "wsbench-engine"
+
+
+def test_the_version_stands_in_one_place_and_has_its_section_of_the_changelog():
+    version = tomllib.loads((ROOT / "engine" / "Cargo.toml").read_text())["package"]["version"]
+    assert wsbench.__version__ == version, "run `make setup` again"
+    assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["tool", "test"])
+def test_every_python_package_that_is_installed_has_a_version_and_checksums(name):
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    packages = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).strip())
+    assert len(packages) > 30
+    wrong = [one for one in packages if not re.match(r"[\w.-]+==\S+( ; .*)? \\\n +--hash=sha256:[0-9a-f]{64}", one)]
+    assert not wrong
+    locked = {re.match(r"[\w.-]+", one)[0] for one in packages}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = project["dependencies"] + project["optional-dependencies"]["report"]
+    asked += project["optional-dependencies"]["test"] if name == "test" else []
+    names = {re.match(r"[\w.-]+", one)[0] for one in asked} - {"wsbench"}
+    assert names <= locked
+
+
+@pytest.mark.parametrize(
+    ("expression", "may_be"),
+    [
+        ("MIT", True),
+        ("MIT/Apache-2.0", True),
+        ("GPL-3.0-only OR MIT", True),
+        ("(MIT OR GPL-2.0-only) AND ISC", True),
+        ("Apache-2.0 AND GPL-3.0-only", False),
+        ("MPL-2.0", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_licence_is_permitted_where_one_choice_of_it_is(expression, may_be):
+    assert notices.permitted(expression) == may_be
+
+
+def test_only_what_is_linked_has_a_notice_and_each_its_text():
+    text = (ROOT / "engine" / "NOTICES.txt").read_text()
+    listed = re.findall(r"^  (\S+) \d[\w.+-]*  ", text, re.MULTILINE)
+    assert {"rustls", "ring", "zlib-rs", "hdrhistogram"} <= set(listed)
+    assert not {"serde_derive", "tungstenite", "io-uring", "cc"} & set(listed)
+    for name in listed:
+        assert len(re.findall(rf"^(?:.*, )?{re.escape(name)} \d", text, re.MULTILINE)) >= 1
