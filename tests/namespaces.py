@@ -3,8 +3,10 @@ what takes it away. Only ssh leads to one of them. Needs root, `ip`, Ray (`pip i
 dropbear.
 """
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -66,6 +68,22 @@ def possible() -> bool:
     return made and ip("netns", "del", "wsbt-probe", check=False).returncode == 0
 
 
+@contextlib.contextmanager
+def alone():
+    """The bridge and its links have fixed names: one run of these tests at a time in one network namespace, which is as far as a name
+    of an abstract socket reaches."""
+    with socket.socket(socket.AF_UNIX) as held:
+        until = time.monotonic() + 1200
+        while True:
+            try:
+                held.bind("\0wsbench-tests-namespaces")
+                break
+            except OSError:
+                assert time.monotonic() < until, "another run of these tests does not end"
+                time.sleep(1)
+        yield
+
+
 def end_namespaces() -> None:
     for space in SPACES:
         # By itself it would stay for as long as the kernel keeps a socket of the namespace.
@@ -79,6 +97,11 @@ def bed(tmp_path_factory):
     """The namespaces, a reference server in one, Ray in the two others; the folder to load from."""
     if not possible():
         pytest.skip(f"needs root, Ray, {', '.join(TOOLS)}")
+    with alone():
+        yield from made(tmp_path_factory)
+
+
+def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
     for name, wait_s in (("cluster.toml", 90), ("impatient.toml", 3)):
         (folder / name).write_text(CLUSTER.format(folder=folder, wait_s=wait_s, last=os.cpu_count() - 1))

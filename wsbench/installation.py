@@ -29,11 +29,6 @@ def tools_folder() -> Path:
     return ROOT / ".venv" / "tools" if IS_CHECKOUT else cache_folder() / "tools"
 
 
-def autobahn_folder() -> Path:
-    """Where `scripts/autobahn.sh` puts the suite."""
-    return ROOT / ".autobahn" if IS_CHECKOUT else cache_folder() / "autobahn"
-
-
 @cache
 def revision() -> str | None:
     """The commit that catalogue and harness are of, and whether they were changed since; None where nothing tells."""

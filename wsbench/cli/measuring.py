@@ -56,7 +56,7 @@ def check_servers(arguments) -> int:
     depth = gate.Depth(
         deep=arguments.deep,
         idle_s=arguments.idle_s,
-        suite=autobahn.find(installation.autobahn_folder()) if arguments.autobahn else None,
+        suite=autobahn.find(installation.ROOT / ".autobahn") if arguments.autobahn else None,
     )
     variants = catalogue.select(arguments.servers, catalogue.read())
     if arguments.install:
