@@ -70,8 +70,8 @@ def possible() -> bool:
 
 @contextlib.contextmanager
 def alone():
-    """The bridge and its links have fixed names: one run of these tests at a time in one network namespace, which is as far as a name
-    of an abstract socket reaches."""
+    """One run of these tests at a time: the bridge and its links have fixed names. The name of an abstract socket reaches as far as
+    they do, one network namespace."""
     with socket.socket(socket.AF_UNIX) as held:
         until = time.monotonic() + 1200
         while True:

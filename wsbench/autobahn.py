@@ -21,8 +21,8 @@ from wsbench.process import run_logged
 EXCLUDED = ("12.*", "13.*")
 TIMEOUT_S = 1200.0
 ADVICE = (
-    "neither `wstest` nor `kosoku` was found: `pip install 'wsbench[autobahn]'`, or, in a checkout, `scripts/autobahn.sh`, which installs "
-    "the suite itself where there is a Python 2.7"
+    "neither `wstest` nor `kosoku` was found: `pip install 'wsbench[autobahn]'`, or, in a checkout, `scripts/autobahn.sh`, "
+    "which installs the suite itself where there is a Python 2.7"
 )
 
 
