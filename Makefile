@@ -11,7 +11,7 @@ TOOLS   := python3 -m wsbench.toolchains
 # A PATH on which they are found, also where the user's own leads elsewhere.
 FOUND    = PATH="$(CURDIR)/$(BIN):$$($(TOOLS) path rust=$(RUST))"
 CARGO    = $(FOUND) cargo --quiet
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo env "PATH=$$PATH" "HOME=$$HOME"')
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo env "PATH=$$PATH:/usr/sbin:/sbin" "HOME=$$HOME"')
 # One server of each language, and what was changed last: building the whole catalogue takes long (`make check-all`).
 CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websocket node-nodejs-websocket@* python-websockets \
            c-libwebsockets uwebsockets

@@ -53,6 +53,10 @@ began=$SECONDS
 debootstrap --variant=minbase --include="$packages" "$release" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
   { tail -5 "$root.log"; rm -f "$root.log"; cannot "debootstrap failed"; }
 rm -f "$root.log"
+# Updates and security, as Debian's installer sets them up.
+url=$(awk '$1 == "deb" { print $2; exit }' "$root/etc/apt/sources.list")
+url=${url%/}
+printf 'deb %s main\n' "$url $release" "$url $release-updates" "$url-security $release-security" >"$root/etc/apt/sources.list"
 
 # The network as this machine has it, its own certificates included; services of packages do not start.
 cp /etc/resolv.conf "$root/etc/resolv.conf"
