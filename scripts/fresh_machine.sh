@@ -86,14 +86,17 @@ environment=(HOME=/home/user USER=user PATH=/usr/local/bin:/usr/bin:/bin LANG=C.
 for name in PIP_CERT PIP_DEFAULT_TIMEOUT http_proxy https_proxy no_proxy; do
   [ -z "${!name:-}" ] || environment+=("$name=${!name}")
 done
-# In namespaces of its own: what is mounted or started in it is gone when the command has ended.
+# In namespaces of its own: what is mounted or started in it is gone when the command has ended. Its root is no chroot, in which
+# a user may have no namespaces, and `ip netns exec` fails.
 unshare --mount --pid --fork --kill-child bash -c '
-  root=$1; shift
-  mount -t proc proc "$root/proc"
-  mount --rbind /sys "$root/sys"
-  mount --rbind /dev "$root/dev"
-  mkdir -p "$root/run" && mount -t tmpfs run "$root/run"
-  exec chroot "$root" sudo -u user "$@"
+  cd "$1"; shift
+  mount --bind . . && cd "$PWD"
+  mount -t proc proc proc
+  mount --rbind /sys sys
+  mount --rbind /dev dev
+  mount -t tmpfs run run
+  pivot_root . mnt && cd / && umount -l /mnt
+  exec sudo -u user "$@"
 ' fresh "$root" env -i "${environment[@]}" bash -c "cd ~/wsbench && $command" || status=$?
 echo "\`$command\` on a fresh $release ended with $status after $((SECONDS - began)) s, $(du -smx "$root" | cut -f1) MB"
 exit "$status"
