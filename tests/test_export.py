@@ -5,6 +5,7 @@ import io
 import json
 import math
 import tarfile
+from pathlib import Path
 
 import jsonschema
 import junitparser
@@ -164,9 +165,35 @@ def test_a_packed_campaign_does_not_say_where_it_was_made(run, tmp_path):
     assert said == before + "loaded WSBENCH/servers/x and HOME/runs/y, not /srv/somebodyelse\n"
 
 
-def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path):
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, target
+    return made
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        [member("../../outside")],
+        [member("/tmp/outside")],
+        [member("0001/../../outside")],
+        [member("outside")],
+        [member("0001/.lock/outside")],
+        [member("0001/outside", tarfile.SYMTYPE, "/etc/passwd")],
+        [member("0001/outside", tarfile.LNKTYPE, "/etc/passwd")],
+        [member("0001/outside", tarfile.FIFOTYPE)],
+        [member("0001/outside", tarfile.DIRTYPE)],
+        [member("0001/link", tarfile.SYMTYPE, ".."), member("0001/link/outside")],
+        [member("0001/outside"), member("0001/outside")],
+    ],
+    ids=lambda hostile: f"{hostile[-1].name} {hostile[0].type.decode()}",
+)
+def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path, hostile):
     packed = packing.pack(run.path, tmp_path / "evil", {})
     with tarfile.open(packed / packing.ARCHIVE, "w:xz") as archive:
-        archive.addfile(tarfile.TarInfo("../../outside"))
-    with pytest.raises(UserError, match="outside"):
+        for one in hostile:
+            archive.addfile(one)
+    with pytest.raises(UserError, match=r"is no file of a trial|File exists"):
         load(RunFolder.open(packed))
+    assert not list(tmp_path.rglob("outside"))
+    assert not Path("/tmp/outside").exists()

@@ -21,6 +21,8 @@ from wsbench.errors import UserError
 ARCHIVE = "trials.tar.xz"
 LEFT_OUT = {".lock"}
 BINARY = ".parquet"
+#: Of a file in the archive: the trial's number, then plain names; none begins with a point.
+NAME = re.compile(r"[0-9]+(/\w[\w.@+-]*)+")
 
 
 def pack(run: Path, destination: Path, words: Mapping[str, str]) -> Path:
@@ -58,10 +60,22 @@ def unpacked(archive: Path) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
         with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
+            for member in packed:
+                _extract(packed, member, folder)
     except (OSError, tarfile.TarError) as error:
         raise UserError(f"{archive}: {error}") from error
     return folder
+
+
+def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """One file, made anew under a name of the kind that `pack` gives. The library's own extraction differs from Python to Python,
+    and follows links that an archive brings along."""
+    if not member.isfile() or not NAME.fullmatch(member.name):
+        raise tarfile.TarError(f"{member.name!r} is no file of a trial")
+    place = folder / member.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("xb") as made:
+        shutil.copyfileobj(packed.extractfile(member), made)
 
 
 def _placeless(file: Path, words: Mapping[str, str]) -> bytes:
