@@ -386,6 +386,8 @@ def test_25000_connections_are_held_by_two_processes_against_two_servers(referen
     first, second = reference(2)
     target = Target(address=first, replicas=[second], host=first, path="/echo")
     plan = at(first, 25_000, target=target, scenario=Idle(), loop=NoLoop(), measure=Seconds(seconds=1))
-    view = carry_out(plan, 2, tmp_path)
+    # On a machine that does other things too they may be long in coming.
+    limits = plan.limits.model_copy(update={"connect_s": 100.0, "deadline_s": plan.limits.deadline_s + 90})
+    view = carry_out(plan.model_copy(update={"limits": limits}), 2, tmp_path)
     assert view.end.connections.model_dump() == {"asked": 25_000, "established": 25_000, "open": 25_000}
     assert not view.end.errors

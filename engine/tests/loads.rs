@@ -21,7 +21,7 @@ fn sequence(payload: &[u8]) -> u64 {
 }
 
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..300 {
+    for _ in 0..1000 {
         if holds() {
             return;
         }
@@ -230,10 +230,13 @@ fn every_three_messages_a_connection_is_exchanged_with_a_close_handshake() {
             run(&with(echo(address, "text", 32), json!({"loop": pace, "connections": 2, "measure": {"messages": 30}})));
         run.errors_are(json!({}));
         run.ledger_is(30, 0, 0);
+        // A busy machine's server may take in the last connection after the engine has ended.
+        wait_until("every connection ended with a Close frame", || {
+            counts[2].load(Ordering::SeqCst) == counts[0].load(Ordering::SeqCst)
+        });
         let accepted = counts[0].load(Ordering::SeqCst);
         assert!((10..=12).contains(&accepted), "30 messages on connections of three: {accepted}");
         assert_eq!(counts[1].load(Ordering::SeqCst), 3, "at most three on each");
-        wait_until("every connection ended with a Close frame", || counts[2].load(Ordering::SeqCst) == accepted);
         assert!(run.count("connect") as usize >= 10 && run.count("connect") as usize <= accepted);
         assert_eq!(run.control("reconnects"), 0, "these are the plan's, not the server's");
     }
