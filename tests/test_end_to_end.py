@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -297,6 +298,23 @@ def test_plan_prints_every_trial_and_runs_nothing(wsbench, experiment, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "4 trials, about" in done.stdout
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_server_may_open_as_many_files_as_the_machine_allows(tmp_path):
+    """Also where a login has the usual limit of 1,024."""
+    code = """
+import resource, sys
+from pathlib import Path
+from wsbench.process import Server
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+with Server(["sh", "-c", "ulimit -Sn; ulimit -Hn; exec sleep 60"], Path(), {}, [0], Path("log")) as running:
+    while len(Path("log").read_text().split()) < 2:
+        assert running.exit_code is None
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=30)
+    soft, hard = (tmp_path / "log").read_text().split()
+    assert soft == hard
 
 
 @pytest.mark.parametrize("what", ["servers", "experiments", "metrics", "runs"])

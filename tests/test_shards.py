@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -274,6 +275,9 @@ def reference():
                 port = probe.getsockname()[1]
             env = {**os.environ, "HOST": "127.0.0.1", "PORT": str(port), "THREADS": "1"}
             running.append(subprocess.Popen([str(REFERENCE / "target/release/reference")], env=env))
+            # As the leash does for a campaign's servers.
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.prlimit(running[-1].pid, resource.RLIMIT_NOFILE, (hard, hard))
             until = time.monotonic() + 10
             while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
                 assert time.monotonic() < until

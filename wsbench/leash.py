@@ -8,6 +8,7 @@ is itself killed (the child then gets SIGKILL from the kernel). It exits as the 
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -48,11 +49,14 @@ def _become_server(libc, cpus: str, status_fd: int, argv: list[str]) -> None:
     os.dup2(null, 0)
     os.set_inheritable(status_fd, False)
     try:
+        # A server may open as many files as the engine, which raises its own limit; a login's usual one is 1,024.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if cpus:
             os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
         os.execvp(argv[0], argv)
-    except OSError as error:
-        os.write(2, f"wsbench: {argv[0]}: {error.strerror}\n".encode())
+    except (OSError, ValueError) as error:
+        os.write(2, f"wsbench: {argv[0]}: {getattr(error, 'strerror', error)}\n".encode())
         os._exit(127)
 
 
