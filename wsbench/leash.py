@@ -48,15 +48,16 @@ def _become_server(libc, cpus: str, status_fd: int, argv: list[str]) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.set_inheritable(status_fd, False)
-    try:
-        # A server may open as many files as the engine, which raises its own limit; a login's usual one is 1,024.
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    # A server may open as many files as the engine, which raises its own limit; a login's is 1,024.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):  # a limit beyond the kernel's own, as some containers have it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
         if cpus:
             os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
         os.execvp(argv[0], argv)
-    except (OSError, ValueError) as error:
-        os.write(2, f"wsbench: {argv[0]}: {getattr(error, 'strerror', error)}\n".encode())
+    except OSError as error:
+        os.write(2, f"wsbench: {argv[0]}: {error.strerror}\n".encode())
         os._exit(127)
 
 
