@@ -34,8 +34,10 @@ def revision() -> str | None:
     """The commit that catalogue and harness are of, and whether they were changed since; None where nothing tells."""
     if not IS_CHECKOUT:
         return (SHIPPED / "revision").read_text(encoding="utf-8").strip() or None
-    commit = output_of(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
+    # By root too, in a checkout of somebody else's, whose Python is being run anyhow.
+    git = ["git", "-c", f"safe.directory={ROOT}", "-c", "core.fsmonitor=false", "-C", str(ROOT)]
+    commit = output_of([*git, "rev-parse", "HEAD"])
     if commit.code != 0:
         return None
-    changed = output_of(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
+    changed = output_of([*git, "status", "--porcelain", "--untracked-files=no"])
     return commit.text + (" with local changes" if changed.text else "")
