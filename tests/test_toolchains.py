@@ -98,7 +98,7 @@ def test_packages_are_those_that_apt_offers_in_the_version_needed(release, tool,
 @pytest.mark.parametrize("release", ["trixie"], indirect=True)
 def test_what_is_missing_is_installed_at_once_and_what_cannot_be_had_is_a_line(release):
     said = []
-    problems = toolchains.install({"jdk": "25", "rust": "1.88", "maven": "3.6.3"}, said.append)
+    problems = toolchains.install([("jdk", "25"), ("rust", "1.88"), ("maven", "3.6.3")], said.append)
     assert said == ["installing openjdk-25-jdk-headless cargo-web rustc-web"]
     asked = (release / "asked").read_text().splitlines()
     assert next(line for line in asked if line.startswith("apt-get")) == "apt-get update -qq"
@@ -110,19 +110,27 @@ def test_what_is_missing_is_installed_at_once_and_what_cannot_be_had_is_a_line(r
 
 
 @pytest.mark.parametrize("release", ["bookworm"], indirect=True)
+def test_a_version_that_cannot_be_had_takes_nothing_from_an_older_one(release):
+    said = []
+    problems = toolchains.install([("jdk", "25"), ("jdk", "17"), ("jdk", "17")], said.append)
+    assert said == ["installing openjdk-17-jdk-headless"]
+    assert problems[0].startswith("needs a JDK ≥ 25, found none; this system's packages do not have it: install it")
+
+
+@pytest.mark.parametrize("release", ["bookworm"], indirect=True)
 def test_an_apt_that_fails_is_one_line(release, monkeypatch):
     program(release / "apt", "apt-get", "#!/bin/sh\necho E: no network\nexit 100\n")
     with pytest.raises(UserError, match=r"apt-get update -qq` ended with 100: E: no network"):
-        toolchains.install({"rust": "1.88"})
+        toolchains.install([("rust", "1.88")])
     monkeypatch.setattr(toolchains.os, "geteuid", lambda: 1000)
     (release / "apt" / "sudo").unlink()
     with pytest.raises(UserError, match="needs root or sudo: apt-get update"):
-        toolchains.install({"rust": "1.88"})
+        toolchains.install([("rust", "1.88")])
 
 
 def test_what_is_here_is_not_installed_again(monkeypatch):
     monkeypatch.setattr(toolchains, "_as_root", lambda argv: pytest.fail(f"asked for {argv}"))
-    assert toolchains.install({"python": "3.11", "c": ""}) == []
+    assert toolchains.install([("python", "3.11"), ("c", "")]) == []
 
 
 def test_a_tool_that_is_too_old_on_the_path_is_taken_from_where_a_newer_one_lies(tmp_path, monkeypatch):
@@ -157,7 +165,7 @@ def test_what_a_server_lacks_is_told_by_its_name_and_can_be_installed(monkeypatc
     monkeypatch.setattr(toolchains, "found", lambda key, at_least="": None)
     (beast,) = catalogue.select(["cpp-beast"], variants)
     assert build.obstacle(beast) == "needs make ≥ 4, found none; `wsbench build --install cpp-beast` installs it"
-    assert build.missing(beast) == {"make": "4", "cpp": "11", "boost": "1.81"}
+    assert build.missing(beast) == [("make", "4"), ("cpp", "11"), ("boost", "1.81")]
 
 
 def test_the_module_runs_before_anything_is_installed(tmp_path):

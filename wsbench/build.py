@@ -77,14 +77,18 @@ def _lacks(variant: Variant, key: str, need: str | Need) -> str | None:
     return f"needs {key} ≥ {need.at_least}, found {version or 'none'}; {need.install}"
 
 
-def missing(variant: Variant) -> dict[str, str]:
-    """What `toolchains.install` may install for it: tool → version."""
+def missing(variant: Variant) -> list[tuple[str, str]]:
+    """What `toolchains.install` may install for it: tools and the versions needed."""
     if variant.table.unavailable is not None:
-        return {}
-    known = {key: need for key, need in variant.needs.items() if isinstance(need, str)}
-    lacking = {key: need for key, need in known.items() if toolchains.lacks(key, need) is not None}
+        return []
+    lacking = [one for one in _known(variant).items() if toolchains.lacks(*one) is not None]
     jdk = runtime.missing_jdk(variant)
-    return {**lacking, **({} if jdk is None else {"jdk": str(jdk)})}
+    return lacking + ([] if jdk is None else [("jdk", str(jdk))])
+
+
+def _known(variant: Variant) -> dict[str, str]:
+    """Those of its needs that toolchains.toml has."""
+    return {key: need for key, need in variant.needs.items() if isinstance(need, str)}
 
 
 @dataclass(frozen=True)
@@ -182,8 +186,7 @@ def _lay_out(variant: Variant) -> None:
 
 def _environment(variant: Variant) -> dict[str, str]:
     """What a build is given: its JDK, and a PATH on which the tools are found."""
-    known = {key: need for key, need in variant.needs.items() if isinstance(need, str)}
-    path = toolchains.path(known)
+    path = toolchains.path(_known(variant))
     jdk = runtime.build_environment(variant)
     if "JAVA_HOME" not in jdk:
         return {"PATH": path}

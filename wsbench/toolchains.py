@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -112,32 +112,34 @@ def numbers(version: str) -> tuple[int, ...]:
 # ---- what is not -----------------------------------------------------------------------------------------------------
 
 
-def install(wanted: dict[str, str], say=print) -> list[str]:
-    """Installs what is missing of these, tool → version, and says what it does; a line for each that cannot be had.
+def install(wanted: Iterable[tuple[str, str]], say=print) -> list[str]:
+    """Installs what is missing of these tools and versions, and says what it does; a line for each that cannot be had. One tool in
+    two versions is two wishes: that the newer cannot be had takes nothing from the older.
 
     From the distribution's packages, else from PyPI into `installation.tools_folder()`. UserError where that fails.
     """
-    missing = {key: at_least for key, at_least in wanted.items() if lacks(key, at_least) is not None}
+    missing = [one for one in dict.fromkeys(wanted) if lacks(*one) is not None]
     if not missing:
         return []
     if apt := shutil.which("apt-get") is not None:
         _as_root(["apt-get", "update", "-qq"])
     packages: list[str] = []
     wheels: list[Tool] = []
-    for key, at_least in missing.items():
+    for key, at_least in missing:
         if apt and (offered := packages_for(key, at_least)):
             packages += offered
         elif table()[key].pypi is not None:
             wheels.append(table()[key])
     if packages:
+        packages = list(dict.fromkeys(packages))
         say(f"installing {' '.join(packages)}")
         options = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]
         _as_root(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", *options, *packages])
-    for tool in wheels:
+    for tool in dict.fromkeys(wheels):
         say(f"installing {tool.pypi} from PyPI in {installation.tools_folder()}")
         _install_wheel(tool)
     forget()
-    return [f"{problem}{_advice(key)}" for key, at_least in missing.items() if (problem := lacks(key, at_least))]
+    return [f"{problem}{_advice(key)}" for key, at_least in missing if (problem := lacks(key, at_least))]
 
 
 def forget() -> None:
@@ -213,7 +215,7 @@ def main(words: list[str]) -> int:
         print(path(wanted))
         return 0
     try:
-        problems = install(wanted)
+        problems = install(wanted.items())
     except UserError as error:
         problems = [str(error)]
     for problem in problems:

@@ -44,10 +44,7 @@ def build_servers(arguments) -> int:
 
 def install_for(variants: list[Variant], say=print) -> None:
     """Installs the compilers and runtimes that they lack; what cannot be had is said, and skipped later."""
-    wanted: dict[str, str] = {}
-    for variant in variants:
-        for key, at_least in build.missing(variant).items():
-            wanted[key] = max(wanted.get(key, ""), at_least, key=toolchains.numbers)
+    wanted = [one for variant in variants for one in build.missing(variant)]
     for problem in toolchains.install(wanted, say):
         say(f"cannot be installed: {problem}")
 
