@@ -119,12 +119,12 @@ def started(variant: Variant, port: int | None, purpose: str) -> Iterator[tuple[
 def keep_running(variant: Variant, port: int | None, say: Callable[[str], None]) -> None:
     """Starts it, says where it is, and returns when it ends by itself, which is a TrialFailed, or by Ctrl-C."""
     with started(variant, port, "start") as (server, at_port):
-        scheme = "ws" if variant.transport == "websocket" else "tcp"
-        for scenario in variant.scenarios:
-            path = "" if scheme == "tcp" else f"/{scenario}" if scenario != "doc" else "/doc?size=512"
-            say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
-        say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
         try:
+            scheme = "ws" if variant.transport == "websocket" else "tcp"
+            for scenario in variant.scenarios:
+                path = "" if scheme == "tcp" else f"/{scenario}" if scenario != "doc" else "/doc?size=512"
+                say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
+            say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
             while server.exit_code is None:
                 time.sleep(0.1)
         except KeyboardInterrupt:
