@@ -1,8 +1,9 @@
 //! What a plan may say: every key is held against what is allowed, and a wrong one becomes a line that names it, what was
 //! found and what would do. Nothing behind this door checks again.
 
-use crate::plan::{Connect, Loop, Opcode, Plan, STAMP, Scenario, Segment, Stage, Target, Think, Transport, Until};
+use crate::plan::{Connect, Loop, Opcode, Plan, Scenario, Segment, Stage, Target, Think, Transport, Until};
 use crate::push::TRIGGERING;
+use crate::stamp;
 use std::path::Path;
 
 impl Plan {
@@ -89,7 +90,7 @@ impl Plan {
             return Ok(());
         }
         let content = std::fs::read(path).map_err(|error| format!("`scenario.content`: {path:?}: {error}"))?;
-        let behind = &content[content.len().min(STAMP)..];
+        let behind = &content[content.len().min(stamp::LENGTH)..];
         let allowed = "UTF-8 text behind its first 16 bytes, which are the stamp's";
         require(std::str::from_utf8(behind).is_ok(), "scenario.content", format!("{path:?}"), allowed)
     }

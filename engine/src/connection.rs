@@ -65,6 +65,8 @@ impl Reader {
 pub struct Pending {
     pub due_ns: u64,
     pub sent_ns: u64,
+    /// Where it ends among the bytes of its connection; under TLS, not before where it ends.
+    pub end: u32,
     pub measured: bool,
 }
 
@@ -89,6 +91,10 @@ impl UnderWay {
 
     pub fn oldest(&self) -> Option<&Pending> {
         self.first.as_ref()
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Pending> {
+        self.first.iter().chain(self.more.iter().flat_map(|more| more.iter()))
     }
 
     pub fn oldest_mut(&mut self) -> Option<&mut Pending> {
@@ -124,8 +130,10 @@ pub struct Connection {
     pub leaving: bool,
     /// Takes the place of one that the server announced to close, and is counted as the same.
     pub replaces: bool,
-    /// A due time that was set in an earlier life is void.
+    /// Of each life the connection is another: a due time that was set in an earlier one is void, and so is what came in it.
     pub life: u32,
+    /// Bytes that were written for it, modulo 2³²: those that the kernel has, and those that are kept.
+    pub written: u32,
     pub under_way: UnderWay,
     /// Messages sent, of all times. For a receiver of broadcasts: the number after the last one that came.
     pub sequence: u64,
@@ -144,7 +152,12 @@ pub struct Connection {
 
 const _: () = assert!(size_of::<Connection>() == 192, "an idle connection costs what it is");
 
-pub struct Unsent(pub Vec<u8>);
+/// What waits for room in the kernel's buffer. It may hold the rest of the messages that were under way when the room
+/// ended, and one Pong: the newest (RFC 6455 §5.5.3), so a peer that asks and never reads fills nothing here.
+pub struct Unsent {
+    pub bytes: Vec<u8>,
+    pub pong: Option<Vec<u8>>,
+}
 
 impl Connection {
     pub fn new(number: u32, transport: Transport) -> Connection {
@@ -156,6 +169,7 @@ impl Connection {
             leaving: false,
             replaces: false,
             life: 0,
+            written: 0,
             under_way: UnderWay::default(),
             sequence: 0,
             unsent: None,
@@ -171,10 +185,17 @@ impl Connection {
     /// Keeps what the kernel did not take.
     pub fn keep(&mut self, bytes: &[u8]) {
         match &mut self.unsent {
-            Some(unsent) => unsent.0.extend_from_slice(bytes),
+            Some(unsent) => unsent.bytes.extend_from_slice(bytes),
             None if bytes.is_empty() => {}
-            None => self.unsent = Some(Box::new(Unsent(bytes.to_vec()))),
+            None => self.unsent = Some(Box::new(Unsent { bytes: bytes.to_vec(), pong: None })),
         }
+    }
+
+    /// Whether all of a message was handed to the kernel: before that nobody can have read it.
+    #[inline]
+    pub fn has_left(&self, message: &Pending) -> bool {
+        let kept = self.unsent.as_ref().map_or(0, |unsent| unsent.bytes.len()) as u32;
+        self.written.wrapping_sub(kept).wrapping_sub(message.end) as i32 >= 0
     }
 
     pub fn descriptor(&self) -> Option<RawFd> {
@@ -207,6 +228,7 @@ impl Connection {
         self.reader = Reader::new(plan.transport);
         self.stage = Stage::Connecting;
         self.replies = 0;
+        self.written = 0;
         self.leaving = false;
         self.life += 1;
         let socket = self.socket.insert(socket.into());

@@ -10,6 +10,7 @@ use crate::scenario::{Message, Script};
 use fastrand::Rng;
 
 pub const MESSAGE: Message = Message { connection: 3, sequence: 100 };
+pub const SEED: u64 = 1;
 pub const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 pub const TEXT: &str = "0123456789abcdef and then größer, 日本語 🙂 and more";
 pub const DEFLATE: Deflate = Deflate { client_context_takeover: true, server_context_takeover: true, level: 6 };
@@ -20,10 +21,10 @@ pub fn frames(bytes: &[u8]) {
     let [choice, seed, stream @ ..] = bytes else { return };
     let template = TEXT.bytes().cycle().take([0, 7, 16, 60][usize::from(choice >> 4 & 3)]).collect();
     let script = match choice & 3 {
-        0 => Script::notices(),
+        0 => Script::notices(SEED),
         1 => Script::ping(),
-        2 => Script::echo(frame::TEXT, template),
-        _ => Script::echo(frame::BINARY, template),
+        2 => Script::echo(frame::TEXT, template, SEED),
+        _ => Script::echo(frame::BINARY, template, SEED),
     };
     let inflating = [None, None, Some(true), Some(false)][usize::from(choice >> 2 & 3)];
     alike(&mut Rng::with_seed((*seed).into()), stream, |pieces| read_frames(&script, inflating, pieces));

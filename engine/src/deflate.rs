@@ -8,6 +8,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 /// The end of a flushed block, which is left off every message (§7.2.1).
 const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 const STEP: usize = 16 << 10;
+/// Final blocks in one message; one is usual where there are any. Each costs as much as some kilobytes of content.
+const FINAL_BLOCKS: u32 = 64;
 /// How far back a compressed message may refer (RFC 1951 §2).
 const WINDOW: usize = 32 << 10;
 
@@ -96,6 +98,8 @@ pub struct Inflater {
     large: Vec<u8>,
     /// What later messages may refer to, where the context is kept: at least its end, as long as the window.
     window: Vec<u8>,
+    /// Final blocks of this message so far.
+    finals: u32,
 }
 
 impl std::fmt::Debug for Inflater {
@@ -106,7 +110,7 @@ impl std::fmt::Debug for Inflater {
 
 impl Inflater {
     pub fn new(takeover: bool) -> Inflater {
-        Inflater { stream: Decompress::new(false), takeover, large: Vec::new(), window: Vec::new() }
+        Inflater { stream: Decompress::new(false), takeover, large: Vec::new(), window: Vec::new(), finals: 0 }
     }
 
     /// Hands what a piece of a compressed message holds to `take`, a part at a time, so that a small piece cannot become a
@@ -120,6 +124,7 @@ impl Inflater {
         self.inflate(piece, &mut take)?;
         if end {
             self.inflate(&TAIL, &mut take)?;
+            self.finals = 0;
             if !self.takeover {
                 self.stream.reset(false);
             }
@@ -145,6 +150,10 @@ impl Inflater {
             piece = &piece[(self.stream.total_in() - before) as usize..];
             let full = self.large.len() == self.large.capacity();
             if status == Status::StreamEnd {
+                self.finals += 1;
+                if self.finals > FINAL_BLOCKS {
+                    return Err((Kind::BadDeflate, format!("more than {FINAL_BLOCKS} final blocks in a message")));
+                }
                 // A final block (§7.2.3.4) ends the stream, not the context: what follows may refer to what came before.
                 self.stream.reset(false);
                 let window = &self.window[self.window.len().saturating_sub(WINDOW)..];
@@ -248,6 +257,17 @@ mod tests {
             inflater.piece(&small, true, &mut take).unwrap();
             assert!(whole == text(1), "{} bytes", whole.len());
         }
+    }
+
+    #[test]
+    fn a_flood_of_final_blocks_is_bad_deflate() {
+        let mut inflater = Inflater::new(true);
+        let many = [&[3, 0].repeat(FINAL_BLOCKS as usize)[..], &[0]].concat();
+        let mut most = || inflater.piece(&many, true, |_| Ok(()));
+        // The counts of two messages are two.
+        assert_eq!((most(), most()), (Ok(()), Ok(())));
+        let found = Inflater::new(true).piece(&[3, 0].repeat(10_000), true, |_| Ok(()));
+        assert_eq!(found.unwrap_err().0, Kind::BadDeflate);
     }
 
     #[test]

@@ -13,9 +13,10 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// A longer answer is no handshake.
 const LONGEST_HEAD: usize = 16_384;
 
-/// The key of a connection: 16 bytes drawn from the plan's seed and the connection's number.
-pub fn key(seed: u64, connection: u32) -> String {
-    let mut random = fastrand::Rng::with_seed(seed ^ u64::from(connection) << 32 ^ 0x5ec_eb0c);
+/// The key of a connection, of each of its lives another (RFC 6455 §4.1): 16 bytes drawn from the plan's seed.
+pub fn key(seed: u64, connection: u32, life: u32) -> String {
+    let place = u64::from(connection) << 32 | u64::from(life);
+    let mut random = fastrand::Rng::with_seed(fastrand::Rng::with_seed(seed ^ 0x5ec_eb0c).u64(..) ^ place);
     STANDARD.encode(random.u128(..).to_ne_bytes())
 }
 
@@ -69,15 +70,17 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
     if code != 101 {
         return Err((Kind::HandshakeStatus, format!("status {code} {}", response.reason.unwrap_or_default())));
     }
-    let value = |name: &str| {
-        let header = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
-        std::str::from_utf8(header.value).ok().map(str::trim)
+    let values = |name: &'static str| {
+        let named = response.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+        named.filter_map(|header| std::str::from_utf8(header.value).ok().map(str::trim))
     };
+    let value = |name| values(name).next();
     if !value("upgrade").is_some_and(|found| found.eq_ignore_ascii_case("websocket")) {
         return Err((Kind::HandshakeInvalid, "no `Upgrade: websocket`".into()));
     }
     let upgrades = |found: &str| found.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
-    if !value("connection").is_some_and(upgrades) {
+    // A list may stand in several lines (RFC 9110 §5.3).
+    if !values("connection").any(upgrades) {
         return Err((Kind::HandshakeInvalid, "no `Connection: Upgrade`".into()));
     }
     let invalid = |what: String| (Kind::HandshakeInvalid, what);
@@ -106,7 +109,7 @@ mod tests {
     fn the_example_of_the_rfc_is_accepted_whole_and_waited_for_in_part() {
         let key = "dGhlIHNhbXBsZSBub25jZQ==";
         assert_eq!(accept(key), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-        let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive\r\nConnection: x, Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
         for cut in 0..answer.len() {
             assert!(verify(&answer[..cut], key, &Offer::default()).unwrap().is_none());
         }

@@ -148,25 +148,27 @@ impl Reader {
             self.carry = Vec::new();
             return Ok(true);
         }
-        self.closes = response.version == Some(0);
-        let mut stage = None;
-        for header in response.headers.iter() {
-            let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
-            match header.name.to_ascii_lowercase().as_str() {
-                "content-length" => {
-                    let length =
-                        number(value, 10).ok_or_else(|| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
-                    stage.get_or_insert(Stage::Length(length));
-                }
-                "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => stage = Some(Stage::ChunkSize),
-                "connection" => {
-                    let named = |wanted| value.split(',').any(|option| option.trim().eq_ignore_ascii_case(wanted));
-                    self.closes = named("close") || self.closes && !named("keep-alive");
-                }
-                _ => {}
+        // A list may stand in several lines (RFC 9110 §5.3).
+        let values = |name: &'static str| {
+            let named = response.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+            named.flat_map(|header| std::str::from_utf8(header.value).unwrap_or("?").split(',').map(str::trim))
+        };
+        let says = |option: &str| values("connection").any(|found| found.eq_ignore_ascii_case(option));
+        self.closes = says("close") || response.version == Some(0) && !says("keep-alive");
+        let mut length = None;
+        for value in values("content-length") {
+            let found = number(value, 10).ok_or_else(|| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
+            if *length.get_or_insert(found) != found {
+                return Err((Kind::HttpInvalid, format!("content-length {value} beside another")));
             }
         }
-        self.stage = stage.unwrap_or(Stage::UntilClose);
+        // RFC 9112 §6.3, in its order.
+        self.stage = match (self.status, values("transfer-encoding").last(), length) {
+            (101 | 204 | 304, ..) => Stage::Length(0),
+            (_, Some(coding), _) if coding.eq_ignore_ascii_case("chunked") => Stage::ChunkSize,
+            (_, None, Some(length)) => Stage::Length(length),
+            _ => Stage::UntilClose,
+        };
         *input = &input[size - carried..];
         self.carry = Vec::new();
         Ok(true)
@@ -232,8 +234,31 @@ mod tests {
     }
 
     #[test]
+    fn a_length_may_be_said_twice_and_chunks_may_stand_behind_another_coding() {
+        for (lines, length) in [
+            ("Content-Length: 5\r\nContent-Length: 5", 5),
+            ("Content-Length: 5, 5", 5),
+            ("Transfer-Encoding: gzip, chunked", 2),
+            ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\nContent-Length: 77", 2),
+        ] {
+            let body = if length == 5 { "hello" } else { "2\r\nhi\r\n0\r\n\r\n" };
+            let bytes = format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n{body}");
+            read_cut_everywhere(bytes.as_bytes(), Reply { status: 200, length, closes: false });
+        }
+    }
+
+    #[test]
+    fn some_statuses_have_no_body() {
+        for status in [101, 204, 304] {
+            let bytes = format!("HTTP/1.1 {status} x\r\nServer: y\r\n\r\n");
+            read_cut_everywhere(bytes.as_bytes(), Reply { status, length: 0, closes: false });
+        }
+    }
+
+    #[test]
     fn close_is_heard_among_other_options() {
-        for (options, closes) in [("Close, x", true), ("x,close", true), ("keep-alive, x", false), ("closed", false)] {
+        let options = [("Close, x", true), ("x,close", true), ("keep-alive, x", false), ("closed", false)];
+        for (options, closes) in [&options[..], &[("x\r\nConnection: close", true)]].concat() {
             let bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: {options}\r\n\r\nok");
             read_cut_everywhere(bytes.as_bytes(), Reply { status: 200, length: 2, closes });
         }
@@ -245,6 +270,8 @@ mod tests {
             &b"\x00\x01garbage\r\n\r\n"[..],
             b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
             b"HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello, you\r\n0\r\n\r\n",
         ] {

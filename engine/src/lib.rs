@@ -28,5 +28,6 @@ pub mod run;
 mod scenario;
 mod schedule;
 mod sending;
+mod stamp;
 mod tls;
 mod worker;

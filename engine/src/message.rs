@@ -229,7 +229,8 @@ impl Reader {
             self.find_its_message(piece, script, message);
             // As long as nothing differed the text was the one that was sent; a character of it may be cut.
             if self.differs && self.position > 0 && self.message_opcode == frame::TEXT {
-                self.rare().cut_character = script.character_before(self.position as usize).to_vec();
+                let cut = script.character_before(expected, self.position as usize);
+                self.rare().cut_character = cut.to_vec();
             }
         }
         if self.differs && self.message_opcode == frame::TEXT {
@@ -245,7 +246,7 @@ impl Reader {
         if self.position > 0 {
             return;
         }
-        if let Some(sequence) = script.sequence_in(piece, message.connection) {
+        if let Some(sequence) = script.sequence_in(piece, message) {
             self.shift = sequence as i64 - message.sequence as i64;
             self.differs = !script.matches(Message { sequence, ..message }, 0, piece);
         }

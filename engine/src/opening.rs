@@ -2,7 +2,7 @@
 //! leave. Part of the worker.
 
 use crate::clock;
-use crate::connection::{Reader, Stage};
+use crate::connection::{Connection, Reader, Stage};
 use crate::control::Phase;
 use crate::deflate::Deflater;
 use crate::frame;
@@ -114,9 +114,10 @@ impl Worker {
         match &mut connection.tls {
             Some(session) => {
                 session.seal(&mut self.out);
+                connection.written = connection.written.wrapping_add(self.out.len() as u32);
                 // What came too early is not said again by the session.
                 if let Some(unsent) = connection.unsent.take() {
-                    self.out = unsent.0;
+                    self.out = unsent.bytes;
                 }
             }
             None => self.write_first_words(index),
@@ -131,6 +132,7 @@ impl Worker {
                 self.connections[index].stage = Stage::Securing;
             } else {
                 self.connected(index, now);
+                self.connections[index].written = self.out.len() as u32;
             }
         } else if self.tls.is_some() {
             self.connections[index].keep(&self.out);
@@ -142,7 +144,8 @@ impl Worker {
     /// The upgrade, or the request that the connection was made for.
     fn write_first_words(&mut self, index: usize) {
         if self.plan.transport == Transport::Websocket {
-            let key = handshake::key(self.plan.seed, self.connections[index].number);
+            let Connection { number, life, .. } = self.connections[index];
+            let key = handshake::key(self.plan.seed, number, life);
             self.out.extend_from_slice(&handshake::request(&self.plan, &key));
         } else if !self.connections[index].under_way.is_empty() {
             self.out.extend_from_slice(&self.request);
@@ -165,8 +168,9 @@ impl Worker {
             return;
         }
         self.usable(index, now);
-        if let Some(request) = self.connections[index].under_way.oldest_mut() {
-            request.sent_ns = now;
+        let connection = &mut self.connections[index];
+        if let Some(request) = connection.under_way.oldest_mut() {
+            (request.sent_ns, request.end) = (now, connection.written.wrapping_add(self.out.len() as u32));
         }
     }
 
@@ -238,7 +242,7 @@ impl Worker {
         let Reader::Handshake(head) = &mut connection.reader else { unreachable!("it is shaking hands") };
         let carried = head.len();
         head.extend_from_slice(bytes);
-        let key = handshake::key(self.plan.seed, connection.number);
+        let key = handshake::key(self.plan.seed, connection.number, connection.life);
         let Some(answer) = handshake::verify(head, &key, &self.offer)? else { return Ok(bytes.len()) };
         connection.reader = Reader::Frames(match answer.deflate {
             Some(agreed) => message::Reader::inflating(agreed.server_takeover),
@@ -256,7 +260,8 @@ impl Worker {
     /// A connection no longer counts as open.
     pub fn not_open(&mut self, index: usize) {
         self.record.counters.open -= 1;
-        if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) {
+        // Who goes after the end has missed nothing.
+        if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) && !self.finished {
             self.board.leave(clock::now_ns());
         }
     }
@@ -320,39 +325,66 @@ impl Worker {
         self.open(index, now);
     }
 
-    /// After the last word is written: a Close frame and our end of every connection, so that no server is left with a
-    /// reset. Nothing here is recorded.
+    /// When the last message was sent: a Close frame and our end of every connection, so that no server is left with a reset.
+    /// What still comes is read to its end, and recorded only where it is a reply beyond the messages that were sent: a server
+    /// that answered ahead has it left.
     pub fn say_goodbye_to_all(&mut self) {
-        let key = self.random.u32(..).to_ne_bytes();
-        for connection in &mut self.connections {
-            let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { continue };
-            self.out.clear();
-            if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
-                frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
-            }
-            if let (Some(session), None) = (&mut connection.tls, &connection.unsent) {
-                if !self.out.is_empty() {
-                    session.seal(&mut self.out);
-                }
-                let mut last = Vec::new();
-                session.end();
-                session.seal(&mut last);
-                self.out.append(&mut last);
-            }
-            let _ = poll::send(descriptor, &self.out);
-            poll::end_sending(descriptor);
+        let mut record = self.record.beside();
+        std::mem::swap(&mut self.record, &mut record);
+        self.end_all();
+        self.read_to_the_end();
+        std::mem::swap(&mut self.record, &mut record);
+        if let Some((count, example)) = record.take_errors(Kind::UnexpectedReply) {
+            let measured = record.measured_errors.get(&Kind::UnexpectedReply).copied().unwrap_or(0);
+            self.record.error((Kind::UnexpectedReply, example), count, measured);
         }
-        let mut open = self.connections.iter().filter(|connection| connection.stage == Stage::Open).count();
+    }
+
+    fn end_all(&mut self) {
+        for index in 0..self.connections.len() {
+            self.end(index);
+        }
+    }
+
+    /// Our last words on a connection that is open.
+    fn end(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { return };
+        self.out.clear();
+        if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
+            let key = self.random.u32(..).to_ne_bytes();
+            frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
+        }
+        if let (Some(session), None) = (&mut connection.tls, &connection.unsent) {
+            if !self.out.is_empty() {
+                session.seal(&mut self.out);
+            }
+            let mut last = Vec::new();
+            session.end();
+            session.seal(&mut last);
+            self.out.append(&mut last);
+        }
+        let _ = poll::send(descriptor, &self.out);
+        poll::end_sending(descriptor);
+        self.out.clear();
+        // Whoever closes now is not followed by another.
+        connection.leaving = self.plan.transport == Transport::Http;
+    }
+
+    fn read_to_the_end(&mut self) {
+        let lives = |connection: &Connection| !matches!(connection.stage, Stage::Connecting | Stage::Closed);
+        let mut left = self.connections.iter().filter(|connection| lives(connection)).count();
         let until = clock::now_ns() + SECOND_NS / 2;
-        while open > 0 && clock::now_ns() < until && !self.control.stopped() {
+        while left > 0 && clock::now_ns() < until && !self.control.stopped() {
             let Ok(count) = self.poll.wait(SECOND_NS / 20) else { return };
             for at in 0..count {
                 let Some((index, _)) = self.poll.event(at) else { continue };
-                let connection = &mut self.connections[index];
-                let Some(descriptor) = connection.descriptor() else { continue };
-                if !matches!(poll::receive(descriptor, &mut self.buffer), Ok(None) | Ok(Some(1..))) {
-                    open -= usize::from(connection.stage == Stage::Open);
-                    connection.close();
+                let before = self.connections[index].stage;
+                let lived = lives(&self.connections[index]);
+                self.readable(index);
+                left -= usize::from(lived && !lives(&self.connections[index]));
+                if before != Stage::Open {
+                    self.end(index);
                 }
             }
         }

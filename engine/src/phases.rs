@@ -151,6 +151,7 @@ impl Worker {
     }
 
     pub fn finish(mut self) {
+        self.finished = true;
         let now = clock::now_ns();
         if self.phase == Phase::Measure {
             self.end_window(now);
@@ -159,21 +160,29 @@ impl Worker {
         }
         let window = self.measure_ns..self.drain_ns;
         self.record.ledger.unsent += self.late.iter().filter(|due| window.contains(due)).count() as u64;
-        let unanswered = self.measured_in_flight;
+        // What the kernel never took was never sent.
+        let kept = self.connections.iter().filter(|connection| connection.unsent.is_some());
+        let kept =
+            kept.flat_map(|connection| connection.under_way.all().filter(|message| !connection.has_left(message)));
+        let unsent = kept.filter(|message| message.measured).count() as u64;
+        self.record.ledger.sent -= unsent;
+        self.record.ledger.unsent += unsent;
+        let unanswered = self.measured_in_flight - unsent;
         let ledger = self.record.ledger;
         let lawful = ledger.sent == ledger.answered + ledger.failed + unanswered;
         assert!(lawful || self.script.is_notice(), "a message was lost count of: {ledger:?}, {unanswered} under way");
-        self.tick(Moment::Last, now, None);
+        let broadcasts = std::mem::take(&mut self.broadcasts);
+        self.say_goodbye_to_all();
+        self.tick(Moment::Last, clock::now_ns(), None);
         let last = Final {
             counters: self.record.counters,
             usage: Usage::of_this_thread(),
             ledger,
             errors: std::mem::take(&mut self.record.measured_errors),
             window: self.ended,
-            broadcasts: std::mem::take(&mut self.broadcasts),
+            broadcasts,
             lost: self.lost || self.failures_in_a_row >= FAILURES_IN_A_ROW,
         };
-        self.say_goodbye_to_all();
         self.report(Report::Finished(Box::new(last)));
     }
 }

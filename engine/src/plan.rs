@@ -5,10 +5,6 @@ use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Connection and sequence number in hexadecimal, at the front of every echoed message long enough; shorter ones carry
-/// its end.
-pub const STAMP: usize = 16;
-
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Opcode {

@@ -113,10 +113,10 @@ impl Delivery {
     }
 }
 
-/// What triggers broadcast `number` of this shard. Where there are other shards it says when, and by which clock, so that
-/// those of the same host can time their copies.
-pub fn request(shard: (u32, u32), number: usize, clock: u32, t_ns: u64) -> String {
-    let token = format!("broadcast {:04x}-{number:08x}", shard.0);
+/// What triggers broadcast `number` of this shard, with a tag that says whose it is. Where there are other shards it says
+/// when, and by which clock, so that those of the same host can time their copies.
+pub fn request(shard: (u32, u32), number: usize, tag: u32, clock: u32, t_ns: u64) -> String {
+    let token = format!("broadcast {:04x}-{number:08x}-{tag:08x}", shard.0);
     if shard.1 == 1 { token } else { format!("{token}-{clock:08x}-{t_ns:016x}") }
 }
 
@@ -127,6 +127,7 @@ pub struct Notice {
     pub micros: u64,
     pub shard: u32,
     pub number: usize,
+    pub tag: u32,
     /// A clock, and when the broadcast was triggered by it.
     pub triggered: Option<(u32, u64)>,
 }
@@ -136,8 +137,9 @@ pub fn parse(text: &[u8]) -> Option<Notice> {
     let mut parts = token.split('-');
     let mut hexadecimal = || u64::from_str_radix(parts.next()?, 16).ok();
     let (shard, number) = (u32::try_from(hexadecimal()?).ok()?, usize::try_from(hexadecimal()?).ok()?);
+    let tag = u32::try_from(hexadecimal()?).ok()?;
     let triggered = hexadecimal().zip(hexadecimal()).map(|(clock, t_ns)| (clock as u32, t_ns));
-    Some(Notice { micros: micros.parse().ok()?, shard, number, triggered })
+    Some(Notice { micros: micros.parse().ok()?, shard, number, tag, triggered })
 }
 
 #[cfg(test)]
@@ -147,12 +149,12 @@ mod tests {
     #[test]
     fn a_notice_is_read_back_and_anything_else_is_none() {
         for (shards, triggered) in [(1, None), (4, Some((0xdead_beef, u64::MAX)))] {
-            let token = request((0, shards), 77, 0xdead_beef, u64::MAX);
+            let token = request((0, shards), 77, 5, 0xdead_beef, u64::MAX);
             let token = token.strip_prefix("broadcast ").unwrap();
-            let notice = Notice { micros: 1_700_000_000_000_000, shard: 0, number: 77, triggered };
+            let notice = Notice { micros: 1_700_000_000_000_000, shard: 0, number: 77, tag: 5, triggered };
             assert_eq!(parse(format!("1700000000000000 {token}").as_bytes()), Some(notice));
         }
-        for wrong in ["", "1 2", "x 0001-00000001", "1 0001-", "\u{e9}"] {
+        for wrong in ["", "1 2", "x 0001-00000001-00000005", "1 0001-00000001", "1 0001-", "\u{e9}"] {
             assert_eq!(parse(wrong.as_bytes()), None, "{wrong}");
         }
     }

@@ -18,10 +18,16 @@ use std::cmp::Reverse;
 use std::io;
 use std::os::fd::RawFd;
 
+/// Then the others' turn comes: epoll tells again of what is left.
+const READS_AT_ONCE: usize = 4;
+/// Of a flood of Pings only the newest is answered, once so much is to be sent (RFC 6455 §5.5.3).
+const PONGS_BYTES: usize = 64 << 10;
+
 impl Worker {
     pub fn readable(&mut self, index: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(descriptor) = self.connections[index].descriptor() {
+        for _ in 0..READS_AT_ONCE {
+            let Some(descriptor) = self.connections[index].descriptor() else { break };
             if self.connections[index].stage == Stage::Connecting {
                 break;
             }
@@ -33,9 +39,14 @@ impl Worker {
                 }
                 Ok(Some(count)) => {
                     let now = clock::now_ns();
+                    let life = self.connections[index].life;
                     self.record.counters.bytes_received += count as u64;
                     if now >= self.moment_ns {
                         self.keep_time(now);
+                    }
+                    // What a phase began may have ended this connection, and with it what came on it.
+                    if !self.is_in(index, life) {
+                        break;
                     }
                     let taken = if self.tls.is_some() {
                         self.take_in_sealed(index, &buffer[..count], now)
@@ -58,6 +69,13 @@ impl Worker {
             }
         }
         self.buffer = buffer;
+    }
+
+    /// Whether it is still the connection that it was in this life.
+    #[inline]
+    fn is_in(&self, index: usize, life: u32) -> bool {
+        let connection = &self.connections[index];
+        connection.life == life && connection.stage != Stage::Closed
     }
 
     /// What has come; on a sampled connection also how long ago the kernel had it.
@@ -93,18 +111,17 @@ impl Worker {
     #[inline]
     fn take_in(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<(), Failure> {
         let mut input = bytes;
+        let mut ping = None;
+        let life = self.connections[index].life;
         if self.connections[index].stage == Stage::Handshaking {
             input = &input[self.upgrade(index, bytes, now)?..];
         }
-        while !input.is_empty() {
+        // A reply may end the connection, and begin another in its place: the rest came on neither.
+        while !input.is_empty() && self.is_in(index, life) {
             let connection = &mut self.connections[index];
-            match connection.stage {
-                Stage::Closing => {
-                    self.closing_input(index, input, now);
-                    return Ok(());
-                }
-                Stage::Closed | Stage::Connecting => return Ok(()),
-                _ => {}
+            if connection.stage == Stage::Closing {
+                self.closing_input(index, input, now);
+                return Ok(());
             }
             let message = connection.expected();
             match &mut connection.reader {
@@ -119,10 +136,8 @@ impl Worker {
                         }
                     }
                     Some(Incoming::Notice(text)) => self.notice(index, &text, now),
-                    Some(Incoming::Ping(payload)) => {
-                        self.record.counters.pings_answered += 1;
-                        self.control_frame(frame::PONG, &payload);
-                    }
+                    Some(Incoming::Ping(payload)) if self.out.len() < PONGS_BYTES => self.pong(index, payload),
+                    Some(Incoming::Ping(payload)) => ping = Some(payload),
                     Some(Incoming::Close(payload)) => return Err(self.close_reply(index, &payload)),
                 },
                 Reader::Http(reader) => {
@@ -145,6 +160,12 @@ impl Worker {
                 Reader::Handshake(_) => unreachable!("it was answered above"),
             }
         }
+        match ping {
+            Some(payload) if self.connections[index].stage == Stage::Open && self.is_in(index, life) => {
+                self.pong(index, payload);
+            }
+            _ => {}
+        }
         Ok(())
     }
 
@@ -160,7 +181,8 @@ impl Worker {
         if let Some(session) = &mut self.connections[index].tls {
             session.seal(&mut self.out);
         }
-        if let Some(descriptor) = self.connections[index].descriptor() {
+        let connection = &self.connections[index];
+        if let (Some(descriptor), None) = (connection.descriptor(), &connection.unsent) {
             // The connection ends here either way: a peer that is gone already is no second failure.
             let _ = poll::send(descriptor, &self.out);
         }
@@ -169,8 +191,8 @@ impl Worker {
 
     #[inline]
     fn reply(&mut self, index: usize, wrong: Option<Failure>, now: u64) {
-        if self.connections[index].under_way.is_empty() {
-            return self.fail(index, (Kind::UnexpectedReply, "a message that nothing was waiting for".into()));
+        if !self.is_asked(index) {
+            return self.fail(index, self.unasked(index));
         }
         match wrong {
             Some(failure) => self.fail(index, failure),
@@ -178,12 +200,29 @@ impl Worker {
         }
     }
 
+    /// Whether the oldest message has left, so that somebody can have answered it.
+    #[inline]
+    fn is_asked(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        connection.under_way.oldest().is_some_and(|message| connection.has_left(message))
+    }
+
+    #[cold]
+    fn unasked(&self, index: usize) -> Failure {
+        let what = match self.connections[index].under_way.is_empty() {
+            true => "a message that nothing was waiting for",
+            false => "an answer that came before its question was sent",
+        };
+        (Kind::UnexpectedReply, what.into())
+    }
+
     /// A reply whose stamp names another message than the oldest under way: those before it are not answered any more, as
     /// far as this connection can tell; one that was answered already, or given up, changes nothing.
     #[cold]
     fn reply_to_another(&mut self, index: usize, shift: i64, wrong: Option<Failure>, now: u64) {
-        let pending = self.connections[index].under_way.len() as i64;
-        if shift < 0 || shift >= pending {
+        let connection = &self.connections[index];
+        let asked = connection.under_way.all().take_while(|message| connection.has_left(message)).count() as i64;
+        if shift < 0 || shift >= asked {
             let which = if shift < 0 { "before" } else { "not sent yet" };
             return self.fail(index, (Kind::UnexpectedReply, format!("a reply to a message {which}")));
         }
@@ -195,10 +234,10 @@ impl Worker {
 
     fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
         let Scenario::Doc { persistent, bytes } = self.plan.scenario else { unreachable!("http is doc") };
-        let connection = &mut self.connections[index];
-        if connection.under_way.is_empty() || connection.stage == Stage::AwaitingClose {
-            return self.fail(index, (Kind::UnexpectedReply, format!("status {}", reply.status)));
+        if !self.is_asked(index) || self.connections[index].stage == Stage::AwaitingClose {
+            return self.fail(index, self.unasked(index));
         }
+        let connection = &mut self.connections[index];
         if reply.status != 200 {
             self.fail(index, (Kind::HttpStatus, format!("status {}", reply.status)));
         } else if reply.length != bytes {
@@ -223,11 +262,11 @@ impl Worker {
 
     /// One receiver's copy of a broadcast.
     fn notice(&mut self, index: usize, text: &[u8], now: u64) {
-        let Some(Notice { micros, shard, number, triggered }) = push::parse(text) else {
+        let Some(Notice { micros, shard, number, tag, triggered }) = push::parse(text) else {
             let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
             return self.fail(index, (Kind::ReplyContent, format!("not a broadcast: {found:?}")));
         };
-        if shard != push::TRIGGERING {
+        if shard != push::TRIGGERING || tag != self.script.tag_of_broadcast(shard, number) {
             self.record.counters.foreign += 1;
             return;
         }
@@ -278,7 +317,7 @@ impl Worker {
     fn account(&mut self, index: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
-        let Some(Pending { due_ns, sent_ns, measured }) = connection.under_way.take() else { return };
+        let Some(Pending { due_ns, sent_ns, measured, .. }) = connection.under_way.take() else { return };
         connection.replies += 1;
         self.in_flight -= 1;
         self.record.counters.answered += 1;
@@ -308,10 +347,14 @@ impl Worker {
     fn peer_closed(&mut self, index: usize) {
         let now = clock::now_ns();
         let connection = &mut self.connections[index];
+        let life = connection.life;
         if let Reader::Http(reader) = &mut connection.reader
             && let Some(reply) = reader.closed()
         {
             self.http_reply(index, reply, now);
+        }
+        if !self.is_in(index, life) {
+            return;
         }
         let connection = &self.connections[index];
         match connection.stage {

@@ -118,6 +118,8 @@ pub struct Record {
     errors: Errors,
 }
 
+const LONGEST_EXAMPLE: usize = 200;
+
 /// One hour: longer than any deadline a single reply may have.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 
@@ -134,11 +136,25 @@ impl Record {
     }
 
     /// The same failure so many times, so many of them part of the measurement.
-    pub fn error(&mut self, (kind, example): Failure, times: u64, measured: u64) {
+    pub fn error(&mut self, (kind, mut example): Failure, times: u64, measured: u64) {
+        // The words may be the server's own.
+        if let Some((end, _)) = example.char_indices().nth(LONGEST_EXAMPLE) {
+            example.truncate(end);
+        }
         self.errors.entry(kind).or_insert((0, example)).0 += times;
         if measured > 0 {
             *self.measured_errors.entry(kind).or_insert(0) += measured;
         }
+    }
+
+    /// A record that goes on with the same counters, for what is not to enter this one.
+    pub fn beside(&self) -> Record {
+        Record { counters: self.counters, ..Record::default() }
+    }
+
+    /// Errors of this kind since the last interval.
+    pub fn take_errors(&mut self, kind: Kind) -> Option<(u64, String)> {
+        self.errors.remove(&kind)
     }
 
     pub fn hand_over(&mut self) -> Interval {

@@ -1,15 +1,20 @@
 //! What is sent, and which reply answers it. A message is known by its connection and its sequence number: the same pair
-//! always gives the same bytes, so a reply can be compared piece by piece as it arrives and nothing need be kept.
+//! always gives the same bytes, so a reply can be compared piece by piece as it arrives and nothing need be kept. Nobody
+//! without the plan's seed can tell which bytes those will be.
 
 use crate::frame;
-use crate::plan::{Opcode, Plan, STAMP, Scenario};
+use crate::plan::{Opcode, Plan, Scenario};
+use crate::stamp::{self, Stamps};
 use std::io;
 
 pub struct Script {
     pub opcode: u8,
     pub length: usize,
     reply: Reply,
+    stamps: Stamps,
+    /// What follows the stamp, drawn once: a message takes its part from one of the first `places` bytes on.
     template: Vec<u8>,
+    places: usize,
 }
 
 /// How a reply is known to be right.
@@ -36,46 +41,58 @@ pub struct Message {
     pub sequence: u64,
 }
 
+/// Where a message's part of the drawn content may begin: so many messages differ in all of their bytes.
+const PLACES: usize = 4096;
+
 impl Script {
     /// Fails where a file with the content cannot be read.
     pub fn new(plan: &Plan) -> io::Result<Script> {
         Ok(match &plan.scenario {
             Scenario::Echo { opcode, bytes, content } => {
-                let mut random = fastrand::Rng::with_seed(plan.seed);
-                let template = match content {
-                    Some(path) => std::fs::read(path)?,
-                    None => (0..*bytes).map(|_| random.alphanumeric() as u8).collect(),
-                };
-                Script::echo(if *opcode == Opcode::Text { frame::TEXT } else { frame::BINARY }, template)
+                let opcode = if *opcode == Opcode::Text { frame::TEXT } else { frame::BINARY };
+                match content {
+                    Some(path) => Script::echo(opcode, std::fs::read(path)?, plan.seed),
+                    None => Script::drawn(opcode, *bytes, plan.seed),
+                }
             }
-            Scenario::Push { .. } => Script::notices(),
+            Scenario::Push { .. } => Script::notices(plan.seed),
             // A document's content is the server's own, and its request is built by the http room; nothing is idle's.
             Scenario::Ping {} | Scenario::Doc { .. } | Scenario::Idle {} => Script::ping(),
         })
     }
 
-    pub fn echo(opcode: u8, template: Vec<u8>) -> Script {
-        Script { opcode, length: template.len(), reply: Reply::Echo, template }
+    /// Messages of this content, but for their stamps.
+    pub fn echo(opcode: u8, template: Vec<u8>, seed: u64) -> Script {
+        Script { opcode, length: template.len(), reply: Reply::Echo, stamps: Stamps::new(seed), template, places: 1 }
     }
 
-    pub fn notices() -> Script {
-        Script { opcode: frame::TEXT, length: 64, reply: Reply::Notice, template: Vec::new() }
+    /// Messages whose content is drawn: letters and digits, which are text as well.
+    pub fn drawn(opcode: u8, bytes: usize, seed: u64) -> Script {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let places = if bytes > stamp::LENGTH { PLACES } else { 1 };
+        let template = (0..bytes + places - 1).map(|_| random.alphanumeric() as u8).collect();
+        Script { length: bytes, places, ..Script::echo(opcode, template, seed) }
+    }
+
+    pub fn notices(seed: u64) -> Script {
+        Script { length: 64, reply: Reply::Notice, ..Script::echo(frame::TEXT, Vec::new(), seed) }
     }
 
     pub fn ping() -> Script {
-        Script { opcode: frame::TEXT, length: 4, reply: Reply::Pong, template: b"Ping".to_vec() }
+        Script { reply: Reply::Pong, ..Script::echo(frame::TEXT, b"Ping".to_vec(), 0) }
     }
 
     /// Bytes at the front of every message that belong to it alone.
     #[inline]
     pub fn stamp_length(&self) -> usize {
-        if self.reply == Reply::Echo { STAMP.min(self.length) } else { 0 }
+        if self.reply == Reply::Echo { stamp::LENGTH.min(self.length) } else { 0 }
     }
 
     /// The bytes of a character of the expected text that `position` cuts, as far as they stand before it.
-    pub fn character_before(&self, position: usize) -> &[u8] {
+    pub fn character_before(&self, message: Message, position: usize) -> &[u8] {
+        let content = self.content(self.hash(message));
         let first = position.saturating_sub(3).max(self.stamp_length());
-        let before = self.template.get(first..position).unwrap_or_default();
+        let before = content.get(first..position).unwrap_or_default();
         let ends = before.iter().take_while(|&&byte| byte & 0xc0 == 0x80).count();
         let before = &before[ends..];
         match std::str::from_utf8(before) {
@@ -88,80 +105,112 @@ impl Script {
         self.reply == Reply::Notice
     }
 
-    /// The bytes to send as two pieces: the stamp of this message, and the rest that is the same in all.
-    pub fn payload<'a>(&'a self, message: Message, stamp: &'a mut [u8; STAMP]) -> (&'a [u8], &'a [u8]) {
+    /// The bytes to send as two pieces: the stamp of this message, of which a short one has the end, and the rest.
+    #[inline]
+    pub fn payload<'a>(&'a self, message: Message, stamp: &'a mut [u8; stamp::LENGTH]) -> (&'a [u8], &'a [u8]) {
         if self.reply != Reply::Echo {
             return (&[], &self.template);
         }
-        *stamp = stamp_of(message);
-        let length = STAMP.min(self.length);
-        (&stamp[STAMP - length..], &self.template[length..])
+        let hash = self.hash(message);
+        *stamp = Stamps::of(message.sequence, hash);
+        let length = stamp::LENGTH.min(self.length);
+        (&stamp[stamp::LENGTH - length..], &self.content(hash)[length..])
     }
 
     /// Whether `piece` is what stands at `position` of the reply to `message`.
     #[inline]
     pub fn matches(&self, message: Message, position: usize, piece: &[u8]) -> bool {
-        let stamped = self.reply == Reply::Echo;
-        let expected: &[u8] = if stamped { &self.template } else { PONG };
         let end = position + piece.len();
-        if end > expected.len() {
+        if self.reply != Reply::Echo {
+            return PONG.get(position..end) == Some(piece);
+        }
+        if end > self.length {
             return false;
         }
-        let stamp_length = if stamped { STAMP.min(self.length) } else { 0 };
+        let hash = self.hash(message);
+        let content = self.content(hash);
+        let stamp_length = stamp::LENGTH.min(self.length);
         if position >= stamp_length {
-            return expected[position..end] == *piece;
+            return content[position..end] == *piece;
         }
         let in_stamp = piece.len().min(stamp_length - position);
-        let stamp = stamp_of(message);
-        stamp[STAMP - stamp_length..][position..position + in_stamp] == piece[..in_stamp]
-            && expected[position + in_stamp..end] == piece[in_stamp..]
+        let stamp = Stamps::of(message.sequence, hash);
+        stamp[stamp::LENGTH - stamp_length..][position..position + in_stamp] == piece[..in_stamp]
+            && content[position + in_stamp..end] == piece[in_stamp..]
     }
-}
 
-impl Script {
-    /// The sequence number of the message that this front of a reply belongs to, if it is one of this connection's.
-    pub fn sequence_in(&self, front: &[u8], connection: u32) -> Option<u64> {
-        let stamp = front.get(..STAMP).filter(|_| self.reply == Reply::Echo)?;
-        let number = u64::from_str_radix(std::str::from_utf8(stamp).ok()?, 16).ok()?;
-        (number >> 40 == u64::from(connection)).then_some(number & SEQUENCE)
+    /// The sequence number of the message that this front of a reply belongs to, if it is one of this connection's. It is
+    /// looked for around that of `expected`.
+    pub fn sequence_in(&self, front: &[u8], expected: Message) -> Option<u64> {
+        let stamp = front.get(..stamp::LENGTH).filter(|_| self.reply == Reply::Echo)?;
+        let away = Stamps::number_in(stamp)?.wrapping_sub(expected.sequence as u32) as i32;
+        let sequence = expected.sequence.checked_add_signed(away.into())?;
+        let hash = self.hash(Message { sequence, ..expected });
+        (Stamps::of(sequence, hash) == *stamp).then_some(sequence)
     }
-}
 
-/// The part of a stamp that is the sequence number; above it stands the connection.
-const SEQUENCE: u64 = (1 << 40) - 1;
+    /// What a broadcast's token carries that only who triggered it could know.
+    pub fn tag_of_broadcast(&self, shard: u32, number: usize) -> u32 {
+        self.stamps.hash(shard, number as u64) as u32
+    }
 
-fn stamp_of(message: Message) -> [u8; STAMP] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let number = u64::from(message.connection) << 40 | message.sequence & SEQUENCE;
-    std::array::from_fn(|i| DIGITS[(number >> (60 - 4 * i)) as usize & 15])
+    #[inline]
+    fn hash(&self, message: Message) -> u64 {
+        self.stamps.hash(message.connection, message.sequence)
+    }
+
+    /// All of a message's bytes, where no stamp stands.
+    #[inline]
+    fn content(&self, hash: u64) -> &[u8] {
+        let from = (hash >> 32) as usize & (self.places - 1);
+        &self.template[from..from + self.length]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn script(bytes: usize) -> Script {
-        let template = (0..bytes).map(|i| b'a' + (i % 26) as u8).collect();
-        Script { opcode: frame::TEXT, length: bytes, reply: Reply::Echo, template }
-    }
-
     #[test]
     fn a_reply_matches_its_own_message_in_any_pieces_and_no_other() {
         for bytes in [1, 5, 15, 16, 17, 100] {
-            let script = script(bytes);
-            let message = Message { connection: 7, sequence: 99 };
-            let mut stamp = [0; STAMP];
-            let (front, rest) = script.payload(message, &mut stamp);
-            let whole = [front, rest].concat();
-            assert_eq!(whole.len(), bytes);
-            for cut in 0..=bytes {
-                assert!(script.matches(message, 0, &whole[..cut]) && script.matches(message, cut, &whole[cut..]));
+            for script in [Script::drawn(frame::TEXT, bytes, 3), Script::echo(frame::TEXT, vec![b'a'; bytes], 3)] {
+                let message = Message { connection: 7, sequence: 99 };
+                let mut stamp = [0; stamp::LENGTH];
+                let (front, rest) = script.payload(message, &mut stamp);
+                let whole = [front, rest].concat();
+                assert_eq!(whole.len(), bytes);
+                for cut in 0..=bytes {
+                    assert!(script.matches(message, 0, &whole[..cut]) && script.matches(message, cut, &whole[cut..]));
+                }
+                assert!(!script.matches(Message { sequence: 98, ..message }, 0, &whole));
+                let mut wrong = whole.clone();
+                wrong[bytes - 1] ^= 1;
+                assert!(!script.matches(message, 0, &wrong));
+                assert!(!script.matches(message, 0, &[&whole[..], b"x"].concat()));
             }
-            assert!(!script.matches(Message { sequence: 98, ..message }, 0, &whole));
-            let mut wrong = whole.clone();
-            wrong[bytes - 1] ^= 1;
-            assert!(!script.matches(message, 0, &wrong));
-            assert!(!script.matches(message, 0, &[&whole[..], b"x"].concat()));
         }
+    }
+
+    #[test]
+    fn a_stamp_leads_to_its_message_near_and_far_and_only_on_its_connection() {
+        let script = Script::drawn(frame::TEXT, 64, 3);
+        let expected = Message { connection: 7, sequence: (1 << 32) + 5 };
+        for sequence in [expected.sequence, expected.sequence - 9, expected.sequence + 70_000] {
+            let mut stamp = [0; stamp::LENGTH];
+            script.payload(Message { sequence, ..expected }, &mut stamp);
+            assert_eq!(script.sequence_in(&stamp, expected), Some(sequence));
+            assert_eq!(script.sequence_in(&stamp, Message { connection: 8, ..expected }), None);
+            stamp[15] ^= 1;
+            assert_eq!(script.sequence_in(&stamp, expected), None);
+        }
+    }
+
+    #[test]
+    fn messages_of_one_stream_differ_behind_their_stamps_too() {
+        let script = Script::drawn(frame::BINARY, 1000, 3);
+        let rest = |sequence| script.payload(Message { connection: 0, sequence }, &mut [0; stamp::LENGTH]).1.to_vec();
+        let alike = (1..100).filter(|&sequence| rest(sequence) == rest(sequence + 1)).count();
+        assert!(alike < 3, "{alike}");
     }
 }

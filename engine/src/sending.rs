@@ -66,11 +66,13 @@ impl Worker {
         self.timers.push(Reverse((due, index as u32, self.connections[index].life)));
     }
 
-    /// Whether a message could be sent on this connection now.
+    /// Whether a message could be sent on this connection now. One that is due by a schedule waits in line while the kernel
+    /// takes nothing more: what is only kept here has not been sent.
     fn has_room(&self, index: usize) -> bool {
         let connection = &self.connections[index];
+        let scheduled = matches!(self.plan.pace, Loop::Open { .. });
         let usable = match connection.stage {
-            Stage::Open => !connection.leaving,
+            Stage::Open => !(connection.leaving || scheduled && connection.unsent.is_some()),
             Stage::Closed => self.plan.connection_per_request(),
             _ => false,
         };
@@ -121,30 +123,39 @@ impl Worker {
         self.quota -= u64::from(counted);
         let measured = due_ns >= self.measure_ns;
         connection.sequence += 1;
-        connection.under_way.add(Pending { due_ns, sent_ns: now, measured });
+        let (number, sequence) = (connection.number, connection.sequence);
         self.in_flight += 1;
         self.record.counters.sent += 1;
         if measured {
             self.measured_in_flight += 1;
             self.record.ledger.sent += 1;
         }
+        let new_connection = self.plan.connection_per_request();
         match self.plan.transport {
-            Transport::Websocket => {
-                let message = Message { connection: connection.number, sequence: connection.sequence };
-                if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
-                    return self.write_frames(index, message);
-                }
-                let mut stamp = Default::default();
-                let (front, rest) = self.script.payload(message, &mut stamp);
-                let key = mask_key(self.plan.mask, &mut self.random);
-                frame::write_header(&mut self.out, frame::WHOLE | self.script.opcode, self.script.length, key);
-                frame::write_masked(&mut self.out, front, key, 0);
-                frame::write_masked(&mut self.out, rest, key, front.len());
-            }
+            Transport::Websocket => self.write_message(index, Message { connection: number, sequence }),
             Transport::Tcp => self.out.extend_from_slice(b"Ping"),
-            Transport::Http if self.plan.connection_per_request() => self.open(index, now),
+            Transport::Http if new_connection => {}
             Transport::Http => self.out.extend_from_slice(&self.request),
         }
+        let connection = &mut self.connections[index];
+        let end = connection.written.wrapping_add(self.out.len() as u32);
+        connection.under_way.add(Pending { due_ns, sent_ns: now, end, measured });
+        if new_connection {
+            self.open(index, now);
+        }
+    }
+
+    #[inline]
+    fn write_message(&mut self, index: usize, message: Message) {
+        if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
+            return self.write_frames(index, message);
+        }
+        let mut stamp = Default::default();
+        let (front, rest) = self.script.payload(message, &mut stamp);
+        let key = mask_key(self.plan.mask, &mut self.random);
+        frame::write_header(&mut self.out, frame::WHOLE | self.script.opcode, self.script.length, key);
+        frame::write_masked(&mut self.out, front, key, 0);
+        frame::write_masked(&mut self.out, rest, key, front.len());
     }
 
     /// A message that is compressed, or cut into fragments, or both (RFC 7692 §6.1: in this order).
@@ -195,7 +206,8 @@ impl Worker {
             self.record.ledger.sent += expected;
         }
         self.record.duration(Tag::SendLag, part, due_ns, now);
-        let text = push::request(self.plan.shard, number, self.board.clock, now);
+        let tag = self.script.tag_of_broadcast(self.plan.shard.0, number);
+        let text = push::request(self.plan.shard, number, tag, self.board.clock, now);
         for index in senders {
             let key = mask_key(self.plan.mask, &mut self.random);
             frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
@@ -226,6 +238,7 @@ impl Worker {
         if self.out.is_empty() {
             return;
         }
+        connection.written = connection.written.wrapping_add(self.out.len() as u32);
         let Some(descriptor) = connection.descriptor() else { return self.out.clear() };
         if connection.unsent.is_some() {
             connection.keep(&self.out);
@@ -254,19 +267,37 @@ impl Worker {
             return self.connect_ended(index);
         }
         let Some(unsent) = &mut connection.unsent else { return };
-        match poll::send(descriptor, &unsent.0) {
+        match poll::send(descriptor, &unsent.bytes) {
             Ok(sent) => {
                 self.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
-                drop(unsent.0.drain(..sent.unwrap_or(0)));
+                drop(unsent.bytes.drain(..sent.unwrap_or(0)));
             }
             Err(error) => return self.fail(index, broken(&error)),
         }
-        if unsent.0.is_empty() {
-            connection.unsent = None;
-            if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
-                self.host_cannot(format!("epoll: {error}"));
-            }
+        if !unsent.bytes.is_empty() {
+            return;
         }
+        let pong = connection.unsent.take().and_then(|unsent| unsent.pong);
+        if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
+            return self.host_cannot(format!("epoll: {error}"));
+        }
+        if let Some(payload) = pong {
+            self.pong(index, payload);
+            self.flush(index);
+        }
+        if let Loop::Open { .. } = self.plan.pace {
+            self.stand_in_line(index);
+        }
+    }
+
+    /// Answers a Ping, or keeps the answer until what is kept already has left: the newest alone (RFC 6455 §5.5.3).
+    pub fn pong(&mut self, index: usize, payload: Vec<u8>) {
+        if let Some(unsent) = &mut self.connections[index].unsent {
+            unsent.pong = Some(payload);
+            return;
+        }
+        self.record.counters.pings_answered += 1;
+        self.control_frame(frame::PONG, &payload);
     }
 }
 

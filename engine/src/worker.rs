@@ -265,6 +265,10 @@ impl Worker {
             Err(error) => return self.host_cannot(format!("epoll: {error}")),
         };
         for at in 0..count {
+            // A peer that never stops is no reason to go on.
+            if self.finished || self.control.stopped() {
+                return;
+            }
             let Some((index, writable)) = self.poll.event(at) else { continue };
             if writable {
                 self.writable(index);

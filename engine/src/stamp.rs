@@ -1,0 +1,76 @@
+//! What makes a message one that a server must have read to answer: a keyed hash of its connection and its number (SipHash-1-3,
+//! Aumasson and Bernstein, 2012). The key is drawn from the plan's seed, which no server is told.
+
+use sha1::{Digest, Sha1};
+use siphasher::sip::SipHasher13;
+
+/// The first eight digits of a stamp are its message's number, the others its tag. The tag's last digit is the number's again: a
+/// message too short for more than that still differs from the one before.
+pub const LENGTH: usize = 16;
+const NUMBER: usize = LENGTH / 2;
+
+pub struct Stamps(SipHasher13);
+
+impl Stamps {
+    pub fn new(seed: u64) -> Stamps {
+        let key: [u8; 20] =
+            Sha1::new().chain_update(b"wsbench stamps").chain_update(seed.to_be_bytes()).finalize().into();
+        Stamps(SipHasher13::new_with_key(key.first_chunk().expect("a digest of 20 bytes")))
+    }
+
+    /// Half of it is the tag, which is sent; the other half is not.
+    #[inline]
+    pub fn hash(&self, connection: u32, number: u64) -> u64 {
+        let mut message = [0; 12];
+        message[..4].copy_from_slice(&connection.to_le_bytes());
+        message[4..].copy_from_slice(&number.to_le_bytes());
+        self.0.hash(&message) & !15 | number & 15
+    }
+
+    /// The stamp of a message whose hash this is.
+    #[inline]
+    pub fn of(number: u64, hash: u64) -> [u8; LENGTH] {
+        let mut stamp = [0; LENGTH];
+        stamp[..NUMBER].copy_from_slice(&digits(number as u32));
+        stamp[NUMBER..].copy_from_slice(&digits(hash as u32));
+        stamp
+    }
+
+    /// The number in a stamp, as far as it goes: that of the message, modulo 2³².
+    pub fn number_in(stamp: &[u8]) -> Option<u32> {
+        let digits = stamp.get(..NUMBER).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    }
+}
+
+/// Eight hexadecimal digits, the highest first: a nibble a byte, all at once.
+#[inline]
+fn digits(number: u32) -> [u8; 8] {
+    let wide = u64::from(number);
+    let wide = (wide | wide << 16) & 0x0000_ffff_0000_ffff;
+    let wide = (wide | wide << 8) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (wide | wide << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = (nibbles + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    (nibbles + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'9' - 1)).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_says_which_message_it_is_and_no_other_has_it() {
+        let stamps = Stamps::new(1);
+        for number in [0, 1, 0x89ab_cdef, u64::from(u32::MAX), 1 << 40 | 5] {
+            let hash = stamps.hash(7, number);
+            let stamp = Stamps::of(number, hash);
+            let tag = hash as u32;
+            assert_eq!(stamp, format!("{:08x}{tag:08x}", number as u32).as_bytes());
+            assert_eq!(Stamps::number_in(&stamp), Some(number as u32));
+        }
+        assert_ne!(stamps.hash(1, 2), stamps.hash(2, 1));
+        assert_ne!(stamps.hash(1, 2), Stamps::new(2).hash(1, 2));
+        assert_eq!(Stamps::number_in(b"1234567"), None);
+        assert_eq!(Stamps::number_in(b"+2345678"), None);
+    }
+}
