@@ -82,10 +82,10 @@ def test_a_context_makes_fewer_bytes(carry_out):
     for takeover in [True, False]:
         with echo_server() as (address, _):
             deflate = Deflate(client_context_takeover=takeover, server_context_takeover=takeover)
-            end = carry_out(plan(address, deflate=deflate, connections=1, scenario=Echo(opcode="text", bytes=2000)))
+            end = carry_out(plan(address, deflate=deflate, connections=1, scenario=Echo(opcode="text", bytes=20_000)))
         all_answered(end)
         sent[takeover] = (end.measured.bytes_sent, end.measured.bytes_received)
-    # The content is the same in every message, so that with a context all but the first are nearly nothing.
+    # Messages of this size share most of their content: with a context all but the first are nearly nothing.
     assert all(with_context < without / 4 for with_context, without in zip(sent[True], sent[False], strict=True))
 
 

@@ -305,6 +305,17 @@ def test_broadcasts_that_reached_all_are_valid_and_missed_copies_are_errors(tmp_
     assert judged(tmp_path / "d", pushing(recorded=2_000)).kind == "INVALID"
 
 
+@pytest.mark.parametrize("kind", ["unasked", "out_of_order", "foreign"])
+def test_what_nobody_asked_for_is_a_reason(tmp_path, kind):
+    folder = write_trial(tmp_path / "0001", pushing())
+    answered = TrialView(folder, folder.record).measured.answered
+    for count, expected in ((1, "SUSPECT"), (answered // 1000, "SUSPECT"), (answered // 1000 + 1, "INVALID")):
+        found = judged(tmp_path / str(count), pushing(**{kind: count}))
+        assert (found.kind, found.reasons[0].split()[0]) == (expected, str(count))
+    idle = Trial(scenario=engine_files.Idle(), loop=engine_files.NoLoop(), rate=1e-9, **{kind: 9})
+    assert judged(tmp_path / "idle", idle).kind == "SUSPECT", "there is nothing that it could falsify"
+
+
 def test_held_connections_need_no_message_and_must_not_die(tmp_path):
     idle = {"scenario": engine_files.Idle(), "loop": engine_files.NoLoop(), "rate": 1e-9, "connections": 2_000}
     assert judged(tmp_path / "a", Trial(**idle, server_busy=0.1)) == verdict.Verdict("VALID", (), "neither")

@@ -62,6 +62,9 @@ class Trial:
     late: int = 0  # due in the window and sent after it
     lag_us: float | None = None  # mean send lag; None: none is recorded, as in a closed loop
     under_way: float = 0.0  # at every tick, of an open loop
+    unasked: int = 0
+    out_of_order: int = 0
+    foreign: int = 0
     died: int = 0  # connections
     busy_poll: bool = False
     broadcasts: tuple[tuple[int, int, int, int], ...] = ()  # expected, received, µs to the first and to the last
@@ -203,8 +206,16 @@ def _events(trial: Trial) -> tuple[list, int]:
             asked=trial.connections, established=established, open=established - trial.died
         ),
         measured=measured,
-        control=engine_files.Control(pings_answered=0, fragmented_replies=0, reconnects=0, out_of_order=0, foreign=0),
-        errors={"timeout": trial.failed} if trial.failed else {},
+        control=engine_files.Control(
+            pings_answered=0,
+            fragmented_replies=0,
+            reconnects=0,
+            out_of_order=trial.out_of_order,
+            foreign=trial.foreign,
+        ),
+        errors={
+            kind: count for kind, count in (("timeout", trial.failed), ("unexpected_reply", trial.unasked)) if count
+        },
         threads=[worker],
     )
     return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered

@@ -14,17 +14,16 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from wsbench import metrics
+from wsbench.bottleneck import Bottleneck, bottleneck, engine_busy, rate_met, server_busy, shortfall
 from wsbench.engine_files import Closed, Idle, Messages, Open, Push, Tick
 from wsbench.limits import LIMITS
 from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
 Kind = Literal["VALID", "SUSPECT", "INVALID"]
-Bottleneck = Literal["server", "engine", "neither", "unknown"]
 
 
 TICKS_FOR_LITTLE = 4
 TICKS_FOR_HALVES = 3
-SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let a saturated process tree show more
 
 
 @dataclass(frozen=True)
@@ -81,46 +80,6 @@ def _ran_out(view: TrialView) -> Iterator[str]:
         yield f"its kernel dropped {dropped:,} connects at a full listen queue"
 
 
-def bottleneck(view: TrialView) -> Bottleneck:
-    """Who had no CPU left: the busier of the two, once past its limit. Nobody, where an open loop's rate was met.
-
-    "neither" also covers a server that keeps fewer threads busy than it has CPUs: samples are of whole process trees.
-    """
-    if rate_met(view):
-        return "neither"
-    engine, server = engine_busy(view), server_busy(view)
-    engine_full = engine is not None and engine >= LIMITS["engine_busy"].suspect
-    server_full = server is not None and server >= SERVER_BUSY
-    if engine_full and server is not None and engine > server:
-        return "engine"
-    if server_full:
-        return "server"
-    return "neither" if engine is not None and server is not None else "unknown"
-
-
-def rate_met(view: TrialView) -> bool:
-    """Whether an open loop's messages left at the rate at which they were due."""
-    short = _shortfall(view)
-    return short is not None and abs(short) <= LIMITS["rate"].suspect
-
-
-def engine_busy(view: TrialView) -> float | None:
-    """CPU share of the engine's busiest worker: its connections are limited, even where another worker is idle.
-
-    None where workers poll without ever sleeping: then it is always 1, and tells nothing.
-    """
-    if view.plan is not None and view.plan.busy_poll:
-        return None
-    threads = view.end.threads if view.end else []
-    return max((worker.cpu_ns / worker.wall_ns for worker in threads if worker.wall_ns), default=None)
-
-
-def server_busy(view: TrialView) -> float | None:
-    """The server's CPU use as a share of the CPUs it was given."""
-    percent, cpus = metrics.resources.server_cpu_percent_mean(view), len(view.record.server_cpus)
-    return percent / 100 / cpus if percent is not None and cpus else None
-
-
 Found = Iterator[tuple[Kind, str]]
 
 
@@ -169,6 +128,18 @@ def _errors(view: TrialView) -> Found:
         lost, due = ledger.failed + ledger.unanswered + ledger.unsent, ledger.sent + ledger.unsent
         text = f"{lost:,} of {due:,} messages were lost ({kinds})"
         yield _beyond("errors", fraction), text
+
+
+def _unasked(view: TrialView) -> Found:
+    """Answers beyond what was asked: a server that answers ahead, twice or from elsewhere measures nothing of its own."""
+    control, answered = view.end.control, view.measured.answered
+    for count, what in (
+        (view.end.errors.get("unexpected_reply", 0), "replies that no message had asked for came"),
+        (control.out_of_order, "copies of broadcasts came twice or late"),
+        (control.foreign, "broadcasts came that this load did not trigger"),
+    ):
+        if count:
+            yield _beyond("errors", count / answered) if answered else "SUSPECT", f"{count:,} {what}"
 
 
 def _little(view: TrialView) -> Found:
@@ -250,7 +221,7 @@ def _throughput(first: Tick, last: Tick) -> float:
 
 def _rate(view: TrialView) -> Found:
     """Open loop: the rate that was due is the plan's, and what was due has left."""
-    short = _shortfall(view)
+    short = shortfall(view)
     if short is None:
         if isinstance(view.plan.loop, Open):
             reason = metrics.measure(view, ["rate_ratio"]).reasons.get("rate_ratio", NO_WINDOW)
@@ -271,18 +242,6 @@ def _rate(view: TrialView) -> Found:
                 kind,
                 f"the schedule was not the plan's: {due:,} messages were due in the window, {planned:,.0f} planned",
             )
-
-
-def _shortfall(view: TrialView) -> float | None:
-    """The share of due messages that did not leave in the window; negative: more left than were due, a backlog.
-
-    A message of each worker may be on its way to the socket at either edge.
-    """
-    left, due = view.left_in_window, view.due_in_window
-    if left is None or not due:
-        return None
-    gap = max(0, abs(due - left) - view.plan.threads - 1)
-    return math.copysign(gap / due, due - left)
 
 
 def _send_lag(view: TrialView) -> Found:
@@ -387,7 +346,20 @@ def _start(view: TrialView) -> Found:
 
 
 CHECKS = (
-    *(_outcome, _connections, _ledger, _histograms, _errors, _little, _little_open, _rate, _send_lag, _engine, _wait),
+    *(
+        _outcome,
+        _connections,
+        _ledger,
+        _histograms,
+        _errors,
+        _unasked,
+        _little,
+        _little_open,
+        _rate,
+        _send_lag,
+        _engine,
+        _wait,
+    ),
     *(_settled, _start, _machine, _queues, _window),
 )
 
