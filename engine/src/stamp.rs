@@ -8,6 +8,8 @@ use siphasher::sip::SipHasher13;
 /// message too short for more than that still differs from the one before.
 pub const LENGTH: usize = 16;
 const NUMBER: usize = LENGTH / 2;
+/// No two of 2²⁴ connections have a message alike before their 2⁴⁰th.
+const NUMBER_BITS: u32 = 40;
 
 pub struct Stamps(SipHasher13);
 
@@ -21,10 +23,8 @@ impl Stamps {
     /// Half of it is the tag, which is sent; the other half is not.
     #[inline]
     pub fn hash(&self, connection: u32, number: u64) -> u64 {
-        let mut message = [0; 12];
-        message[..4].copy_from_slice(&connection.to_le_bytes());
-        message[4..].copy_from_slice(&number.to_le_bytes());
-        self.0.hash(&message) & !15 | number & 15
+        let message = u64::from(connection).rotate_left(NUMBER_BITS) ^ number;
+        self.0.hash(&message.to_le_bytes()) & !15 | number & 15
     }
 
     /// The stamp of a message whose hash this is.
