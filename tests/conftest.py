@@ -16,8 +16,12 @@ from wsbench import engine, report
 from wsbench.engine_files import End, Plan, parse_event
 from wsbench.report.reading import load
 
+pytest_plugins = ["fault_table"]
+
 SERVERS = Path(__file__).parent / "servers"
 WSBENCH = [sys.executable, "-m", "wsbench.cli"]
+#: How a campaign ends that was carried out: on a busy machine perhaps without a trial that can be used.
+RAN = (0, 4)
 
 # A shell's background job ignores Ctrl-C and hands that down; the programs whose Ctrl-C is tested must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)

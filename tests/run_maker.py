@@ -24,6 +24,9 @@ from trial_maker import (
 )
 
 from wsbench import frozen, rundir
+from wsbench.report.reading import load
+from wsbench.report.table import FILE as TABLE
+from wsbench.report.table import table_bytes
 
 __all__ = [
     "DRAIN_S",
@@ -42,6 +45,7 @@ __all__ = [
     "pushing",
     "spoil_some",
     "spoiled",
+    "write_table",
     "write_trial",
 ]
 
@@ -201,3 +205,10 @@ def _server_row(server: Server) -> rundir.ServerRow:
         conformance=[] if server.skipped else checks,
         skipped=server.skipped,
     )
+
+
+def write_table(run: rundir.RunFolder) -> Path:
+    """A campaign's table alone, without a report."""
+    file = run.path / TABLE
+    file.write_bytes(table_bytes(load(run)))
+    return file

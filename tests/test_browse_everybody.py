@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from browsing import axe_complaints, served
-from run_maker import HOSTILE, SERVERS, Server, make_run
+from run_maker import HOSTILE, SERVERS, Server, make_run, write_table
 
 from wsbench import report
 from wsbench.browse import campaigns
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
         servers = (SERVERS[0], HOSTILE_SERVER)
         run = make_run(runs / f"{number:02}", servers, ({"connections": 64},), 3, seed=number, change=change)
         write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1e9 + 3600 * number}))
-        report.write_table(run) if number < 6 else report.build(run)
+        write_table(run) if number < 6 else report.build(run)
     return runs
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import RAN
 from namespaces import (
     command,
     cut_serving_link,
@@ -68,7 +69,7 @@ def test_a_campaign_on_hosts_is_the_campaign_on_one(bed, scenario, rate):
     asked = campaign(bed, scenario=scenario, rate=rate)
     _, here = made_by(bed, *asked)
     done, there = made_by(bed, *asked, "--cluster", "cluster.toml")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in RAN, done.stderr
     assert [planned.cell for planned in here.order] == [planned.cell for planned in there.order]
     assert [(row.key.name, row.key.role) for row in there.hosts] == [
         *[("load-a", "load"), ("load-b", "load")],
@@ -157,7 +158,7 @@ def test_a_campaign_has_a_failed_row_and_goes_on(bed, whole_again, fault):
     record = awaited(lambda: run.trial(1).record, within_s)
     told_s = time.monotonic() - began
     mend(bed)
-    assert driver.wait(timeout=180) == 0, (bed / "driver.log").read_text()
+    assert driver.wait(timeout=180) in RAN, (bed / "driver.log").read_text()
     print(f"\n| {fault} | {record.reason} | {told_s:.1f} s |")
     assert record.outcome == "failed"
     assert said in record.reason
@@ -181,5 +182,5 @@ def test_a_host_that_does_not_come_back_ends_the_campaign_with_a_plain_line(bed,
     done = inside(bed, "run", "--resume", str(run.path), "--no-report")
     assert "this campaign was begun on the hosts load-a, load-b, serve" in done.stderr
     done = inside(bed, "run", "--resume", str(run.path), "--no-report", "--cluster", "cluster.toml")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in RAN, done.stderr
     assert [one.outcome for _, one in run.finished()] == ["failed", "ok"]

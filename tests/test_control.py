@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from run_maker import SERVERS, make_run
+from run_maker import SERVERS, make_run, write_table
 
 from wsbench import campaign, export, report, stats
 from wsbench import experiment as experiments
 from wsbench.catalogue import Variant
 from wsbench.report.answer import answer
 from wsbench.report.reading import load
-from wsbench.report.table import write_table
 
 CELLS = ({"connections": 16}, {"connections": 64})
 CONTROL = "reference@1.0 (control)"
@@ -83,7 +82,7 @@ def test_it_is_no_contender_and_nothing_of_it_is_lost(results):
     assert {row.name for row in report.summary(results)} == set(results.names)
     exported = [trial.server for trial in export.document(results).trials]
     assert (len(exported), exported.count(CONTROL)) == (len(results.order), 10)
-    rows = pq.read_table(write_table(results.folder, results)).to_pylist()
+    rows = pq.read_table(write_table(results.folder)).to_pylist()
     assert {row["control"] for row in rows} == {True, False}
     assert len({row["trial"] for row in rows}) == len(results.order)
 

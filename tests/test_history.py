@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from run_maker import SERVERS, make_run
+from run_maker import SERVERS, make_run, write_table
 
-from wsbench import report
 from wsbench.browse import history
 from wsbench.browse.campaigns import find
 from wsbench.errors import UserError
@@ -30,7 +29,7 @@ def runs(tmp_path_factory):
         write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1e9 + number}))
         if number == 0:
             write_json(run.path / "machine.json", run.machine.model_copy(update={"cpus": 64}))
-        report.write_table(run)
+        write_table(run)
     return folder
 
 

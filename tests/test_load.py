@@ -20,8 +20,8 @@ from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, write_trial
 from websockets.sync.server import serve
 
-from wsbench import cli, hdr, histogram, load, load_view, machine, shards, thresholds
-from wsbench.cli import load_options
+from wsbench import hdr, histogram, load, load_view, machine, shards, thresholds
+from wsbench.cli import arguments, load_options
 from wsbench.engine_files import Open, Plan, Segment
 from wsbench.errors import UserError
 from wsbench.view import TrialView
@@ -54,7 +54,7 @@ def pong(environment):
 
 
 def plan_of(*typed: str) -> Plan:
-    asked = load_options.request(cli.arguments.parser(["load"]).parse_args(["load", *typed]))
+    asked = load_options.request(arguments.parser(["load"]).parse_args(["load", *typed]))
     plan = load.plan_of(asked)
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
     return plan
@@ -162,7 +162,7 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["-H", "no colon"], "allowed: 'Name: value'"),
         (["--busy-poll"], "--busy-poll needs --cpus"),
         (["--replica", "192.0.2.1:80"], "192.0.2.1 is not this machine"),
-        (["--replica", "nonsense:x"], "nonsense:x: Port could not be cast"),
+        (["--replica", "nonsense:x"], "--replica: found 'nonsense:x', allowed: HOST:PORT"),
         (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),
         (["--close"], "--close is for http and https"),
         (["--bytes", "-1"], "--bytes: found -1"),

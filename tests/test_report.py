@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hdrh.histogram import HdrHistogram
-from run_maker import SERVERS, Server, failed, make_run
+from run_maker import SERVERS, Server, failed, make_run, write_table
 
 from wsbench import metrics, report
 from wsbench.histogram import decode, encode
@@ -29,7 +29,7 @@ def said(run_folder) -> tuple[str, list, str]:
 
 
 def test_the_table_has_a_row_for_every_finished_trial_and_metric(run, results):
-    table = pq.read_table(report.write_table(run))
+    table = pq.read_table(write_table(run))
     assert table.num_rows == 34 * len(metrics.METRICS)
     assert table.column_names[:5] == ["trial", "round", "server", "variant", "cell.connections"]
     assert str(table.schema.field("cell.connections").type) == "int64"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from conftest import RAN
 
 from wsbench import metrics, stopping
 from wsbench.engine_files import Error, PhaseBegin, Tick
@@ -89,7 +90,7 @@ def campaign(wsbench, tmp_path) -> dict:
     file = tmp_path / "storm.toml"
     file.write_text(EXPERIMENT)
     done = wsbench("run", str(file), "--scale", "0.5")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in RAN, done.stderr
     (path,) = Path(tmp_path / "runs").iterdir()
     run = RunFolder(path)
     assert run.campaign.scale == 0.5

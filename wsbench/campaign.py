@@ -8,6 +8,7 @@ once more.
 from __future__ import annotations
 
 import fcntl
+import os
 import random
 import secrets
 import shutil
@@ -21,7 +22,9 @@ from wsbench import __version__, catalogue, experiment, machine, preparing, scal
 from wsbench.catalogue import Variant
 from wsbench.errors import UserError
 from wsbench.experiment import Experiment
+from wsbench.files import is_plain, new_folder
 from wsbench.frozen import write_json
+from wsbench.packing import ARCHIVE
 from wsbench.place import Place
 from wsbench.rundir import CampaignRecord, HostRow, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
 from wsbench.view import TrialView
@@ -172,8 +175,7 @@ def begin(asked: Request, runs: Path, place: Place, port: int | None, watcher: W
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
-    run = RunFolder(runs / f"{stamp}-{asked.name}")
-    run.path.mkdir(parents=True)
+    run = RunFolder(new_folder(runs, f"{stamp}-{asked.name}"))
     run.experiment_toml.write_bytes(asked.file.read_bytes())
     _read_machines(run, place, "")
     write_json(run.path / "servers.json", [row for _, row in rows])
@@ -203,10 +205,18 @@ def begin(asked: Request, runs: Path, place: Place, port: int | None, watcher: W
 def resume(run: RunFolder, place: Place, port: int | None, watcher: Watcher, again: int | None = None) -> RunFolder:
     """Runs every trial that has no outcome yet, then those the machine disturbed, as often as `again` or the campaign says.
 
-    UserError if another process is at it, or the place is another.
+    UserError if another process is at it, if it is packed, or if the place is another.
     """
+    if run.packed:
+        raise UserError(
+            f"{run.path} is packed: what is measured now would not be in it. Unpack its trials, then go on: "
+            f"tar -xJf {run.path / ARCHIVE} -C {run.path} && rm {run.path / ARCHIVE}"
+        )
+    lock_file = run.path / ".lock"
+    if os.path.lexists(lock_file) and not is_plain(lock_file):
+        raise UserError(f"{lock_file} is no plain file; remove it")
     _require_same(run.hosts, place)
-    with (run.path / ".lock").open("w") as lock:
+    with lock_file.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsbench import machine, serving, shards
+from wsbench.errors import UserError
 from wsbench.machine import Finding
 
 #: The kernel's objects for one end of an idle connection on loopback: 10.23 GB for both ends of a million (METHODOLOGY).
@@ -47,6 +48,18 @@ def examine(connections: int) -> Capacity:
         findings.append(Finding(fine, name, found, f"{why}: sysctl -w {name}='{value}'"))
     findings.append(_tracking(connections))
     return Capacity(findings, wanted)
+
+
+def require_room(connections: int, ends: int) -> None:
+    """UserError where the memory here cannot hold so many, whatever the server needs: `ends` of each are on this machine."""
+    available = machine.memory_available()
+    needed = connections * (ends * KERNEL_BYTES + ENGINE_BYTES)
+    if available is not None and needed > available - RESERVE_BYTES:
+        most = max(0, available - RESERVE_BYTES) // (ends * KERNEL_BYTES + ENGINE_BYTES)
+        raise UserError(
+            f"{connections:,} connections need {_gib(needed)} for the kernel and the engine alone, {_gib(available)} are "
+            f"available: at most some {most:,} are possible here; see `wsbench doctor --connections N`"
+        )
 
 
 def _settings(connections: int) -> list[tuple[str, str, str]]:

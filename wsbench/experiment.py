@@ -35,6 +35,7 @@ from wsbench.engine_files import (
 )
 from wsbench.errors import UserError
 from wsbench.figure_table import FigureTable
+from wsbench.files import read_text
 from wsbench.frozen import Frozen, one_line
 from wsbench.rundir import CellValue
 from wsbench.settings import RuntimeTable
@@ -187,21 +188,25 @@ def staged_s(load: Load) -> float | None:
     return None if load.stages is None else sum(stage.over_s for stage in load.stages)
 
 
+#: A file's name has at most 255 bytes.
+LONGEST_NAME = 200
+
+
 def path_of(name: str) -> Path:
     """The file of an experiment given by name, or by a path that ends in .toml."""
     if name.endswith(".toml"):
         return Path(name)
     path = EXPERIMENTS / f"{name}.toml"
-    if not path.exists():
+    if len(name.encode()) > LONGEST_NAME or not path.exists():
         known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
-        raise UserError(f"no experiment {name!r}; there are: {known} (or give a path to a .toml file)")
+        raise UserError(f"no experiment {name[:LONGEST_NAME]!r}; there are: {known} (or give a path to a .toml file)")
     return path
 
 
 def read(path: Path) -> Experiment:
     """The checked experiment. UserError: path, key, what was found, what is allowed."""
     try:
-        experiment = Experiment.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        experiment = Experiment.model_validate(tomllib.loads(read_text(path, links=True)))
         for key in experiment.sweep:
             if key not in SWEPT:
                 raise UserError(f"{path}: 'sweep.{key}' cannot be swept; allowed: {', '.join(SWEPT)}")
@@ -215,8 +220,6 @@ def read(path: Path) -> Experiment:
                 )
             load.loop(experiment.loop)
         _check_claims(path, experiment)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise UserError(f"{path}: {one_line(error)}") from error
     return experiment
@@ -225,7 +228,7 @@ def read(path: Path) -> Experiment:
 def text_of(path: Path) -> str:
     """An experiment's file as it is written, once it is known to be one."""
     read(path)
-    return path.read_text(encoding="utf-8")
+    return read_text(path, links=True)
 
 
 def _check_claims(path: Path, experiment: Experiment) -> None:

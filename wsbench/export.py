@@ -21,6 +21,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 
 from wsbench import __version__, hdr, metrics, stats
 from wsbench.errors import UserError
+from wsbench.files import write_whole
 from wsbench.frozen import Frozen
 from wsbench.report.results import Cell, Results
 from wsbench.report.table import trials_table
@@ -353,9 +354,10 @@ def write(asked: Asked, form: str, file: Path | None) -> bytes | None:
     made = FORMATS[form](asked)
     if file is None:
         return made
-    part = file.with_name(file.name + ".part")
-    part.write_bytes(made)
-    part.replace(file)
+    try:
+        write_whole(file, made)
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
     return None
 
 

@@ -1,4 +1,4 @@
-"""Values on disk: the base of every type in a file, and how files are read and written whole.
+"""Values on disk: the base of every type in a file, and how they are read and written.
 
 A value that does not change and refuses unknown keys; a broken file is one plain line. It knows no file by name.
 """
@@ -13,45 +13,40 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from wsbench.errors import UserError
+from wsbench.files import read_file, write_whole
 
 
 class Frozen(BaseModel):
-    """Base of everything on disk: unknown keys are errors, values do not change."""
+    """Base of everything on disk: unknown keys are errors, every number is one, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def read_json(kind: type[Frozen], file: Path):
     """A frozen value from a JSON file; a UserError of one line if the file is broken."""
     try:
-        return kind.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
+        return kind.model_validate_json(read_file(file))
+    except ValidationError as error:
         raise UserError(f"{file}: {one_line(error)}") from error
 
 
 def read_json_if_any(kind: type[Frozen], file: Path):
     """As `read_json`; None where there is no such file."""
-    return read_json(kind, file) if file.exists() else None
+    return read_json(kind, file) if os.path.lexists(file) else None
 
 
 def read_json_list(kind: type[Frozen], file: Path) -> list:
     """Like `read_json`, for a list."""
     try:
-        return TypeAdapter(list[kind]).validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
+        return TypeAdapter(list[kind]).validate_json(read_file(file))
+    except ValidationError as error:
         raise UserError(f"{file}: {one_line(error)}") from error
 
 
 def write_json(file: Path, value: Frozen | list) -> None:
-    """Written whole or not at all: a reader never sees half a file, also after a power cut."""
+    """Written whole or not at all."""
     plain = [item.model_dump() for item in value] if isinstance(value, list) else value.model_dump()
-    part = file.with_name(file.name + ".part")
-    with part.open("w", encoding="utf-8") as out:
-        json.dump(plain, out, indent=1, ensure_ascii=False)
-        out.write("\n")
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(file)
+    write_whole(file, (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def one_line(error: Exception) -> str:
@@ -71,9 +66,9 @@ def one_line(error: Exception) -> str:
 
 def read_lines(file: Path, parse) -> Iterator:
     """Parsed lines; a last line cut off by a crash is left out, any other broken line is an error."""
-    if not file.exists():
+    if not os.path.lexists(file):
         return
-    lines = file.read_bytes().splitlines(keepends=True)
+    lines = read_file(file).splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             return
@@ -85,9 +80,9 @@ def read_lines(file: Path, parse) -> Iterator:
 
 def read_every_line(file: Path, every: TypeAdapter, parse) -> list:
     """As `read_lines`, all lines at once, which is faster; `every` is the adapter of a list. Only a broken file is read twice."""
-    if not file.exists():
+    if not os.path.lexists(file):
         return []
-    whole = file.read_bytes().rpartition(b"\n")[0]
+    whole = read_file(file).rpartition(b"\n")[0]
     try:
         found = every.validate_json(b"[%b]" % whole.replace(b"\n", b","))
     except ValidationError:

@@ -9,11 +9,9 @@ import json
 import sys
 import time
 
-from rich.markup import escape
-
 from wsbench import __version__
 from wsbench.gate import Gated
-from wsbench.terminal import console, duration, table
+from wsbench.terminal import console, duration, shown, table
 
 COLOUR = {"passes": "green", "fails": "red", "skipped": "yellow"}
 
@@ -37,7 +35,7 @@ class Progress:
     def _live(self, text: str) -> None:
         if not self._quiet and sys.stdout.isatty():
             line = f"[{self._done + 1}/{self._servers}] {text}{self._left()}"
-            console.print(escape(line[: console.width - 1].ljust(console.width - 1)), end="\r")
+            console.print(shown(line[: console.width - 1].ljust(console.width - 1)), end="\r")
 
     def _left(self) -> str:
         """A guess: as long a server as until now."""
@@ -57,8 +55,8 @@ class Progress:
         head = f"[{self._done}/{self._servers}] {gated.variant.name}"
         if sys.stdout.isatty():
             console.print(" " * (console.width - 1), end="\r")
-        rest = escape(f"{found}{cases} ({duration(gated.took_s)}){left}")
-        console.print(f"{escape(head)}  [{COLOUR[gated.outcome]}]{gated.outcome}[/]  {rest}")
+        rest = shown(f"{found}{cases} ({duration(gated.took_s)}){left}")
+        console.print(f"{shown(head)}  [{COLOUR[gated.outcome]}]{gated.outcome}[/]  {rest}")
 
 
 def summary(rows: list[Gated]) -> None:
@@ -85,7 +83,7 @@ def summary(rows: list[Gated]) -> None:
             ["server", "result", "required", "advisory", "time", "receipt, or reason"],
             [_row(one) for one in rows],
         )
-    console.print(escape(summary_line(rows)))
+    console.print(shown(summary_line(rows)))
 
 
 def _row(gated: Gated) -> list[str]:

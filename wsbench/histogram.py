@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from wsbench.errors import UserError
+from wsbench.files import read_file
 
 # The payload's own description: https://github.com/HdrHistogram/HdrHistogram, AbstractHistogram.java, V2 encoding.
 COOKIE_V2 = 0x1C849303
@@ -31,12 +32,18 @@ COOKIE_V2_COMPRESSED = 0x1C849304
 COOKIE_MASK = 0xFFFFFF0F  # the bits in between tell a word size that V2 does not use
 WORD_BITS = 0x10  # "varying": what the libraries write there
 HEADER = struct.Struct(">Iiiiqqd")  # cookie, length, index offset, digits, lowest, highest, ratio
-LINE = re.compile(r"(?:Tag=([^,\s]+),)?([\d.]+),([\d.]+),([\d.]+),(\S+)")
+LINE = re.compile(r"(?:Tag=([^,\s]+),)?([\d.]{1,24}),([\d.]{1,24}),([\d.]{1,24}),(\S+)")
 BROKEN = (ValueError, struct.error, zlib.error)
+MOST_VALUES = 2**53
 LONGEST_VARINT = 8  # bytes; a ninth would mean a count above 2^55
 
+#: A bucket's count takes at most eight bytes: half a million buckets, where a log of ours has 76,000.
+LONGEST_PAYLOAD = 4 << 20
+#: Counts are a few times what they are packed; below SMALL_LOG bytes nobody need ask.
+RATIO, SMALL_LOG = 30, 64 << 20
+
 CURVE_POINTS = 100
-TOGETHER = 256  # intervals that are decoded at once: beyond it, only memory grows
+TOGETHER = 4 << 20  # bytes of counts that are decoded at once: beyond it, only memory grows
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +134,8 @@ class Histogram:
 
     def __add__(self, other: Histogram) -> Histogram:
         """Both together; the finer parts must agree, the range may differ."""
-        assert (self.lowest, self.digits) == (other.lowest, other.digits), "histograms of different resolution"
+        if (self.lowest, self.digits) != (other.lowest, other.digits):
+            raise ValueError("histograms of different resolution")
         longer, shorter = sorted((self.counts, other.counts), key=len, reverse=True)
         counts = longer.copy()
         counts[: len(shorter)] += shorter
@@ -177,17 +185,32 @@ def read_merged(file: Path, without: tuple[str, ...] = ()) -> dict[str, Histogra
     """As `merge(read_log(file))`, without the tags that begin so; a tag's intervals are decoded together, in half the time."""
     bodies: dict[tuple[str, int, int, int], list[bytes]] = {}
     merged: dict[str, Histogram] = {}
+    waiting = total = 0
+    lines = _whole_lines(file)
+    most = max(SMALL_LOG, RATIO * sum(map(len, lines)))
+
+    def decode_those() -> None:
+        for (tag, *shape), of_shape in bodies.items():
+            found = _histogram(*shape, _counts(of_shape, *shape))
+            merged[tag] = merged[tag] + found if tag in merged else found
+        bodies.clear()
+
     try:
-        for line in _whole_lines(file):
+        for line in lines:
             if (parts := _parts(line.decode("ascii"))) is not None and not parts[0].startswith(without):
                 shape, body = _unpacked(parts[3])
                 bodies.setdefault((parts[0], *shape), []).append(body)
-        for (tag, *shape), of_shape in bodies.items():
-            for at in range(0, len(of_shape), TOGETHER):
-                found = _histogram(*shape, _counts(of_shape[at : at + TOGETHER], *shape))
-                merged[tag] = merged[tag] + found if tag in merged else found
-    except BROKEN:
-        return merge(one for one in read_log(file) if not one.tag.startswith(without))  # which names the line
+                waiting, total = waiting + len(body), total + len(body)
+                if total > most:
+                    raise UserError(f"{file}: more than {most >> 20:,} MiB of counts, which no log packs so small")
+                if waiting > TOGETHER:
+                    decode_those()
+                    waiting = 0
+        decode_those()
+    except BROKEN as error:
+        for _ in read_log(file):  # which names the line, if it is one
+            pass
+        raise UserError(f"{file}: {error}") from error
     return merged
 
 
@@ -218,7 +241,10 @@ def _unpacked(payload: str | bytes) -> tuple[tuple[int, int, int], bytes]:
     (cookie,) = struct.unpack_from(">I", raw)
     if cookie & COOKIE_MASK == COOKIE_V2_COMPRESSED:
         (length,) = struct.unpack_from(">I", raw, 4)
-        raw = zlib.decompress(raw[8 : 8 + length])
+        unpack = zlib.decompressobj()
+        raw = unpack.decompress(raw[8 : 8 + length], LONGEST_PAYLOAD)
+        if not unpack.eof:
+            raise ValueError(f"it is cut off, or holds more than {LONGEST_PAYLOAD >> 20} MiB")
     cookie, length, offset, digits, lowest, highest, ratio = HEADER.unpack_from(raw)
     if cookie & COOKIE_MASK != COOKIE_V2:
         raise ValueError(f"not a V2 histogram: its cookie is {cookie:#x}")
@@ -255,7 +281,7 @@ def _varints(numbers: np.ndarray) -> bytes:
 
 
 def _whole_lines(file: Path) -> list[bytes]:
-    lines = file.read_bytes().splitlines(keepends=True)
+    lines = read_file(file).splitlines(keepends=True)
     return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
 
 
@@ -304,6 +330,8 @@ def _counts(bodies: list[bytes], lowest: int, highest: int, digits: int) -> np.n
     counted = numbers > 0
     counts = np.zeros(min(buckets, -(-reached // block) * block), dtype=np.int64)
     np.add.at(counts, index[counted], numbers[counted])
+    if counts.sum(dtype=np.float64) > MOST_VALUES:
+        raise ValueError("more values than any run can have recorded")
     return counts
 
 

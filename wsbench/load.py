@@ -10,15 +10,16 @@ import contextlib
 import http.client
 import ipaddress
 import os
+import secrets
 import shutil
 import socket
 import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
-from wsbench import engine, machine, shards, spans
+from wsbench import answers, capacity, engine, machine, shards, spans
 from wsbench.engine_files import (
     Connect,
     Deflate,
@@ -37,6 +38,7 @@ from wsbench.engine_files import (
     Tls,
 )
 from wsbench.errors import TrialFailed, UserError
+from wsbench.files import new_folder
 from wsbench.frozen import write_json
 from wsbench.rundir import TrialFolder, TrialRecord
 from wsbench.sampler import Sampler
@@ -50,6 +52,10 @@ SCHEMES = {
     "tcp": ("tcp", False, 80),
 }
 STAMP_BYTES = 16
+#: Of a document that is asked for once, to know how long it is.
+DOCUMENT_S, LARGEST_DOCUMENT = 10.0, 16 << 20
+#: What a path and a query may hold as it is (RFC 3986 §3.3, §3.4), and escapes that are there already.
+PATH_LETTERS = "/?:@!$&'()*+,;=-._~%"
 PLAN_WAS_WRONG = 2
 
 
@@ -90,14 +96,19 @@ class Request:
 
 def plan_of(asked: Request) -> Plan:
     """The plan for a request; UserError where the URL, the target, the payload or this machine's limits forbid it."""
-    url = urlsplit(asked.url)
-    if url.scheme not in SCHEMES or not url.hostname:
+    url = _split(asked.url)
+    if url is None or url.scheme not in SCHEMES:
         raise UserError(
             f"{asked.url!r} is no target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
         )
+    _cpus_of(asked.server_pid)
     transport, sealed, usual_port = SCHEMES[url.scheme]
-    address = _address(url, usual_port, asked.mine)
-    replicas = [_address(urlsplit(f"{url.scheme}://{one}"), usual_port, asked.mine) for one in asked.replicas]
+    others = [_split(f"{url.scheme}://{one}") for one in asked.replicas]
+    if None in others:
+        raise UserError(f"--replica: found {asked.replicas[others.index(None)]!r}, allowed: HOST:PORT")
+    address, *replicas = (_address(one, usual_port, asked.mine) for one in [url, *others])
+    if asked.cluster is None:
+        capacity.require_room(asked.connections, ends=2 if ipaddress.ip_address(address[0]).is_loopback else 1)
     shown, *others = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in [address, *replicas])
     cpus = asked.cpus or machine.placement().engine
     made = engine.plan(
@@ -107,7 +118,7 @@ def plan_of(asked: Request) -> Plan:
         connections=asked.connections,
         warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
         measure=asked.measure,
-        seed=time.time_ns() & 0xFFFF_FFFF,
+        seed=secrets.randbits(32),
         # The server may be anywhere on this machine: unless the user says otherwise, the engine is not pinned.
         cpus=asked.cpus,
         loop=asked.loop,
@@ -128,12 +139,22 @@ def plan_of(asked: Request) -> Plan:
     return made.model_copy(update=changed)
 
 
+def _split(text: str) -> SplitResult | None:
+    """The parts of a URL with a host; None where it is none."""
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        return None
+    return url if url.hostname and text.isprintable() and " " not in text else None
+
+
 def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, int]:
     """The address to load: loopback, or a host that the user has named as theirs. One that refuses is an error at once."""
     try:
         port = url.port or usual_port
         found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)[0][4]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # UnicodeError of a name that is none is a ValueError
         raise UserError(f"{url.netloc}: {error}") from error
     if not ipaddress.ip_address(found[0]).is_loopback and url.hostname not in mine:
         raise UserError(
@@ -190,21 +211,25 @@ def _document_length(asked: Request, url: SplitResult, usual_port: int) -> int:
             context = ssl.create_default_context(cafile=_absolute(asked.ca))
             if not asked.verify:
                 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            connection = http.client.HTTPSConnection(*where, timeout=10, context=context)
+            connection = http.client.HTTPSConnection(*where, timeout=DOCUMENT_S, context=context)
         else:
-            connection = http.client.HTTPConnection(*where, timeout=10)
-        connection.request("GET", _path(url), headers=dict(asked.headers))
-        reply = connection.getresponse()
-        body = reply.read()
+            connection = http.client.HTTPConnection(*where, timeout=DOCUMENT_S)
+        with answers.within(connection, DOCUMENT_S):
+            connection.request("GET", _path(url), headers=dict(asked.headers))
+            reply = connection.getresponse()
+            body = reply.read(LARGEST_DOCUMENT + 1)
     except (OSError, http.client.HTTPException) as error:
-        raise UserError(f"{url.geturl()}: {error}") from error
+        raise UserError(f"{url.geturl()}: {error or type(error).__name__}") from error
     if reply.status != 200:
         raise UserError(f"{url.geturl()} answers {reply.status}; only documents that answer 200 can be measured")
+    if len(body) > LARGEST_DOCUMENT:
+        raise UserError(f"{url.geturl()} is longer than {LARGEST_DOCUMENT >> 20} MiB, or has no end; give its --bytes")
     return len(body)
 
 
 def _path(url: SplitResult) -> str:
-    return (url.path or "/") + (f"?{url.query}" if url.query else "")
+    """As it goes over the wire: letters of other scripts as a browser writes them (RFC 3986 §2.5)."""
+    return quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=PATH_LETTERS)
 
 
 def _absolute(file: Path | None) -> str | None:
@@ -219,14 +244,13 @@ class Done:
     interrupted: bool
 
 
-def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None) -> Done:
+def carry_out(asked: Request, plan: Plan, folder: TrialFolder, watch, say=lambda line: None) -> Done:
     """Runs the engine and writes a trial's files. On Ctrl-C what was measured is kept, with outcome `interrupted`.
 
     `watch(folder)` is called a few times a second, `say(line)` with what the user should know
-    before. UserError, and no folder, where the engine refuses the plan.
+    before. UserError, and nothing in the folder, where the load cannot begin.
     """
     binary = engine.require_binary()
-    plan = plan_of(asked)
     with _hosts(asked, binary) as (hosts, sampling):
         return _load(asked, plan, hosts, sampling, folder, watch, say)
 
@@ -256,7 +280,7 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
             say(
                 f"the server (process {pid}) may open {limit:,} files: not all {plan.connections:,} connections can be made"
             )
-    folder.path.mkdir(parents=True)
+    folder.path.mkdir(parents=True, exist_ok=True)
     began, clock = time.time(), time.monotonic()
     reason, interrupted = None, False
     try:
@@ -277,7 +301,7 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
     except TrialFailed as failure:
         reason = str(failure)
         if getattr(failure, "code", None) == PLAN_WAS_WRONG:
-            shutil.rmtree(folder.path)
+            shutil.rmtree(folder.path, ignore_errors=True)
             raise UserError(reason) from failure
     record = TrialRecord(
         number=1,
@@ -310,8 +334,6 @@ def _cpus_of(pid: int | None) -> list[int]:
         raise UserError(f"--pid {pid}: {error.strerror}") from error
 
 
-def new_folder(runs: Path) -> TrialFolder:
-    """A folder that is not there yet; two loads in one second have a number each."""
-    stem = f"{time.strftime('%Y-%m-%dT%H%M%S', time.gmtime())}-load"
-    names = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
-    return TrialFolder(next(runs / name for name in names if not (runs / name).exists()))
+def claimed(runs: Path) -> TrialFolder:
+    """A new folder for a load; loads that begin in one second have a number each."""
+    return TrialFolder(new_folder(runs, f"{time.strftime('%Y-%m-%dT%H%M%S', time.gmtime())}-load"))

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from wsbench import metrics
@@ -20,7 +19,7 @@ from wsbench.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, T
 from wsbench.frozen import Tail
 from wsbench.histogram import Histogram, Interval, parse_line
 from wsbench.rundir import TrialFolder, TrialRecord
-from wsbench.terminal import COLOUR, console, duration, table
+from wsbench.terminal import COLOUR, console, duration, shown, table
 from wsbench.thresholds import Judged
 from wsbench.verdict import Verdict, verdict
 from wsbench.view import TrialView
@@ -76,7 +75,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         if not self._quiet:
-            console.print(escape(line))
+            console.print(shown(line))
 
     def _keep(self, interval: Interval) -> None:
         """The last stretch of time of each tag, of all processes."""
@@ -111,7 +110,7 @@ class Progress:
             "left": self._left(tick),
         }
         if self._live is None:
-            console.print(escape(", ".join(f"{name} {text}" for name, text in cells.items() if text)))
+            console.print(shown(", ".join(f"{name} {text}" for name, text in cells.items() if text)))
             return
         drawn = Table(box=None, pad_edge=False, header_style="bold")
         for name in cells:
@@ -146,7 +145,7 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
     """What was measured, with percentiles, errors and verdict."""
     view = TrialView(folder, record)
     if record.outcome == "failed" or view.end is None:
-        console.print(f"[red]failed[/]: {escape(record.reason or 'the engine wrote no result')}")
+        console.print(f"[red]failed[/]: {shown(record.reason or 'the engine wrote no result')}")
         return
     found = verdict(view)
     _counts(view, view.end)
@@ -158,19 +157,19 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
     table(None, ["µs", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
     for kind, count in sorted(view.end.errors.items()):
         examples = [event.example for event in view.events if isinstance(event, Error) and event.kind == kind]
-        console.print(f"[red]{kind}[/]: {count} ({escape(examples[0] if examples else '')})")
+        console.print(f"[red]{kind}[/]: {count} ({shown(examples[0] if examples else '')})")
     if view.plan is not None:
-        console.print(escape(_loop_words(view, view.plan)))
+        console.print(shown(_loop_words(view, view.plan)))
     console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]  limit: {found.bottleneck}")
     for reason in found.reasons:
-        console.print(f"  {escape(reason)}")
+        console.print(f"  {shown(reason)}")
     for one in judged:
-        console.print(f"[{'red' if one.breached else 'green'}]{escape(one.words)}[/]")
+        console.print(f"[{'red' if one.breached else 'green'}]{shown(one.words)}[/]")
 
 
 def _counts(view: TrialView, end: End) -> None:
     measured, rate = end.measured, metrics.rates.messages_per_s(view)
-    console.print(f"{escape(view.record.server)}  {end.connections.established} of {end.connections.asked} connections")
+    console.print(f"{shown(view.record.server)}  {end.connections.established} of {end.connections.asked} connections")
     if view.plan is not None and isinstance(view.plan.loop, NoLoop):
         return
     window = "the measured window never began" if view.window_s is None else f"over {view.window_s:.2f} s"

@@ -5,6 +5,7 @@ A leaf: it reads /proc and /sys and asks tools for their versions. What it canno
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import resource
@@ -66,11 +67,13 @@ def placement() -> Placement:
 
 def port_in_use(host: str, port: int) -> bool:
     """Whether something listens there, or holds the port so that nothing else can."""
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise UserError(f"{host} is no address of this machine") from error
             return True
     return False
 

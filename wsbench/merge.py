@@ -32,6 +32,7 @@ from wsbench.engine_files import (
     summed,
 )
 from wsbench.errors import TrialFailed
+from wsbench.files import read_text, write_whole
 from wsbench.histogram import Interval
 from wsbench.rundir import TrialFolder
 
@@ -286,10 +287,8 @@ def _line(one: Interval) -> str:
 
 
 def _heading(log: Path) -> list[str]:
-    return [line for line in log.read_text("ascii").splitlines() if line.startswith(("#", '"'))]
+    return [line for line in read_text(log).splitlines() if line.startswith(("#", '"'))]
 
 
 def _write(file: Path, lines: Iterable[str]) -> None:
-    part = file.with_name(file.name + ".part")
-    part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    part.replace(file)
+    write_whole(file, "".join(f"{line}\n" for line in lines).encode())

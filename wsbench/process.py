@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from wsbench import leftovers
 from wsbench.errors import TrialFailed
 
 STOP_S = 8.0
@@ -106,13 +107,14 @@ class Server:
 
     def __init__(self, argv: list[str], folder: Path, env: dict[str, str], cpus: list[int], log: Path):
         self.env = env
+        self._mark = leftovers.mark()
         status_read, status_write = os.pipe()
         cpu_list = ",".join(str(cpu) for cpu in cpus)
         with log.open("ab") as out:
             self._leash = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(LEASH), cpu_list, str(status_write), "--", *argv],
                 cwd=folder,
-                env=_server_environment(env),
+                env=_server_environment(env) | {leftovers.NAME: self._mark},
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -143,6 +145,8 @@ class Server:
         """Stops it and everything it started; how it ended, in words."""
         ended = self._leash.poll()
         if ended is not None:
+            # Whoever kills a leash leaves what its server started without one.
+            leftovers.end({self._mark})
             return f"had ended by itself with {_exit_words(ended)}"
         self._leash.send_signal(signal.SIGTERM)
         began = time.monotonic()

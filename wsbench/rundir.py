@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from wsbench.engine_files import EVENTS, Event, Plan, Tick, parse_event, summed
 from wsbench.errors import UserError
+from wsbench.files import is_plain
 from wsbench.frozen import Frozen, read_every_line, read_json, read_json_if_any, read_json_list
 from wsbench.packing import ARCHIVE, unpacked
 from wsbench.samples import SAMPLES, Sample, parse_sample
@@ -22,6 +25,8 @@ from wsbench.samples import SAMPLES, Sample, parse_sample
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
 CellValue = int | float | str | bool
+#: From 1970 to the year 9999, which is as far as dates go.
+UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 #: What stands behind the name of a server that runs a second time in every round: the A/A control.
 CONTROL = " (control)"
 #: Holds more than a second of an engine's ticks.
@@ -126,7 +131,7 @@ class TrialRecord(Frozen):
     again_of: int | None = None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
-    started_unix_s: float
+    started_unix_s: UnixSeconds
     duration_s: float
     ready_s: float | None
     server_cpus: list[int]
@@ -155,7 +160,7 @@ class CampaignRecord(Frozen):
     wsbench: str
     experiment: str
     command: str
-    created_unix_s: float
+    created_unix_s: UnixSeconds
     seed: int
     rounds: int
     scale: float = 1.0
@@ -277,7 +282,7 @@ class TrialFolder:
     def last_tick(self) -> Tick | None:
         """Of one engine process; only the end of its file is read, since this is asked again and again while it grows."""
         file = self.path / "events.jsonl"
-        if not file.exists():
+        if not is_plain(file):
             return None
         begin = max(0, file.stat().st_size - LAST_EVENTS_BYTES)
         with file.open("rb") as opened:
@@ -343,7 +348,11 @@ class RunFolder:
     def trials(self) -> Path:
         """Where the trials' folders are: in the campaign's own, or unpacked from its archive for as long as this process lives."""
         archive = self.path / ARCHIVE
-        return unpacked(archive) if archive.exists() else self.path
+        return unpacked(archive) if is_plain(archive) else self.path
+
+    @property
+    def packed(self) -> bool:
+        return is_plain(self.path / ARCHIVE)
 
     def trial(self, number: int) -> TrialFolder:
         return TrialFolder(self.trials / f"{number:04}")

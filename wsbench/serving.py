@@ -6,12 +6,13 @@ A variant and an order in, plain data out, so that another host can be told the 
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import socket
 import time
 from pathlib import Path
 
-from wsbench import machine, runtime
+from wsbench import answers, machine, runtime
 from wsbench.catalogue import Variant
 from wsbench.errors import TrialFailed
 from wsbench.frozen import Frozen
@@ -21,10 +22,14 @@ from wsbench.telemetry import probes
 HOST = "127.0.0.1"
 LOG = "server.log"
 READY_S = 60.0
+#: One attempt to find out.
+ANSWER_S = 2.0
 #: What a server may open beside its connections: a JVM opens some two hundred.
 SERVER_FILES = 500
 #: A trial that leaves the machine less than this is ended, before the kernel kills some process to get memory back.
 MEMORY_FLOOR = 768 << 20
+#: Of what a server writes; a collector's trace of an hour is some megabytes.
+LARGEST_LOG = 1 << 30
 
 
 class Order(Frozen):
@@ -93,6 +98,7 @@ class Serving:
     def look(self) -> None:
         """TrialFailed where the trial cannot go on for its host's sake."""
         require_memory()
+        require_small(self._folder / LOG)
 
     def ended(self) -> bool:
         """Whether one of its processes has ended."""
@@ -137,8 +143,8 @@ def _answers(host: str, port: int, transport: str) -> bool:
         if transport == "tcp":
             with socket.create_connection((host, port), 1):
                 return True
-        connection = http.client.HTTPConnection(host, port, timeout=2)
-        with contextlib.closing(connection):
+        connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
+        with answers.within(connection, ANSWER_S):
             upgrade = {
                 "Upgrade": "websocket",
                 "Connection": "Upgrade",
@@ -147,7 +153,11 @@ def _answers(host: str, port: int, transport: str) -> bool:
             }
             connection.request("GET", "/ping", headers=upgrade)
             return connection.getresponse().status == 101
-    except (OSError, http.client.HTTPException):
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it is not the server that cannot
+        return False
+    except http.client.HTTPException:
         return False
 
 
@@ -158,6 +168,11 @@ def _shown(address: str, port: int) -> str:
 def processes_for(connections: int, limit: int | None) -> int:
     """How many processes of a server so many connections take, where one may open so many files; None: as many as it likes."""
     return 1 if limit is None else -(-connections // max(1, limit - SERVER_FILES))
+
+
+def require_small(log: Path) -> None:
+    if log.exists() and log.stat().st_size > LARGEST_LOG:
+        raise TrialFailed(f"the server has written {LARGEST_LOG >> 20:,} MiB to its log, and the disk is not its own")
 
 
 def require_memory() -> None:

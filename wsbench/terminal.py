@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from wsbench import judgements, metrics
+from wsbench import judgements, metrics, plain
 from wsbench.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.verdict import verdict
 from wsbench.view import TrialView
@@ -21,13 +21,23 @@ console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
 
 
+def shown(text: str) -> str:
+    """For the console: nothing in it is taken for an order to the terminal."""
+    return escape(plain.line(text))
+
+
+def say(text: str) -> None:
+    """A line, as it is."""
+    console.print(shown(text))
+
+
 def table(title: str | None, headers: list[str], rows: list[list[str]], right: set[int] = frozenset()) -> None:
     """A table of plain texts; columns in `right` are numbers."""
     drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, header in enumerate(headers):
-        drawn.add_column(escape(header), justify="right" if index in right else "left", overflow="fold")
+        drawn.add_column(shown(header), justify="right" if index in right else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*[escape(text) for text in row])
+        drawn.add_row(*[shown(text) for text in row])
     if sys.stdout.isatty():
         console.print(drawn)
     else:
@@ -51,34 +61,34 @@ class Progress:
         self._began = time.monotonic()
 
     def say(self, line: str) -> None:
-        console.print(escape(line))
+        say(line)
 
     def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None:
         self._head = f"[{done + 1}/{total}] {order.name} {cell_text(order.cell)}".rstrip()
         self._left = f"about {duration(left_s)} left"
         if sys.stdout.isatty():
-            console.print(escape(f"{self._head} … {self._left}"), end="\r")
+            console.print(shown(f"{self._head} … {self._left}"), end="\r")
 
     def trial_runs(self, folder: TrialFolder) -> None:
         if not sys.stdout.isatty():
             return
         if (last := folder.latest()) is not None:
             line = f"{self._head}  {last.phase}: {last.open} open, {last.answered} answered, {last.failed} failed … {self._left}"
-            console.print(escape(line[: console.width - 1].ljust(console.width - 1)), end="\r")
+            console.print(shown(line[: console.width - 1].ljust(console.width - 1)), end="\r")
 
     def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
         view = TrialView(folder, record)
         found = verdict(view)
         if record.outcome == "failed":
-            result = f"[red]failed: {escape(record.reason or '')}[/]"
+            result = f"[red]failed: {shown(record.reason or '')}[/]"
         elif record.outcome == "stopped":
-            result = f"[yellow]{escape(record.reason or '')}[/]"
+            result = f"[yellow]{shown(record.reason or '')}[/]"
         else:
             rate = metrics.rates.messages_per_s(view)
-            shown = "no rate" if rate is None else f"{rate:,.0f} messages/s"
-            why = f" ({escape(found.reasons[0])})" if found.reasons else ""
-            result = f"{shown}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"
-        line = f"{escape(self._head)}  {result}  {self._left}"
+            rate_text = "no rate" if rate is None else f"{rate:,.0f} messages/s"
+            why = f" ({shown(found.reasons[0])})" if found.reasons else ""
+            result = f"{rate_text}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"
+        line = f"{shown(self._head)}  {result}  {self._left}"
         console.print(line + (" " * 20 if sys.stdout.isatty() else ""))
 
 
@@ -86,10 +96,10 @@ def campaign_summary(results) -> None:
     """The summary table of a campaign's `Results`."""
     from wsbench.report.summary import columns, summary
 
-    shown = columns(results)
+    metrics_shown = columns(results)
     rows = summary(results)
-    units = {name: next((row.figure(name).unit for row in rows), "") for name in shown}
-    headers = ["server", "cell", *[f"{name} [{units[name]}]" if units[name] else name for name in shown]]
+    units = {name: next((row.figure(name).unit for row in rows), "") for name in metrics_shown}
+    headers = ["server", "cell", *[f"{name} [{units[name]}]" if units[name] else name for name in metrics_shown]]
     headers += ["of reference", "verdict", "limit"]
     body = [
         [
@@ -97,7 +107,7 @@ def campaign_summary(results) -> None:
             row.cell_text,
             *[
                 row.figure(name).with_interval if index == 0 else row.figure(name).text
-                for index, name in enumerate(shown)
+                for index, name in enumerate(metrics_shown)
             ],
             row.against_reference_text,
             row.verdict_text,
@@ -105,7 +115,7 @@ def campaign_summary(results) -> None:
         ]
         for row in rows
     ]
-    table(None, headers, body, right=set(range(2, 2 + len(shown))))
+    table(None, headers, body, right=set(range(2, 2 + len(metrics_shown))))
 
 
 def selftest_table(rows: list[judgements.Row]) -> int:
@@ -117,7 +127,7 @@ def selftest_table(rows: list[judgements.Row]) -> int:
     )
     for row in rows:
         if row.result != "holds":
-            console.print(escape(f"{row.result}: {row.check}, {row.quantity}{': ' if row.why else ''}{row.why}"))
+            console.print(shown(f"{row.result}: {row.check}, {row.quantity}{': ' if row.why else ''}{row.why}"))
     counts = {result: sum(row.result == result for row in rows) for result in ("holds", "FAILS", "undecided")}
     console.print(", ".join(f"{count} {result}" for result, count in counts.items()))
     return 0 if judgements.passed(rows) else 1

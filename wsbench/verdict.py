@@ -133,8 +133,10 @@ def _errors(view: TrialView) -> Found:
 def _unasked(view: TrialView) -> Found:
     """Answers beyond what was asked: a server that answers ahead, twice or from elsewhere measures nothing of its own."""
     control, answered = view.end.control, view.measured.answered
+    other = view.end.errors.get("reply_content", 0) if isinstance(view.plan.scenario, Push) else 0
     for count, what in (
         (view.end.errors.get("unexpected_reply", 0), "replies that no message had asked for came"),
+        (other, "messages that are no broadcast came, which this load did not trigger"),
         (control.out_of_order, "copies of broadcasts came twice or late"),
         (control.foreign, "broadcasts came that this load did not trigger"),
     ):

@@ -18,7 +18,8 @@ from starlette.routing import Route
 
 from wsbench import export
 from wsbench.browse import pages
-from wsbench.browse.campaigns import Campaign, find
+from wsbench.browse.campaigns import Campaign, find, look
+from wsbench.errors import UserError
 from wsbench.report.reading import load
 
 PAGE = {
@@ -52,7 +53,7 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
         raise HTTPException(404, f"no campaign is called {asked}")
 
     def top(request: Request) -> Response:
-        return page(pages.listing(find(folders), SERVED, request.query_params.get("q", "")))
+        return page(pages.listing(*look(folders), SERVED, request.query_params.get("q", "")))
 
     def campaign(request: Request) -> Response:
         one = campaign_of(request)
@@ -116,7 +117,10 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
             Route("/overlay/{experiment}", of_experiment),
             Route("/history/{experiment}", history),
         ],
-        exception_handlers={HTTPException: lambda _, error: Response(error.detail, error.status_code, headers=PAGE)},
+        exception_handlers={
+            HTTPException: lambda _, error: Response(error.detail, error.status_code, headers=PAGE),
+            UserError: lambda _, error: Response(f"it cannot be read: {error}", 422, headers=PAGE),
+        },
     )
     made.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
     return made
@@ -128,5 +132,6 @@ def page(text: str, more: dict[str, str] | None = None) -> HTMLResponse:
 
 def serve(folders: list[Path], host: str, port: int) -> None:
     """Until Ctrl-C."""
-    hosts = ["*"] if host in ("0.0.0.0", "::") else ["127.0.0.1", "localhost", host]
+    # "[" is what Starlette makes of an address of IPv6, which no name can be bound to that is not asked for.
+    hosts = ["*"] if host in ("0.0.0.0", "::") else ["127.0.0.1", "localhost", "[", host]
     uvicorn.run(app(folders, hosts), host=host, port=port, log_level="warning", access_log=False)

@@ -6,6 +6,7 @@ A finished campaign is read from its table; of a running one, and of one without
 from __future__ import annotations
 
 import fcntl
+import io
 import re
 import tomllib
 from collections import Counter
@@ -14,10 +15,12 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wsbench import metrics, stats
 from wsbench.errors import UserError
+from wsbench.files import is_plain, read_file, read_text
 from wsbench.report.results import sortable
 from wsbench.report.table import FILE as TABLE
 from wsbench.rundir import CampaignRecord, CellValue, RunFolder
@@ -87,8 +90,8 @@ class Campaign:
     def texts(self) -> dict[str, str]:
         """The experiment's question, reading and headline, as far as they can be read."""
         try:
-            found = tomllib.loads(self.run.experiment_toml.read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+            found = tomllib.loads(read_text(self.run.experiment_toml))
+        except (UserError, tomllib.TOMLDecodeError):
             return {}
         return {
             key: found[key].strip() for key in ("question", "reading", "headline") if isinstance(found.get(key), str)
@@ -102,13 +105,13 @@ class Campaign:
     @property
     def report(self) -> Path | None:
         file = self.run.path / "report.html"
-        return file if file.exists() else None
+        return file if is_plain(file) else None
 
     @property
     def running(self) -> bool:
         """Whether a wsbench is at it now: it holds the lock."""
         lock = self.run.path / ".lock"
-        if not lock.exists():
+        if not is_plain(lock):
             return False
         with lock.open() as file:
             try:
@@ -116,6 +119,19 @@ class Campaign:
             except OSError:
                 return True
         return False
+
+    @cached_property
+    def problem(self) -> str | None:
+        """Why its numbers cannot be shown; None where they can."""
+        try:
+            _ = self.created, self.trials
+        except UserError as error:
+            return str(error)
+        except (
+            Exception
+        ) as error:  # whatever a campaign from elsewhere holds, it is nothing that the others suffer from
+            return f"{self.run.path}: {type(error).__name__}: {error}"
+        return None
 
     @cached_property
     def shown(self) -> list[str]:
@@ -129,7 +145,7 @@ class Campaign:
     def read(self, names: list[str]) -> list[Trial]:
         """The finished trials with these metrics."""
         table = self.run.path / TABLE
-        fresh = table.exists() and not self.running
+        fresh = is_plain(table) and not self.running
         return _from_table(table, names) if fresh else _from_folders(self.run, names)
 
     @property
@@ -171,18 +187,28 @@ class Campaign:
 
 
 def find(folders: list[Path]) -> list[Campaign]:
-    """The campaigns under these folders, newest first; a broken one is left out, it has no numbers to show."""
-    found = []
+    """The campaigns under these folders that can be read, newest first."""
+    return look(folders)[0]
+
+
+def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
+    """The same, and a line for each that is broken and has no numbers to show."""
+    found, broken = [], []
     for folder in folders:
-        for file in folder.glob("*/campaign.json"):
+        for file in sorted(folder.glob("*/campaign.json")):
             run = RunFolder(file.parent)
             try:
-                record, planned = run.campaign, len(run.order)
-            except UserError:
+                one = Campaign(f"{folder.resolve().name}/{run.path.name}", run, run.campaign, len(run.order))
+            except UserError as error:
+                broken.append(str(error))
                 continue
-            if IS_NAME.fullmatch(record.experiment):
-                found.append(Campaign(f"{folder.resolve().name}/{run.path.name}", run, record, planned))
-    return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True)
+            if not IS_NAME.fullmatch(one.experiment):
+                broken.append(f"{run.path}: its experiment is called {one.experiment!r}, which no file can be")
+            elif one.problem is not None:
+                broken.append(one.problem)
+            else:
+                found.append(one)
+    return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True), broken
 
 
 def metrics_in_common(campaigns: list[Campaign]) -> list[str]:
@@ -207,7 +233,11 @@ def _from_table(file: Path, shown: list[str]) -> list[Trial]:
 @lru_cache(maxsize=256)
 def _read_table(file: Path, changed_ns: int, shown: tuple[str, ...]) -> tuple[Trial, ...]:
     trials: dict[int, Trial] = {}
-    for row in pq.read_table(file, filters=[("metric", "in", shown)]).to_pylist():
+    try:
+        rows = pq.read_table(io.BytesIO(read_file(file)), filters=[("metric", "in", shown)]).to_pylist()
+    except pa.ArrowException as error:
+        raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
+    for row in rows:
         number = row["trial"]
         if number not in trials:
             cell = tuple((key.removeprefix("cell."), value) for key, value in row.items() if key.startswith("cell."))

@@ -27,10 +27,12 @@ class Bar:
     high: float | None
 
 
-def listing(campaigns: list[Campaign], links: Links, query: str = "") -> str:
+def listing(campaigns: list[Campaign], broken: list[str], links: Links, query: str = "") -> str:
     words_ = query.lower().split()
     shown = [one for one in campaigns if all(word in search_text(one) for word in words_)]
-    return template("list.html").render(campaigns=shown, query=query, links=links, search_text=search_text, **common())
+    return template("list.html").render(
+        campaigns=shown, broken=broken, query=query, links=links, search_text=search_text, **common()
+    )
 
 
 def campaign(one: Campaign, others: list[Campaign], links: Links) -> str:

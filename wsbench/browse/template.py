@@ -8,6 +8,7 @@ from pathlib import Path
 import jinja2
 
 from wsbench import __version__, metrics
+from wsbench.plain import visible
 
 HERE = Path(__file__).parent
 
@@ -22,10 +23,15 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
+        finalize=_visible,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _visible(value):
+    return type(value)(visible(value)) if isinstance(value, str) else value
 
 
 def template(name: str) -> jinja2.Template:

@@ -1,40 +1,98 @@
 """The command line: reads what is asked, calls the room that does it, prints what it returns.
 
-Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load); 2 bad input, one plain line;
-3 a threshold was breached (`load`, `compare`); 4 `load`: the measurement is INVALID and judges no threshold; 130 Ctrl-C.
+Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load), or this machine has no room for it;
+2 bad input, one plain line; 3 a threshold was breached (`load`, `compare`); 4 nothing that was measured can be used: the
+measurement (`load`) or every trial (`run`) is INVALID; 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-from importlib import import_module, util
 
-from wsbench.cli import arguments
-from wsbench.errors import UserError
-
-INTERRUPTED = 130
 #: What the statistics, the report and the pages need, and a base installation does not have.
 OF_REPORT = ("jinja2", "py_mini_racer", "pyarrow", "scipy", "starlette", "statsmodels", "vl_convert")
+INTERRUPTED = 130
 
 
 def main() -> None:
+    """Whatever happens from here on, Ctrl-C while the rest is imported too, ends with one plain line."""
     try:
-        asked = arguments.parser(sys.argv[1:]).parse_args()
+        # What a script starts in the background ignores Ctrl-C unless it asks for it.
+        signal.signal(signal.SIGINT, _interrupt)
+        sys.unraisablehook = _not_lost
+        code = _carried_out(sys.argv[1:])
+    except BaseException:
+        # Libraries make other errors of an interrupt that they meet while they are imported.
+        if not _interrupts:
+            raise
+        code = INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
+    # Where an interrupt met a piece of code that `exec` ran, such as a dataclass's, Python would end by the signal although it was
+    # caught, unless something is run that way once more.
+    exec("")
+    if code == INTERRUPTED:
+        _say("stopped; every finished trial is kept")
+    sys.exit(code)
+
+
+_interrupts: list[int] = []
+
+
+def _interrupt(number: int, _) -> None:
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def _not_lost(met) -> None:
+    """An interrupt that met a callback, where Python lets nothing be raised, comes once more."""
+    if issubclass(met.exc_type, KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    else:
+        sys.__unraisablehook__(met)
+
+
+def _carried_out(words: list[str]) -> int:
+    from importlib import import_module
+
+    from wsbench.cli import arguments
+    from wsbench.errors import UserError
+
+    try:
+        asked = arguments.parser(words).parse_args(words)
         module, _, function = asked.command.partition(":")
-        sys.exit(getattr(import_module(f"wsbench.{module}"), function)(asked))
+        return getattr(import_module(f"wsbench.{module}"), function)(asked)
     except UserError as error:
         _say(str(error))
-        sys.exit(2)
+        return 2
     except ModuleNotFoundError as error:
         if (error.name or "wsbench").partition(".")[0] == "wsbench":
             raise
         _say(_needs_extra(error.name))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        _say("stopped; every finished trial is kept")
-        sys.exit(INTERRUPTED)
+        return 2
     except BrokenPipeError:
-        sys.exit(141)
+        return 141
+    except OSError as error:
+        _say(_words_of(error))
+        return 1
+
+
+def _words_of(error: OSError) -> str:
+    """What this machine has no room for, and what to do about it."""
+    import errno
+
+    what = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error)
+    todo = {
+        errno.ENOSPC: "make room on that disk",
+        errno.EDQUOT: "make room on that disk",
+        errno.EMFILE: "this process may open too few files: raise `ulimit -n`",
+        errno.ENFILE: "the machine has too many files open: raise fs.file-max",
+        errno.EAGAIN: "this user may start no more processes: raise `ulimit -u`",
+        errno.ENOMEM: "the machine has no memory left",
+        errno.EROFS: "go to a folder that can be written, for `runs` is made where you are",
+        errno.EACCES: "it belongs to somebody else, or is not to be written",
+    }.get(error.errno)
+    return f"{what}; {todo}" if todo else what
 
 
 def has_report() -> bool:
@@ -43,11 +101,15 @@ def has_report() -> bool:
 
 def require_report() -> None:
     """UserError where the report's packages are missing: before something is measured that could then not be read."""
+    from wsbench.errors import UserError
+
     if missing := _missing():
         raise UserError(f"{_needs_extra(missing[0])}; or give --no-report, and make the report elsewhere")
 
 
 def _missing() -> list[str]:
+    from importlib import util
+
     return [name for name in OF_REPORT if util.find_spec(name) is None]
 
 
@@ -55,5 +117,7 @@ def _needs_extra(module: str) -> str:
     return f"this needs {module}, which is not installed: pip install 'wsbench[report]'"
 
 
-def _say(line: str) -> None:
-    print(f"wsbench: {line}", file=sys.stderr)
+def _say(text: str) -> None:
+    from wsbench.plain import line
+
+    print(f"wsbench: {line(text)}", file=sys.stderr)

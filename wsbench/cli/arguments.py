@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from wsbench.cli.values import count, port, positive, share
+from wsbench.cli.values import count, host, port, positive, seed, share
 from wsbench.errors import UserError
 
 FOLDERS = "folders that hold campaigns (default: runs and results, those that exist)"
@@ -99,7 +99,7 @@ def _campaign(made: Parser) -> None:
     made.add_argument("--time-scale", type=float, default=1.0, help="of the time that its phases and stages last")
     made.add_argument("--no-control", action="store_true", help="run no server twice, to see how far chance alone goes")
     made.add_argument("--tag", action="append", default=[], metavar="TAG", help="a word to find the campaign by")
-    made.add_argument("--seed", type=int, help="for the order of trials and all else drawn at random")
+    made.add_argument("--seed", type=seed, help="for the order of trials and all else drawn at random")
 
 
 def _run(made: Parser) -> None:
@@ -178,7 +178,7 @@ def _export(made: Parser) -> None:
 
 def _serve(made: Parser) -> None:
     made.add_argument("folders", nargs="*", type=Path, help=FOLDERS)
-    made.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    made.add_argument("--host", type=host, default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
     made.add_argument("--port", type=port, default=8123, help="default: 8123")
 
 

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from wsbench import load, thresholds
-from wsbench.cli.values import above_zero, cpus, fraction, from_zero, header, level, positive
+from wsbench.cli.values import above_zero, cpus, fraction, from_zero, header, level, pid, positive
 from wsbench.engine_files import (
     Closed,
     ConstantThink,
@@ -28,6 +28,7 @@ from wsbench.engine_files import (
     UniformThink,
 )
 from wsbench.errors import UserError
+from wsbench.files import require_writable
 
 THINKS = {
     ("constant", ("mean",)): lambda mean: ConstantThink(mean_s=mean),
@@ -133,7 +134,7 @@ def _add_connections(group) -> None:
     group.add_argument("--cpus", type=cpus, default=[], metavar="1,3", help="pin the workers to these CPUs")
     group.add_argument("--busy-poll", action="store_true", help="workers never sleep: for CPUs that nobody else uses")
     group.add_argument("--mine", action="append", default=[], metavar="HOST", help="this other host is mine to load")
-    group.add_argument("--pid", type=positive, help="the server's process on this machine, to be sampled")
+    group.add_argument("--pid", type=pid, help="the server's process on this machine, to be sampled")
 
 
 def _add_output(group) -> None:
@@ -169,8 +170,8 @@ def request(arguments) -> load.Request:
     if arguments.ca is not None and arguments.insecure:
         raise UserError("--ca says whom to trust, --insecure to trust anybody; give one of them")
     for name, file in (("--hdr", arguments.hdr), ("--csv", arguments.csv)):
-        if file is not None and not file.parent.is_dir():
-            raise UserError(f"{name} {file}: there is no folder {file.parent}")
+        if file is not None:
+            require_writable(name, file)
     if arguments.busy_poll and not arguments.cpus:
         raise UserError("--busy-poll needs --cpus: workers that never sleep take their CPUs from everybody else")
     level = arguments.deflate

@@ -16,10 +16,12 @@ from wsbench import (
     gate_view,
     hdr,
     installation,
+    leftovers,
     load,
     load_view,
     machine,
     place,
+    plain,
     selftest,
     servers_view,
     serving,
@@ -33,6 +35,9 @@ from wsbench.cli import has_report, load_options, reading, require_report
 from wsbench.errors import UserError
 from wsbench.rundir import RunFolder
 from wsbench.view import TrialView
+
+#: Exit code where all was measured in vain.
+NOTHING_USABLE = 4
 
 
 def build_servers(arguments) -> int:
@@ -142,12 +147,24 @@ def run_campaign(arguments) -> int:
     terminal.campaign_summary(results)
     if not arguments.no_report:
         reading.write_report(run, results)
-    return 0
+    if any(one.counts for one in results.trials):
+        return 0
+    terminal.say("no trial can be used: each failed or is INVALID, for the reasons above")
+    return NOTHING_USABLE
+
+
+def end_leftovers(out=None) -> None:
+    """Ends what an earlier wsbench left behind that was killed together with its leash, and says so."""
+    if found := leftovers.orphans():
+        leftovers.end({one.mark for one in found})
+        named = "; ".join(f"{one.pid} ({plain.line(one.command)})" for one in found)
+        print(f"ended what an earlier wsbench left behind: {named}", file=out or sys.stdout)
 
 
 @contextlib.contextmanager
 def _place(arguments):
     """Where the campaign runs; a cluster is left at the end."""
+    end_leftovers()
     if arguments.cluster is None:
         if arguments.port is not None:
             machine.free_port(serving.HOST, arguments.port, 0)
@@ -161,10 +178,17 @@ def _place(arguments):
 
 def load_url(arguments) -> int:
     asked = load_options.request(arguments)
-    folder = load.new_folder(reading.RUNS)
     seconds = getattr(asked.measure, "seconds", None)
+    plan = load.plan_of(asked)
+    end_leftovers(sys.stderr)
+    folder = load.claimed(reading.RUNS)
     with load_view.Progress(seconds, quiet=arguments.json) as progress:
-        done = load.carry_out(asked, folder, progress.look, progress.say)
+        try:
+            done = load.carry_out(asked, plan, folder, progress.look, progress.say)
+        except UserError:
+            with contextlib.suppress(OSError):
+                folder.path.rmdir()
+            raise
     view = TrialView(folder, done.record)
     judged = [] if done.interrupted else thresholds.judge(view, arguments.fail_if)
     if arguments.json:

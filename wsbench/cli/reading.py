@@ -30,13 +30,20 @@ def list_things(arguments) -> int:
         terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
     else:
         rows = []
+        broken = []
         for folder in sorted(RUNS.glob("*/campaign.json")):
             run = RunFolder(folder.parent)
-            record, done = run.campaign, sum(1 for _ in run.finished())
+            try:
+                record, done, planned = run.campaign, sum(1 for _ in run.finished()), len(run.order)
+            except UserError as error:
+                broken.append(str(error))
+                continue
             known = record.departures is not None
             departures = "; ".join(record.departures) or "none" if known else "not recorded"
-            rows.append([str(run.path), f"{done}/{len(run.order)}", str(record.rounds), departures, record.command])
+            rows.append([str(run.path), f"{done}/{planned}", str(record.rounds), departures, record.command])
         terminal.table(None, ["run", "trials", "rounds", "departures", "command"], rows, right={2})
+        for line in broken:
+            terminal.say(f"left out {line}")
     return 0
 
 
@@ -138,7 +145,8 @@ def serve_campaigns(arguments) -> int:
 
     folders = folders_of(arguments)
     machine.free_port(arguments.host, arguments.port, 0)
-    print(f"http://{arguments.host}:{arguments.port}/ shows {', '.join(map(str, folders))}; Ctrl-C ends it", flush=True)
+    shown = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    print(f"http://{shown}:{arguments.port}/ shows {', '.join(map(str, folders))}; Ctrl-C ends it", flush=True)
     app.serve(folders, arguments.host, arguments.port)
     return 0
 
@@ -146,8 +154,10 @@ def serve_campaigns(arguments) -> int:
 def write_site(arguments) -> int:
     from wsbench.browse import site
 
-    number = site.write(folders_of(arguments), arguments.out)
-    print(f"{arguments.out / 'index.html'}: {number} campaign{'' if number == 1 else 's'}")
+    number, broken = site.write(folders_of(arguments), arguments.out)
+    for line in broken:
+        terminal.say(f"left out {line}")
+    terminal.say(f"{arguments.out / 'index.html'}: {number} campaign{'' if number == 1 else 's'}")
     return 0
 
 

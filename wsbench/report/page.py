@@ -22,6 +22,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from wsbench import limits, metrics, stats
+from wsbench.plain import visible
 from wsbench.report import words
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow
@@ -51,7 +52,7 @@ class Section:
 def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[ClaimRow] = ()) -> str:
     """The whole report as HTML; blocks and claims are what a study adds, between the answer and the results."""
     rows = summary(results)
-    data = json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":"))
+    data = visible(json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":")))
     drawn, own = still(data), script(*DRAWING, *BROWSER)
     assert "</script" not in own.lower(), "the script would end its own element"
     environment = jinja2.Environment(

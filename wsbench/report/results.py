@@ -16,6 +16,7 @@ import numpy as np
 from wsbench import metrics, stats
 from wsbench.engine_files import Plan, Seconds
 from wsbench.errors import UserError
+from wsbench.files import read_text
 from wsbench.histogram import Histogram, decode
 from wsbench.report.columns import Columns, columns
 from wsbench.rundir import (
@@ -305,13 +306,13 @@ class Results:
 def read_experiment(run: RunFolder) -> Experiment:
     if not run.experiment_toml.exists():
         return Experiment(None, None, None, "")
+    source = read_text(run.experiment_toml)
     try:
-        source = run.experiment_toml.read_text(encoding="utf-8")
         keys = tomllib.loads(source)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise UserError(f"{run.experiment_toml}: {error}") from error
     headline = keys.get("headline")
-    if headline is not None and headline not in metrics.METRICS:
+    if headline is not None and (not isinstance(headline, str) or headline not in metrics.METRICS):
         raise UserError(
             f"{run.experiment_toml}: headline is no metric: {headline!r}; `wsbench list metrics` has them all"
         )

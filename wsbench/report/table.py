@@ -6,6 +6,8 @@ null, with its reason beside it.
 
 from __future__ import annotations
 
+import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wsbench import metrics
-from wsbench.report.reading import load
+from wsbench.errors import UserError
+from wsbench.files import read_file
 from wsbench.report.results import Results
-from wsbench.rundir import RunFolder
 
 FILE = "trials.parquet"
 
@@ -57,13 +59,22 @@ def trials_table(results: Results) -> pa.Table:
     return pa.table(columns)
 
 
-def write_table(run: RunFolder, results: Results | None = None) -> Path:
-    """Writes `trials.parquet` into the run directory, whole or not at all."""
-    file = run.path / FILE
-    part = file.with_name(FILE + ".part")
-    pq.write_table(trials_table(results or load(run)), part)
-    part.replace(file)
-    return file
+def table_bytes(results: Results) -> bytes:
+    """`trials.parquet` as it is written."""
+    made = io.BytesIO()
+    pq.write_table(trials_table(results), made)
+    return made.getvalue()
+
+
+def trials_in(file: Path) -> set[int]:
+    """The numbers of the trials that a table has; none where there is no such file. UserError where it cannot be read."""
+    if not os.path.lexists(file):
+        return set()
+    try:
+        found = pq.read_table(io.BytesIO(read_file(file)), columns=["trial"], use_threads=False)
+        return set(found["trial"].unique().to_pylist())
+    except (pa.ArrowException, KeyError) as error:
+        raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
 
 
 def _type(values: list) -> pa.DataType:

@@ -1,0 +1,37 @@
+"""An answer over HTTP that is waited for only so long, however slowly it comes: a socket's own timeout begins anew with each
+byte."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def within(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """What is done with the connection meanwhile ends after so long, with TimeoutError; the connection is closed."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        if connection.sock is not None:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        if late.is_set():
+            raise TimeoutError(f"no whole answer within {seconds:g} s") from error
+        raise
+    finally:
+        timer.cancel()
+        connection.close()
+    if late.is_set():
+        raise TimeoutError(f"no whole answer within {seconds:g} s")
