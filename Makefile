@@ -18,13 +18,18 @@ CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websoc
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws
 
-.PHONY: quick test setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
+.PHONY: quick test faults setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick --install
 
 test: setup-test check-python check-engine check-servers check-fresh
 	@echo "every check passed"
+
+# Everything that is done to wsbench to harm it, and what becomes of that: a table.
+faults: setup-test
+	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml --test hostile --test misbehaviour --test misbehaviour_http
+	$(VENV)/bin/python -m pytest tests/faults --all-faults -m "not root"
 
 # The tool and the engine: a C linker, Rust and Python, no more.
 setup: $(VENV)/.done $(ENGINE)

@@ -1,0 +1,238 @@
+"""Campaigns: nothing measured is overwritten by less, and a bad one from elsewhere harms no other."""
+
+import json
+import os
+import shutil
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from browsing import served
+from run_maker import SERVERS, make_run
+
+from wsbench import campaign, packing, report
+from wsbench.browse import site
+from wsbench.browse.campaigns import look
+from wsbench.errors import UserError
+from wsbench.files import new_folder, write_whole
+from wsbench.rundir import RunFolder
+
+ONE = {"servers": SERVERS[:2], "cells": ({"connections": 64},)}
+
+
+def published(
+    tmp_path, keep=("report.html", "trials.parquet", "campaign.json", "order.json", "servers.json", "machine.json")
+):
+    """A campaign as `results/` has it: what was derived, without the raw files."""
+    run = make_run(tmp_path / "run", **ONE)
+    report.build(run)
+    for entry in run.path.iterdir():
+        if entry.name not in keep:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return run
+
+
+def got(address: str, path: str) -> tuple[int, str]:
+    """What a page answers."""
+    try:
+        with urllib.request.urlopen(f"{address}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+@pytest.mark.fault("T3", "`report` on a campaign whose trials are elsewhere", "exit 2, one line, every byte as it was")
+@pytest.mark.parametrize("without", [None, "trials.parquet"])
+def test_a_report_of_less(tmp_path, wsbench, without):
+    run = published(tmp_path)
+    if without is not None:
+        (run.path / without).unlink()
+    before = contents(run.path)
+    done = wsbench("report", str(run.path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "would lose" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert contents(run.path) == before
+
+
+@pytest.mark.fault("T3", "`report` on a campaign of which one trial is gone", "exit 2, one line, every byte as it was")
+def test_a_report_of_one_trial_less(tmp_path, wsbench):
+    run = make_run(tmp_path / "run", **ONE)
+    report.build(run)
+    shutil.rmtree(run.path / "0002")
+    before = contents(run.path)
+    done = wsbench("report", str(run.path))
+    assert done.returncode == 2
+    assert "1 of 6 trials" in done.stderr
+    assert contents(run.path) == before
+
+
+def test_a_report_of_more_is_made_anew(tmp_path):
+    run = make_run(tmp_path / "run", **ONE, unfinished=2)
+    report.build(run)
+    assert len(pq.read_table(run.path / "trials.parquet", columns=["trial"])["trial"].unique()) == 4
+    shutil.rmtree(run.path)
+    whole = make_run(tmp_path / "run", **ONE)
+    report.build(whole)
+    assert len(pq.read_table(whole.path / "trials.parquet", columns=["trial"])["trial"].unique()) == 6
+
+
+@pytest.mark.fault("R1", "`run --resume` on a packed, unfinished campaign", "exit 2, and how to go on")
+def test_a_packed_campaign_is_not_gone_on_with(tmp_path, wsbench):
+    run = make_run(tmp_path / "run", **ONE, unfinished=2)
+    packed = packing.pack(run.path, tmp_path / "packed", {})
+    before = contents(packed)
+    done = wsbench("run", "--resume", str(packed), "--no-report")
+    assert done.returncode == 2
+    assert f"tar -xJf {packed / packing.ARCHIVE} -C {packed}" in done.stderr
+    assert contents(packed) == before
+
+
+@pytest.mark.fault(
+    "R2", "`site OUT` and `pack RUN OUT` beside a folder `OUT.part`, or with OUT taken", "it is left as it was"
+)
+@pytest.mark.parametrize("command", ["site", "pack"])
+def test_a_folder_that_is_not_ours(tmp_path, wsbench, command):
+    run = make_run(tmp_path / "runs" / "run", **ONE)
+    for name in ("out.part", "taken"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("precious")
+    words = [str(run.path)] if command == "pack" else []
+    folders = [] if command == "pack" else [str(tmp_path / "runs")]
+    done = wsbench(command, *words, str(tmp_path / "out"), *folders)
+    assert done.returncode == 0, done.stderr
+    done = wsbench(command, *words, str(tmp_path / "taken"), *folders)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    for name in ("out.part", "taken"):
+        assert contents(tmp_path / name) == {"mine": b"precious"}
+    assert not list(tmp_path.glob(".*part")), "nothing is left of the attempt"
+
+
+@pytest.mark.fault("R5", "six that want a folder of one name at once", "each has its own")
+def test_six_at_once(tmp_path):
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(lambda _: new_folder(tmp_path / "runs", "now"), range(60)))
+    assert len({*made}) == 60
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda number: write_whole(tmp_path / "file", b"%d" % number * 10_000), range(60)))
+    assert len({*(tmp_path / "file").read_bytes()}) <= 2
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "runs"]
+
+
+def spoil(run: RunFolder, how: str) -> None:
+    record = json.loads((run.path / "campaign.json").read_text())
+    table = run.path / "trials.parquet"
+    match how:
+        case "truncated table":
+            table.write_bytes(table.read_bytes()[:1000])
+        case "another table":
+            found = pq.read_table(table)
+            pq.write_table(found.rename_columns([f"x{number}" for number in range(found.num_columns)]), table)
+        case "not a number" | "too large" | "below zero":
+            made = {"not a number": float("nan"), "too large": 1e300, "below zero": -1.0}[how]
+            (run.path / "campaign.json").write_text(json.dumps(record | {"created_unix_s": made}))
+        case "not JSON":
+            (run.path / "order.json").write_text("[{")
+        case "not UTF-8":
+            (run.path / "campaign.json").write_bytes(b"\xff\xfe{}")
+        case "a link":
+            (run.path / "campaign.json").rename(run.path.parent / "elsewhere")
+            (run.path / "campaign.json").symlink_to(run.path.parent / "elsewhere")
+        case "a pipe":
+            (run.path / "order.json").unlink()
+            os.mkfifo(run.path / "order.json")
+        case "huge numbers":
+            table.unlink()
+            file = run.path / "0001" / "events.jsonl"
+            file.write_text(file.read_text().replace('"answered":', '"answered":9' + "9" * 400))
+        case "zeros":
+            table.unlink()
+            (run.path / "0001" / "events.jsonl").write_bytes(bytes(5000) + b"\n")
+
+
+BROKEN = (
+    *("truncated table", "another table", "not a number", "too large", "below zero", "not JSON", "not UTF-8", "a link"),
+    *("a pipe", "huge numbers", "zeros"),
+)
+
+
+@pytest.mark.fault(
+    "S1", "a broken campaign under `serve`, `site`, `list runs`", "named in a line; the others are shown"
+)
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_campaign(tmp_path, wsbench, how):
+    for name in ("bad", "good"):
+        report.build(make_run(tmp_path / "runs" / name, **ONE))
+    spoil(RunFolder(tmp_path / "runs" / "bad"), how)
+    found, broken = look([tmp_path / "runs"])
+    assert [one.id for one in found] == ["runs/good"]
+    assert len(broken) == 1
+    assert str(tmp_path / "runs" / "bad") in broken[0]
+    with served(tmp_path / "runs") as address:
+        status, front = got(address, "/")
+        assert status == 200
+        assert "runs/good" in front
+        assert "Left out" in front
+        for page in ("campaign/runs/good/", "campaign/runs/good/report.html", "history/echo-connections"):
+            assert got(address, f"/{page}")[0] == 200
+    number, left_out = site.write([tmp_path / "runs"], tmp_path / "out")
+    assert (number, len(left_out)) == (1, 1)
+    done = wsbench("list", "runs")
+    assert done.returncode == 0, done.stderr
+    assert "runs/good" in done.stdout
+
+
+@pytest.mark.fault("S2", "report.html and trials that are links, under `serve`, `site` and `pack`", "never followed")
+def test_links_are_not_followed(tmp_path):
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("do not hand this out")
+    run = make_run(tmp_path / "runs" / "one", **ONE)
+    report.build(run)
+    (run.path / "report.html").unlink()
+    (run.path / "report.html").symlink_to(secret / "key")
+    (run.path / "9999").symlink_to(secret)
+    (run.path / "0001" / "server.log").unlink(missing_ok=True)
+    (run.path / "0001" / "server.log").symlink_to(secret / "key")
+    with served(tmp_path / "runs") as address:
+        assert got(address, "/campaign/runs/one/report.html")[0] == 404
+    site.write([tmp_path / "runs"], tmp_path / "out")
+    packed = packing.pack(run.path, tmp_path / "packed", {})
+    trials = packing.unpacked(packed / packing.ARCHIVE)
+    for folder in (tmp_path / "out", packed, trials):
+        assert not any(b"do not hand this out" in content for content in contents(folder).values())
+
+
+@pytest.mark.fault("S3", "`.lock` is a pipe", "taken for no lock; `--resume` says what to do")
+def test_a_lock_that_is_a_pipe(tmp_path):
+    run = make_run(tmp_path / "runs" / "one", **ONE)
+    report.build(run)
+    os.mkfifo(run.path / ".lock")
+    found, _ = look([tmp_path / "runs"])
+    assert [one.running for one in found] == [False]
+    with pytest.raises(UserError, match="is no plain file"):
+        campaign.resume(run, None, None, None)
+
+
+@pytest.mark.fault(
+    "H2", "marks that turn words around or move the cursor, in a campaign's texts", "shown as what they are"
+)
+def test_marks_in_a_campaign(tmp_path, wsbench):
+    mark = "\u202egnp.\x9b31m\x1b[2J"
+    run = make_run(tmp_path / "runs" / "one", **ONE)
+    record = json.loads((run.path / "campaign.json").read_text())
+    (run.path / "campaign.json").write_text(json.dumps(record | {"command": f"wsbench {mark}", "tags": [mark]}))
+    page = report.build(run).read_text()
+    listed = wsbench("list", "runs").stdout
+    with served(tmp_path / "runs") as address:
+        shown = [got(address, path)[1] for path in ("/", "/campaign/runs/one/")]
+    for text in (page, *shown, listed):
+        assert not {"\u202e", "\x9b", "\x1b"} & {*text}
+    assert r"\u202egnp.\x9b31m\x1b[2J" in listed

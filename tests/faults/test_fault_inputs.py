@@ -1,0 +1,219 @@
+"""What a person may type: one plain line and exit 2, before anything runs; and Ctrl-C at any instant."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import WSBENCH
+from run_maker import SERVERS, make_run
+
+from wsbench import report
+
+
+@pytest.fixture
+def port():
+    """Somebody listens there, and never says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64)
+        yield listening.getsockname()[1]
+
+
+LOADS = {
+    "url": ["ws://[::1"],
+    "url-port": ["ws://127.0.0.1:99999/"],
+    "url-space": ["ws://127.0.0.1:PORT/a b"],
+    "url-line": ["ws://127.0.0.1:PORT/a\r\nX: y"],
+    "url-host": ["ws://é..x/"],
+    "url-long-host": [f"ws://{'a' * 300}/"],
+    "replica": ["ws://127.0.0.1:PORT/", "--replica", "[::1"],
+    "header-line": ["http://127.0.0.1:PORT/", "--bytes", "5", "-H", "X: a\r\nE: b"],
+    "header-letter": ["http://127.0.0.1:PORT/", "--bytes", "5", "-H", "X: ☃"],
+    "header-name": ["ws://127.0.0.1:PORT/", "-H", "a b: c"],
+    "pid": ["ws://127.0.0.1:PORT/", "--pid", "999999999999999"],
+    "nobody": ["ws://127.0.0.1:PORT/", "--pid", "4194304"],
+    "csv-folder": ["ws://127.0.0.1:PORT/", "--csv", "/tmp"],
+    "hdr-empty": ["ws://127.0.0.1:PORT/", "--hdr", ""],
+    "csv-proc": ["ws://127.0.0.1:PORT/", "--csv", "/proc/x"],
+    "connections": ["ws://127.0.0.1:PORT/", "-c", "300000000"],
+    "connections-words": ["ws://127.0.0.1:PORT/", "-c", "1e11"],
+    "connections-digits": ["ws://127.0.0.1:PORT/", "-c", "9" * 5000],
+    "other-digits": ["ws://127.0.0.1:PORT/", "-c", "٣"],
+    "superscript": ["ws://127.0.0.1:PORT/", "-n", "²"],
+    "stages": ["ws://127.0.0.1:PORT/", "--stages", "²:5"],
+    "seconds": ["ws://127.0.0.1:PORT/", "-t", "nan"],
+    "threshold": ["ws://127.0.0.1:PORT/", "--fail-if", "error_fraction > _5"],
+}
+
+
+@pytest.mark.fault("I2", "`load` with words that cannot be meant", "exit 2, one line, nothing is made")
+@pytest.mark.parametrize("words", LOADS.values(), ids=LOADS)
+def test_loads(tmp_path, wsbench, port, words):
+    done = wsbench("load", *(word.replace("PORT", str(port)) for word in words))
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("wsbench: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.fault("I2", "a URL with letters of another script", "asked for as a browser asks")
+def test_letters_of_another_script(wsbench):
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64)
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/é?ü=%41"
+        with subprocess.Popen([*WSBENCH, "load", address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            asked = []
+            while not asked or not asked[-1]:  # the first connection only looks whether anybody is there
+                client, _ = listening.accept()
+                with client:
+                    client.settimeout(20)
+                    asked.append(client.recv(1000))
+            run.kill()
+    assert asked[-1].startswith(b"GET /%C3%A9?%C3%BC=%41 HTTP/1.1\r\n")
+
+
+OTHERS = {
+    "export-folder": ["export", "RUN", "csv", "/tmp"],
+    "export-proc": ["export", "RUN", "csv", "/proc/x"],
+    "site-proc": ["site", "/proc/x", "RUNS"],
+    "pack-proc": ["pack", "RUN", "/proc/x"],
+    "serve-name": ["serve", "RUNS", "--host", "é..x"],
+    "serve-nothing": ["serve", "RUNS", "--host", ""],
+    "serve-elsewhere": ["serve", "RUNS", "--host", "192.0.2.1"],
+    "plan-long": ["plan", "x" * 5000],
+    "plan-long-path": ["plan", f"{'x' * 5000}.toml"],
+    "plan-folder": ["plan", "FOLDER.toml"],
+    "plan-bytes": ["plan", "BYTES.toml"],
+    "seed-below": ["run", "quick", "--seed", "-2"],
+    "seed-large": ["run", "quick", "--seed", "9" * 30],
+    "report-nothing": ["report", ""],
+    "resume-bytes": ["run", "--resume", "SPOILED"],
+}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("places")
+    report.build(make_run(folder / "runs" / "one", SERVERS[:2], ({"connections": 64},)))
+    spoiled = make_run(folder / "spoiled", SERVERS[:2], ({"connections": 64},), unfinished=1)
+    spoiled.experiment_toml.write_bytes(b"question = '\xff'\n")
+    (folder / "FOLDER.toml").mkdir()
+    (folder / "BYTES.toml").write_bytes(b"\xff\xfe")
+    return folder
+
+
+@pytest.mark.fault("I2", "other commands with words that cannot be meant", "exit 2, one line")
+@pytest.mark.parametrize("words", OTHERS.values(), ids=OTHERS)
+def test_other_commands(places, wsbench, words):
+    found = {"RUN": places / "runs" / "one", "RUNS": places / "runs", "SPOILED": places / "spoiled"}
+    found |= {name: places / name for name in ("FOLDER.toml", "BYTES.toml")}
+    done = wsbench(*(str(found.get(word, word)) for word in words))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("wsbench: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.fault("S4", "`serve --host ::1`", "serves there")
+def test_serving_over_ipv6(places):
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        port = probe.getsockname()[1]
+    with subprocess.Popen(
+        [*WSBENCH, "serve", str(places / "runs"), "--host", "::1", "--port", str(port)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as serving:
+        assert f"http://[::1]:{port}/" in serving.stdout.readline()
+        until = time.monotonic() + 20
+        while socket.socket(socket.AF_INET6).connect_ex(("::1", port)) != 0:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        serving.terminate()
+
+
+COMMANDS = (["--help"], ["list", "servers"], ["list", "metrics"], ["plan", "quick"], ["export", "RUN", "csv"])
+
+
+@pytest.mark.fault("I2", "Ctrl-C at random instants, imports included", "exit 130, one line; or it had ended")
+def test_ctrl_c_at_any_instant(places):
+    draw = random.Random(1)
+    ended = []
+    for number in range(40):
+        words = [str(places / "runs" / "one") if word == "RUN" else word for word in COMMANDS[number % len(COMMANDS)]]
+        # As a shell's background job. Before our first line it is Python that would end.
+        with subprocess.Popen(
+            [*WSBENCH, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        ) as running:
+            while not catches_ctrl_c(running.pid) and running.poll() is None:
+                time.sleep(0.0005)
+            time.sleep(draw.uniform(0, 0.6))
+            running.send_signal(signal.SIGINT)
+            said = running.stderr.read()
+        assert (running.returncode, said) in ((130, "wsbench: stopped; every finished trial is kept\n"), (0, "")), said
+        ended.append(running.returncode)
+    assert ended.count(130) >= 5, "some were met while they ran"
+
+
+def catches_ctrl_c(pid: int) -> bool:
+    """Whether a process has asked for it: a child that was told to ignore it does so with its first line of ours."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) & 1 << (signal.SIGINT - 1))
+
+
+@pytest.mark.fault(
+    "R4", "few files: `ulimit -n 64`, `-n 20`", "exit 1 or 2, one line, not blamed on the server", slow=True
+)
+@pytest.mark.parametrize("files", [20, 64])
+@pytest.mark.parametrize(
+    "words", [["list", "servers"], ["load", "ws://127.0.0.1:PORT/", "-n", "10"], ["run", "EXPERIMENT"]]
+)
+def test_few_files(wsbench, port, experiment, files, words):
+    import resource
+
+    found = {"EXPERIMENT": str(experiment)}
+    done = wsbench(
+        *(found.get(word, word).replace("PORT", str(port)) for word in words),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
+    )
+    assert "Traceback" not in done.stderr + done.stdout, done.stderr
+    if done.returncode:
+        assert done.returncode in (1, 2, 4), done.stdout + done.stderr
+        assert "file" in done.stderr + done.stdout
+    assert "was not ready" not in done.stdout
+
+
+@pytest.mark.fault("R4", "a folder that may not be written", "one line")
+def test_a_read_only_folder(tmp_path, wsbench, experiment):
+    if os.geteuid() == 0:
+        words, folder = ["env", "-C", "/proc"], "/proc"
+    else:
+        tmp_path.chmod(0o555)
+        words, folder = [], str(tmp_path)
+    done = subprocess.run(
+        [*words, *WSBENCH, "run", str(experiment), "--no-report"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    tmp_path.chmod(0o755)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (1, 2)
+    assert done.stderr.count("\n") == 1, done.stderr
