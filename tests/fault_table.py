@@ -15,10 +15,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    for item in items:
-        row = item.get_closest_marker("fault")
-        if row is not None and row.kwargs.get("slow") and not config.getoption("--all-faults"):
-            item.add_marker(pytest.mark.skip(reason="`make faults` runs it"))
+    if config.getoption("--all-faults"):
+        return
+    rows = [item.get_closest_marker("fault") for item in items]
+    slow = [item for item, row in zip(items, rows, strict=True) if row is not None and row.kwargs.get("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
 
 
 @pytest.hookimpl(hookwrapper=True)
