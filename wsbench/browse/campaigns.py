@@ -127,9 +127,8 @@ class Campaign:
             _ = self.created, self.trials
         except UserError as error:
             return str(error)
-        except (
-            Exception
-        ) as error:  # whatever a campaign from elsewhere holds, it is nothing that the others suffer from
+        # Whatever a campaign from elsewhere holds, the others do not suffer from it.
+        except Exception as error:
             return f"{self.run.path}: {type(error).__name__}: {error}"
         return None
 

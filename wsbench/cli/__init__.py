@@ -20,6 +20,7 @@ def main() -> None:
     try:
         # What a script starts in the background ignores Ctrl-C unless it asks for it.
         signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGALRM, _interrupt)
         sys.unraisablehook = _not_lost
         code = _carried_out(sys.argv[1:])
     except BaseException:
@@ -45,9 +46,9 @@ def _interrupt(number: int, _) -> None:
 
 
 def _not_lost(met) -> None:
-    """An interrupt that met a callback, where Python lets nothing be raised, comes once more."""
+    """An interrupt that met a callback, where Python lets nothing be raised, comes again a moment later: this is a callback too."""
     if issubclass(met.exc_type, KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
     else:
         sys.__unraisablehook__(met)
 
