@@ -20,6 +20,16 @@ pub fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
+/// By how much the wall clock is ahead of the monotonic one, from the closest of a few readings of both: whoever is taken off
+/// the CPU between the two would find a wrong one.
+pub fn to_unix_ns() -> u64 {
+    let readings = (0..4).map(|_| {
+        let (before, wall, after) = (now_ns(), unix_ns(), now_ns());
+        (after - before, wall.saturating_sub(before + (after - before) / 2))
+    });
+    readings.min().map_or(0, |(_, ahead)| ahead)
+}
+
 /// Sleeps until then, in pieces, so that whoever waits sees within 50 ms that he need not: while `goes_on` says so.
 pub fn sleep_until(t_ns: u64, goes_on: impl Fn() -> bool) {
     while goes_on() {

@@ -4,15 +4,10 @@
 use crate::deflate::Deflater;
 use crate::http;
 use crate::message;
-use crate::plan::{Plan, Transport};
-use crate::poll;
+use crate::plan::Transport;
 use crate::scenario::Message;
 use crate::tls;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
@@ -28,6 +23,26 @@ pub enum Stage {
     AwaitingClose,
     /// We have said goodbye; the server has yet to close.
     Closing,
+}
+
+/// What a connection is counted as.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Counted {
+    Nowhere,
+    Opening,
+    Open,
+    Closing,
+}
+
+impl Stage {
+    pub fn counted(self) -> Counted {
+        match self {
+            Stage::Closed => Counted::Nowhere,
+            Stage::Connecting | Stage::Securing | Stage::Handshaking => Counted::Opening,
+            Stage::Open | Stage::AwaitingClose => Counted::Open,
+            Stage::Closing => Counted::Closing,
+        }
+    }
 }
 
 pub enum Reader {
@@ -119,10 +134,11 @@ impl UnderWay {
 /// Three cache lines: what every message touches, the reader, and what few messages need. With many connections each line
 /// is a miss for each message.
 #[repr(C, align(64))]
-pub struct Connection {
-    socket: Option<OwnedFd>,
+pub struct Connection<Socket> {
+    pub socket: Option<Socket>,
     /// Its number among those of all shards.
     pub number: u32,
+    /// Set by `Worker::move_to` alone, which counts.
     pub stage: Stage,
     /// Stands in the worker's line of connections that can take a message.
     pub in_line: bool,
@@ -150,7 +166,7 @@ pub struct Connection {
     pub deflater: Option<Box<Deflater>>,
 }
 
-const _: () = assert!(size_of::<Connection>() == 192, "an idle connection costs what it is");
+const _: () = assert!(size_of::<Connection<std::os::fd::OwnedFd>>() == 192, "an idle connection costs what it is");
 
 /// What waits for room in the kernel's buffer. It may hold the rest of the messages that were under way when the room
 /// ended, and one Pong: the newest (RFC 6455 §5.5.3), so a peer that asks and never reads fills nothing here.
@@ -159,8 +175,8 @@ pub struct Unsent {
     pub pong: Option<Vec<u8>>,
 }
 
-impl Connection {
-    pub fn new(number: u32, transport: Transport) -> Connection {
+impl<Socket> Connection<Socket> {
+    pub fn new(number: u32, transport: Transport) -> Self {
         Connection {
             socket: None,
             number,
@@ -198,59 +214,27 @@ impl Connection {
         self.written.wrapping_sub(kept).wrapping_sub(message.end) as i32 >= 0
     }
 
-    pub fn descriptor(&self) -> Option<RawFd> {
-        self.socket.as_ref().map(AsRawFd::as_raw_fd)
-    }
-
     /// The message that the next reply answers.
     #[inline]
     pub fn expected(&self) -> Message {
         Message { connection: self.number, sequence: self.sequence + 1 - self.under_way.len() as u64 }
     }
 
-    /// Begins to connect, without waiting.
-    pub fn open(&mut self, plan: &Plan) -> io::Result<RawFd> {
-        let target = plan.address_of(self.number);
-        let kind = Type::from(libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-        let socket = Socket::new_raw(Domain::for_address(target), kind, Some(Protocol::TCP))?;
-        if !plan.connection_per_request() {
-            socket.set_tcp_nodelay(true)?;
-        }
-        let source = plan.source_of(self.number);
-        if !is_natural(source, target.ip()) {
-            bind_address_only(&socket);
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-        }
-        match socket.connect(&target.into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-            _ => {}
-        }
-        self.reader = Reader::new(plan.transport);
-        self.stage = Stage::Connecting;
+    /// Another life begins, on this socket.
+    pub fn begin(&mut self, transport: Transport, socket: Socket) {
+        self.reader = Reader::new(transport);
         self.replies = 0;
         self.written = 0;
         self.leaving = false;
         self.life += 1;
-        let socket = self.socket.insert(socket.into());
-        Ok(socket.as_raw_fd())
+        self.socket = Some(socket);
     }
 
-    pub fn close(&mut self) {
+    /// Nothing is left of its life but its numbers.
+    pub fn let_go(&mut self) {
         self.socket = None;
         self.tls = None;
         self.deflater = None;
-        self.stage = Stage::Closed;
         self.unsent = None;
     }
-}
-
-/// Whether the kernel would choose this source by itself: two system calls less for each connection.
-fn is_natural(source: IpAddr, target: IpAddr) -> bool {
-    source.is_unspecified() || source == IpAddr::V4(Ipv4Addr::LOCALHOST) && target == source
-}
-
-/// Leaves the choice of the port to `connect`, so that one source address serves as many ports for every target.
-fn bind_address_only(socket: &Socket) {
-    // Failure only costs ports.
-    let _ = poll::set_option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
 }

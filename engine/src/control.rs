@@ -106,7 +106,7 @@ pub enum Report {
         phase: Phase,
         t_ns: u64,
     },
-    Tick(Tick),
+    Tick(Box<Tick>),
     Finished(Box<Final>),
     /// This host cannot carry out the plan; the text says what to do.
     HostCannot(String),

@@ -53,7 +53,7 @@ impl Emit {
     /// Ticks and intervals count from here.
     pub fn begin(&mut self, origin_ns: u64) -> io::Result<()> {
         (self.origin_ns, self.last_ns) = (origin_ns, origin_ns);
-        let start = (clock::unix_ns() - (clock::now_ns() - origin_ns)) as f64 / 1e9;
+        let start = (clock::to_unix_ns() + origin_ns) as f64 / 1e9;
         writeln!(self.latency, "#[wsbench-engine {}; nanoseconds]", env!("CARGO_PKG_VERSION"))?;
         writeln!(self.latency, "#[Histogram log format version 1.3]")?;
         writeln!(self.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
@@ -216,6 +216,7 @@ impl Emit {
             },
             "errors": errors,
             "threads": threads,
+            "wall_moved_ns": counters.wall_moved_ns,
         }))?;
         self.flush()
     }
@@ -259,5 +260,6 @@ fn sum(parts: impl Iterator<Item = Counters>) -> Counters {
         reconnects: a.reconnects + b.reconnects,
         out_of_order: a.out_of_order + b.out_of_order,
         foreign: a.foreign + b.foreign,
+        wall_moved_ns: a.wall_moved_ns.max(b.wall_moved_ns),
     })
 }

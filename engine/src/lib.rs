@@ -9,6 +9,7 @@ mod control;
 pub mod cuts;
 mod deflate;
 mod emit;
+mod ending;
 mod frame;
 #[cfg(test)]
 mod fuzz;
@@ -28,6 +29,9 @@ pub mod run;
 mod scenario;
 mod schedule;
 mod sending;
+#[cfg(test)]
+mod simulation;
 mod stamp;
+mod system;
 mod tls;
 mod worker;

@@ -1,21 +1,19 @@
 //! How connections come and go: connect, the opening handshake, the polite close, and the users of a schedule who join and
 //! leave. Part of the worker.
 
-use crate::clock;
 use crate::connection::{Connection, Reader, Stage};
 use crate::control::Phase;
 use crate::deflate::Deflater;
-use crate::frame;
 use crate::handshake;
-use crate::message::{self, Incoming};
+use crate::message;
 use crate::plan::{Scenario, Transport};
-use crate::poll;
 use crate::record::{Failure, Kind, Part, Tag};
 use crate::schedule::Change;
-use crate::worker::{SECOND_NS, Worker};
+use crate::system::{Interest, System};
+use crate::worker::Worker;
 use std::io;
 
-impl Worker {
+impl<S: System> Worker<S> {
     /// Every connection, before the first phase: at the plan's rate, or as fast as they are made.
     pub fn ask_for_all(&mut self, now: u64) {
         let gap_ns = self.plan.connect.per_s.map_or(0.0, |per_s| 1e9 / per_s);
@@ -50,7 +48,7 @@ impl Worker {
 
     /// A user who comes: anew, or back before the last goodbye was said or answered.
     fn join(&mut self, index: usize) {
-        let now = clock::now_ns();
+        let now = self.system.now_ns();
         let connection = &mut self.connections[index];
         match connection.stage {
             Stage::Closed => self.open(index, now),
@@ -67,8 +65,9 @@ impl Worker {
     pub fn open(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.opened_ns = now;
-        let descriptor = match connection.open(&self.plan) {
-            Ok(descriptor) => descriptor,
+        let number = connection.number;
+        let socket = match self.system.connect(&self.plan, number) {
+            Ok(socket) => socket,
             Err(error) => match error.raw_os_error() {
                 Some(libc::EADDRNOTAVAIL) => {
                     return self.host_cannot(
@@ -81,19 +80,21 @@ impl Worker {
                 _ => return self.fail(index, connect_failure(&error)),
             },
         };
+        let handle = S::handle(&socket);
+        self.connections[index].begin(self.plan.transport, socket);
+        self.move_to(index, Stage::Connecting);
         self.connections[index].tls = self.tls.as_ref().map(|client| Box::new(client.session()));
         if self.plan.is_stamped(self.connections[index].number)
-            && let Err(error) = poll::ask_for_stamps(descriptor)
+            && let Err(error) = self.system.ask_for_stamps(handle)
         {
             return self.host_cannot(format!("`receive_stamps`: the kernel stamps nothing here: {error}"));
         }
-        self.opening += 1;
         let early = self.greet(index);
-        let interest = if matches!(early, Ok(false)) { poll::READ_WRITE } else { poll::READ };
+        let interest = if matches!(early, Ok(false)) { Interest::ReadWrite } else { Interest::Read };
         if let Err(error) = early {
             return self.fail(index, connect_failure(&error));
         }
-        if let Err(error) = self.poll.add(descriptor, index, interest) {
+        if let Err(error) = self.system.watch(handle, index, interest) {
             self.host_cannot(format!("epoll: {error}"));
         }
     }
@@ -122,14 +123,14 @@ impl Worker {
             }
             None => self.write_first_words(index),
         }
-        let descriptor = self.connections[index].descriptor().expect("just opened");
-        let now = clock::now_ns();
-        let sent = poll::send(descriptor, &self.out);
+        let socket = self.connections[index].socket.as_ref().map(S::handle).expect("just opened");
+        let now = self.system.now_ns();
+        let sent = self.system.send(socket, &self.out);
         if let Ok(Some(sent)) = sent {
             self.record.counters.bytes_sent += sent as u64;
             self.connections[index].keep(&self.out[sent..]);
             if self.tls.is_some() {
-                self.connections[index].stage = Stage::Securing;
+                self.move_to(index, Stage::Securing);
             } else {
                 self.connected(index, now);
                 self.connections[index].written = self.out.len() as u32;
@@ -164,7 +165,7 @@ impl Worker {
     /// The connection is there, and what comes first is on its way.
     fn connected(&mut self, index: usize, now: u64) {
         if self.plan.transport == Transport::Websocket {
-            self.connections[index].stage = Stage::Handshaking;
+            self.move_to(index, Stage::Handshaking);
             return;
         }
         self.usable(index, now);
@@ -176,39 +177,40 @@ impl Worker {
 
     /// The kernel says that a connection is made, or why not.
     pub fn connect_ended(&mut self, index: usize) {
-        let Some(descriptor) = self.connections[index].descriptor() else { return };
-        if let Err(error) = poll::socket_error(descriptor) {
+        let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
+        if let Err(error) = self.system.error_of(socket) {
             return self.fail(index, connect_failure(&error));
         }
         match self.greet(index) {
             Err(error) => return self.fail(index, connect_failure(&error)),
             Ok(true) => {}
             Ok(false) if self.is_silent(index) => {
-                let now = clock::now_ns();
+                let now = self.system.now_ns();
                 self.usable(index, now);
                 self.start(index, now);
             }
             Ok(false) => return,
         }
-        let Some(descriptor) = self.connections[index].descriptor() else { return };
-        if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
+        let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
+        // What was sent at once may have found too little room.
+        let short = self.connections[index].unsent.is_some();
+        let interest = if short { Interest::ReadWrite } else { Interest::Read };
+        if let Err(error) = self.system.change(socket, index, interest) {
             self.host_cannot(format!("epoll: {error}"));
         }
     }
 
     fn usable(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
-        connection.stage = Stage::Open;
         let warms_up = match connection.under_way.oldest() {
             Some(request) => !request.measured,
             None => self.phase == Phase::Warmup,
         };
         let part = if warms_up { Part::Warmup } else { Part::Measured };
         self.record.duration(Tag::Connect, part, connection.opened_ns, now);
-        self.opening -= 1;
-        self.record.counters.open += 1;
-        self.failures_in_a_row = 0;
         let replaces = std::mem::take(&mut connection.replaces);
+        self.move_to(index, Stage::Open);
+        self.failures_in_a_row = 0;
         if !warms_up && !replaces {
             self.record.counters.established += 1;
         }
@@ -220,18 +222,21 @@ impl Worker {
     /// A receiver of broadcasts reads, or, as a slow one, never does.
     fn begin_to_read(&mut self, index: usize) {
         if !self.reads(index) {
-            let descriptor = self.connections[index].descriptor().expect("it is open");
-            if let Err(error) = self.poll.change(descriptor, index, poll::NOTHING) {
+            let socket = self.connections[index].socket.as_ref().map(S::handle).expect("it is open");
+            if let Err(error) = self.system.change(socket, index, Interest::Nothing) {
                 self.host_cannot(format!("epoll: {error}"));
             }
             return;
         }
-        self.connections[index].sequence = self.board.join(clock::now_ns());
+        self.connections[index].sequence = self.board.join(self.system.now_ns());
     }
 
     /// Slow readers are spread evenly; the first connection, which triggers, is none.
-    fn reads(&self, index: usize) -> bool {
+    pub fn reads(&self, index: usize) -> bool {
         let Scenario::Push { slow_readers } = self.plan.scenario else { return true };
+        if slow_readers == 0.0 {
+            return true;
+        }
         let number = f64::from(self.connections[index].number);
         ((number + 1.0) * slow_readers).floor() == (number * slow_readers).floor() || number == 0.0
     }
@@ -253,141 +258,6 @@ impl Worker {
         self.usable(index, now);
         self.start(index, now);
         Ok(answer.size - carried)
-    }
-
-    // ---- going -----------------------------------------------------------------------------------------------------
-
-    /// A connection no longer counts as open.
-    pub fn not_open(&mut self, index: usize) {
-        self.record.counters.open -= 1;
-        // Who goes after the end has missed nothing.
-        if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) && !self.finished {
-            self.board.leave(clock::now_ns());
-        }
-    }
-
-    /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way.
-    pub fn leave_if_idle(&mut self, index: usize, now: u64) {
-        let connection = &self.connections[index];
-        if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.under_way.is_empty() {
-            self.say_goodbye(index, now);
-        }
-    }
-
-    /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports just close.
-    pub fn say_goodbye(&mut self, index: usize, now: u64) {
-        if self.connections[index].stage != Stage::Open {
-            return;
-        }
-        self.not_open(index);
-        self.connections[index].stage = Stage::Closing;
-        self.connections[index].replied_ns = now;
-        self.closing += 1;
-        if self.plan.transport != Transport::Websocket {
-            return self.gone(index, now);
-        }
-        self.control_frame(frame::CLOSE, &1000u16.to_be_bytes());
-        self.flush(index);
-    }
-
-    /// What comes after our Close frame: all that matters is the server's own, or the end.
-    pub fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
-        while !input.is_empty() {
-            let connection = &mut self.connections[index];
-            let message = connection.expected();
-            let Reader::Frames(reader) = &mut connection.reader else { return self.gone(index, now) };
-            match reader.feed(&mut input, &self.script, message) {
-                Ok(Some(Incoming::Close(_))) | Err(_) => return self.gone(index, now),
-                Ok(_) => {}
-            }
-        }
-    }
-
-    /// A connection that said goodbye has ended; where connections are exchanged for new ones, here is the next.
-    pub fn gone(&mut self, index: usize, now: u64) {
-        self.closing -= 1;
-        self.connections[index].close();
-        // A warm-up that ends by count may have nothing left to send; the measurement that follows has.
-        let needed = self.quota > 0 || self.phase == Phase::Warmup;
-        let wanted = !self.connections[index].leaving && needed && self.phase < Phase::Drain;
-        if wanted && !self.finished {
-            self.open(index, now);
-        }
-    }
-
-    /// The server announced that it closes: outside of a plan that says so, the only case in which a connection is opened
-    /// again.
-    pub fn reconnect(&mut self, index: usize, now: u64) {
-        self.not_open(index);
-        self.record.counters.reconnects += 1;
-        self.connections[index].close();
-        self.connections[index].replaces = true;
-        self.open(index, now);
-    }
-
-    /// When the last message was sent: a Close frame and our end of every connection, so that no server is left with a reset.
-    /// What still comes is read to its end, and recorded only where it is a reply beyond the messages that were sent: a server
-    /// that answered ahead has it left.
-    pub fn say_goodbye_to_all(&mut self) {
-        let mut record = self.record.beside();
-        std::mem::swap(&mut self.record, &mut record);
-        self.end_all();
-        self.read_to_the_end();
-        std::mem::swap(&mut self.record, &mut record);
-        if let Some((count, example)) = record.take_errors(Kind::UnexpectedReply) {
-            let measured = record.measured_errors.get(&Kind::UnexpectedReply).copied().unwrap_or(0);
-            self.record.error((Kind::UnexpectedReply, example), count, measured);
-        }
-    }
-
-    fn end_all(&mut self) {
-        for index in 0..self.connections.len() {
-            self.end(index);
-        }
-    }
-
-    /// Our last words on a connection that is open.
-    fn end(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let (Stage::Open, Some(descriptor)) = (connection.stage, connection.descriptor()) else { return };
-        self.out.clear();
-        if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
-            let key = self.random.u32(..).to_ne_bytes();
-            frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
-        }
-        if let (Some(session), None) = (&mut connection.tls, &connection.unsent) {
-            if !self.out.is_empty() {
-                session.seal(&mut self.out);
-            }
-            let mut last = Vec::new();
-            session.end();
-            session.seal(&mut last);
-            self.out.append(&mut last);
-        }
-        let _ = poll::send(descriptor, &self.out);
-        poll::end_sending(descriptor);
-        self.out.clear();
-        // Whoever closes now is not followed by another.
-        connection.leaving = self.plan.transport == Transport::Http;
-    }
-
-    fn read_to_the_end(&mut self) {
-        let lives = |connection: &Connection| !matches!(connection.stage, Stage::Connecting | Stage::Closed);
-        let mut left = self.connections.iter().filter(|connection| lives(connection)).count();
-        let until = clock::now_ns() + SECOND_NS / 2;
-        while left > 0 && clock::now_ns() < until && !self.control.stopped() {
-            let Ok(count) = self.poll.wait(SECOND_NS / 20) else { return };
-            for at in 0..count {
-                let Some((index, _)) = self.poll.event(at) else { continue };
-                let before = self.connections[index].stage;
-                let lived = lives(&self.connections[index]);
-                self.readable(index);
-                left -= usize::from(lived && !lives(&self.connections[index]));
-                if before != Stage::Open {
-                    self.end(index);
-                }
-            }
-        }
     }
 }
 

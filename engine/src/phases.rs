@@ -1,15 +1,15 @@
 //! The time of a trial: which phase it is, when the next begins, what is ticked and what a worker leaves behind. Part of the
 //! worker.
 
-use crate::clock::{self, Usage};
 use crate::control::{Final, Moment, Phase, Report, Tick, Window};
 use crate::plan::Until;
+use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
 /// A server that refuses this many times in a row is not there.
 const FAILURES_IN_A_ROW: u32 = 1000;
 
-impl Worker {
+impl<S: System> Worker<S> {
     /// Takes the ticks and enters the phases that `now` has reached, in the order of time.
     pub fn keep_time(&mut self, now: u64) {
         while !self.finished {
@@ -56,7 +56,8 @@ impl Worker {
             Phase::Drain => {
                 self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();
                 self.end_window(t_ns);
-                self.quota = u64::MAX;
+                // What was due in the window still leaves; where a count ended it, all of that has.
+                self.quota = if matches!(self.plan.measure, Until::Seconds(_)) { u64::MAX } else { 0 };
             }
         }
         if before == Phase::Connect {
@@ -67,7 +68,7 @@ impl Worker {
         if before == Phase::Connect || phase == Phase::Measure && matches!(self.plan.warmup, Some(Until::Messages(_))) {
             self.timers.clear();
             for index in 0..self.connections.len() {
-                self.start(index, clock::now_ns());
+                self.start(index, self.system.now_ns());
             }
         }
     }
@@ -86,7 +87,7 @@ impl Worker {
         self.begun = Some(Window {
             begin_ns: t_ns,
             end_ns: t_ns,
-            usage: Usage::of_this_thread(),
+            usage: self.system.usage(),
             bytes_sent: counters.bytes_sent,
             bytes_received: counters.bytes_received,
         });
@@ -98,7 +99,7 @@ impl Worker {
         self.ended = Some(Window {
             begin_ns: begun.begin_ns,
             end_ns: t_ns.max(begun.begin_ns),
-            usage: Usage::of_this_thread().since(&begun.usage),
+            usage: self.system.usage().since(&begun.usage),
             bytes_sent: self.record.counters.bytes_sent - begun.bytes_sent,
             bytes_received: self.record.counters.bytes_received - begun.bytes_received,
         });
@@ -119,9 +120,10 @@ impl Worker {
             return;
         }
         let under_way = if self.phase == Phase::Measure { self.measured_in_flight } else { self.in_flight };
-        if under_way == 0 && (self.quota == 0 || self.is_deserted() || gave_up) {
+        let complete = self.quota == 0 && self.late.is_empty();
+        if under_way == 0 && (complete || self.is_deserted() || gave_up) {
             self.counting = false;
-            self.lost |= self.quota > 0;
+            self.lost |= !complete;
             self.quota = 0;
             let t_ns = self.last_reply_ns.max(self.begun.map_or(self.start_ns, |begun| begun.begin_ns));
             self.report(Report::Counted { phase: self.phase, t_ns });
@@ -136,23 +138,26 @@ impl Worker {
 
     fn tick(&mut self, moment: Moment, t_ns: u64, begins: Option<Phase>) {
         // The wall clock is steered while we run; what compares with it must follow.
-        self.to_unix_ns = clock::unix_ns() - clock::now_ns();
+        let to_unix_ns = self.system.to_unix_ns();
+        let moved_ns = &mut self.record.counters.wall_moved_ns;
+        *moved_ns = to_unix_ns.abs_diff(self.to_unix_ns).max(*moved_ns);
+        self.to_unix_ns = to_unix_ns;
         let tick = Tick {
             moment,
             t_ns,
             phase: self.phase,
             begins,
-            taken_ns: clock::now_ns(),
+            taken_ns: self.system.now_ns(),
             counters: self.record.counters,
-            usage: Usage::of_this_thread(),
+            usage: self.system.usage(),
             interval: self.record.hand_over(),
         };
-        self.report(Report::Tick(tick));
+        self.report(Report::Tick(Box::new(tick)));
     }
 
     pub fn finish(mut self) {
         self.finished = true;
-        let now = clock::now_ns();
+        let now = self.system.now_ns();
         if self.phase == Phase::Measure {
             self.end_window(now);
             self.tick(Moment::Cut, now, Some(Phase::Drain));
@@ -173,10 +178,10 @@ impl Worker {
         assert!(lawful || self.script.is_notice(), "a message was lost count of: {ledger:?}, {unanswered} under way");
         let broadcasts = std::mem::take(&mut self.broadcasts);
         self.say_goodbye_to_all();
-        self.tick(Moment::Last, clock::now_ns(), None);
+        self.tick(Moment::Last, self.system.now_ns(), None);
         let last = Final {
             counters: self.record.counters,
-            usage: Usage::of_this_thread(),
+            usage: self.system.usage(),
             ledger,
             errors: std::mem::take(&mut self.record.measured_errors),
             window: self.ended,

@@ -1,13 +1,25 @@
-//! The system calls of a worker: epoll, recv, send and a way to be woken. Thin, safe, and nearly all `unsafe` of the hot path.
+//! The system calls of a worker: epoll, connect, recv, send and a way to be woken. Thin, safe, and nearly all `unsafe` of the hot
+//! path.
 
+use crate::clock::{self, Usage};
+use crate::plan::Plan;
+use crate::system::{Interest, System};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Errors and hang-ups only.
-pub const NOTHING: u32 = 0;
-pub const READ: u32 = libc::EPOLLIN as u32;
-pub const READ_WRITE: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
+impl Interest {
+    fn events(self) -> u32 {
+        match self {
+            Interest::Nothing => 0,
+            Interest::Read => libc::EPOLLIN as u32,
+            Interest::ReadWrite => (libc::EPOLLIN | libc::EPOLLOUT) as u32,
+        }
+    }
+}
+
 /// The token of the waker; connections are numbered from 0.
 const WAKER: u64 = u64::MAX;
 const BATCH: usize = 1024;
@@ -43,7 +55,7 @@ impl Poll {
             (epoll, event)
         };
         let poll = Poll { epoll, events: Vec::with_capacity(BATCH), waker: Waker(Arc::new(event)) };
-        poll.control(libc::EPOLL_CTL_ADD, poll.waker.0.as_raw_fd(), WAKER, READ)?;
+        poll.control(libc::EPOLL_CTL_ADD, poll.waker.0.as_raw_fd(), WAKER, Interest::Read)?;
         Ok(poll)
     }
 
@@ -51,22 +63,119 @@ impl Poll {
         self.waker.clone()
     }
 
-    pub fn add(&self, descriptor: RawFd, index: usize, interest: u32) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, descriptor, index as u64, interest)
-    }
-
-    pub fn change(&self, descriptor: RawFd, index: usize, interest: u32) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, descriptor, index as u64, interest)
-    }
-
-    fn control(&self, operation: i32, descriptor: RawFd, token: u64, interest: u32) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest, u64: token };
+    fn control(&self, operation: i32, descriptor: RawFd, token: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.events(), u64: token };
         // SAFETY: valid descriptors and a valid event.
         checked(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) }).map(drop)
     }
+}
+
+impl System for Poll {
+    type Socket = OwnedFd;
+    type Handle = RawFd;
+
+    fn handle(socket: &OwnedFd) -> RawFd {
+        socket.as_raw_fd()
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn to_unix_ns(&self) -> u64 {
+        clock::to_unix_ns()
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::of_this_thread()
+    }
+
+    fn connect(&mut self, plan: &Plan, number: u32) -> io::Result<OwnedFd> {
+        let target = plan.address_of(number);
+        let kind = Type::from(libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        let socket = Socket::new_raw(Domain::for_address(target), kind, Some(Protocol::TCP))?;
+        if !plan.connection_per_request() {
+            socket.set_tcp_nodelay(true)?;
+        }
+        let source = plan.source_of(number);
+        if !is_natural(source, target.ip()) {
+            bind_address_only(&socket);
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        match socket.connect(&target.into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Ok(socket.into()),
+        }
+    }
+
+    fn watch(&mut self, socket: RawFd, index: usize, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, index as u64, interest)
+    }
+
+    fn change(&mut self, socket: RawFd, index: usize, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, socket, index as u64, interest)
+    }
+
+    fn error_of(&mut self, socket: RawFd) -> io::Result<()> {
+        let mut code = 0i32;
+        let mut size = size_of::<i32>() as libc::socklen_t;
+        // SAFETY: room for one int, and its size.
+        checked(unsafe {
+            libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &mut size)
+        })?;
+        if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+    }
+
+    #[inline]
+    fn send(&mut self, socket: RawFd, bytes: &[u8]) -> io::Result<Option<usize>> {
+        // SAFETY: the bytes are valid for their length.
+        let count = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        nonblocking(count)
+    }
+
+    #[inline]
+    fn receive(&mut self, socket: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        // SAFETY: the buffer is valid for its length.
+        let count = unsafe { libc::recv(socket, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        nonblocking(count)
+    }
+
+    fn ask_for_stamps(&mut self, socket: RawFd) -> io::Result<()> {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+    }
+
+    fn receive_stamped(&mut self, socket: RawFd, buffer: &mut [u8]) -> io::Result<Option<(usize, Option<u64>)>> {
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut control = [0u64; 16];
+        // SAFETY: an all-zero header is valid; it points to one buffer and to room for control messages, both alive. The
+        // control messages are walked by the library's own macros, and a timespec is read unaligned.
+        unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut part;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control) as _;
+            let Some(count) = nonblocking(libc::recvmsg(socket, &mut message, 0))? else { return Ok(None) };
+            let mut stamp = None;
+            let mut header = libc::CMSG_FIRSTHDR(&message);
+            while !header.is_null() {
+                if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_TIMESTAMPNS {
+                    let time: libc::timespec = libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();
+                    stamp = Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
+                }
+                header = libc::CMSG_NXTHDR(&message, header);
+            }
+            Ok(Some((count, stamp)))
+        }
+    }
+
+    fn end_sending(&mut self, socket: RawFd) {
+        // SAFETY: shutdown of any socket is safe; one that is not connected is an error that changes nothing.
+        unsafe { libc::shutdown(socket, libc::SHUT_WR) };
+    }
 
     /// Waits at most `timeout_ns` (epoll_pwait2: nanoseconds, not milliseconds). How many events there are.
-    pub fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
+    fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
         let timeout = libc::timespec {
             tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
@@ -92,9 +201,8 @@ impl Poll {
         Ok(self.events.len())
     }
 
-    /// Event `at` of the last wait: the connection's index and whether it can be written; `None` for the waker.
     #[inline]
-    pub fn event(&self, at: usize) -> Option<(usize, bool)> {
+    fn event(&mut self, at: usize) -> Option<(usize, bool)> {
         let event = self.events[at];
         if event.u64 == WAKER {
             let mut count = [0u8; 8];
@@ -106,68 +214,10 @@ impl Poll {
     }
 }
 
-pub fn set_option(descriptor: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+fn set_option(descriptor: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: an option value of the size given; a wrong descriptor or option is an error.
     checked(unsafe { libc::setsockopt(descriptor, level, name, (&raw const value).cast(), size) }).map(drop)
-}
-
-/// The error that the socket has met, which reading it clears.
-pub fn socket_error(descriptor: RawFd) -> io::Result<()> {
-    let mut code = 0i32;
-    let mut size = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: room for one int, and its size.
-    checked(unsafe {
-        libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &mut size)
-    })?;
-    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
-}
-
-/// `Ok(None)`: nothing there. `Ok(Some(0))`: the peer closed.
-#[inline]
-pub fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    // SAFETY: the buffer is valid for its length.
-    let count = unsafe { libc::recv(descriptor, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-    nonblocking(count)
-}
-
-/// From now on the kernel says when the bytes of this socket came (socket(7), SO_TIMESTAMPNS).
-pub fn ask_for_stamps(descriptor: RawFd) -> io::Result<()> {
-    set_option(descriptor, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
-}
-
-/// As `receive`, with the moment at which the kernel had the last of the bytes, in nanoseconds since the epoch.
-pub fn receive_stamped(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<(usize, Option<u64>)>> {
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let mut control = [0u64; 16];
-    // SAFETY: an all-zero header is valid; it points to one buffer and to room for control messages, both alive. The
-    // control messages are walked by the library's own macros, and a timespec is read unaligned.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control) as _;
-        let Some(count) = nonblocking(libc::recvmsg(descriptor, &mut message, 0))? else { return Ok(None) };
-        let mut stamp = None;
-        let mut header = libc::CMSG_FIRSTHDR(&message);
-        while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_TIMESTAMPNS {
-                let time: libc::timespec = libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();
-                stamp = Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
-            }
-            header = libc::CMSG_NXTHDR(&message, header);
-        }
-        Ok(Some((count, stamp)))
-    }
-}
-
-/// `Ok(None)`: no room. A peer that is gone is an error, not a signal.
-#[inline]
-pub fn send(descriptor: RawFd, bytes: &[u8]) -> io::Result<Option<usize>> {
-    // SAFETY: the bytes are valid for their length.
-    let count = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
-    nonblocking(count)
 }
 
 #[inline]
@@ -182,8 +232,13 @@ fn nonblocking(count: isize) -> io::Result<Option<usize>> {
     }
 }
 
-/// Our end of the stream; what is on its way still arrives.
-pub fn end_sending(descriptor: RawFd) {
-    // SAFETY: shutdown of any descriptor is safe; one that is not connected is an error that changes nothing.
-    unsafe { libc::shutdown(descriptor, libc::SHUT_WR) };
+/// Whether the kernel would choose this source by itself: two system calls less for each connection.
+fn is_natural(source: IpAddr, target: IpAddr) -> bool {
+    source.is_unspecified() || source == IpAddr::V4(Ipv4Addr::LOCALHOST) && target == source
+}
+
+/// Leaves the choice of the port to `connect`, so that one source address serves as many ports for every target.
+fn bind_address_only(socket: &Socket) {
+    // Failure only costs ports.
+    let _ = set_option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
 }

@@ -1,44 +1,44 @@
 //! What comes back: every reply is taken in, checked and recorded, and every way in which that can fail has its name. Part of
 //! the worker, and the hot path.
 
-use crate::clock;
 use crate::connection::{Pending, Reader, Stage};
 use crate::control::Phase;
-use crate::frame;
 use crate::http;
 use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
-use crate::poll;
 use crate::push::{self, Delivery, Notice};
 use crate::record::{Failure, Kind, Part, Tag};
 use crate::scenario;
 use crate::sending::broken;
+use crate::system::System;
 use crate::worker::Worker;
-use std::cmp::Reverse;
 use std::io;
-use std::os::fd::RawFd;
 
 /// Then the others' turn comes: epoll tells again of what is left.
 const READS_AT_ONCE: usize = 4;
 /// Of a flood of Pings only the newest is answered, once so much is to be sent (RFC 6455 §5.5.3).
 const PONGS_BYTES: usize = 64 << 10;
 
-impl Worker {
+impl<S: System> Worker<S> {
     pub fn readable(&mut self, index: usize) {
+        if self.connections[index].stage == Stage::Open && !self.reads(index) {
+            // There is news of it only where the connection is gone; what it has not read it never will.
+            return self.fail(index, (Kind::Reset, "a receiver that does not read was reset".into()));
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
         for _ in 0..READS_AT_ONCE {
-            let Some(descriptor) = self.connections[index].descriptor() else { break };
+            let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { break };
             if self.connections[index].stage == Stage::Connecting {
                 break;
             }
-            match self.receive(index, descriptor, &mut buffer) {
+            match self.receive(index, socket, &mut buffer) {
                 Ok(None) => break,
                 Ok(Some(0)) => {
                     self.peer_closed(index);
                     break;
                 }
                 Ok(Some(count)) => {
-                    let now = clock::now_ns();
+                    let now = self.system.now_ns();
                     let life = self.connections[index].life;
                     self.record.counters.bytes_received += count as u64;
                     if now >= self.moment_ns {
@@ -73,21 +73,21 @@ impl Worker {
 
     /// Whether it is still the connection that it was in this life.
     #[inline]
-    fn is_in(&self, index: usize, life: u32) -> bool {
+    pub fn is_in(&self, index: usize, life: u32) -> bool {
         let connection = &self.connections[index];
         connection.life == life && connection.stage != Stage::Closed
     }
 
     /// What has come; on a sampled connection also how long ago the kernel had it.
     #[inline]
-    fn receive(&mut self, index: usize, descriptor: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    fn receive(&mut self, index: usize, socket: S::Handle, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if !self.plan.is_stamped(self.connections[index].number) {
-            return poll::receive(descriptor, buffer);
+            return self.system.receive(socket, buffer);
         }
-        let received = poll::receive_stamped(descriptor, buffer)?;
+        let received = self.system.receive_stamped(socket, buffer)?;
         if let Some((1.., Some(stamp_ns))) = received {
             let part = if self.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
-            self.record.duration(Tag::ReceiveDelay, part, stamp_ns, clock::now_ns() + self.to_unix_ns);
+            self.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.now_ns() + self.to_unix_ns);
         }
         Ok(received.map(|(count, _)| count))
     }
@@ -169,26 +169,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Answers a Close frame; what it says is the failure's example.
-    #[cold]
-    fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
-        let code = match payload {
-            [] => "no code".to_string(),
-            [_] => return (Kind::BadControl, "a Close frame of one byte".into()),
-            [high, low, ..] => format!("code {}", u16::from_be_bytes([*high, *low])),
-        };
-        self.control_frame(frame::CLOSE, &payload[..payload.len().min(2)]);
-        if let Some(session) = &mut self.connections[index].tls {
-            session.seal(&mut self.out);
-        }
-        let connection = &self.connections[index];
-        if let (Some(descriptor), None) = (connection.descriptor(), &connection.unsent) {
-            // The connection ends here either way: a peer that is gone already is no second failure.
-            let _ = poll::send(descriptor, &self.out);
-        }
-        (Kind::CloseFrame, code)
-    }
-
     #[inline]
     fn reply(&mut self, index: usize, wrong: Option<Failure>, now: u64) {
         if !self.is_asked(index) {
@@ -232,7 +212,7 @@ impl Worker {
         self.reply(index, wrong, now);
     }
 
-    fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
+    pub fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
         let Scenario::Doc { persistent, bytes } = self.plan.scenario else { unreachable!("http is doc") };
         if !self.is_asked(index) || self.connections[index].stage == Stage::AwaitingClose {
             return self.fail(index, self.unasked(index));
@@ -243,8 +223,8 @@ impl Worker {
         } else if reply.length != bytes {
             self.fail(index, (Kind::HttpLength, format!("{} bytes instead of {bytes}", reply.length)));
         } else if !persistent {
-            connection.stage = Stage::AwaitingClose;
             connection.replied_ns = now;
+            self.move_to(index, Stage::AwaitingClose);
             return;
         } else if reply.closes {
             // Whoever goes on does so on the next connection.
@@ -266,6 +246,10 @@ impl Worker {
             let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
             return self.fail(index, (Kind::ReplyContent, format!("not a broadcast: {found:?}")));
         };
+        // What came together with the end of its handshake.
+        if !self.reads(index) {
+            return;
+        }
         if shard != push::TRIGGERING || tag != self.script.tag_of_broadcast(shard, number) {
             self.record.counters.foreign += 1;
             return;
@@ -314,7 +298,7 @@ impl Worker {
     }
 
     #[inline]
-    fn account(&mut self, index: usize, now: u64) {
+    pub fn account(&mut self, index: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
         let Some(Pending { due_ns, sent_ns, measured, .. }) = connection.under_way.take() else { return };
@@ -341,94 +325,6 @@ impl Worker {
             let begun_ns = if per_request { connection.opened_ns } else { sent_ns };
             self.record.duration(Tag::Response, part, due_ns, now);
             self.record.duration(Tag::SendLag, part, due_ns, begun_ns);
-        }
-    }
-
-    fn peer_closed(&mut self, index: usize) {
-        let now = clock::now_ns();
-        let connection = &mut self.connections[index];
-        let life = connection.life;
-        if let Reader::Http(reader) = &mut connection.reader
-            && let Some(reply) = reader.closed()
-        {
-            self.http_reply(index, reply, now);
-        }
-        if !self.is_in(index, life) {
-            return;
-        }
-        let connection = &self.connections[index];
-        match connection.stage {
-            Stage::AwaitingClose => {
-                self.account(index, now);
-                self.not_open(index);
-                self.connections[index].close();
-                self.go_on(index, now);
-            }
-            Stage::Closing => self.gone(index, now),
-            Stage::Closed | Stage::Connecting => {}
-            Stage::Securing | Stage::Handshaking => {
-                self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into()))
-            }
-            Stage::Open if connection.reader.in_reply() => {
-                self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
-            }
-            Stage::Open => self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into())),
-        }
-    }
-
-    // ---- failing ---------------------------------------------------------------------------------------------------
-
-    /// A message failed, or a connection with all that was under way on it. Each message is counted once, under one name;
-    /// so is a connection on which nothing was under way.
-    #[cold]
-    pub fn fail(&mut self, index: usize, failure: Failure) {
-        let now = clock::now_ns();
-        let per_request = self.plan.connection_per_request();
-        let spoils = failure.0.spoils_connection() || per_request;
-        let connection = &mut self.connections[index];
-        if connection.stage == Stage::Closing {
-            return self.gone(index, now);
-        }
-        let under_way = connection.under_way.len();
-        let hit = match failure.0 {
-            Kind::UnexpectedReply if !per_request => 0,
-            _ if spoils => under_way,
-            _ => under_way.min(1),
-        };
-        let mut measured = 0;
-        for _ in 0..hit {
-            measured += u64::from(connection.under_way.take().is_some_and(|message| message.measured));
-        }
-        self.in_flight -= hit as u64;
-        self.record.counters.failed += hit as u64;
-        if measured > 0 {
-            self.measured_in_flight -= measured;
-            self.record.ledger.failed += measured;
-            self.last_reply_ns = now;
-        }
-        let alone = u64::from(hit == 0);
-        let alone_measured = if self.phase == Phase::Warmup { 0 } else { alone };
-        self.record.error(failure, hit as u64 + alone, measured + alone_measured);
-        if !spoils {
-            if hit > 0 {
-                self.go_on(index, now);
-            }
-            return;
-        }
-        self.out.clear();
-        match connection.stage {
-            Stage::Connecting | Stage::Securing | Stage::Handshaking => self.opening -= 1,
-            Stage::Open | Stage::AwaitingClose => self.not_open(index),
-            Stage::Closed | Stage::Closing => {}
-        }
-        self.connections[index].close();
-        if per_request {
-            self.failures_in_a_row += 1;
-            match self.plan.pace {
-                Loop::Closed { think: Some(_), .. } => self.pause(index, now),
-                Loop::Closed { .. } => self.timers.push(Reverse((now, index as u32, self.connections[index].life))),
-                _ => self.stand_in_line(index),
-            }
         }
     }
 }

@@ -87,6 +87,8 @@ pub struct Counters {
     pub out_of_order: u64,
     /// Broadcasts that another process triggered.
     pub foreign: u64,
+    /// The furthest that the wall clock moved against the monotonic one from one tick to the next.
+    pub wall_moved_ns: u64,
 }
 
 /// The ledger over messages sent in the measured window.

@@ -7,7 +7,7 @@ use crate::emit::Emit;
 use crate::gate::{self, Gate};
 use crate::leash;
 use crate::plan::{Plan, Until};
-use crate::poll::Waker;
+use crate::poll::{Poll, Waker};
 use crate::push::{self, Board};
 use crate::tls;
 use crate::worker::{Common, Worker};
@@ -68,8 +68,9 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         board: Arc::new(Board::new()),
         reports: sender,
     };
-    let workers = (0..plan.threads).map(|index| Worker::new(index, common.clone())).collect::<io::Result<Vec<_>>>()?;
-    let wakers: Vec<Waker> = workers.iter().map(Worker::waker).collect();
+    let worker = |index| Worker::new(index, common.clone(), Poll::new()?);
+    let workers = (0..plan.threads).map(worker).collect::<io::Result<Vec<_>>>()?;
+    let wakers: Vec<Waker> = workers.iter().map(|worker| worker.system.waker()).collect();
     let mut run = Run {
         emit: Emit::open(folder)?,
         wakers,
@@ -92,7 +93,7 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     run.conclude()
 }
 
-fn start(workers: Vec<Worker>, plan: &Plan, origin_ns: u64) {
+fn start(workers: Vec<Worker<Poll>>, plan: &Plan, origin_ns: u64) {
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
         std::thread::spawn(move || match cpu.map_or(Ok(()), pin) {
@@ -135,7 +136,7 @@ impl Run {
                 Report::Settled { open } => self.settled(open)?,
                 Report::Counted { phase, t_ns } => self.counted(index, phase, t_ns),
                 Report::Tick(tick) => {
-                    self.ticks.entry(tick.moment).or_default().push((index, tick));
+                    self.ticks.entry(tick.moment).or_default().push((index, *tick));
                     self.write_complete_ticks()?;
                 }
                 Report::Finished(last) => {
@@ -246,9 +247,14 @@ impl Run {
     }
 }
 
-/// Every instant that depends on nothing but time is set, from the first phase on: at `t_ns`, or as soon as all can see it.
+/// The first phase begins at `t_ns`, or as soon as all can see it.
 fn begin(plan: &Plan, control: &Control, wakers: &[Waker], t_ns: u64) {
-    let start = t_ns.max(clock::now_ns() + AHEAD_NS);
+    begin_from(plan, control, t_ns.max(clock::now_ns() + AHEAD_NS));
+    wakers.iter().for_each(Waker::wake);
+}
+
+/// Every instant that depends on nothing but time is set, from the first phase on.
+pub fn begin_from(plan: &Plan, control: &Control, start: u64) {
     match plan.warmup {
         None => measure_from(plan, control, start),
         Some(until) => {
@@ -258,10 +264,9 @@ fn begin(plan: &Plan, control: &Control, wakers: &[Waker], t_ns: u64) {
             control.begin_at(Phase::Warmup, start);
         }
     }
-    wakers.iter().for_each(Waker::wake);
 }
 
-fn measure_from(plan: &Plan, control: &Control, t_ns: u64) {
+pub fn measure_from(plan: &Plan, control: &Control, t_ns: u64) {
     if let Until::Seconds(seconds) = plan.measure {
         control.begin_at(Phase::Drain, t_ns + (seconds * 1e9) as u64);
     }

@@ -2,6 +2,13 @@
 //! so nothing here can be delayed by them.
 
 use crate::plan::{Arrivals, Segment, Stage, Think};
+use siphasher::sip::SipHasher13;
+
+/// The seed of one of a plan's random streams. A generator that is started from the seed with a number in it would give streams
+/// that resemble one another; a hash of both does not.
+pub fn stream(seed: u64, number: usize) -> u64 {
+    SipHasher13::new_with_keys(seed, 0x77_73_62_65_6e_63_68).hash(&(number as u64).to_le_bytes())
+}
 
 /// The due times of an open loop, one after the other.
 ///
@@ -145,6 +152,37 @@ mod tests {
         let pulse = [segment(0.0, 0.0, 60.0), segment(1.0, 1.0, 0.5), segment(0.0, 0.0, 1.0)];
         assert_eq!(take(&pulse, Arrivals::Constant, (0, 1), 3), [60_000_000_000]);
         assert!(take(&pulse, Arrivals::Constant, (1, 2), 3).is_empty());
+    }
+
+    /// Arrivals of a Poisson process in a fixed time have their mean for a variance, however many workers make them together.
+    #[test]
+    fn poisson_arrivals_of_all_workers_together_are_poisson() {
+        let rate = [Segment { from_per_s: 1000.0, to_per_s: 1000.0, for_s: 1.0 }];
+        for workers in [1, 2, 4, 8] {
+            let (mut counts, mut products, mut squares) = (Vec::new(), 0.0, 0.0);
+            for seed in 0..1500 {
+                let until = nanoseconds(0.1);
+                let mut count = 0;
+                let mut first_gaps = Vec::new();
+                for number in 0..workers {
+                    let mut due = Due::new(&rate, Arrivals::Poisson, (number, workers), stream(seed, number));
+                    let mut at = due.next();
+                    first_gaps.push(at.unwrap() as f64 / (workers as f64 * 1e6) - 1.0);
+                    while at.is_some_and(|at| at < until) {
+                        count += 1;
+                        at = due.next();
+                    }
+                }
+                counts.push(f64::from(count));
+                products += first_gaps[0] * first_gaps[workers - 1];
+                squares += first_gaps[0] * first_gaps[0];
+            }
+            let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+            let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / counts.len() as f64;
+            assert!((mean - 100.0).abs() < 1.5, "{workers} workers: {mean} arrivals instead of 100");
+            assert!((0.85..1.15).contains(&(variance / mean)), "{workers} workers: variance {variance}, mean {mean}");
+            assert!(workers == 1 || (products / squares).abs() < 0.1, "{workers} workers: gaps go together");
+        }
     }
 
     #[test]

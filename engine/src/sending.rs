@@ -1,20 +1,19 @@
 //! What is sent, and when: which message comes next on a connection, its frames, and the one system call that sends it. Part
 //! of the worker, and the hot path.
 
-use crate::clock;
 use crate::connection::{Connection, Pending, Stage};
 use crate::control::Phase;
 use crate::frame;
 use crate::plan::{Loop, Mask, Transport};
-use crate::poll;
 use crate::push;
 use crate::record::{Failure, Kind, Part, Tag};
 use crate::scenario::Message;
+use crate::system::{Interest, System};
 use crate::worker::Worker;
 use std::cmp::Reverse;
 use std::io;
 
-impl Worker {
+impl<S: System> Worker<S> {
     // ---- what comes next -------------------------------------------------------------------------------------------
 
     /// The first messages of a connection that has just become usable, or whose phase has begun.
@@ -110,17 +109,18 @@ impl Worker {
     /// connection, that is opened.
     #[inline]
     pub fn send(&mut self, index: usize, due_ns: u64, now: u64) {
-        if self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
+        // A message of a schedule took its place of the count when it fell due.
+        let takes_place = self.schedule.is_none() && self.is_counted(due_ns);
+        if takes_place && self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
             return;
         }
-        let counted = self.is_counted(due_ns);
         let connection = &mut self.connections[index];
         if let Loop::Closed { messages_per_connection: Some(most), .. } = self.plan.pace
             && connection.replies + connection.under_way.len() as u64 >= most
         {
             return;
         }
-        self.quota -= u64::from(counted);
+        self.quota -= u64::from(takes_place);
         let measured = due_ns >= self.measure_ns;
         connection.sequence += 1;
         let (number, sequence) = (connection.number, connection.sequence);
@@ -191,11 +191,10 @@ impl Worker {
     pub fn trigger(&mut self, due_ns: u64) -> bool {
         let senders = (0..self.plan.addresses()).map(|address| self.sender_to(address)).collect::<Option<Vec<_>>>();
         let Some(senders) = senders else { return false };
-        if self.quota == 0 || due_ns >= self.drain_ns {
+        if due_ns >= self.drain_ns {
             return true;
         }
-        self.quota -= u64::from(self.is_counted(due_ns));
-        let now = clock::now_ns();
+        let now = self.system.now_ns();
         let Some((number, expected)) = self.board.trigger(now) else {
             self.record.ledger.unsent += u64::from(due_ns >= self.measure_ns);
             return true;
@@ -217,7 +216,8 @@ impl Worker {
     }
 
     fn sender_to(&self, address: usize) -> Option<usize> {
-        let goes_there = |c: &Connection| c.stage == Stage::Open && self.plan.address_number(c.number) == address;
+        let goes_there =
+            |c: &Connection<S::Socket>| c.stage == Stage::Open && self.plan.address_number(c.number) == address;
         self.connections.iter().position(goes_there)
     }
 
@@ -239,18 +239,18 @@ impl Worker {
             return;
         }
         connection.written = connection.written.wrapping_add(self.out.len() as u32);
-        let Some(descriptor) = connection.descriptor() else { return self.out.clear() };
+        let Some(socket) = connection.socket.as_ref().map(S::handle) else { return self.out.clear() };
         if connection.unsent.is_some() {
             connection.keep(&self.out);
             return self.out.clear();
         }
-        match poll::send(descriptor, &self.out) {
+        match self.system.send(socket, &self.out) {
             Ok(sent) => {
                 let sent = sent.unwrap_or(0);
                 self.record.counters.bytes_sent += sent as u64;
                 if sent < self.out.len() {
                     connection.keep(&self.out[sent..]);
-                    if let Err(error) = self.poll.change(descriptor, index, poll::READ_WRITE) {
+                    if let Err(error) = self.system.change(socket, index, Interest::ReadWrite) {
                         self.host_cannot(format!("epoll: {error}"));
                     }
                 }
@@ -262,12 +262,12 @@ impl Worker {
 
     pub fn writable(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let Some(descriptor) = connection.descriptor() else { return };
+        let Some(socket) = connection.socket.as_ref().map(S::handle) else { return };
         if connection.stage == Stage::Connecting {
             return self.connect_ended(index);
         }
         let Some(unsent) = &mut connection.unsent else { return };
-        match poll::send(descriptor, &unsent.bytes) {
+        match self.system.send(socket, &unsent.bytes) {
             Ok(sent) => {
                 self.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
                 drop(unsent.bytes.drain(..sent.unwrap_or(0)));
@@ -278,7 +278,7 @@ impl Worker {
             return;
         }
         let pong = connection.unsent.take().and_then(|unsent| unsent.pong);
-        if let Err(error) = self.poll.change(descriptor, index, poll::READ) {
+        if let Err(error) = self.system.change(socket, index, Interest::Read) {
             return self.host_cannot(format!("epoll: {error}"));
         }
         if let Some(payload) = pong {

@@ -5,17 +5,16 @@
 //! This file is the loop: what is due, what has come, what is overdue. The time of a trial is in phases.rs, how connections
 //! come and go in opening.rs, what passes over them in sending.rs and receiving.rs.
 
-use crate::clock;
 use crate::connection::{Connection, Stage};
 use crate::control::{Control, Phase, Report, Window};
 use crate::handshake::Offer;
 use crate::http;
 use crate::plan::{Loop, Plan, Scenario};
-use crate::poll::{Poll, Waker};
 use crate::push::{Board, Delivery};
 use crate::record::{Kind, Record};
 use crate::scenario::Script;
 use crate::schedule::{self, Change, Due};
+use crate::system::System;
 use crate::tls;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,7 +25,7 @@ use std::sync::mpsc::Sender;
 pub const SECOND_NS: u64 = 1_000_000_000;
 const BUFFER_BYTES: usize = 512 << 10;
 
-pub struct Worker {
+pub struct Worker<S: System> {
     pub index: usize,
     pub plan: Arc<Plan>,
     pub script: Script,
@@ -36,8 +35,8 @@ pub struct Worker {
     pub control: Arc<Control>,
     pub board: Arc<Board>,
     reports: Sender<(usize, Report)>,
-    pub poll: Poll,
-    pub connections: Vec<Connection>,
+    pub system: S,
+    pub connections: Vec<Connection<S::Socket>>,
     pub buffer: Vec<u8>,
     /// What is to be sent on the connection that is being served; empty between connections.
     pub out: Vec<u8>,
@@ -52,7 +51,7 @@ pub struct Worker {
     /// The measured window; what is not known yet never comes.
     pub measure_ns: u64,
     pub drain_ns: u64,
-    /// Messages that may still be sent in this phase.
+    /// Messages that may still be sent in this phase, or, by a schedule, fall due in it.
     pub quota: u64,
     /// This phase ends by count, and the count has not been reached.
     pub counting: bool,
@@ -102,14 +101,13 @@ pub struct Common {
     pub reports: Sender<(usize, Report)>,
 }
 
-impl Worker {
-    pub fn new(index: usize, common: Common) -> io::Result<Worker> {
+impl<S: System> Worker<S> {
+    pub fn new(index: usize, common: Common, system: S) -> io::Result<Worker<S>> {
         let Common { plan, tls, control, board, reports } = common;
         let (first, step) = plan.place(index);
         let numbers = (first as u32..plan.connections as u32).step_by(step);
-        let connections: Vec<Connection> = numbers.map(|number| Connection::new(number, plan.transport)).collect();
-        let seed = plan.seed ^ (first as u64) << 48;
-        let now = clock::now_ns();
+        let connections = numbers.map(|number| Connection::new(number, plan.transport)).collect();
+        let seed = schedule::stream(plan.seed, first);
         Ok(Worker {
             index,
             script: Script::new(&plan)?,
@@ -120,7 +118,6 @@ impl Worker {
             control,
             board,
             reports,
-            poll: Poll::new()?,
             connections,
             buffer: vec![0; BUFFER_BYTES],
             out: Vec::new(),
@@ -137,7 +134,7 @@ impl Worker {
             origin_ns: 0,
             ticks: 0,
             moment_ns: 0,
-            swept_ns: now,
+            swept_ns: system.now_ns(),
             cursor: 0,
             changes: VecDeque::new(),
             timers: BinaryHeap::new(),
@@ -152,36 +149,46 @@ impl Worker {
             last_reply_ns: 0,
             failures_in_a_row: 0,
             broadcasts: Vec::new(),
-            to_unix_ns: clock::unix_ns() - now,
+            to_unix_ns: system.to_unix_ns(),
             settled: false,
             begun: None,
             ended: None,
             lost: false,
             finished: false,
             plan,
+            system,
         })
     }
 
-    pub fn waker(&self) -> Waker {
-        self.poll.waker()
+    /// Until it has finished, or is stopped. Ticks and connects count from `origin_ns`.
+    pub fn run(mut self, origin_ns: u64) {
+        self.begin(origin_ns);
+        while self.goes_on() {
+            self.step();
+        }
+        self.finish();
     }
 
-    /// Ticks and connects count from `origin_ns`.
-    pub fn run(mut self, origin_ns: u64) {
+    pub fn begin(&mut self, origin_ns: u64) {
         (self.origin_ns, self.swept_ns) = (origin_ns, origin_ns);
         if self.plan.stages.is_none() && !self.plan.connection_per_request() {
             self.ask_for_all(origin_ns);
         }
-        while !self.finished && !self.control.stopped() {
-            let now = clock::now_ns();
-            self.keep_time(now);
-            self.make_changes(now);
-            self.send_due(now);
-            self.sweep(now);
-            self.check_end();
-            self.wait(now);
-        }
-        self.finish();
+    }
+
+    pub fn goes_on(&self) -> bool {
+        !self.finished && !self.control.stopped()
+    }
+
+    /// What is due by now, then one wait for what comes.
+    pub fn step(&mut self) {
+        let now = self.system.now_ns();
+        self.keep_time(now);
+        self.make_changes(now);
+        self.send_due(now);
+        self.sweep(now);
+        self.check_end();
+        self.wait(now);
     }
 
     pub fn report(&self, report: Report) {
@@ -217,14 +224,16 @@ impl Worker {
         {
             self.timers.pop();
             if life == self.connections[index as usize].life {
-                self.send(index as usize, due, clock::now_ns());
+                self.send(index as usize, due, self.system.now_ns());
                 self.flush(index as usize);
             }
         }
         while self.due_ns <= now {
+            // Whatever is due takes its place of the count now: one that is sent later is not left out for one that is due later.
             // What fell due while a counted phase waited for the next one belongs to neither.
             let between = self.counting && !self.is_counted(self.due_ns);
-            if self.due_ns < self.drain_ns && !between && self.quota > self.late.len() as u64 {
+            if self.due_ns < self.drain_ns && !between && self.quota > 0 {
+                self.quota -= 1;
                 self.late.push_back(self.due_ns);
             }
             self.advance_schedule();
@@ -239,7 +248,7 @@ impl Worker {
             }
             let Some(index) = self.first_in_line() else { return };
             self.late.pop_front();
-            self.send(index, due, clock::now_ns());
+            self.send(index, due, self.system.now_ns());
             self.flush(index);
             self.stand_in_line(index);
         }
@@ -259,8 +268,9 @@ impl Worker {
             until = until.min(now + self.sweep_period() / 4);
         }
         let polls = self.finished || self.plan.busy_poll && self.phase != Phase::Connect;
-        let timeout = if polls { 0 } else { until.saturating_sub(now) };
-        let count = match self.poll.wait(timeout) {
+        // What was sent meanwhile took its time.
+        let timeout = if polls { 0 } else { until.saturating_sub(self.system.now_ns()) };
+        let count = match self.system.wait(timeout) {
             Ok(count) => count,
             Err(error) => return self.host_cannot(format!("epoll: {error}")),
         };
@@ -269,7 +279,7 @@ impl Worker {
             if self.finished || self.control.stopped() {
                 return;
             }
-            let Some((index, writable)) = self.poll.event(at) else { continue };
+            let Some((index, writable)) = self.system.event(at) else { continue };
             if writable {
                 self.writable(index);
             }

@@ -294,7 +294,7 @@ const EVENTS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("error", &["count", "event", "example", "kind", "phase", "t_ns"]),
-    ("end", &["connections", "control", "errors", "event", "measured", "outcome", "t_ns", "threads"]),
+    ("end", &["connections", "control", "errors", "event", "measured", "outcome", "t_ns", "threads", "wall_moved_ns"]),
 ];
 
 const END: [(&str, &[&str]); 3] = [

@@ -1,0 +1,272 @@
+//! How connections end: by a goodbye of ours or of the server's, by a failure, and all of them when the run does. Part of the
+//! worker.
+
+use crate::connection::{Connection, Counted, Reader, Stage};
+use crate::control::Phase;
+use crate::frame;
+use crate::message::Incoming;
+use crate::plan::{Loop, Scenario, Transport};
+use crate::record::{Failure, Kind};
+use crate::system::System;
+use crate::worker::{SECOND_NS, Worker};
+use std::cmp::Reverse;
+
+impl<S: System> Worker<S> {
+    /// A connection comes to another stage: the only place where it is counted as another thing.
+    pub fn move_to(&mut self, index: usize, stage: Stage) {
+        let before = std::mem::replace(&mut self.connections[index].stage, stage).counted();
+        let after = stage.counted();
+        if before == after {
+            return;
+        }
+        match before {
+            Counted::Nowhere => {}
+            Counted::Opening => self.opening -= 1,
+            Counted::Open => {
+                self.record.counters.open -= 1;
+                // Who goes after the end has missed nothing.
+                if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) && !self.finished {
+                    self.board.leave(self.system.now_ns());
+                }
+            }
+            Counted::Closing => self.closing -= 1,
+        }
+        match after {
+            Counted::Nowhere => {}
+            Counted::Opening => self.opening += 1,
+            Counted::Open => self.record.counters.open += 1,
+            Counted::Closing => self.closing += 1,
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        self.move_to(index, Stage::Closed);
+        self.connections[index].let_go();
+    }
+
+    // ---- by goodbyes -----------------------------------------------------------------------------------------------
+
+    /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way.
+    pub fn leave_if_idle(&mut self, index: usize, now: u64) {
+        let connection = &self.connections[index];
+        if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.under_way.is_empty() {
+            self.say_goodbye(index, now);
+        }
+    }
+
+    /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports just close.
+    pub fn say_goodbye(&mut self, index: usize, now: u64) {
+        if self.connections[index].stage != Stage::Open {
+            return;
+        }
+        self.move_to(index, Stage::Closing);
+        self.connections[index].replied_ns = now;
+        if self.plan.transport != Transport::Websocket {
+            return self.gone(index, now);
+        }
+        self.control_frame(frame::CLOSE, &1000u16.to_be_bytes());
+        self.flush(index);
+    }
+
+    /// What comes after our Close frame: all that matters is the server's own, or the end.
+    pub fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
+        while !input.is_empty() {
+            let connection = &mut self.connections[index];
+            let message = connection.expected();
+            let Reader::Frames(reader) = &mut connection.reader else { return self.gone(index, now) };
+            match reader.feed(&mut input, &self.script, message) {
+                Ok(Some(Incoming::Close(_))) | Err(_) => return self.gone(index, now),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// A connection that said goodbye has ended; where connections are exchanged for new ones, here is the next.
+    pub fn gone(&mut self, index: usize, now: u64) {
+        self.close(index);
+        // A warm-up that ends by count may have nothing left to send; the measurement that follows has.
+        let needed = self.quota > 0 || self.phase == Phase::Warmup;
+        let wanted = !self.connections[index].leaving && needed && self.phase < Phase::Drain;
+        if wanted && !self.finished {
+            self.open(index, now);
+        }
+    }
+
+    /// The server announced that it closes: outside of a plan that says so, the only case in which a connection is opened
+    /// again.
+    pub fn reconnect(&mut self, index: usize, now: u64) {
+        self.record.counters.reconnects += 1;
+        self.close(index);
+        self.connections[index].replaces = true;
+        self.open(index, now);
+    }
+
+    /// Answers a Close frame; what it says is the failure's example.
+    #[cold]
+    pub fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
+        let code = match payload {
+            [] => "no code".to_string(),
+            [_] => return (Kind::BadControl, "a Close frame of one byte".into()),
+            [high, low, ..] => format!("code {}", u16::from_be_bytes([*high, *low])),
+        };
+        self.control_frame(frame::CLOSE, &payload[..payload.len().min(2)]);
+        if let Some(session) = &mut self.connections[index].tls {
+            session.seal(&mut self.out);
+        }
+        let connection = &self.connections[index];
+        if let (Some(socket), None) = (connection.socket.as_ref().map(S::handle), &connection.unsent) {
+            // The connection ends here either way: a peer that is gone already is no second failure.
+            let _ = self.system.send(socket, &self.out);
+        }
+        (Kind::CloseFrame, code)
+    }
+
+    pub fn peer_closed(&mut self, index: usize) {
+        let now = self.system.now_ns();
+        let connection = &mut self.connections[index];
+        let life = connection.life;
+        if let Reader::Http(reader) = &mut connection.reader
+            && let Some(reply) = reader.closed()
+        {
+            self.http_reply(index, reply, now);
+        }
+        if !self.is_in(index, life) {
+            return;
+        }
+        let connection = &self.connections[index];
+        match connection.stage {
+            Stage::AwaitingClose => {
+                self.account(index, now);
+                self.close(index);
+                self.go_on(index, now);
+            }
+            Stage::Closing => self.gone(index, now),
+            Stage::Closed | Stage::Connecting => {}
+            Stage::Securing | Stage::Handshaking => {
+                self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into()))
+            }
+            Stage::Open if connection.reader.in_reply() => {
+                self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
+            }
+            Stage::Open => self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into())),
+        }
+    }
+
+    // ---- failing ---------------------------------------------------------------------------------------------------
+
+    /// A message failed, or a connection with all that was under way on it. Each message is counted once, under one name;
+    /// so is a connection on which nothing was under way.
+    #[cold]
+    pub fn fail(&mut self, index: usize, failure: Failure) {
+        let now = self.system.now_ns();
+        let per_request = self.plan.connection_per_request();
+        let spoils = failure.0.spoils_connection() || per_request;
+        let connection = &mut self.connections[index];
+        if connection.stage == Stage::Closing {
+            return self.gone(index, now);
+        }
+        let under_way = connection.under_way.len();
+        let hit = match failure.0 {
+            Kind::UnexpectedReply if !per_request => 0,
+            _ if spoils => under_way,
+            _ => under_way.min(1),
+        };
+        let mut measured = 0;
+        for _ in 0..hit {
+            measured += u64::from(connection.under_way.take().is_some_and(|message| message.measured));
+        }
+        self.in_flight -= hit as u64;
+        self.record.counters.failed += hit as u64;
+        if measured > 0 {
+            self.measured_in_flight -= measured;
+            self.record.ledger.failed += measured;
+            self.last_reply_ns = now;
+        }
+        let alone = u64::from(hit == 0);
+        let alone_measured = if self.phase == Phase::Warmup { 0 } else { alone };
+        self.record.error(failure, hit as u64 + alone, measured + alone_measured);
+        if !spoils {
+            if hit > 0 {
+                self.go_on(index, now);
+            }
+            return;
+        }
+        self.out.clear();
+        self.close(index);
+        if per_request {
+            self.failures_in_a_row += 1;
+            match self.plan.pace {
+                Loop::Closed { think: Some(_), .. } => self.pause(index, now),
+                Loop::Closed { .. } => self.timers.push(Reverse((now, index as u32, self.connections[index].life))),
+                _ => self.stand_in_line(index),
+            }
+        }
+    }
+
+    // ---- all of them -----------------------------------------------------------------------------------------------
+
+    /// When the last message was sent: a Close frame and our end of every connection, so that no server is left with a reset.
+    /// What still comes is read to its end, and recorded only where it is a reply beyond the messages that were sent: a server
+    /// that answered ahead has it left.
+    pub fn say_goodbye_to_all(&mut self) {
+        let mut record = self.record.beside();
+        std::mem::swap(&mut self.record, &mut record);
+        self.end_all();
+        self.read_to_the_end();
+        std::mem::swap(&mut self.record, &mut record);
+        if let Some((count, example)) = record.take_errors(Kind::UnexpectedReply) {
+            let measured = record.measured_errors.get(&Kind::UnexpectedReply).copied().unwrap_or(0);
+            self.record.error((Kind::UnexpectedReply, example), count, measured);
+        }
+    }
+
+    fn end_all(&mut self) {
+        for index in 0..self.connections.len() {
+            self.end(index);
+        }
+    }
+
+    /// Our last words on a connection that is open.
+    fn end(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let (Stage::Open, Some(socket)) = (connection.stage, connection.socket.as_ref().map(S::handle)) else { return };
+        self.out.clear();
+        if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
+            let key = self.random.u32(..).to_ne_bytes();
+            frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
+        }
+        if let (Some(session), None) = (&mut connection.tls, &connection.unsent) {
+            if !self.out.is_empty() {
+                session.seal(&mut self.out);
+            }
+            let mut last = Vec::new();
+            session.end();
+            session.seal(&mut last);
+            self.out.append(&mut last);
+        }
+        let _ = self.system.send(socket, &self.out);
+        self.system.end_sending(socket);
+        self.out.clear();
+        // Whoever closes now is not followed by another.
+        connection.leaving = self.plan.transport == Transport::Http;
+    }
+
+    fn read_to_the_end(&mut self) {
+        let lives = |connection: &Connection<S::Socket>| !matches!(connection.stage, Stage::Connecting | Stage::Closed);
+        let mut left = self.connections.iter().filter(|connection| lives(connection)).count();
+        let until = self.system.now_ns() + SECOND_NS / 2;
+        while left > 0 && self.system.now_ns() < until && !self.control.stopped() {
+            let Ok(count) = self.system.wait(SECOND_NS / 20) else { return };
+            for at in 0..count {
+                let Some((index, _)) = self.system.event(at) else { continue };
+                let before = self.connections[index].stage;
+                let lived = lives(&self.connections[index]);
+                self.readable(index);
+                left -= usize::from(lived && !lives(&self.connections[index]));
+                if before != Stage::Open {
+                    self.end(index);
+                }
+            }
+        }
+    }
+}

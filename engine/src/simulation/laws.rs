@@ -1,0 +1,152 @@
+//! What holds after every step of a worker, whatever its servers do, and what holds at its end.
+
+use super::world::Simulated;
+use crate::connection::{Counted, Stage};
+use crate::control::{Final, Phase};
+use crate::plan::{Loop, Scenario, Transport};
+use crate::record::{Counters, Part, Tag};
+use crate::system::Interest;
+use crate::worker::Worker;
+use std::collections::BTreeMap;
+
+/// What is answered of a flood of Pings before the newest alone is (receiving.rs), and a handshake.
+const BESIDES_BYTES: usize = (64 << 10) + 1024;
+/// The header and the key of a frame (RFC 6455 §5.2).
+const FRAME_BYTES: usize = 14;
+
+macro_rules! law {
+    ($holds:expr, $($words:tt)+) => {
+        if !$holds {
+            return Err(format!($($words)+));
+        }
+    };
+}
+
+/// After every step.
+pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
+    let count = |what: Counted| worker.connections.iter().filter(|one| one.stage.counted() == what).count();
+    let counters = &worker.record.counters;
+    law!(
+        worker.opening == count(Counted::Opening),
+        "opening: {} counted, {} are",
+        worker.opening,
+        count(Counted::Opening)
+    );
+    law!(
+        worker.closing == count(Counted::Closing),
+        "closing: {} counted, {} are",
+        worker.closing,
+        count(Counted::Closing)
+    );
+    law!(
+        counters.open as usize == count(Counted::Open),
+        "open: {} counted, {} are",
+        counters.open,
+        count(Counted::Open)
+    );
+    law!(worker.out.is_empty(), "{} bytes were written for nobody", worker.out.len());
+
+    let under_way: usize = worker.connections.iter().map(|one| one.under_way.len()).sum();
+    law!(worker.in_flight as usize == under_way, "in flight: {} counted, {under_way} are", worker.in_flight);
+    let measured = worker.connections.iter().flat_map(|one| one.under_way.all()).filter(|one| one.measured).count();
+    law!(
+        worker.measured_in_flight as usize == measured,
+        "measured: {} counted, {measured} are",
+        worker.measured_in_flight
+    );
+    if !worker.script.is_notice() {
+        let told = counters.answered + counters.failed + worker.in_flight;
+        law!(counters.sent == told, "{counters:?} with {} in flight", worker.in_flight);
+        let ledger = &worker.record.ledger;
+        let told = ledger.answered + ledger.failed + worker.measured_in_flight;
+        law!(ledger.sent == told, "{ledger:?} with {} in flight", worker.measured_in_flight);
+        law!(ledger.sent <= counters.sent && ledger.answered <= counters.answered, "{ledger:?} of {counters:?}");
+    }
+    if worker.script.is_notice() {
+        let ledger = &worker.record.ledger;
+        let more = ledger.answered > ledger.sent || counters.answered > counters.sent;
+        law!(worker.plan.threads > 1 || !more, "more copies than were expected: {ledger:?}, {counters:?}");
+    }
+    if worker.phase == Phase::Connect {
+        law!(counters.established >= counters.open, "established < open: {counters:?}");
+    }
+    let most = worker.plan.depth();
+    let length = worker.script.length;
+    let frames = length / worker.plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
+    let bound = most.min(64) * (length + frames * FRAME_BYTES) + BESIDES_BYTES;
+    for (index, one) in worker.connections.iter().enumerate() {
+        let stage = one.stage;
+        law!(
+            one.socket.is_some() == (stage != Stage::Closed),
+            "{index} is {stage:?}, with a socket: {}",
+            one.socket.is_some()
+        );
+        law!(one.under_way.len() <= most, "{index} has {} under way, {most} may be", one.under_way.len());
+        let kept = one.unsent.as_ref().map_or(0, |unsent| unsent.bytes.len());
+        law!(kept <= bound, "{index} keeps {kept} bytes, {bound} may be");
+        if let Some(socket) = one.socket.as_ref().filter(|_| !worker.script.is_notice()) {
+            let read = worker.system.messages_read(socket);
+            law!(one.replies <= read, "{index} has {} answers, and its server has read {read} messages", one.replies);
+        }
+        let heard = one.socket.as_ref().and_then(|socket| worker.system.interest(socket));
+        let waits = one.unsent.is_some() && stage != Stage::Connecting;
+        law!(!waits || heard == Some(Interest::ReadWrite), "{index} keeps {kept} bytes, and waits for {heard:?}");
+        law!(stage == Stage::Closed || heard.is_some(), "{index} is {stage:?}, and nobody hears of it");
+        law!(one.in_line == worker.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
+    }
+    law!(worker.late.len() < 200_000, "{} messages are late", worker.late.len());
+    nobody_is_forgotten(worker)
+}
+
+/// No connection of a closed loop stands still: it waits for a reply, for its pause to end, or it is to go.
+fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
+    let Loop::Closed { messages_per_connection: None, .. } = worker.plan.pace else { return Ok(()) };
+    let loads = match worker.phase {
+        Phase::Warmup => true,
+        Phase::Measure => worker.drain_ns > worker.system.world.borrow().now,
+        _ => false,
+    };
+    if !loads || worker.quota == 0 || worker.finished {
+        return Ok(());
+    }
+    for (index, one) in worker.connections.iter().enumerate() {
+        let waits = worker.timers.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.life);
+        if one.stage == Stage::Open && !one.leaving && one.under_way.is_empty() && !waits {
+            return Err(format!("{index} is open in {:?}, and nothing is under way or due on it", worker.phase));
+        }
+    }
+    Ok(())
+}
+
+/// What all intervals of a worker recorded, by tag and part.
+pub type Recorded = BTreeMap<(Tag, Part), u64>;
+
+pub fn of_the_end(
+    worker: &str,
+    last: &Final,
+    recorded: &Recorded,
+    plan: &crate::plan::Plan,
+    honest: bool,
+) -> Result<(), String> {
+    let (ledger, counters) = (&last.ledger, &last.counters);
+    let of = |tag| recorded.get(&(tag, Part::Measured)).copied().unwrap_or(0);
+    if !matches!(plan.scenario, Scenario::Push { .. }) {
+        law!(of(Tag::Service) == ledger.answered, "{worker}: {} service times of {ledger:?}", of(Tag::Service));
+        law!(ledger.answered + ledger.failed <= ledger.sent, "{worker}: {ledger:?}");
+        let named: u64 = last.errors.values().sum();
+        law!(named >= ledger.failed, "{worker}: {ledger:?}, but {named} named");
+    }
+    law!(no_wrap(counters), "{worker}: {counters:?}");
+    if honest {
+        law!(last.errors.is_empty(), "{worker}: errors of an honest server: {:?}", last.errors);
+        law!(counters.failed == 0, "{worker}: {counters:?}");
+        let reconnects = plan.transport == Transport::Http;
+        law!(reconnects || counters.reconnects == 0, "{worker}: {} reconnects", counters.reconnects);
+    }
+    Ok(())
+}
+
+fn no_wrap(counters: &Counters) -> bool {
+    let all = [counters.open, counters.established, counters.sent, counters.answered, counters.failed];
+    all.iter().all(|&one| one < 1 << 40)
+}

@@ -1,0 +1,267 @@
+//! A worker without a machine: plans, servers and the kernel's moods are drawn from a seed, and after every step the laws of
+//! `laws` are asked for. `make simulate` goes through new seeds for as long as it is told; a seed that fails is named, and
+//! `SEED=… make simulate` is the same run again, step by step.
+
+mod laws;
+mod server;
+mod world;
+
+use crate::control::{Control, Final, Phase, Report};
+use crate::plan::{Plan, Until};
+use crate::push::Board;
+use crate::run::{begin_from, measure_from};
+use crate::worker::{Common, SECOND_NS, Worker};
+use fastrand::Rng;
+use serde_json::{Value, json};
+use server::Conduct;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use world::{Simulated, World};
+
+const AHEAD_NS: u64 = 2_000_000;
+/// Steps of one worker in a second of made-up time: more is a worker that runs in circles.
+const MOST_STEPS_PER_S: u64 = 400_000;
+
+/// What a seed came to.
+#[derive(Default)]
+struct Run {
+    steps: u64,
+    answered: u64,
+    failed: u64,
+    hostile: bool,
+}
+
+// ---- what is drawn ---------------------------------------------------------------------------------------------------
+
+fn one<T: Clone>(random: &mut Rng, of: &[T]) -> T {
+    of[random.usize(..of.len())].clone()
+}
+
+fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
+    let bytes = one(random, &[1, 15, 16, 17, 60, 125, 126, 1000, 65_535, 65_536]);
+    let (scenario, transport) = match random.u32(..10) {
+        0..4 => {
+            let opcode = one(random, &["text", "binary"]);
+            (json!({"kind": "echo", "opcode": opcode, "bytes": bytes, "content": null}), "websocket")
+        }
+        4 => (json!({"kind": "ping"}), "websocket"),
+        5 => (json!({"kind": "ping"}), "tcp"),
+        6 | 7 => (json!({"kind": "doc", "persistent": random.bool(), "bytes": bytes}), "http"),
+        8 => (json!({"kind": "push", "slow_readers": one(random, &[0.0, 0.0, 0.3])}), "websocket"),
+        _ => (json!({"kind": "idle"}), "websocket"),
+    };
+    let kind = scenario["kind"].as_str().expect("a kind");
+    let think = one(
+        random,
+        &[
+            Value::Null,
+            Value::Null,
+            json!({"kind": "constant", "mean_s": 0.01}),
+            json!({"kind": "exponential", "mean_s": 0.005}),
+            json!({"kind": "uniform", "from_s": 0.0, "to_s": 0.02}),
+        ],
+    );
+    let most = one(random, &[Value::Null, Value::Null, json!(1), json!(5)]);
+    let depth = one(random, &[1usize, 1, 2, 5, 16]);
+    let rate = one(random, &[20.0, 300.0, 3000.0]);
+    let segments = one(
+        random,
+        &[
+            json!([{"from_per_s": rate, "to_per_s": rate, "for_s": 1.0}]),
+            json!([{"from_per_s": 0.0, "to_per_s": rate, "for_s": 0.5}]),
+            json!([{"from_per_s": rate, "to_per_s": rate, "for_s": 0.1}, {"from_per_s": 0.0, "to_per_s": 0.0, "for_s": 0.1}, {"from_per_s": rate, "to_per_s": rate, "for_s": 0.1}]),
+        ],
+    );
+    let open_depth = one(random, &[Value::Null, json!(1), json!(4)]);
+    let arrivals = one(random, &["constant", "poisson"]);
+    let open = json!({"kind": "open", "arrivals": arrivals, "rate": segments, "depth": open_depth});
+    let closed = json!({"kind": "closed", "depth": depth, "think": think, "messages_per_connection": most});
+    let pace = match kind {
+        "idle" => json!({"kind": "none"}),
+        "push" => {
+            json!({"kind": "open", "arrivals": arrivals, "rate": [{"from_per_s": 40.0, "to_per_s": 40.0, "for_s": 1.0}], "depth": null})
+        }
+        _ if random.bool() => closed,
+        _ => open,
+    };
+    let connections = random.usize(1..=12);
+    let users = random.usize(..=connections);
+    let stages = json!([{"to": connections, "over_s": 0.2, "chunk": 1}, {"to": users, "over_s": 0.2, "chunk": 2}, {"to": connections, "over_s": 0.1, "chunk": 1}]);
+    let by_count = kind != "idle" && kind != "push" && random.bool();
+    let measure = if by_count { json!({"messages": random.u64(1..200)}) } else { json!({"seconds": 0.4}) };
+    let warmup = match random.u32(..3) {
+        0 => Value::Null,
+        1 => json!({"seconds": 0.15}),
+        _ if by_count => json!({"messages": random.u64(1..40)}),
+        _ => Value::Null,
+    };
+    // An honest server is given time: the machine takes the worker off its CPU.
+    let patience = if hostile { one(random, &[0.1, 0.4]) } else { 8.0 };
+    json!({
+        "format": 1, "scenario": scenario, "transport": transport,
+        "target": {"address": "127.0.0.1:9", "replicas": [], "host": "x", "path": "/"},
+        "loop": pace, "connections": connections,
+        "connect": {"per_s": one(random, &[Value::Null, json!(500.0)]), "at_once": random.usize(1..=10)},
+        "stages": if random.u32(..5) == 0 && !by_count { stages } else { Value::Null },
+        "mask": one(random, &["random", "zero"]), "tls": null, "deflate": null,
+        "fragment_bytes": if transport == "websocket" { one(random, &[Value::Null, Value::Null, json!(if bytes > 1000 { 5000 } else { 7 }), json!(1000)]) } else { Value::Null },
+        "subprotocols": [], "warmup": warmup, "measure": measure, "drain_s": 0.3,
+        "limits": {"connect_s": patience, "reply_s": patience, "deadline_s": 20.0},
+        "threads": random.usize(1..=3.min(connections)), "cpus": [], "busy_poll": random.u32(..4) == 0,
+        "receive_stamps": one(random, &[Value::Null, Value::Null, json!(2)]),
+        "source_addresses": ["127.0.0.1"], "headers": [], "seed": random.u64(..1 << 40), "shard": [0, 1], "gate_s": null,
+    })
+}
+
+/// A plan that the engine takes: not every one that is drawn makes sense.
+fn plan_of(random: &mut Rng, hostile: bool) -> Plan {
+    loop {
+        let plan: Plan = serde_json::from_value(drawn_plan(random, hostile)).expect("every key is there");
+        if plan.check().is_ok() {
+            return plan;
+        }
+    }
+}
+
+// ---- a run -----------------------------------------------------------------------------------------------------------
+
+/// Whether its servers are hostile, its plan, and what is drawn further.
+fn plan_of_seed(seed: u64) -> (bool, Arc<Plan>, Rng) {
+    let mut random = Rng::with_seed(seed);
+    let hostile = random.bool();
+    let plan = Arc::new(plan_of(&mut random, hostile));
+    (hostile, plan, random)
+}
+
+fn simulate(seed: u64) -> Result<Run, String> {
+    let (hostile, plan, mut random) = plan_of_seed(seed);
+    let documents = (random.u32(..3) == 0).then(|| random.u32(1..20));
+    let conduct = Conduct::of(&plan, if hostile { random.u32(1..4) } else { 0 }, documents);
+    let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct)));
+    let (sender, reports) = channel();
+    let control = Arc::new(Control::default());
+    let common = Common {
+        plan: plan.clone(),
+        tls: None,
+        control: control.clone(),
+        board: Arc::new(Board::new()),
+        reports: sender,
+    };
+    let mut workers: Vec<Option<Worker<Simulated>>> = (0..plan.threads)
+        .map(|index| Worker::new(index, common.clone(), Simulated::new(world.clone(), index)).ok())
+        .collect();
+    drop(common);
+    let origin_ns = world.borrow().now;
+    let deadline_ns = origin_ns + (plan.limits.deadline_s * 1e9) as u64;
+    workers.iter_mut().flatten().for_each(|worker| worker.begin(origin_ns));
+
+    let mut run = Run { hostile, ..Run::default() };
+    let mut recorded = vec![laws::Recorded::new(); plan.threads];
+    let mut finals: Vec<Option<Final>> = (0..plan.threads).map(|_| None).collect();
+    let (mut settled, mut counted) = (0, vec![None; plan.threads]);
+    while workers.iter().any(Option::is_some) {
+        let at = random.usize(..workers.len());
+        if let Some(worker) = &mut workers[at] {
+            worker.step();
+            run.steps += 1;
+            laws::of_a_step(worker).map_err(|broken| format!("worker {at}, step {}: {broken}", run.steps))?;
+            if !worker.goes_on() {
+                workers[at].take().expect("it was there").finish();
+            }
+        }
+        let now = world.borrow().now;
+        if now > deadline_ns {
+            control.stop();
+        }
+        let seconds = (now - origin_ns) / SECOND_NS + 1;
+        if run.steps > MOST_STEPS_PER_S * seconds * plan.threads as u64 {
+            return Err(format!("{} steps in {seconds} s: it runs in circles", run.steps));
+        }
+        while let Ok((index, report)) = reports.try_recv() {
+            match report {
+                Report::Settled { .. } => {
+                    settled += 1;
+                    if settled == plan.threads {
+                        begin_from(&plan, &control, now + AHEAD_NS);
+                    }
+                }
+                Report::Counted { phase, t_ns } => {
+                    counted[index] = Some(t_ns);
+                    if let Some(all) = counted.iter().copied().collect::<Option<Vec<u64>>>() {
+                        counted.fill(None);
+                        match phase {
+                            Phase::Warmup => measure_from(&plan, &control, now + AHEAD_NS),
+                            _ => control.begin_at(Phase::Drain, all.into_iter().max().unwrap_or(t_ns)),
+                        }
+                    }
+                }
+                Report::Tick(tick) => {
+                    for (key, histogram) in &tick.interval.histograms {
+                        *recorded[index].entry(*key).or_default() += histogram.len();
+                    }
+                }
+                Report::Finished(last) => finals[index] = Some(*last),
+                Report::HostCannot(what) => return Err(format!("the host is blamed: {what}")),
+            }
+        }
+        // The others of the process end what one of them has ended by time.
+        if workers.iter().any(Option::is_none) && now > deadline_ns + 10 * SECOND_NS {
+            return Err("it does not end".into());
+        }
+    }
+    for (index, last) in finals.iter().enumerate() {
+        let last = last.as_ref().ok_or("a worker ended without its report")?;
+        laws::of_the_end(&format!("worker {index}"), last, &recorded[index], &plan, !hostile)?;
+        run.answered += last.counters.answered;
+        run.failed += last.counters.failed;
+    }
+    if let (Until::Messages(asked), false) = (plan.measure, hostile) {
+        let sent: u64 = finals.iter().flatten().map(|last| last.ledger.sent).sum();
+        let stopped = world.borrow().now > deadline_ns;
+        if sent != asked && !stopped && plan.stages.is_none() {
+            return Err(format!("{sent} messages were measured, {asked} asked for"));
+        }
+    }
+    Ok(run)
+}
+
+/// The seed's run, or what it broke.
+fn outcome(seed: u64) -> Result<Run, String> {
+    match catch_unwind(AssertUnwindSafe(|| simulate(seed))) {
+        Ok(found) => found,
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().cloned();
+            Err(words.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or("a panic".into()))
+        }
+    }
+}
+
+#[test]
+fn every_law_holds_for_every_seed() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("SEED") {
+        println!("{:?}", plan_of_seed(seed).1);
+        simulate(seed).unwrap();
+        return;
+    }
+    let (first, seeds) = (number("FIRST_SEED").unwrap_or(0), number("SEEDS").unwrap_or(400));
+    let (mut all, mut hostile, mut broken) = (Run::default(), 0, Vec::new());
+    for seed in first..first + seeds {
+        match outcome(seed) {
+            Ok(run) => {
+                hostile += u64::from(run.hostile);
+                (all.steps, all.answered) = (all.steps + run.steps, all.answered + run.answered);
+                all.failed += run.failed;
+            }
+            Err(what) => broken.push(format!("SEED={seed} make simulate: {what}")),
+        }
+    }
+    println!(
+        "{seeds} seeds from {first}, {hostile} with hostile servers: {} steps, {} messages answered, {} failed",
+        all.steps, all.answered, all.failed
+    );
+    assert!(broken.is_empty(), "{} seeds broke a law:\n{}", broken.len(), broken[..broken.len().min(20)].join("\n"));
+}

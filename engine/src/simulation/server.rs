@@ -1,0 +1,353 @@
+//! The other ends of the sockets: servers that do as they should, and servers that do not, each by the seed. They share no code
+//! with the engine but the accept value of a handshake.
+
+use super::world::{AHEAD_OF_EPOCH_NS, Piece, World};
+use crate::handshake;
+use crate::plan::{Plan, Scenario, Transport};
+use fastrand::Rng;
+use std::collections::VecDeque;
+
+/// What a server is there for, and whether it means well.
+#[derive(Clone)]
+pub struct Conduct {
+    pub transport: Transport,
+    pub work: Work,
+    /// One connection in so many is met by a misdeed; none at 0.
+    pub hostile_one_in: u32,
+    /// An HTTP server says after so many documents that it closes.
+    pub documents: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Work {
+    Echo,
+    Ping,
+    Push,
+    Document { bytes: usize },
+}
+
+impl Conduct {
+    pub fn of(plan: &Plan, hostile_one_in: u32, documents: Option<u32>) -> Conduct {
+        let work = match plan.scenario {
+            Scenario::Echo { .. } => Work::Echo,
+            Scenario::Push { .. } => Work::Push,
+            Scenario::Doc { bytes, .. } => Work::Document { bytes: bytes as usize },
+            Scenario::Ping {} | Scenario::Idle {} => Work::Ping,
+        };
+        Conduct { transport: plan.transport, work, hostile_one_in, documents }
+    }
+}
+
+/// What a server may do that it should not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Misdeed {
+    Refuses,
+    NeverConnects,
+    /// Says the right thing before anybody asked.
+    SpeaksFirst,
+    BadHandshake,
+    Silent,
+    Resets,
+    ResetsBehindAReply,
+    Ends,
+    Garbage,
+    AlteredByte,
+    Twice,
+    HalfAReply,
+    Pings,
+    LongClose,
+    Reserved,
+    HugeLength,
+    EmptyFragments,
+}
+
+const MISDEEDS: &[Misdeed] = &[
+    Misdeed::Refuses,
+    Misdeed::NeverConnects,
+    Misdeed::SpeaksFirst,
+    Misdeed::BadHandshake,
+    Misdeed::Silent,
+    Misdeed::Resets,
+    Misdeed::ResetsBehindAReply,
+    Misdeed::Ends,
+    Misdeed::Garbage,
+    Misdeed::AlteredByte,
+    Misdeed::Twice,
+    Misdeed::HalfAReply,
+    Misdeed::Pings,
+    Misdeed::LongClose,
+    Misdeed::Reserved,
+    Misdeed::HugeLength,
+    Misdeed::EmptyFragments,
+];
+
+/// A server's side of one connection.
+pub struct Peer {
+    misdeed: Option<Misdeed>,
+    /// Messages that are answered as they should be before that.
+    patience: u32,
+    head: bool,
+    taken: VecDeque<u8>,
+    fragments: Vec<u8>,
+    opcode: u8,
+    documents: u32,
+    /// Whole messages that it has had.
+    pub messages: u64,
+    /// It says nothing more.
+    mute: bool,
+}
+
+impl Peer {
+    pub fn new(conduct: &Conduct, _number: u32, random: &mut Rng) -> Peer {
+        let hostile = conduct.hostile_one_in > 0 && random.u32(..conduct.hostile_one_in) == 0;
+        Peer {
+            misdeed: hostile.then(|| MISDEEDS[random.usize(..MISDEEDS.len())]),
+            patience: random.u32(..12),
+            head: conduct.transport != Transport::Tcp,
+            taken: VecDeque::new(),
+            fragments: Vec::new(),
+            opcode: 0,
+            documents: 0,
+            messages: 0,
+            mute: false,
+        }
+    }
+
+    pub fn refuses(&self) -> bool {
+        self.misdeed == Some(Misdeed::Refuses)
+    }
+
+    pub fn never_connects(&self) -> bool {
+        self.misdeed == Some(Misdeed::NeverConnects)
+    }
+
+    pub fn connected(world: &mut World, wire: usize) {
+        if world.wires[wire].peer.misdeed == Some(Misdeed::SpeaksFirst) {
+            let (work, transport) = (world.conduct.work, world.conduct.transport);
+            let words = match (work, transport) {
+                (Work::Document { bytes }, _) => document(bytes, false),
+                (_, Transport::Tcp) => b"Pong".to_vec(),
+                _ => frame(1, b"Pong"),
+            };
+            world.say(wire, &words);
+        }
+    }
+
+    /// Bytes that a client has sent.
+    pub fn take(world: &mut World, wire: usize, bytes: &[u8]) {
+        world.wires[wire].peer.taken.extend(bytes);
+        while !world.wires[wire].peer.mute && Peer::act(world, wire) {}
+    }
+
+    /// The client has said its last.
+    pub fn ended(world: &mut World, wire: usize) {
+        if !world.wires[wire].peer.mute {
+            world.wires[wire].peer.mute = true;
+            world.arrive(wire, Piece::End);
+        }
+    }
+
+    /// Does one thing; false where it takes more bytes for that.
+    fn act(world: &mut World, wire: usize) -> bool {
+        let (work, transport) = (world.conduct.work, world.conduct.transport);
+        let peer = &mut world.wires[wire].peer;
+        match transport {
+            Transport::Tcp => {
+                if peer.taken.len() < 4 {
+                    return false;
+                }
+                let message: Vec<u8> = peer.taken.drain(..4).collect();
+                assert_eq!(message, b"Ping");
+                peer.messages += 1;
+                Peer::answer(world, wire, b"Pong".to_vec());
+            }
+            Transport::Http => {
+                let Some(end) = end_of_head(&mut peer.taken) else { return false };
+                let head: Vec<u8> = peer.taken.drain(..end).collect();
+                let head = String::from_utf8(head).expect("a request is text").to_lowercase();
+                assert!(head.starts_with("get "), "{head}");
+                let Work::Document { bytes } = work else { unreachable!("http is doc") };
+                peer.documents += 1;
+                peer.messages += 1;
+                let asked = head.contains("connection: close");
+                let closes = asked || world.conduct.documents.is_some_and(|most| peer.documents >= most);
+                Peer::answer(world, wire, document(bytes, closes));
+                if closes && !world.wires[wire].peer.mute {
+                    world.wires[wire].peer.mute = true;
+                    world.arrive(wire, Piece::End);
+                }
+            }
+            Transport::Websocket if peer.head => {
+                let Some(end) = end_of_head(&mut peer.taken) else { return false };
+                let head: Vec<u8> = peer.taken.drain(..end).collect();
+                let head = String::from_utf8(head).expect("a request is text");
+                peer.head = false;
+                let key = head.split("Sec-WebSocket-Key: ").nth(1).and_then(|rest| rest.lines().next()).expect("a key");
+                let bad = peer.misdeed == Some(Misdeed::BadHandshake);
+                let accept = if bad { "bm90IHRoYXQ=".into() } else { handshake::accept(key) };
+                let words = format!(
+                    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+                );
+                world.say(wire, words.as_bytes());
+            }
+            Transport::Websocket => {
+                let Some((fin, opcode, payload)) = client_frame(&mut peer.taken) else { return false };
+                match opcode {
+                    8 => {
+                        peer.mute = true;
+                        world.say(wire, &frame(8, &payload));
+                        world.arrive(wire, Piece::End);
+                    }
+                    10 => {}
+                    9 => world.say(wire, &frame(10, &payload)),
+                    _ => {
+                        peer.opcode = if opcode == 0 { peer.opcode } else { opcode };
+                        peer.fragments.extend_from_slice(&payload);
+                        if fin {
+                            let message = std::mem::take(&mut peer.fragments);
+                            let opcode = peer.opcode;
+                            Peer::message(world, wire, opcode, message);
+                        }
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn message(world: &mut World, wire: usize, opcode: u8, message: Vec<u8>) {
+        world.wires[wire].peer.messages += 1;
+        match world.conduct.work {
+            Work::Echo => Peer::answer(world, wire, frame(opcode, &message)),
+            Work::Push => {
+                let text = String::from_utf8(message).expect("a text");
+                let token = text.strip_prefix("broadcast ").expect("a broadcast");
+                let micros = (world.now + AHEAD_OF_EPOCH_NS) / 1000;
+                let notice = frame(1, format!("{micros} {token}").as_bytes());
+                for member in 0..world.wires.len() {
+                    if !world.wires[member].gone && !world.wires[member].peer.head && !world.wires[member].peer.mute {
+                        Peer::answer(world, member, notice.clone());
+                    }
+                }
+            }
+            _ => {
+                assert_eq!(message, b"Ping");
+                Peer::answer(world, wire, frame(1, b"Pong"));
+            }
+        }
+    }
+
+    /// The right answer, or what is done instead.
+    fn answer(world: &mut World, wire: usize, right: Vec<u8>) {
+        let peer = &mut world.wires[wire].peer;
+        if peer.patience > 0 || peer.misdeed.is_none() {
+            peer.patience = peer.patience.saturating_sub(1);
+            return world.say(wire, &right);
+        }
+        let ends = |peer: &mut Peer| peer.mute = true;
+        match peer.misdeed.expect("it was looked at") {
+            Misdeed::Silent => {}
+            Misdeed::Resets => {
+                ends(peer);
+                world.arrive(wire, Piece::Reset);
+            }
+            Misdeed::ResetsBehindAReply => {
+                ends(peer);
+                // All at once: the reply, more than was asked for, and the end.
+                world.arrive(wire, Piece::Bytes([&right[..], b"\x81\x00and more"].concat()));
+                world.arrive_after(wire, Piece::Reset, 0);
+            }
+            Misdeed::Ends => {
+                ends(peer);
+                world.arrive(wire, Piece::End);
+            }
+            Misdeed::Garbage => {
+                let count = world.random.usize(1..300);
+                let garbage: Vec<u8> = (0..count).map(|_| world.random.u8(..)).collect();
+                world.say(wire, &garbage);
+            }
+            Misdeed::AlteredByte => {
+                let mut altered = right;
+                let at = world.random.usize(..altered.len());
+                altered[at] ^= 1 << world.random.u32(..8);
+                world.say(wire, &altered);
+            }
+            Misdeed::Twice => {
+                world.say(wire, &right);
+                world.say(wire, &right);
+            }
+            Misdeed::HalfAReply => {
+                ends(peer);
+                world.say(wire, &right[..right.len() / 2]);
+            }
+            Misdeed::Pings => {
+                let flood = frame(9, b"are you there?").repeat(world.random.usize(1..20_000));
+                world.say(wire, &flood);
+                world.say(wire, &right);
+            }
+            Misdeed::LongClose => {
+                ends(peer);
+                world.say(wire, &frame(8, &[3u8; 125]));
+            }
+            Misdeed::Reserved => world.say(wire, &[0xf1, 0x01, b'x']),
+            Misdeed::HugeLength => world.say(wire, &[0x81, 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            Misdeed::EmptyFragments => {
+                let mut many = vec![0x01, 0x00];
+                many.extend([0x00, 0x00].repeat(world.random.usize(1..5000)));
+                world.say(wire, &many);
+            }
+            Misdeed::Refuses | Misdeed::NeverConnects | Misdeed::SpeaksFirst | Misdeed::BadHandshake => {
+                world.say(wire, &right);
+            }
+        }
+    }
+}
+
+fn document(bytes: usize, closes: bool) -> Vec<u8> {
+    let last = if closes { "Connection: close\r\n" } else { "" };
+    let mut reply = format!("HTTP/1.1 200 OK\r\n{last}Content-Length: {bytes}\r\n\r\n").into_bytes();
+    reply.resize(reply.len() + bytes, b'x');
+    reply
+}
+
+/// A frame of a server (RFC 6455 §5.2): not masked.
+fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let mut made = vec![0x80 | opcode];
+    match payload.len() {
+        short @ ..126 => made.push(short as u8),
+        middle @ ..0x1_0000 => {
+            made.push(126);
+            made.extend((middle as u16).to_be_bytes());
+        }
+        long => {
+            made.push(127);
+            made.extend((long as u64).to_be_bytes());
+        }
+    }
+    made.extend_from_slice(payload);
+    made
+}
+
+/// Where the head that stands first ends, once all of it is there.
+fn end_of_head(taken: &mut VecDeque<u8>) -> Option<usize> {
+    taken.make_contiguous().windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// The next whole frame of a client, unmasked.
+fn client_frame(taken: &mut VecDeque<u8>) -> Option<(bool, u8, Vec<u8>)> {
+    let head: Vec<u8> = taken.iter().take(14).copied().collect();
+    let (&first, &second) = (head.first()?, head.get(1)?);
+    assert!(second & 0x80 != 0, "a client masks");
+    let (length, at) = match second & 0x7f {
+        126 => (usize::from(u16::from_be_bytes(head.get(2..4)?.try_into().ok()?)), 4),
+        127 => (u64::from_be_bytes(head.get(2..10)?.try_into().ok()?) as usize, 10),
+        short => (usize::from(short), 2),
+    };
+    let key: [u8; 4] = head.get(at..at + 4)?.try_into().ok()?;
+    if taken.len() < at + 4 + length {
+        return None;
+    }
+    taken.drain(..at + 4);
+    let payload = taken.drain(..length).zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
+    Some((first & 0x80 != 0, first & 0x0f, payload))
+}

@@ -1,0 +1,355 @@
+//! A machine that is made up: its clock, and sockets whose other ends are servers of `server`. What the kernel may do to a
+//! worker it does here, by the seed: reads and writes that are cut short, news that come late or in another order, connects that
+//! take their time, and a worker that is taken off its CPU.
+
+use super::server::{Conduct, Peer};
+use crate::clock::Usage;
+use crate::plan::Plan;
+use crate::system::{Interest, System};
+use fastrand::Rng;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+/// Somebody wakes a worker at least so often: another thread, or a signal.
+const LONGEST_WAIT_NS: u64 = 20 * MS;
+pub const AHEAD_OF_EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+
+/// What comes to a client.
+pub enum Piece {
+    Bytes(Vec<u8>),
+    End,
+    Reset,
+}
+
+/// One socket, and what is on its way to it.
+pub struct Wire {
+    worker: usize,
+    index: usize,
+    interest: Option<Interest>,
+    /// When it is connected, or refused.
+    made_ns: u64,
+    refused: bool,
+    /// The client has let go of it, or has said its last.
+    pub gone: bool,
+    ended: bool,
+    inbound: VecDeque<(u64, Piece)>,
+    last_ns: u64,
+    /// From when on the kernel takes bytes.
+    room_ns: u64,
+    pub peer: Peer,
+}
+
+impl Wire {
+    fn has_news(&self, now: u64) -> bool {
+        self.made_ns <= now && self.inbound.front().is_some_and(|(at, _)| *at <= now)
+    }
+
+    /// What came before a reset can still be read (tcp_reset leaves the receive queue).
+    fn is_reset(&self, now: u64) -> bool {
+        matches!(self.inbound.back(), Some((at, Piece::Reset)) if *at <= now)
+    }
+
+    /// Whether there is news, and whether it can be written.
+    fn news(&self, now: u64) -> (bool, bool) {
+        let made = self.made_ns <= now;
+        match self.interest {
+            None => (false, false),
+            Some(_) if self.gone => (false, false),
+            Some(Interest::Nothing) => (self.is_reset(now), false),
+            Some(Interest::Read) => (self.has_news(now), false),
+            Some(Interest::ReadWrite) => (self.has_news(now) || made, made && (self.room_ns <= now || self.refused)),
+        }
+    }
+
+    fn next_ns(&self, now: u64) -> u64 {
+        let later = |at: u64| if at > now { at } else { u64::MAX };
+        let first = self.inbound.front().map_or(u64::MAX, |(at, _)| later(*at));
+        first.min(later(self.made_ns)).min(later(self.room_ns))
+    }
+}
+
+pub struct World {
+    pub now: u64,
+    pub random: Rng,
+    pub wires: Vec<Wire>,
+    /// Those that clients hold.
+    live: Vec<usize>,
+    pub conduct: Conduct,
+    /// Bytes that clients handed over, and that were handed to them.
+    pub taken: u64,
+    pub given: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, conduct: Conduct) -> World {
+        World {
+            now: 1_000 * MS,
+            random: Rng::with_seed(seed),
+            wires: Vec::new(),
+            live: Vec::new(),
+            conduct,
+            taken: 0,
+            given: 0,
+        }
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.random.u32(..one_in) == 0
+    }
+
+    /// What a server says arrives in pieces, in order, and in its own time.
+    pub fn say(&mut self, wire: usize, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let at_most = if self.chance(3) { self.random.usize(1..=bytes.len()) } else { bytes.len() };
+            let (piece, rest) = bytes.split_at(at_most);
+            self.arrive(wire, Piece::Bytes(piece.to_vec()));
+            bytes = rest;
+        }
+    }
+
+    pub fn arrive(&mut self, wire: usize, piece: Piece) {
+        let delay = match self.random.u32(..20) {
+            0 => self.random.u64(..30 * MS),
+            1..8 => self.random.u64(..2 * MS),
+            _ => self.random.u64(..50_000),
+        };
+        self.arrive_after(wire, piece, delay);
+    }
+
+    /// So much later than what came before it.
+    pub fn arrive_after(&mut self, wire: usize, piece: Piece, delay: u64) {
+        let now = self.now;
+        let wire = &mut self.wires[wire];
+        wire.last_ns = wire.last_ns.max(wire.made_ns).max(now) + delay;
+        let at = wire.last_ns;
+        wire.inbound.push_back((at, piece));
+    }
+
+    fn connect(&mut self, worker: usize, number: u32) -> usize {
+        let peer = Peer::new(&self.conduct, number, &mut self.random);
+        let delay = if self.chance(2) { 0 } else { self.random.u64(..5 * MS) };
+        let never = peer.never_connects();
+        self.wires.push(Wire {
+            worker,
+            index: usize::MAX,
+            interest: None,
+            made_ns: if never { u64::MAX } else { self.now + delay },
+            refused: peer.refuses(),
+            gone: false,
+            ended: false,
+            inbound: VecDeque::new(),
+            last_ns: 0,
+            room_ns: 0,
+            peer,
+        });
+        let wire = self.wires.len() - 1;
+        self.live.push(wire);
+        if !self.wires[wire].refused && !never {
+            Peer::connected(self, wire);
+        }
+        wire
+    }
+
+    fn send(&mut self, wire: usize, bytes: &[u8]) -> io::Result<Option<usize>> {
+        let now = self.now;
+        let found = &self.wires[wire];
+        if found.refused && found.made_ns <= now {
+            return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+        }
+        if found.made_ns > now || found.room_ns > now {
+            return Ok(None);
+        }
+        if found.is_reset(now) || found.ended {
+            return Err(io::Error::from_raw_os_error(libc::EPIPE));
+        }
+        let short = bytes.len() > 1 && self.chance(12);
+        let taken = if short { self.random.usize(1..bytes.len()) } else { bytes.len() };
+        if short || self.chance(40) {
+            self.wires[wire].room_ns = now + self.random.u64(..10 * MS);
+        }
+        self.taken += taken as u64;
+        Peer::take(self, wire, &bytes[..taken]);
+        Ok(Some(taken))
+    }
+
+    fn receive(&mut self, wire: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let now = self.now;
+        if !self.wires[wire].has_news(now) || self.chance(50) {
+            return Ok(None);
+        }
+        let most = if self.chance(6) { self.random.usize(1..=buffer.len().min(40)) } else { buffer.len() };
+        let mut count = 0;
+        let inbound = &mut self.wires[wire].inbound;
+        while let Some((at, piece)) = inbound.front_mut()
+            && *at <= now
+            && count < most
+        {
+            match piece {
+                Piece::Bytes(bytes) => {
+                    let taken = bytes.len().min(most - count);
+                    buffer[count..count + taken].copy_from_slice(&bytes[..taken]);
+                    count += taken;
+                    bytes.drain(..taken);
+                    if bytes.is_empty() {
+                        inbound.pop_front();
+                    }
+                }
+                _ if count > 0 => break,
+                Piece::End => return Ok(Some(0)),
+                Piece::Reset => return Err(io::Error::from_raw_os_error(libc::ECONNRESET)),
+            }
+        }
+        self.given += count as u64;
+        Ok(Some(count))
+    }
+
+    fn held_by(&self, worker: usize) -> impl Iterator<Item = &Wire> {
+        self.live.iter().map(|&wire| &self.wires[wire]).filter(move |wire| wire.worker == worker)
+    }
+
+    fn news_of(&self, worker: usize) -> Vec<(usize, bool)> {
+        self.held_by(worker)
+            .map(|wire| (wire.index, wire.news(self.now)))
+            .filter(|(_, (news, writable))| *news || *writable)
+            .map(|(index, (_, writable))| (index, writable))
+            .collect()
+    }
+
+    fn wait(&mut self, worker: usize, timeout_ns: u64) -> Vec<(usize, bool)> {
+        let until = self.now.saturating_add(timeout_ns.min(LONGEST_WAIT_NS));
+        let mut news = self.news_of(worker);
+        while news.is_empty() && self.now < until {
+            let next = self.held_by(worker).map(|wire| wire.next_ns(self.now)).min().unwrap_or(u64::MAX);
+            self.now = next.min(until);
+            news = self.news_of(worker);
+        }
+        self.now += match self.random.u32(..2000) {
+            0 => self.random.u64(..700 * MS),
+            1..50 => self.random.u64(..3 * MS),
+            _ => self.random.u64(..3_000),
+        };
+        self.random.shuffle(&mut news);
+        if news.len() > 1 && self.chance(4) {
+            news.truncate(self.random.usize(1..=news.len()));
+        }
+        news
+    }
+}
+
+pub struct Socket {
+    world: Rc<RefCell<World>>,
+    wire: usize,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let world = &mut *self.world.borrow_mut();
+        world.wires[self.wire].gone = true;
+        world.live.retain(|&wire| wire != self.wire);
+    }
+}
+
+/// The world as one worker sees it.
+pub struct Simulated {
+    pub world: Rc<RefCell<World>>,
+    pub worker: usize,
+    news: Vec<(usize, bool)>,
+}
+
+impl Simulated {
+    pub fn new(world: Rc<RefCell<World>>, worker: usize) -> Simulated {
+        Simulated { world, worker, news: Vec::new() }
+    }
+
+    /// How many whole messages the server has had of it.
+    pub fn messages_read(&self, socket: &Socket) -> u64 {
+        self.world.borrow().wires[socket.wire].peer.messages
+    }
+
+    /// What news of a socket there would be.
+    pub fn interest(&self, socket: &Socket) -> Option<Interest> {
+        self.world.borrow().wires[socket.wire].interest
+    }
+}
+
+impl System for Simulated {
+    type Socket = Socket;
+    type Handle = usize;
+
+    fn handle(socket: &Socket) -> usize {
+        socket.wire
+    }
+
+    fn now_ns(&self) -> u64 {
+        let mut world = self.world.borrow_mut();
+        world.now += world.random.u64(..300);
+        world.now
+    }
+
+    fn to_unix_ns(&self) -> u64 {
+        AHEAD_OF_EPOCH_NS
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn connect(&mut self, _: &Plan, number: u32) -> io::Result<Socket> {
+        let wire = self.world.borrow_mut().connect(self.worker, number);
+        Ok(Socket { world: self.world.clone(), wire })
+    }
+
+    fn watch(&mut self, wire: usize, index: usize, interest: Interest) -> io::Result<()> {
+        self.world.borrow_mut().wires[wire].index = index;
+        self.change(wire, index, interest)
+    }
+
+    fn change(&mut self, wire: usize, index: usize, interest: Interest) -> io::Result<()> {
+        let found = &mut self.world.borrow_mut().wires[wire];
+        assert_eq!(found.index, index, "a socket is watched under its connection's index");
+        found.interest = Some(interest);
+        Ok(())
+    }
+
+    fn error_of(&mut self, wire: usize) -> io::Result<()> {
+        match self.world.borrow().wires[wire].refused {
+            true => Err(io::Error::from_raw_os_error(libc::ECONNREFUSED)),
+            false => Ok(()),
+        }
+    }
+
+    fn send(&mut self, wire: usize, bytes: &[u8]) -> io::Result<Option<usize>> {
+        self.world.borrow_mut().send(wire, bytes)
+    }
+
+    fn receive(&mut self, wire: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        self.world.borrow_mut().receive(wire, buffer)
+    }
+
+    fn ask_for_stamps(&mut self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive_stamped(&mut self, wire: usize, buffer: &mut [u8]) -> io::Result<Option<(usize, Option<u64>)>> {
+        let stamp = self.world.borrow().now + AHEAD_OF_EPOCH_NS;
+        Ok(self.receive(wire, buffer)?.map(|count| (count, Some(stamp))))
+    }
+
+    fn end_sending(&mut self, wire: usize) {
+        let world = &mut *self.world.borrow_mut();
+        world.wires[wire].ended = true;
+        Peer::ended(world, wire);
+    }
+
+    fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
+        self.news = self.world.borrow_mut().wait(self.worker, timeout_ns);
+        Ok(self.news.len())
+    }
+
+    fn event(&mut self, at: usize) -> Option<(usize, bool)> {
+        Some(self.news[at])
+    }
+}
