@@ -5,17 +5,14 @@ glob or tag, with what is chosen of the runtime. There is no central list, and n
 from __future__ import annotations
 
 import os
-import tomllib
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from wsbench import installation, sources, toolchains
 from wsbench.errors import UserError
-from wsbench.frozen import Frozen, one_line
+from wsbench.frozen import Frozen, read_toml
 from wsbench.settings import CHOSEN_ELSEWHERE, Jdk, RuntimeName, RuntimeTable, Settings, departures, options, parse
 
 SHIPPED = installation.ROOT / "servers"
@@ -131,10 +128,7 @@ def read(folder: Path = SERVERS) -> list[Variant]:
     """Every variant of every server, by name. UserError if a manifest is wrong: path, key, what was found."""
     variants = []
     for file in sorted(folder.glob("*/server.toml")):
-        try:
-            manifest = Manifest.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-        except (tomllib.TOMLDecodeError, ValidationError) as error:
-            raise UserError(f"{file}: {one_line(error)}") from error
+        manifest = read_toml(Manifest, file)
         if manifest.default not in manifest.variants:
             allowed = ", ".join(manifest.variants)
             raise UserError(f"{file}: 'default': found {manifest.default!r}, allowed: {allowed}")

@@ -7,7 +7,6 @@ compared. It prints nothing.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -134,7 +133,7 @@ def _named(results: Results) -> str:
 
 def _settings(results: Results) -> dict:
     """What makes the trials: of the experiment, and of how the campaign was asked for."""
-    keys = {key: value for key, value in tomllib.loads(results.experiment.source).items() if key not in OTHER_TEXTS}
+    keys = {key: value for key, value in results.experiment.keys.items() if key not in OTHER_TEXTS}
     timing = {key: value for key, value in keys.pop("timing", {}).items() if key != "rounds"}
     asked = {key: getattr(results.campaign, key) for key in AS_ASKED}
     return keys | {"timing": timing} | asked

@@ -193,7 +193,7 @@ class Plan(Frozen):
     loop: Loop
     connections: Annotated[int, Field(ge=1)]
     connect: Connect
-    stages: list[Stage] | None
+    stages: Annotated[list[Stage], Field(min_length=1)] | None
     mask: Literal["random", "fixed", "zero"]
     tls: Tls | None
     deflate: Deflate | None
@@ -356,6 +356,8 @@ class End(Frozen):
     control: Control
     errors: dict[str, int]
     threads: list[Worker]
+    #: How far the wall clock moved against the monotonic one between two ticks, at most; null in runs from before it was told.
+    wall_moved_ns: int | None = None
 
 
 Event = Annotated[

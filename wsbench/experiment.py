@@ -6,7 +6,7 @@ No loops, no conditions, no templates. Unknown keys are errors. It knows no serv
 from __future__ import annotations
 
 import itertools
-import tomllib
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,7 +36,7 @@ from wsbench.engine_files import (
 from wsbench.errors import UserError
 from wsbench.figure_table import FigureTable
 from wsbench.files import read_text
-from wsbench.frozen import Frozen, one_line
+from wsbench.frozen import Frozen, one_line, read_toml
 from wsbench.rundir import CellValue
 from wsbench.settings import RuntimeTable
 
@@ -190,6 +190,8 @@ def staged_s(load: Load) -> float | None:
 
 #: A file's name has at most 255 bytes.
 LONGEST_NAME = 200
+#: The largest experiment here has six.
+MOST_CELLS = 10_000
 
 
 def path_of(name: str) -> Path:
@@ -205,24 +207,32 @@ def path_of(name: str) -> Path:
 
 def read(path: Path) -> Experiment:
     """The checked experiment. UserError: path, key, what was found, what is allowed."""
+    experiment = read_toml(Experiment, path)
+    for key in experiment.sweep:
+        if key not in SWEPT:
+            raise UserError(f"{path}: 'sweep.{key}' cannot be swept; allowed: {', '.join(SWEPT)}")
+    cells = math.prod(map(len, experiment.sweep.values()))
+    if cells > MOST_CELLS:
+        raise UserError(f"{path}: 'sweep' makes {cells:,} cells, allowed: {MOST_CELLS:,}")
     try:
-        experiment = Experiment.model_validate(tomllib.loads(read_text(path, links=True)))
-        for key in experiment.sweep:
-            if key not in SWEPT:
-                raise UserError(f"{path}: 'sweep.{key}' cannot be swept; allowed: {', '.join(SWEPT)}")
         for cell in experiment.cells():
-            load = experiment.load_of(cell)
-            ends = [load.messages, experiment.timing.measure_s]
-            both, neither = None not in ends, ends == [None, None]
-            if both or (neither and load.stages is None):
-                raise UserError(
-                    f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither without 'load.stages'"
-                )
-            load.loop(experiment.loop)
-        _check_claims(path, experiment)
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+            _require_end(path, experiment, cell)
+    except ValidationError as error:
         raise UserError(f"{path}: {one_line(error)}") from error
+    _check_claims(path, experiment)
     return experiment
+
+
+def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
+    """A cell's load and loop can be made, and it ends by one thing. pydantic's ValidationError where a swept value is none."""
+    load = experiment.load_of(cell)
+    ends = [load.messages, experiment.timing.measure_s]
+    both, neither = None not in ends, ends == [None, None]
+    if both or (neither and load.stages is None):
+        raise UserError(
+            f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither without 'load.stages'"
+        )
+    load.loop(experiment.loop)
 
 
 def text_of(path: Path) -> str:

@@ -73,12 +73,22 @@ def require_writable(name: str, file: Path) -> None:
         raise UserError(f"{name} {file}: it cannot be written there: {error.strerror}") from error
 
 
+@contextlib.contextmanager
+def named(file: Path) -> Iterator[None]:
+    """What the system says of a write tells which file it was."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(file) if error.filename is None else error.filename
+        raise
+
+
 def write_whole(file: Path, content: bytes) -> None:
     """A reader never sees half a file, also after a power cut, and two who write it at once do not meet."""
     part = _beside(file)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        with os.fdopen(descriptor, "wb") as out:
+        with named(file), os.fdopen(descriptor, "wb") as out:
             out.write(content)
             out.flush()
             os.fsync(descriptor)

@@ -7,19 +7,53 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from wsbench.errors import UserError
-from wsbench.files import read_file, write_whole
+from wsbench.files import read_file, read_text, write_whole
+
+#: No number that is kept is larger: what counts on in 64 bits overflows nowhere, and sums of it are finite.
+LARGEST = 2**63 - 1
+
+
+def _bounded(schema):
+    """Every number of a schema with LARGEST as its limits, where it has none of its own."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_bounded, schema))
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _bounded(part) for key, part in schema.items()}
+    if found.get("type") in ("int", "float"):
+        found = ({} if "lt" in found else {"le": LARGEST}) | ({} if "gt" in found else {"ge": -LARGEST}) | found
+    return found
+
+
+def _as_declared(schema):
+    if isinstance(schema, list):
+        return [_as_declared(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    limits = {"maximum": LARGEST, "minimum": -LARGEST}
+    return {key: _as_declared(part) for key, part in schema.items() if key not in limits or part != limits[key]}
 
 
 class Frozen(BaseModel):
-    """Base of everything on disk: unknown keys are errors, every number is one, values do not change."""
+    """Base of everything on disk: unknown keys are errors, every number is one and none is beyond LARGEST, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        return _bounded(handler(source))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema, handler):
+        """As it is declared: what holds for every number need not stand at each."""
+        return _as_declared(handler(schema))
 
 
 def read_json(kind: type[Frozen], file: Path):
@@ -39,6 +73,22 @@ def read_json_list(kind: type[Frozen], file: Path) -> list:
     """Like `read_json`, for a list."""
     try:
         return TypeAdapter(list[kind]).validate_json(read_file(file))
+    except ValidationError as error:
+        raise UserError(f"{file}: {one_line(error)}") from error
+
+
+def toml_of(text: str, file: Path | str) -> dict:
+    """The keys of a TOML file's text; a UserError of one line, which names the file, where it is none."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of five thousand digits, a thousand brackets
+        raise UserError(f"{file}: {error}") from error
+
+
+def read_toml(kind: type[Frozen], file: Path):
+    """A frozen value from a TOML file of the user's; a UserError of one line if it is broken, or not to be read."""
+    try:
+        return kind.model_validate(toml_of(read_text(file, links=True), file))
     except ValidationError as error:
         raise UserError(f"{file}: {one_line(error)}") from error
 

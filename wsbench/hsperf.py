@@ -7,6 +7,8 @@ What is in use is told between collections by G1 (as its regions fill), and by S
 thread that samples them, which JDK 17 has and JDK 25 has not. There, and with Z, the counter stands still between collections
 (it is 0 until the first one): that is no number of this instant, so it is not taken. Seen on both, with a program that
 allocates steadily. G1 tells 0 until its first region is full; that is not taken either. It counts 32 bytes too many as committed.
+
+The file is the server's: whatever is in it that no JVM writes is not told.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ MAGIC = b"\xca\xfe\xc0\xc0"
 SAMPLED = "sun.os.hrt.ticks"  # a counter that only the sampling thread makes
 POLICY = "sun.gc.policy.name"
 ALWAYS_LIVE, LIVE_WHERE_SAMPLED = {"GarbageFirst"}, {"Copy:MSC", "ParScav:MSC"}
+COUNTER_BYTES = 8
+#: More than any machine has.
+LARGEST_HEAP = 1 << 50
 SPACE = re.compile(r"sun\.gc\.generation\.\d+\.space\.\d+\.(used|capacity)")
 
 
@@ -33,7 +38,7 @@ class Heap:
         self._file = Standing(file)
         self._places: dict[str, int] = {}
         self._is_live = False
-        self._order = "<"
+        self._order = "little"
 
     def sample(self) -> HeapSample | None:
         """Sums over the heap's spaces; None until the JVM has made them, and once it is gone."""
@@ -41,7 +46,7 @@ class Heap:
         if not text:
             return None
         if not self._places:
-            self._order = "<" if text[4:5] == b"\x01" else ">"
+            self._order = "little" if text[4:5] == b"\x01" else "big"
             found = entries(text)
             self._places = {name: place for name, (place, _) in found.items() if SPACE.fullmatch(name)}
             self._is_live = is_live(text, found)
@@ -49,7 +54,12 @@ class Heap:
             return None
         sums = {"used": 0, "capacity": 0}
         for name, place in self._places.items():
-            sums[name.rpartition(".")[2]] += struct.unpack_from(self._order + "q", text, place)[0]
+            counter = text[place : place + COUNTER_BYTES]
+            if len(counter) < COUNTER_BYTES:
+                return None
+            sums[name.rpartition(".")[2]] += int.from_bytes(counter, self._order, signed=True)
+        if not all(0 <= one <= LARGEST_HEAP for one in sums.values()):
+            return None
         used_bytes = (sums["used"] or None) if self._is_live else None
         return HeapSample(t_ns=t_ns, of="heap", used_bytes=used_bytes, committed_bytes=sums["capacity"])
 
@@ -67,7 +77,7 @@ def heap_of(pid: int) -> Heap | None:
 def is_live(text: bytes, found: dict[str, tuple[int, int]]) -> bool:
     """Whether what is in use is told between collections too."""
     place, length = found.get(POLICY, (0, 0))
-    policy = text[place : place + length].split(b"\0")[0].decode()
+    policy = text[place : place + length].split(b"\0")[0].decode(errors="replace")
     return policy in ALWAYS_LIVE or (policy in LIVE_WHERE_SAMPLED and SAMPLED in found)
 
 
@@ -76,12 +86,16 @@ def entries(text: bytes) -> dict[str, tuple[int, int]]:
     whole."""
     if text[:4] != MAGIC or len(text) < 32 or text[5] != 2 or not text[7]:
         return {}
-    order = "<" if text[4] == 1 else ">"
-    entry, count = struct.unpack_from(order + "ii", text, 24)
+    header = struct.Struct(("<" if text[4] == 1 else ">") + "iiiBBBBi")
+    entry, count = struct.unpack_from(header.format[0] + "ii", text, 24)
     found = {}
     for _ in range(count):
-        length, name_at, vector, _, _, _, _, data_at = struct.unpack_from(order + "iiiBBBBi", text, entry)
-        name = text[entry + name_at : text.index(b"\0", entry + name_at)].decode()
-        found[name] = entry + data_at, vector
+        if entry < 0 or entry + header.size > len(text):
+            return {}
+        length, name_at, vector, _, _, _, _, data_at = header.unpack_from(text, entry)
+        name, ended, _ = text[entry + max(0, name_at) : entry + max(0, length)].partition(b"\0")
+        if length < header.size or not ended or vector < 0 or data_at < 0:
+            return {}
+        found[name.decode(errors="replace")] = entry + data_at, vector
         entry += length
     return found

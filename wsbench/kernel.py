@@ -24,7 +24,7 @@ class Standing:
 
     def __init__(self, path: str | Path):
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # what a server made may be a pipe
         except OSError:
             self._file = None
 

@@ -232,6 +232,7 @@ def _end(parts: list[Part], outcome: str, broadcasts: list[Broadcast]) -> End:
         control=_added(Control, [end.control for end in ends]),
         errors=dict(errors),
         threads=[worker for end in ends for worker in end.threads],
+        wall_moved_ns=max((end.wall_moved_ns for end in ends if end.wall_moved_ns is not None), default=None),
     )
 
 

@@ -1,11 +1,13 @@
 """A client that shares nothing with the engine: the harness's own second pair of eyes on the wire.
 
-Its own frames (RFC 6455), its own HTTP, plain sockets, so that no misreading is shared. Every wait has a deadline. What a
-server does wrong raises `Wrong` with words; what it should have done is for `conformance` to know.
+Its own frames (RFC 6455), its own HTTP, plain sockets, so that no misreading is shared. Every wait has a deadline, and what is
+kept of a server's bytes has a limit. What a server does wrong raises `Wrong` with words; what it should have done is for
+`conformance` to know.
 """
 
 import base64
 import os
+import re
 import select
 import socket
 import struct
@@ -17,6 +19,13 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 WEBSOCKET_SCENARIOS = {"echo", "ping", "push"}
 #: How long a server that should end a connection may say nothing before it is asked.
 PAUSE_S = 0.3
+#: Of a head, and of a frame or message or document: the largest that is asked for has 16 MiB.
+LARGEST_HEAD, LARGEST = 64 << 10, 17 << 20
+#: Of what is not looked at yet; a burst comes back while it is sent.
+LARGEST_BUFFER = 4 * LARGEST
+STATUS, LENGTH, CHUNK = (
+    re.compile(form, re.ASCII) for form in (r"\d{3}(?!\d)", r"\d{1,15}", r"[0-9A-Fa-f]{1,15}(?=[ \t]*(;|$))")
+)
 
 
 class Wrong(Exception):
@@ -42,9 +51,11 @@ class Connection:
         connected.setblocking(False)
 
     def wait(self, write: bool = False) -> bool:
-        """Wait until there is something to read, or until it can write; says whether it can write."""
-        ready = self._poll(self.deadline - time.monotonic(), select.POLLIN | (select.POLLOUT if write else 0))
-        if not ready:
+        """Wait until there is something to read, or until it can write; says whether it can write. Time is up also where there is
+        always something."""
+        left = self.deadline - time.monotonic()
+        ready = self._poll(left, select.POLLIN | (select.POLLOUT if write else 0))
+        if not ready or left <= 0:
             raise TimeoutError
         return bool(ready & select.POLLOUT)
 
@@ -72,9 +83,14 @@ class Connection:
         except BlockingIOError:
             return True
         self.buffer += data
+        expect(
+            len(self.buffer) <= LARGEST_BUFFER,
+            f"the server sent more than {LARGEST_BUFFER >> 20} MiB that nobody asked for",
+        )
         return bool(data)
 
     def read(self, count: int) -> bytes:
+        expect(0 <= count <= LARGEST, f"the server announced {count} bytes")
         while len(self.buffer) < count:
             self.wait()
             if not self.take_in():
@@ -84,7 +100,8 @@ class Connection:
         return data
 
     def read_line(self) -> str:
-        while (end := self.buffer.find(b"\r\n")) < 0:
+        while (end := self.buffer.find(b"\r\n", 0, LARGEST_HEAD)) < 0:
+            expect(len(self.buffer) < LARGEST_HEAD, f"a line of more than {LARGEST_HEAD >> 10} KiB in a head")
             self.wait()
             if not self.take_in():
                 raise Ended("the server closed the connection within a head")
@@ -95,14 +112,19 @@ class Connection:
         self.wait()
         while self.take_in():
             self.wait()
-        return self.read(len(self.buffer))
+        data = bytes(self.buffer)
+        self.buffer.clear()
+        return data
 
     def read_head(self) -> tuple[int, dict[str, str]]:
         """Status and headers (names in lower case) of an HTTP reply."""
         version, _, status = self.read_line().partition(" ")
-        expect(version in ("HTTP/1.1", "HTTP/1.0") and status[:3].isdigit(), f"no HTTP status line: {version} {status}")
-        headers = {}
+        known = version in ("HTTP/1.1", "HTTP/1.0") and STATUS.match(status)
+        expect(bool(known), f"no HTTP status line: {version[:100]} {status[:100]}")
+        headers, read = {}, 0
         while line := self.read_line():
+            read += len(line)
+            expect(read <= LARGEST_HEAD, f"a head of more than {LARGEST_HEAD >> 10} KiB")
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
         return int(status[:3]), headers
@@ -136,7 +158,6 @@ class WebSocket(Connection):
             (length,) = struct.unpack("!H", self.read(2))
         elif second == 127:
             (length,) = struct.unpack("!Q", self.read(8))
-        expect(length <= 17 << 20, f"a frame says it has {length} bytes")
         return bool(first & 0x80), first & 0x0F, self.read(length)
 
     def receive(self) -> tuple[int, bytes]:
@@ -150,6 +171,7 @@ class WebSocket(Connection):
                 expect(opcode in (0, TEXT, BINARY), f"a frame with opcode {opcode} came instead of a message")
                 expect((opcode == 0) == (kind != 0), "the fragments of a message are in disorder")
                 kind, message = kind or opcode, message + payload
+                expect(len(message) <= LARGEST, f"a message of more than {LARGEST >> 20} MiB")
                 if fin:
                     return kind, message
 
@@ -264,7 +286,9 @@ class Server:
         if headers.get("transfer-encoding", "").lower() == "chunked":
             body = _read_chunks(connection)
         elif "content-length" in headers:
-            body = connection.read(int(headers["content-length"]))
+            length = headers["content-length"]
+            expect(bool(LENGTH.fullmatch(length)), f"Content-Length is {length[:100]}")
+            body = connection.read(int(length))
         else:
             expect(not persistent, "the reply has no length, on a connection that should stay open")
             body = connection.read_to_end()
@@ -274,12 +298,19 @@ class Server:
 
 def _read_chunks(connection: Connection) -> bytes:
     body = b""
-    while size := int(connection.read_line().partition(";")[0], 16):
+    while size := _chunk_size(connection.read_line()):
         body += connection.read(size)
-        connection.read(2)
+        expect(len(body) <= LARGEST, f"a document of more than {LARGEST >> 20} MiB")
+        expect(connection.read(2) == b"\r\n", "a chunk has another end than its size says")
     while connection.read_line():
         pass
     return body
+
+
+def _chunk_size(line: str) -> int:
+    found = CHUNK.match(line)
+    expect(found is not None, f"a chunk's size is {line[:100]!r}")
+    return int(found[0], 16)
 
 
 def new_key() -> str:

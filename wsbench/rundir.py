@@ -7,7 +7,7 @@ engine's own files are in `engine_files`, the lines of samples in `samples`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wsbench.engine_files import EVENTS, Event, Plan, Tick, parse_event, summed
+from wsbench.engine_files import EVENTS, Broadcast, Copies, Event, Plan, Receivers, Tick, parse_event, summed
 from wsbench.errors import UserError
 from wsbench.files import is_plain
 from wsbench.frozen import Frozen, read_every_line, read_json, read_json_if_any, read_json_list
@@ -31,6 +31,7 @@ UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 CONTROL = " (control)"
 #: Holds more than a second of an engine's ticks.
 LAST_EVENTS_BYTES = 64 << 10
+TOLD_LATE = (Broadcast, Copies, Receivers)
 
 
 class CheckResult(Frozen):
@@ -236,6 +237,15 @@ class HostRecord(Frozen):
     lost: bool
 
 
+def _require_order(file: Path, found: Iterable[tuple[int, str]]) -> None:
+    """UserError where the instant of one is before that of an earlier one of its kind."""
+    latest: dict[str, int] = {}
+    for t_ns, kind in found:
+        if t_ns < latest.get(kind, t_ns):
+            raise UserError(f"{file}: a line of `{kind}` stands behind a later one")
+        latest[kind] = t_ns
+
+
 @dataclass(frozen=True)
 class TrialFolder:
     """One trial's folder: typed access to each of its files. A file that is absent reads as None or as nothing."""
@@ -251,10 +261,18 @@ class TrialFolder:
         return read_json_if_any(Plan, self.path / "plan.json")
 
     def events(self) -> list[Event]:
-        return read_every_line(self.path / "events.jsonl", EVENTS, parse_event)
+        """In the order of their time, but for what is told of broadcasts at the end; UserError where they are not."""
+        file = self.path / "events.jsonl"
+        found = read_every_line(file, EVENTS, parse_event)
+        _require_order(file, ((event.t_ns, "event") for event in found if not isinstance(event, TOLD_LATE)))
+        return found
 
     def samples(self) -> list[Sample]:
-        return read_every_line(self.path / "resources.jsonl", SAMPLES, parse_sample)
+        """Those of each kind in the order of their time; UserError where they are not."""
+        file = self.path / "resources.jsonl"
+        found = read_every_line(file, SAMPLES, parse_sample)
+        _require_order(file, ((sample.t_ns, sample.of) for sample in found))
+        return found
 
     def parts(self) -> list[TrialFolder]:
         """The folders of its engine processes, where there were several; what they wrote is merged into this one at the end."""

@@ -29,6 +29,7 @@ import psutil
 
 from wsbench import hsperf, kernel
 from wsbench.engine_files import PhaseBegin, parse_event
+from wsbench.files import named
 from wsbench.kernel import Standing
 from wsbench.samples import HeapSample, ProcessSample, Sample, SamplerCost, SharedMemorySample, SwitchesSample
 
@@ -49,7 +50,7 @@ class Sampler:
     server is not known."""
 
     def __init__(self, file: Path, *server_pids: int):
-        self._file = file.open("w", encoding="utf-8")
+        self._path, self._file = file, file.open("w", encoding="utf-8")
         self._server = Tree("server", *server_pids) if server_pids else None
         self._engine: Tree | None = None
         self._quiet: Quiet | None = None
@@ -59,6 +60,7 @@ class Sampler:
         self._next_coarse = self._next_children = self._next_switches = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._failed: OSError | None = None
 
     def __enter__(self) -> Sampler:
         self._look_at_shared_memory("ready")
@@ -66,10 +68,16 @@ class Sampler:
         return self
 
     def __exit__(self, *_) -> None:
+        """OSError where the samples could not be written."""
         self._stop.set()
         self._thread.join()
-        self._look_at_shared_memory("ended")
-        self._close()
+        with named(self._path):
+            try:
+                self._look_at_shared_memory("ended")
+            finally:
+                self._close()
+            if self._failed is not None:
+                raise self._failed
 
     def watch_engine(self, events: Path, quiet_s: float, *pids: int) -> None:
         """From now on the engine is looked at too, as far as it runs here, and its events. After connecting nothing is due for
@@ -79,6 +87,12 @@ class Sampler:
         self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
 
     def _run(self) -> None:
+        try:
+            self._look_on()
+        except OSError as error:
+            self._failed = error
+
+    def _look_on(self) -> None:
         began_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
         while not self._stop.is_set():
             now = time.monotonic()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import io
 import re
-import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from wsbench import metrics, stats
 from wsbench.errors import UserError
 from wsbench.files import is_plain, read_file, read_text
+from wsbench.frozen import toml_of
 from wsbench.report.results import sortable
 from wsbench.report.table import FILE as TABLE
 from wsbench.rundir import CampaignRecord, CellValue, RunFolder
@@ -90,8 +90,8 @@ class Campaign:
     def texts(self) -> dict[str, str]:
         """The experiment's question, reading and headline, as far as they can be read."""
         try:
-            found = tomllib.loads(read_text(self.run.experiment_toml))
-        except (UserError, tomllib.TOMLDecodeError):
+            found = toml_of(read_text(self.run.experiment_toml), self.run.experiment_toml)
+        except UserError:
             return {}
         return {
             key: found[key].strip() for key in ("question", "reading", "headline") if isinstance(found.get(key), str)

@@ -5,7 +5,6 @@ Reads the claims in the campaign's own experiment.toml. Nothing is measured and 
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,7 +17,7 @@ from wsbench.claims.truth import Joined, Judged, Leaf, Negated, Node
 from wsbench.claims.values import Place, Spread, Term, spread
 from wsbench.claims.verdict import ClaimVerdict, Comparison, Figure
 from wsbench.errors import UserError
-from wsbench.frozen import one_line
+from wsbench.frozen import one_line, toml_of
 
 MOST_REASONS = 3
 #: What a trial record says of a server that ended under its load: it did not carry it.
@@ -40,11 +39,11 @@ def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
 
 def read(source: str) -> tuple[list[written.Claim], written.Versions]:
     """The claims and versions in the text of an experiment, checked."""
+    keys = toml_of(source, "experiment.toml")
     try:
-        keys = tomllib.loads(source)
         claims = TypeAdapter(list[written.Claim]).validate_python(keys.get("claim", []))
         versions = TypeAdapter(written.Versions).validate_python(keys.get("versions", {}))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+    except ValidationError as error:
         raise UserError(one_line(error)) from error
     written.check(claims, versions, list(keys.get("sweep", {})))
     return claims, versions

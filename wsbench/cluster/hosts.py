@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
 from wsbench.errors import UserError
-from wsbench.frozen import Frozen, one_line
+from wsbench.frozen import Frozen, read_toml
 
 
 def _address(text: str) -> str:
@@ -82,12 +81,7 @@ class Cluster(Frozen):
 
 
 def read(file: Path) -> Cluster:
-    try:
-        found = Cluster.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise UserError(f"{file}: {one_line(error)}") from error
+    found = read_toml(Cluster, file)
     _require_once(file, [repr(host.name) for host in found.host], "name")
     _require_once(file, [f"{host.address!r} to {host.role}" for host in found.host], "address")
     return found

@@ -1,7 +1,7 @@
 """The scenario doc: HTTP/1.1 documents of exact length, on connections that stay (RFC 9112 section 9.3) or end (9.6)."""
 
 from wsbench.conformance.registry import checks
-from wsbench.peer import Ended, Server, Wrong, expect
+from wsbench.peer import PAUSE_S, Ended, Server, Wrong, expect
 
 SIZES = (0, 1, 1024, 5 * 1024, 100 * 1024, 1024 * 1024)
 MANY = 300
@@ -15,6 +15,15 @@ def doc_is_exact_and_persistent(server: Server) -> None:
         for _ in range(3):
             server.document(connection, size, persistent=True)
             expect(not connection.buffer, f"bytes follow the document of {size} bytes")
+
+
+@checks("RFC 9112 §9.2", "doc", transport=None)
+def doc_waits_for_a_request(server: Server) -> None:
+    """No byte comes before a request, and none behind its answer: a load could not tell it from an answer."""
+    connection = server.connection()
+    expect(connection.is_quiet(PAUSE_S), "the server speaks before it is asked")
+    server.document(connection, 100, persistent=True)
+    expect(connection.is_quiet(PAUSE_S), "the server speaks on, or ends, behind a document")
 
 
 @checks("RFC 9112 §9.6", "doc", transport=None)

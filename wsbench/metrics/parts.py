@@ -44,10 +44,17 @@ def recorded(view: TrialView, tag: str) -> Histogram:
 
 
 def _require_one_clock(view: TrialView, median_ns: int) -> None:
-    """Unmeasured where the server's stamp and a receiver's may be by wall clocks that are too far apart."""
+    """Unmeasured where the server's stamp and a receiver's may be by wall clocks that are too far apart, or the clock was set
+    between the two."""
     error_ns = wall_error_ns([host for host, _ in view.hosts])
     if error_ns is None:
         raise Unmeasured("how far the server's wall clock is from those of the hosts that load is not known")
+    moved_ns = view.end.wall_moved_ns if view.end is not None and view.end.wall_moved_ns is not None else 0
+    if moved_ns > ONE_WAY_ERROR * median_ns:
+        raise Unmeasured(
+            f"the wall clock moved by {moved_ns / NS_PER_US:,.3g} µs while it was measured by it: "
+            f"more than {ONE_WAY_ERROR:.0%} of the median ({median_ns / NS_PER_US:,.3g} µs)"
+        )
     require_close(error_ns, median_ns)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -59,10 +58,8 @@ def blocks(results: Results) -> list[Block]:
 def asked_of(results: Results) -> list[FigureTable]:
     """The file's figures. UserError where one is wrong, or names a metric that there is not."""
     try:
-        tables = TypeAdapter(list[FigureTable]).validate_python(
-            tomllib.loads(results.experiment.source).get("figure", [])
-        )
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        tables = TypeAdapter(list[FigureTable]).validate_python(results.experiment.keys.get("figure", []))
+    except ValidationError as error:
         raise UserError(f"{results.folder.experiment_toml}: 'figure': {one_line(error)}") from error
     for table in tables:
         for name in table.metrics:

@@ -8,7 +8,6 @@ is no measurement of an idle server, only where the line begins.
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass
 
 from scipy import stats as distributions
@@ -50,7 +49,7 @@ def memory_fits(results: Results) -> list[MemoryFit]:
 
 def asked_connections(results: Results) -> int:
     """The most connections of the experiment's file, whatever a scaled campaign made of them; else the most that were measured."""
-    sweep = tomllib.loads(results.experiment.source).get("sweep", {}).get("connections", [])
+    sweep = results.experiment.keys.get("sweep", {}).get("connections", [])
     measured = [dict(cell)["connections"] for cell in results.cells]
     return max(number for number in [*sweep, *measured] if type(number) is int)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from wsbench import histogram, metrics
+from wsbench.errors import UserError
 from wsbench.report.results import Cell, Curve, Results, TrialResult, read_experiment
 from wsbench.report.timeline import Timeline, timeline
 from wsbench.rundir import RunFolder, TrialFolder
@@ -43,6 +44,8 @@ class Group:
 def load(run: RunFolder) -> Results:
     """Reads a whole campaign, finished or not."""
     order = run.order
+    if len({frozenset(planned.cell) for planned in order}) > 1:
+        raise UserError(f"{run.path / 'order.json'}: its cells differ in what was swept")
     numbers: dict[tuple[str, Cell], list[int]] = {}
     for planned in order:
         numbers.setdefault((planned.name, tuple(planned.cell.items())), []).append(planned.number)

@@ -6,7 +6,6 @@ metrics, verdict and stats do.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from wsbench import metrics, stats
 from wsbench.engine_files import Plan, Seconds
 from wsbench.errors import UserError
 from wsbench.files import read_text
+from wsbench.frozen import toml_of
 from wsbench.histogram import Histogram, decode
 from wsbench.report.columns import Columns, columns
 from wsbench.rundir import (
@@ -81,12 +81,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The texts and choices of experiment.toml that a reader needs; an absent one is None."""
+    """The texts and choices of experiment.toml that a reader needs; an absent one is None. `source` is all of it, `keys` what it
+    says."""
 
     question: str | None
     reading: str | None
     headline: str | None
     source: str
+    keys: dict
 
 
 @dataclass(frozen=True)
@@ -305,18 +307,21 @@ class Results:
 
 def read_experiment(run: RunFolder) -> Experiment:
     if not run.experiment_toml.exists():
-        return Experiment(None, None, None, "")
+        return Experiment(None, None, None, "", {})
     source = read_text(run.experiment_toml)
-    try:
-        keys = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{run.experiment_toml}: {error}") from error
+    keys = toml_of(source, run.experiment_toml)
+    for name in ("sweep", "timing"):
+        if not isinstance(keys.get(name, {}), dict):
+            raise UserError(f"{run.experiment_toml}: '{name}': found {keys[name]!r}, allowed: a table")
+    for name, swept in keys.get("sweep", {}).items():
+        if not isinstance(swept, list):
+            raise UserError(f"{run.experiment_toml}: 'sweep.{name}': found {swept!r}, allowed: a list")
     headline = keys.get("headline")
     if headline is not None and (not isinstance(headline, str) or headline not in metrics.METRICS):
         raise UserError(
             f"{run.experiment_toml}: headline is no metric: {headline!r}; `wsbench list metrics` has them all"
         )
-    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source)
+    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys)
 
 
 def _flat(machine: MachineRecord) -> dict[str, object]:

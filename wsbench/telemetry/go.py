@@ -11,18 +11,33 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wsbench.telemetry.record import MIB, NS_PER_MS, NS_PER_S, Collection, HeapPoint, Kind, Pause, Telemetry
+from wsbench.telemetry.record import (
+    COUNT,
+    MIB,
+    NS_PER_MS,
+    NS_PER_S,
+    NUMBER,
+    Collection,
+    HeapPoint,
+    Kind,
+    Pause,
+    Telemetry,
+    lines,
+)
 
 KINDS: frozenset[Kind] = frozenset({"concurrent"})
-LINE = re.compile(r"gc \d+ @([\d.]+)s \d+%: ([\d.]+)\+([\d.]+)\+([\d.]+) ms clock, .* ms cpu, (\d+)->\d+->(\d+) MB, ")
+LINE = re.compile(
+    rf"gc \d+ @{NUMBER}s \d+%: {NUMBER}\+{NUMBER}\+{NUMBER} ms clock, .* ms cpu, {COUNT}->\d+->{COUNT} MB, ", re.ASCII
+)
 
 
 def read(log: Path, started_ns: int | None) -> Telemetry | None:
-    """None where there is no line of it, or no start to count from: a Go program that does not collect writes nothing."""
-    if started_ns is None or not log.exists():
+    """None where there is no line of it, or no start to count from: a Go program that does not collect writes nothing. UserError
+    where it is no log."""
+    if started_ns is None:
         return None
     found = Telemetry("go", KINDS)
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines(log):
         if (parts := LINE.match(line)) is not None:
             _take(found, started_ns, parts)
     return found if found.collections else None

@@ -11,25 +11,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wsbench.telemetry.record import MIB, NS_PER_MS, Collection, HeapPoint, Kind, Pause, Telemetry
+from wsbench.telemetry.record import COUNT, MIB, NS_PER_MS, NUMBER, Collection, HeapPoint, Kind, Pause, Telemetry, lines
 
 KINDS: frozenset[Kind] = frozenset({"minor", "mixed", "full", "concurrent"})
-LINE = re.compile(r"\[(\d+)ns\]\[\w+ *\]\[([\w,]+) *\] (.*)")
-PAUSE = re.compile(r"GC\(\d+\) (?:[YyO]: )?Pause (.*?)(?: (\d+)M->(\d+)M\((\d+)M\))? ([\d.]+)ms$")
-CYCLE = re.compile(r"GC\(\d+\) Concurrent (?:Mark|Undo) Cycle [\d.]+ms$")
-Z_START = re.compile(r"GC\((\d+)\) (?:Garbage|Major|Minor) Collection")
-Z_CYCLE = re.compile(r"GC\((\d+)\) (Garbage|Major|Minor) Collection .* (\d+)M\(\d+%\)->(\d+)M\(\d+%\)")
-SAFEPOINT = re.compile(r'Safepoint "(\w+)",.* Total: +(\d+) ns')
+LINE = re.compile(rf"\[{COUNT}ns\]\[\w+ *\]\[([\w,]+) *\] (.*)", re.ASCII)
+PAUSE = re.compile(rf"GC\(\d+\) (?:[YyO]: )?Pause (.*?)(?: {COUNT}M->{COUNT}M\({COUNT}M\))? {NUMBER}ms$", re.ASCII)
+CYCLE = re.compile(r"GC\(\d+\) Concurrent (?:Mark|Undo) Cycle [\d.]+ms$", re.ASCII)
+Z_START = re.compile(r"GC\((\d+)\) (?:Garbage|Major|Minor) Collection", re.ASCII)
+Z_CYCLE = re.compile(rf"GC\((\d+)\) (Garbage|Major|Minor) Collection .* {COUNT}M\(\d+%\)->{COUNT}M\(\d+%\)", re.ASCII)
+SAFEPOINT = re.compile(rf'Safepoint "(\w+)",.* Total: +{COUNT} ns', re.ASCII)
 
 
 def read(log: Path) -> Telemetry | None:
-    """None where the JVM wrote no log."""
-    if not log.exists():
-        return None
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    """None where the JVM wrote no log; UserError where it is no log."""
     found = Telemetry("jvm", KINDS, safepoints=[])
     began, starts = False, {}
-    for line in lines:
+    for line in lines(log):
         if (parts := LINE.fullmatch(line)) is not None:
             t_ns, tags, text = int(parts[1]), parts[2], parts[3]
             began = began or (tags == "gc" and text.startswith("Using "))

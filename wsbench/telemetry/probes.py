@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from wsbench.errors import UserError
 from wsbench.telemetry import go, jvm, node
 from wsbench.telemetry.record import Telemetry
 
@@ -82,9 +83,13 @@ def read(name: str | None, folder: Path, started_ns: int | None) -> Telemetry | 
     if name is None:
         return UNWATCHED
     file = folder / PROBES[name].file
-    found = {
+    read_it = {
         "jvm": lambda: jvm.read(file),
         "node": lambda: node.read(file),
         "go": lambda: go.read(file, started_ns),
-    }[name]()
-    return f"the probe of {name} left nothing in {file.name}" if found is None else found
+    }[name]
+    try:
+        told = read_it()
+    except UserError as error:
+        return f"the probe of {name}: {error}"
+    return f"the probe of {name} left nothing in {file.name}" if told is None else told

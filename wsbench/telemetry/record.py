@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
+
+from wsbench.files import read_file
 
 Kind = Literal["minor", "mixed", "full", "concurrent"]
 MIB = 1 << 20
 NS_PER_MS = 1e6
 NS_PER_S = 1e9
+#: In a line of a log, each a group: a whole number, one that may have a fraction. What has more digits is no line of a log.
+COUNT, NUMBER = r"(\d{1,16})", r"(\d{1,9}(?:\.\d{1,9})?)"
 HEAP_FULL = 0.90  # after a full collection; a JVM gives up (GC overhead limit) with less than a fiftieth free
 
 
@@ -74,3 +80,9 @@ class Telemetry:
             return None
         used, of = (size // MIB for size in (left[-1].used_bytes, left[-1].committed_bytes))
         return f"its heap was full: the last of {len(full)} full collections left {used:,} of {of:,} MiB"
+
+
+def lines(log: Path) -> list[str]:
+    """What a server's runtime wrote, line by line; none where it wrote nothing. UserError where it is no plain file, or larger than
+    any log of ours."""
+    return read_file(log).decode(errors="replace").splitlines() if os.path.lexists(log) else []
