@@ -18,7 +18,7 @@ CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websoc
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws
 
-.PHONY: quick test faults setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
+.PHONY: quick test faults simulate setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick --install
@@ -28,8 +28,8 @@ test: setup-test check-python check-engine check-servers check-fresh
 
 # Everything that is done to wsbench to harm it, and what becomes of that: a table.
 faults: setup-test
-	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml --test hostile --test misbehaviour --test misbehaviour_http
-	$(VENV)/bin/python -m pytest tests/faults --all-faults -m "not root"
+	$(FOUND) $(BIN)/pytest --all-faults -m "fault and not root"
+	$(AS_ROOT) $(BIN)/python -B -m pytest --all-faults -m "fault and root" -p no:cacheprovider
 
 # The tool and the engine: a C linker, Rust and Python, no more.
 setup: $(VENV)/.done $(ENGINE)
@@ -67,9 +67,16 @@ check-engine: setup-test
 	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml
 	$(FOUND) scripts/fuzz.sh 10
 
-# Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart.
+# Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart. Then the harness's readers of foreign
+# files, each with so many alterations as nobody has seen.
 fuzz: setup-test
 	$(FOUND) scripts/fuzz.sh 60
+	WSBENCH_EXAMPLES=2000 $(BIN)/pytest tests/faults/test_fault_fuzzed*.py
+
+# The engine's worker on a made-up machine, a seed a run: SEEDS=1000000 FIRST_SEED=5000 for longer and for others, SEED=77 for one.
+SEEDS ?= 20000
+simulate: setup-test
+	SEEDS=$(SEEDS) $(CARGO) test --profile simulate --locked --manifest-path engine/Cargo.toml --lib -- simulation --nocapture
 
 # BENCH_OPTIONS="--quick", "--only echo-50", "--engine OLD --engine NEW": `engine/benches/compare.py --help` lists them.
 bench-engine: setup-test

@@ -6,6 +6,7 @@ Where a study printed numbers, these stand here; where it drew a figure or used 
 
 import math
 import random
+import tomllib
 from types import SimpleNamespace
 
 import pytest
@@ -129,7 +130,7 @@ LOADS = {
 
 def campaign(name, source, figures, scale=1.0):
     """A campaign of the published versions with these figures, 1 % of noise and a drift that rounds share."""
-    keys = experiment.tomllib.loads(source)
+    keys = tomllib.loads(source)
     sweep = {
         key: [int(v * scale) if key == "connections" else v for v in values]
         for key, values in keys.get("sweep", {}).items()

@@ -147,6 +147,11 @@ def awaited(what, within_s: float):
     return found
 
 
+@pytest.mark.fault(
+    "D1",
+    "of a campaign on three hosts: an engine, an actor, a raylet, the server's actor, its raylet, or its link is lost",
+    "within seconds a failed row that names it; the campaign goes on, nothing is left",
+)
 @pytest.mark.parametrize("fault", CAMPAIGN_FAULTS)
 def test_a_campaign_has_a_failed_row_and_goes_on(bed, whole_again, fault):
     do, said, within_s = CAMPAIGN_FAULTS[fault]
@@ -168,6 +173,7 @@ def test_a_campaign_has_a_failed_row_and_goes_on(bed, whole_again, fault):
     assert not servers()
 
 
+@pytest.mark.fault("D2", "a host does not come back", "one line, exit 2; resumed on the same hosts")
 def test_a_host_that_does_not_come_back_ends_the_campaign_with_a_plain_line(bed, whole_again):
     before = set(bed.glob("runs/*"))
     driver = begun(bed, *campaign(bed, "--cluster", "impatient.toml", seconds=8))

@@ -71,6 +71,11 @@ FAULTS = {
 }
 
 
+@pytest.mark.fault(
+    "D3",
+    "of a load from two hosts: an engine, an actor, a raylet, the driver, or a link is lost",
+    "told within seconds; nothing is left",
+)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_loss_is_told_within_seconds_and_nothing_is_left(bed, whole_again, fault):
     do, said, within_s = FAULTS[fault]

@@ -130,7 +130,15 @@ FAULTS = [
         {"doc_is_exact_and_persistent", "doc_closes_when_asked", "still_serves", AFTER},
     ),
     ("plain text", "documents", DOCUMENTS - {"doc_announces_the_close"}),
-    ("closes always", "documents", {"doc_is_exact_and_persistent", "doc_keeps_a_connection", "doc_never_breaks_off"}),
+    ("speaks first", "documents", DOCUMENTS - {"doc_keeps_a_connection", "doc_never_breaks_off"}),
+    (
+        "closes always",
+        "documents",
+        {
+            *("doc_is_exact_and_persistent", "doc_keeps_a_connection", "doc_never_breaks_off"),
+            "doc_waits_for_a_request",
+        },
+    ),
     ("closes without a word", "documents", {"doc_announces_the_close"}),
     ("tires of documents", "documents", {"doc_keeps_a_connection"}),
     ("tires without a word", "documents", {"doc_keeps_a_connection", "doc_never_breaks_off"}),

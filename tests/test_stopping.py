@@ -32,7 +32,7 @@ rounds    = 1
 again     = 0
 [stop]
 connects_per_s = 50
-over_s = 2
+over_s = 5
 errors = 0.01
 """
 
@@ -102,11 +102,11 @@ def campaign(wsbench, tmp_path) -> dict:
 
 def test_real_servers_that_cannot_keep_up_are_rows_of_their_own(campaign):
     steady, slow, bursting = (campaign[name] for name in ("steady", "slow", "bursting"))
-    assert steady.record.outcome == "ok"
+    assert steady.record.outcome == "ok", steady.record.reason
     assert metrics.connections.connections_reached(steady) == 1000
     assert slow.record.outcome == "stopped"
     assert slow.record.reason.startswith("stopped at ")
-    assert "connections a second over the last 2 s, less than 50" in slow.record.reason
+    assert "connections a second over the last 5 s, less than 50" in slow.record.reason
     assert metrics.connections.connections_reached(slow) < 1000
     assert bursting.record.outcome == "stopped"
     assert "the server ended" in bursting.record.reason or "failed" in bursting.record.reason

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "machine": {"errors", "installation", "process", "rundir", "toolchains"},
     "kernel": {"samples"},
     "hsperf": {"kernel", "samples"},
-    "telemetry": set(),
+    "telemetry": {"frozen"},
     "cluster": {
         *(
             "catalogue",
@@ -114,6 +114,7 @@ MAY_IMPORT = {
             "engine_files",
             "errors",
             "export",
+            "frozen",
             "metrics",
             "report",
             "rundir",
