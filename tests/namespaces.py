@@ -176,14 +176,21 @@ def inside(folder: Path, *words: str, timeout: float = 120) -> subprocess.Comple
 
 
 def up(folder: Path) -> None:
-    """A host that has been given up takes a moment to end: only then is it started anew."""
+    """A host that has been given up takes a moment to end: only then is it started anew. The first Ray on a machine that has just
+    installed it reads some hundred megabytes."""
     # Ray's children get the niceness of what starts it, which a test runner may have lowered.
     start = ["nice", "-n", str(-os.nice(0)), *command("cluster", "up", "cluster.toml")]
-    until = time.monotonic() + 90
-    while not raylets_everywhere() or inside(folder, "cluster", "status", "cluster.toml").returncode != 0:
+    until = time.monotonic() + 300
+    said = []
+    while not raylets_everywhere() or (status := inside(folder, "cluster", "status", "cluster.toml")).returncode != 0:
+        if raylets_everywhere():
+            said.append(status.stdout + status.stderr)
         done = subprocess.run(start, cwd=folder, env=environment(folder), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert time.monotonic() < until, "the cluster did not come up"
+        said.append(done.stdout)
+        if time.monotonic() > until:
+            logs = [f"{log.name}:\n{log.read_text()[-2000:]}" for log in folder.glob("state/wsbench/*.log")]
+            pytest.fail("\n".join(["the cluster did not come up", *said[:2], "…", *said[-4:], *logs]))
         time.sleep(2)
 
 
