@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, write_trial
@@ -15,7 +16,17 @@ from wsbench.view import TrialView
 
 MS = 1_000_000
 QUIET = Truth(
-    received=0, stamped=0, replied=0, faults=0, frozen_ns=None, delays_ns={}, wait_ns=0, steal_ns=0, wall_ns=5_000 * MS
+    received=0,
+    stamped=0,
+    replied=0,
+    faults=0,
+    frozen_ns=None,
+    delays_ns={},
+    arrivals_ns={},
+    turns_ns=[],
+    wait_ns=0,
+    steal_ns=0,
+    wall_ns=5_000 * MS,
 )
 
 
@@ -221,6 +232,51 @@ def test_the_kernels_stamps_show_how_late_the_engine_reads(tmp_path, delays_us, 
     made = view(tmp_path / "a", Trial(), service=[5 * MS] * 100, receive_delay=delays)
     plain = [us * 1000 for us in plain_us]
     assert results(judgements.judge_stamps(made, QUIET, plain)) == results_are
+
+
+@pytest.mark.parametrize(("turn_us", "plain_us", "result"), [(80, 10, "holds"), (140, 10, "FAILS"), (140, 60, "holds")])
+def test_service_begins_when_the_message_is_handed_over(tmp_path, turn_us, plain_us, result):
+    truth = replace(QUIET, turns_ns=[turn_us * 1000] * 100)
+    made = view(tmp_path / "a", Trial())
+    assert results(judgements.judge_begin(truth, made, [plain_us * 1000])) == {result}
+    assert results(judgements.judge_begin(QUIET, made, [plain_us * 1000])) == {"FAILS"}
+
+
+def poisson(random, per_s: float, seconds: float = 4.0) -> list[int]:
+    return list((np.cumsum(random.exponential(1e9 / per_s, int(per_s * seconds)))).astype(int))
+
+
+def arrivals(kind: str) -> dict[str, list[int]]:
+    """Of two workers that are to send 500 a second each, four seconds long."""
+    random = np.random.default_rng(7)
+    one, other = poisson(random, 500), poisson(random, 500)
+    if kind == "one stream, twice":
+        other = [t_ns + 1000 for t_ns in one]
+    if kind == "evenly":
+        one, other = list(range(0, 4_000 * MS, 2 * MS)), list(range(MS, 4_000 * MS, 2 * MS))
+    if kind == "in bursts":
+        one, other = ([t_ns // (50 * MS) * 50 * MS for t_ns in times] for times in (one, other))
+    if kind == "too few":
+        one, other = poisson(random, 400, 5.0), poisson(random, 400, 5.0)
+        one, other = ([t_ns for t_ns in times if t_ns < 4_000 * MS] for times in (one, other))
+    return {"127.0.0.1": one} if kind == "one worker" else {"127.0.0.1": one, "127.0.0.2": other}
+
+
+@pytest.mark.parametrize(
+    ("kind", "failing"),
+    [
+        ("independent", set()),
+        ("one stream, twice", {"variance ÷ mean of counts", "correlation of two workers' counts"}),
+        ("evenly", {"variance ÷ mean of counts"}),
+        ("in bursts", {"variance ÷ mean of counts", "correlation of two workers' counts", "correlation of one count with the next"}),
+        ("too few", {"messages"}),
+        ("one worker", {"streams"}),
+    ],
+)
+def test_arrivals_are_judged_by_number_variance_and_independence(tmp_path, kind, failing):
+    truth = replace(QUIET, arrivals_ns=arrivals(kind))
+    rows = judgements.judge_arrivals(view(tmp_path / "a", Trial()), truth, 1000.0, 2)
+    assert {row.quantity for row in rows if row.result == "FAILS"} == failing
 
 
 def test_the_ledger_is_exact_on_both_sides(tmp_path):

@@ -6,11 +6,14 @@ that the machine may be to blame: then it is undecided, which is no pass either.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
+
+import numpy as np
 
 from wsbench import metrics
 from wsbench.engine_files import Closed
@@ -59,6 +62,9 @@ LAG_P50_US, LAG_P99_US = (
 )  # a timer's slack is 50 µs; a wake-up on a shared machine seldom takes a millisecond
 STAMP_SHARE = 0.1  # of the p99 that is reported: more of it would be the engine's own
 STAMP_P50_US = 50.0  # beyond what a plain reader needs: the engine reads all its sockets in turn
+TURN_P50_US = 100.0  # beyond a plain reader's wake-up: two sends, one of them Python's, and the engine's reading in turn
+SIGMAS = 4.0  # of a random number around what is expected: beyond that in one case of 16,000
+BIN_MS = 20.0  # in which arrivals are counted
 RATE_SHARE = 0.001
 LITTLE_SHARE = 0.02
 ADDED_US = 10.0
@@ -70,7 +76,9 @@ BUSY_OF_TAIL = (
 
 @dataclass(frozen=True)
 class Truth:
-    """The server's own log; `delays_ns` by path. `stamped`: reads for which the kernel said when the data came."""
+    """The server's own log; `delays_ns` by path. `stamped`: reads for which the kernel said when the data came. `arrivals_ns`: of
+    messages, by the address they came from, CLOCK_MONOTONIC. `turns_ns`: from a reply to the next message of its connection.
+    """
 
     received: int
     stamped: int
@@ -78,6 +86,8 @@ class Truth:
     faults: int
     frozen_ns: int | None
     delays_ns: dict[str, list[int]]
+    arrivals_ns: dict[str, list[int]]
+    turns_ns: list[int]
     wait_ns: int | None
     steal_ns: int
     wall_ns: int
@@ -206,6 +216,51 @@ def judge_stamps(view: TrialView, truth: Truth, wakeups_ns: Sequence[int]) -> li
     ]
 
 
+def judge_begin(truth: Truth, view: TrialView, wakeups_ns: Sequence[int]) -> list[Row]:
+    """A closed loop's `service` begins with the read that made room for the message, which is a little before the message is
+    handed over: the time from a reply to the next message is a wake-up, as a plain reader has it, and that little.
+    """
+    check = "service begins"
+    if not truth.turns_ns or not wakeups_ns:
+        return [Row(check, "turns", "some", "none", "FAILS")]
+    most = median(wakeups_ns) + TURN_P50_US * NS_PER_US
+    found, busy = median(truth.turns_ns), _busy([view], truth)
+    return [_row(check, "a reply to the next message, p50", 0, most, found, NS_PER_US, "µs", busy)]
+
+
+# ---- arrivals --------------------------------------------------------------------------------------------------------
+
+
+def judge_arrivals(view: TrialView, truth: Truth, per_s: float, workers: int) -> list[Row]:
+    """Poisson arrivals, as the server's kernel saw them: as many as asked for, counts whose variance is their mean, and the
+    streams of the workers independent of one another. The bands are those of random numbers of this many.
+    """
+    check = "Poisson arrivals"
+    streams = [np.sort(np.array(times)) for times in truth.arrivals_ns.values()]
+    if len(streams) != workers or view.window_s is None or any(len(times) < 2 for times in streams):
+        found = f"{len(streams)} with {', '.join(f'{len(times):,}' for times in streams)}"
+        return [Row(check, "streams", f"{workers}", found, "FAILS")]
+    first, last = min(times[0] for times in streams), max(times[-1] for times in streams)
+    edges = np.arange(first, last, BIN_MS * NS_PER_MS)
+    counts = [np.histogram(times, edges)[0] for times in streams]
+    union = np.sum(counts, axis=0)
+    expected, bins = per_s * view.window_s, len(union)
+    busy = _busy([view], truth)
+    number = sum(map(len, streams))
+    off = SIGMAS * math.sqrt(expected)
+    spread = SIGMAS * math.sqrt(2 / (bins - 1))
+    rows = [
+        Row(check, "messages", f"{expected:,.0f} ± {off:,.0f}", f"{number:,}", _result(abs(number - expected) <= off, None)),
+        _plain(check, "variance ÷ mean of counts", 1, spread, float(union.var(ddof=1) / union.mean()), busy),
+    ]
+    alike = SIGMAS / math.sqrt(bins)
+    if workers > 1:
+        worst = max((float(np.corrcoef(a, b)[0, 1]) for a, b in itertools.combinations(counts, 2)), key=abs)
+        rows.append(_plain(check, "correlation of two workers' counts", 0, alike, worst, busy))
+    after = float(np.corrcoef(union[:-1], union[1:])[0, 1])
+    return [*rows, _plain(check, "correlation of one count with the next", 0, alike, after, busy)]
+
+
 # ---- counts ----------------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +369,11 @@ def _row(check, quantity, low, high, found, per_unit, unit, busy: str | None) ->
     result = _result(low <= found <= high, busy)
     allowed = f"{low / per_unit:,.4g} to {high / per_unit:,.4g} {unit}"
     return Row(check, quantity, allowed, f"{found / per_unit:,.4g} {unit}", result, busy or "")
+
+
+def _plain(check, quantity, middle, off, found, busy: str | None) -> Row:
+    result = _result(abs(found - middle) <= off, busy)
+    return Row(check, quantity, f"{middle:g} ± {off:.2f}", f"{found:.2f}", result, busy or "")
 
 
 def _result(holds: bool, busy: str | None) -> Result:

@@ -29,6 +29,8 @@ from wsbench.judgements import (
     Row,
     Truth,
     judge_added_delay,
+    judge_arrivals,
+    judge_begin,
     judge_closed_stall,
     judge_delays,
     judge_fault,
@@ -49,6 +51,7 @@ WAKEUPS = Path(__file__).with_name("wakeups.py")
 PAYLOAD_BYTES = 128
 SEED = 20_251
 RATE = 1_000.0
+POISSON_PER_S, WORKERS = 800.0, 2
 REPEATS = 5
 ATTEMPTS = 3
 LATE_US = 50.0
@@ -90,9 +93,16 @@ class Running:
         return Truth(**json.loads(self.log.read_text()))
 
     def load(
-        self, loop: Loop, connections: int, measure: Seconds | Messages, path: str = "/echo", stamped: bool = False
+        self,
+        loop: Loop,
+        connections: int,
+        measure: Seconds | Messages,
+        path: str = "/echo",
+        stamped: bool = False,
+        workers: int = 1,
     ) -> TrialView:
-        """One run of the engine, without a warm-up, so that the server's log and the ledger speak of the same messages."""
+        """One run of the engine, without a warm-up, so that the server's log and the ledger speak of the same messages. Each of
+        several workers has a source address of its own."""
         number = sum(1 for _ in self.bench.folder.glob(f"{self.name}.*.run"))
         folder = TrialFolder(self.bench.folder / f"{self.name}.{number}.run")
         folder.path.mkdir()
@@ -107,8 +117,11 @@ class Running:
             seed=SEED + number,
             cpus=self.bench.placement.engine[:1],
             # As in a campaign.
-            busy_poll=isinstance(loop, Open) and self.bench.placement.apart,
+            busy_poll=isinstance(loop, Open) and self.bench.placement.apart and workers == 1,
         ).model_copy(update={"loop": loop, "receive_stamps": 1 if stamped else None})
+        if workers > 1:
+            addresses = [f"127.0.0.{number}" for number in range(1, workers + 1)]
+            plan = plan.model_copy(update={"threads": workers, "source_addresses": addresses})
         write_json(folder.path / "plan.json", plan)
         began = time.time()
         with Engine(self.bench.binary, folder.path / "plan.json", folder.path, folder.path / "engine.log") as running:
@@ -156,7 +169,9 @@ def known_delays(kind: str, bench: Bench) -> list[Row]:
     rows += judge_ledger(f"{kind} delays", view, server.truth)
     if kind == "constant":
         rows += judge_little(view, server.truth)
-        rows += judge_stamps(view, server.truth, wakeups_ns(bench))
+        wakeups = wakeups_ns(bench)
+        rows += judge_stamps(view, server.truth, wakeups)
+        rows += judge_begin(server.truth, view, wakeups)
     return rows
 
 
@@ -192,6 +207,14 @@ def pacing(bench: Bench) -> list[Row]:
     return judge_pacing(view, server.truth) + judge_ledger("open loop", view, server.truth)
 
 
+def arrivals(bench: Bench) -> list[Row]:
+    """Messages of a Poisson process, drawn by two workers that know nothing of one another."""
+    loop = open_loop(POISSON_PER_S).model_copy(update={"arrivals": "poisson"})
+    with bench.server("arrivals", {}) as server:
+        view = server.load(loop, 8, Seconds(seconds=6), workers=WORKERS)
+    return judge_arrivals(view, server.truth, POISSON_PER_S, WORKERS) + judge_ledger("Poisson", view, server.truth)
+
+
 def differences(bench: Bench) -> list[Row]:
     """The same server three ways in turn: as it is, as it is once more, and 50 µs later."""
     paths = {"a": "/echo", "again": "/again", "late": "/late"}
@@ -223,6 +246,7 @@ CHECKS: dict[str, list[Check]] = {
     "delays": [partial(known_delays, kind) for kind in DELAYS],
     "stall": [open_stall, closed_stall],
     "pacing": [pacing],
+    "arrivals": [arrivals],
     "faults": [faults],
     "differences": [differences],
 }

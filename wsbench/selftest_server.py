@@ -37,6 +37,8 @@ class Client:
         self.buffer = bytearray()
         self.path = ""
         self.held: tuple | None = None  # a reply that waits for the next one
+        self.peer = connected.getpeername()[0]
+        self.replied_ns: int | None = None  # when its last reply was handed over, until its next message comes
 
 
 class Echo:
@@ -52,6 +54,7 @@ class Echo:
         self.waiting: list[tuple] = []
         self.first_ns: int | None = None
         self.log = {"received": 0, "stamped": 0, "replied": 0, "faults": 0, "frozen_ns": None, "delays_ns": {}}
+        self.log |= {"arrivals_ns": {}, "turns_ns": []}
 
     def serve(self, listener: socket.socket) -> None:
         while True:
@@ -126,6 +129,10 @@ class Echo:
     def message(self, client: Client, opcode: int, payload: bytes, now: int, came: int) -> None:
         self.first_ns = self.first_ns or now
         self.log["received"] += 1
+        self.log["arrivals_ns"].setdefault(client.peer, []).append(came)
+        if client.replied_ns is not None:
+            self.log["turns_ns"].append(came - client.replied_ns)
+            client.replied_ns = None
         kind = self.fault["kind"] if self.log["received"] % self.fault["every"] == 0 else "none"
         self.log["faults"] += kind != "none"
         if kind == "drop":
@@ -175,6 +182,7 @@ class Echo:
         except OSError:
             return
         self.log["replied"] += 1
+        client.replied_ns = came + taken
         self.log["delays_ns"].setdefault(client.path, []).append(taken)
 
     def drop(self, client: Client) -> None:

@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import alone
+import hostile
 from contenders import K6, Ab, Autocannon, Engine, Floor, NoNumber, Setting, UringFloor, Wrk, serves
 from trial import Bench, Measured, build_floor
 
@@ -37,7 +38,7 @@ SETTINGS = {
     # Fewer than half of the usual local ports: beyond that the kernel's search for a free one is what is measured.
     "connect": Setting("connect", 10_000, 16),
 }
-ALONE = ("memory", "pacing")
+ALONE = ("memory", "pacing", "hostile")
 REPEATS = 5
 SECONDS, QUICK_SECONDS = 5.0, 1.0
 #: CPUs that other processes may take during a run; beyond that its repeat is taken again, as often as there are repeats.
@@ -71,6 +72,9 @@ def main() -> int:
             if wanted(asked, "pacing"):
                 lines = alone.pacing(bench, tested, asked.seconds, asked.repeats)
                 print("\n".join([f"\n### {tested.name}: pacing of an open loop\n", *lines]), flush=True)
+            if wanted(asked, "hostile"):
+                lines = hostile.table(bench, tested, asked.seconds, asked.repeats)
+                print("\n".join([f"\n### {tested.name}: servers that mean ill\n", *lines]), flush=True)
     return 0
 
 

@@ -95,7 +95,7 @@ class Bench:
             command, folder = [sys.executable, str(WRAPPED_SERVER), run.setting.wrapping], run.folder
         env = {"HOST": HOST, "PORT": str(run.port), "THREADS": "1"}
         with Server(command, folder, env, self.placement.server[:1], run.folder / "server.log") as server:
-            _await(run.port)
+            await_port(run.port)
             yield server
 
     def measure(self, contender, run: Run) -> Measured:
@@ -165,7 +165,7 @@ def _machine_cpu_s() -> float:
     return times.user + times.nice + times.system + times.steal
 
 
-def _await(port: int) -> None:
+def await_port(port: int) -> None:
     until = time.monotonic() + READY_S
     while True:
         try:

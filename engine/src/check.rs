@@ -138,7 +138,9 @@ impl Plan {
 
     fn check_stages(&self) -> Result<(), String> {
         let Connect { per_s, at_once } = self.connect;
-        require(at_once >= 1, "connect.at_once", at_once, "at least 1")?;
+        let workers = self.shard.1 as usize * self.threads;
+        let enough = format!("at least {workers}, one for each thread of each shard");
+        require(at_once >= workers.max(1), "connect.at_once", at_once, &enough)?;
         if let Some(per_s) = per_s {
             require(within(per_s, 1e-3, 1e7), "connect.per_s", per_s, "0.001 to 1e7, or null")?;
         }

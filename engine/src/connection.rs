@@ -21,6 +21,8 @@ pub enum Stage {
     Open,
     /// The reply is complete; the server has yet to close.
     AwaitingClose,
+    /// A receiver of broadcasts that is to go: it is expected at no further one, and has yet to receive those under way.
+    Leaving,
     /// We have said goodbye; the server has yet to close.
     Closing,
 }
@@ -40,7 +42,7 @@ impl Stage {
             Stage::Closed => Counted::Nowhere,
             Stage::Connecting | Stage::Securing | Stage::Handshaking => Counted::Opening,
             Stage::Open | Stage::AwaitingClose => Counted::Open,
-            Stage::Closing => Counted::Closing,
+            Stage::Leaving | Stage::Closing => Counted::Closing,
         }
     }
 }
@@ -80,7 +82,7 @@ impl Reader {
 pub struct Pending {
     pub due_ns: u64,
     pub sent_ns: u64,
-    /// Where it ends among the bytes of its connection; under TLS, not before where it ends.
+    /// Where it ends among the bytes of its connection.
     pub end: u32,
     pub measured: bool,
 }
@@ -124,6 +126,18 @@ impl UnderWay {
         }
     }
 
+    /// What follows byte `from` was sealed: messages end where their last records do.
+    pub fn sealed(&mut self, from: u32, records: &tls::Records) {
+        let all = self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| more.iter_mut()));
+        for message in all.rev() {
+            let plain = message.end.wrapping_sub(from) as i32;
+            if plain <= 0 {
+                break;
+            }
+            message.end = from.wrapping_add(records.end_of(plain as usize) as u32);
+        }
+    }
+
     #[inline]
     pub fn take(&mut self) -> Option<Pending> {
         let next = self.more.as_mut().and_then(|more| more.pop_front());
@@ -155,11 +169,14 @@ pub struct Connection<Socket> {
     pub sequence: u64,
     /// What a short write has left over; never empty.
     pub unsent: Option<Box<Unsent>>,
+    /// Of a receiver of broadcasts that leaves: the number after the last one that it is still to receive.
+    pub receives_until: u32,
     pub reader: Reader,
     /// Replies, or broadcasts received, on this very connection.
     pub replies: u64,
     pub opened_ns: u64,
-    /// A connection per request: the reply was complete; it counts once the server has closed. Also when we said goodbye.
+    /// A connection per request: the reply was complete; it counts once the server has closed. Also since when we are leaving, or
+    /// when we said goodbye, or when that was answered.
     pub replied_ns: u64,
     pub tls: Option<Box<tls::Session>>,
     /// Compresses what is sent, where that was agreed upon.
@@ -171,8 +188,28 @@ const _: () = assert!(size_of::<Connection<std::os::fd::OwnedFd>>() == 192, "an 
 /// What waits for room in the kernel's buffer. It may hold the rest of the messages that were under way when the room
 /// ended, and one Pong: the newest (RFC 6455 §5.5.3), so a peer that asks and never reads fills nothing here.
 pub struct Unsent {
-    pub bytes: Vec<u8>,
+    bytes: Vec<u8>,
+    /// So many of them the kernel has taken meanwhile.
+    taken: usize,
     pub pong: Option<Vec<u8>>,
+}
+
+impl Unsent {
+    pub fn left(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    pub fn take(&mut self, count: usize) {
+        self.taken += count;
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        if self.taken > self.bytes.len() / 2 {
+            drop(self.bytes.drain(..self.taken));
+            self.taken = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
 }
 
 impl<Socket> Connection<Socket> {
@@ -189,6 +226,7 @@ impl<Socket> Connection<Socket> {
             under_way: UnderWay::default(),
             sequence: 0,
             unsent: None,
+            receives_until: 0,
             reader: Reader::new(transport),
             replies: 0,
             opened_ns: 0,
@@ -201,16 +239,16 @@ impl<Socket> Connection<Socket> {
     /// Keeps what the kernel did not take.
     pub fn keep(&mut self, bytes: &[u8]) {
         match &mut self.unsent {
-            Some(unsent) => unsent.bytes.extend_from_slice(bytes),
+            Some(unsent) => unsent.add(bytes),
             None if bytes.is_empty() => {}
-            None => self.unsent = Some(Box::new(Unsent { bytes: bytes.to_vec(), pong: None })),
+            None => self.unsent = Some(Box::new(Unsent { bytes: bytes.to_vec(), taken: 0, pong: None })),
         }
     }
 
     /// Whether all of a message was handed to the kernel: before that nobody can have read it.
     #[inline]
     pub fn has_left(&self, message: &Pending) -> bool {
-        let kept = self.unsent.as_ref().map_or(0, |unsent| unsent.bytes.len()) as u32;
+        let kept = self.unsent.as_ref().map_or(0, |unsent| unsent.left().len()) as u32;
         self.written.wrapping_sub(kept).wrapping_sub(message.end) as i32 >= 0
     }
 

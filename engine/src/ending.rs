@@ -5,11 +5,10 @@ use crate::connection::{Connection, Counted, Reader, Stage};
 use crate::control::Phase;
 use crate::frame;
 use crate::message::Incoming;
-use crate::plan::{Loop, Scenario, Transport};
+use crate::plan::{Loop, Transport};
 use crate::record::{Failure, Kind};
 use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
-use std::cmp::Reverse;
 
 impl<S: System> Worker<S> {
     /// A connection comes to another stage: the only place where it is counted as another thing.
@@ -19,23 +18,10 @@ impl<S: System> Worker<S> {
         if before == after {
             return;
         }
-        match before {
-            Counted::Nowhere => {}
-            Counted::Opening => self.opening -= 1,
-            Counted::Open => {
-                self.record.counters.open -= 1;
-                // Who goes after the end has missed nothing.
-                if matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index) && !self.finished {
-                    self.board.leave(self.system.now_ns());
-                }
-            }
-            Counted::Closing => self.closing -= 1,
-        }
-        match after {
-            Counted::Nowhere => {}
-            Counted::Opening => self.opening += 1,
-            Counted::Open => self.record.counters.open += 1,
-            Counted::Closing => self.closing += 1,
+        self.accounts.moved(before, after);
+        // Who goes after the end has missed nothing.
+        if before == Counted::Open && self.receives(index) && !self.finished {
+            self.connections[index].receives_until = self.board.leave(self.system.now_ns());
         }
     }
 
@@ -46,17 +32,30 @@ impl<S: System> Worker<S> {
 
     // ---- by goodbyes -----------------------------------------------------------------------------------------------
 
-    /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way.
+    /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way: no message, and
+    /// no broadcast that it is expected to receive.
     pub fn leave_if_idle(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
+        if connection.stage == Stage::Open && self.receives(index) {
+            self.move_to(index, Stage::Leaving);
+            self.connections[index].replied_ns = now;
+            return self.leave_if_all_came(index, now);
+        }
         if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.under_way.is_empty() {
+            self.say_goodbye(index, now);
+        }
+    }
+
+    pub fn leave_if_all_came(&mut self, index: usize, now: u64) {
+        let connection = &self.connections[index];
+        if connection.stage == Stage::Leaving && connection.sequence >= connection.receives_until.into() {
             self.say_goodbye(index, now);
         }
     }
 
     /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports just close.
     pub fn say_goodbye(&mut self, index: usize, now: u64) {
-        if self.connections[index].stage != Stage::Open {
+        if !matches!(self.connections[index].stage, Stage::Open | Stage::Leaving) {
             return;
         }
         self.move_to(index, Stage::Closing);
@@ -68,14 +67,19 @@ impl<S: System> Worker<S> {
         self.flush(index);
     }
 
-    /// What comes after our Close frame: all that matters is the server's own, or the end.
+    /// What comes after our Close frame: all that matters is the server's own, and the end. The server closes first (RFC 6455
+    /// §7.1.1), so that it is not we who keep the ports of connections that are gone.
     pub fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
         while !input.is_empty() {
             let connection = &mut self.connections[index];
             let message = connection.expected();
             let Reader::Frames(reader) = &mut connection.reader else { return self.gone(index, now) };
             match reader.feed(&mut input, &self.script, message) {
-                Ok(Some(Incoming::Close(_))) | Err(_) => return self.gone(index, now),
+                Ok(Some(Incoming::Close(_))) => {
+                    connection.replied_ns = now;
+                    return;
+                }
+                Err(_) => return self.gone(index, now),
                 Ok(_) => {}
             }
         }
@@ -85,20 +89,20 @@ impl<S: System> Worker<S> {
     pub fn gone(&mut self, index: usize, now: u64) {
         self.close(index);
         // A warm-up that ends by count may have nothing left to send; the measurement that follows has.
-        let needed = self.quota > 0 || self.phase == Phase::Warmup;
+        let needed = self.pacer.quota > 0 || self.phase == Phase::Warmup;
         let wanted = !self.connections[index].leaving && needed && self.phase < Phase::Drain;
         if wanted && !self.finished {
-            self.open(index, now);
+            self.ask_to_open(index, now);
         }
     }
 
     /// The server announced that it closes: outside of a plan that says so, the only case in which a connection is opened
     /// again.
     pub fn reconnect(&mut self, index: usize, now: u64) {
-        self.record.counters.reconnects += 1;
+        self.accounts.record.counters.reconnects += 1;
         self.close(index);
         self.connections[index].replaces = true;
-        self.open(index, now);
+        self.ask_to_open(index, now);
     }
 
     /// Answers a Close frame; what it says is the failure's example.
@@ -124,14 +128,10 @@ impl<S: System> Worker<S> {
     pub fn peer_closed(&mut self, index: usize) {
         let now = self.system.now_ns();
         let connection = &mut self.connections[index];
-        let life = connection.life;
         if let Reader::Http(reader) = &mut connection.reader
             && let Some(reply) = reader.closed()
         {
             self.http_reply(index, reply, now);
-        }
-        if !self.is_in(index, life) {
-            return;
         }
         let connection = &self.connections[index];
         match connection.stage {
@@ -145,10 +145,12 @@ impl<S: System> Worker<S> {
             Stage::Securing | Stage::Handshaking => {
                 self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into()))
             }
-            Stage::Open if connection.reader.in_reply() => {
+            Stage::Open | Stage::Leaving if connection.reader.in_reply() => {
                 self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
             }
-            Stage::Open => self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into())),
+            Stage::Open | Stage::Leaving => {
+                self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into()))
+            }
         }
     }
 
@@ -175,16 +177,7 @@ impl<S: System> Worker<S> {
         for _ in 0..hit {
             measured += u64::from(connection.under_way.take().is_some_and(|message| message.measured));
         }
-        self.in_flight -= hit as u64;
-        self.record.counters.failed += hit as u64;
-        if measured > 0 {
-            self.measured_in_flight -= measured;
-            self.record.ledger.failed += measured;
-            self.last_reply_ns = now;
-        }
-        let alone = u64::from(hit == 0);
-        let alone_measured = if self.phase == Phase::Warmup { 0 } else { alone };
-        self.record.error(failure, hit as u64 + alone, measured + alone_measured);
+        self.accounts.failed(failure, hit as u64, measured, self.phase != Phase::Warmup, now);
         if !spoils {
             if hit > 0 {
                 self.go_on(index, now);
@@ -192,12 +185,13 @@ impl<S: System> Worker<S> {
             return;
         }
         self.out.clear();
+        self.refused = None;
         self.close(index);
         if per_request {
-            self.failures_in_a_row += 1;
+            self.accounts.failures_in_a_row += 1;
             match self.plan.pace {
                 Loop::Closed { think: Some(_), .. } => self.pause(index, now),
-                Loop::Closed { .. } => self.timers.push(Reverse((now, index as u32, self.connections[index].life))),
+                Loop::Closed { .. } => self.pacer.pause(now, index, self.connections[index].life),
                 _ => self.stand_in_line(index),
             }
         }
@@ -209,14 +203,14 @@ impl<S: System> Worker<S> {
     /// What still comes is read to its end, and recorded only where it is a reply beyond the messages that were sent: a server
     /// that answered ahead has it left.
     pub fn say_goodbye_to_all(&mut self) {
-        let mut record = self.record.beside();
-        std::mem::swap(&mut self.record, &mut record);
+        let mut record = self.accounts.record.beside();
+        std::mem::swap(&mut self.accounts.record, &mut record);
         self.end_all();
         self.read_to_the_end();
-        std::mem::swap(&mut self.record, &mut record);
+        std::mem::swap(&mut self.accounts.record, &mut record);
         if let Some((count, example)) = record.take_errors(Kind::UnexpectedReply) {
             let measured = record.measured_errors.get(&Kind::UnexpectedReply).copied().unwrap_or(0);
-            self.record.error((Kind::UnexpectedReply, example), count, measured);
+            self.accounts.record.error((Kind::UnexpectedReply, example), count, measured);
         }
     }
 
@@ -229,7 +223,11 @@ impl<S: System> Worker<S> {
     /// Our last words on a connection that is open.
     fn end(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let (Stage::Open, Some(socket)) = (connection.stage, connection.socket.as_ref().map(S::handle)) else { return };
+        let (Stage::Open | Stage::Leaving, Some(socket)) =
+            (connection.stage, connection.socket.as_ref().map(S::handle))
+        else {
+            return;
+        };
         self.out.clear();
         if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
             let key = self.random.u32(..).to_ne_bytes();
@@ -263,7 +261,7 @@ impl<S: System> Worker<S> {
                 let lived = lives(&self.connections[index]);
                 self.readable(index);
                 left -= usize::from(lived && !lives(&self.connections[index]));
-                if before != Stage::Open {
+                if !matches!(before, Stage::Open | Stage::Leaving) {
                     self.end(index);
                 }
             }

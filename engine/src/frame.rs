@@ -62,6 +62,27 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     Ok(Some(Header { fin, compressed, opcode, length, size }))
 }
 
+/// Appends the front of a masked frame: its header, and the first bytes of a payload that has at least as many. The hot path: each
+/// is stored where it belongs, once.
+#[inline]
+pub fn write_front(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4], front: [u8; 16]) {
+    if length > 125 {
+        write_header(out, first, length, key);
+        return write_masked(out, &front, key, 0);
+    }
+    const FRONT: usize = 2 + 4 + 16;
+    out.reserve(FRONT);
+    let key_number = u128::from(u32::from_ne_bytes(key));
+    let wide = key_number | key_number << 32 | key_number << 64 | key_number << 96;
+    let masked = (u128::from_ne_bytes(front) ^ wide).to_ne_bytes();
+    let room = &mut out.spare_capacity_mut()[..FRONT];
+    room[..2].copy_from_slice(&[first, 0x80 | length as u8].map(MaybeUninit::new));
+    room[2..6].copy_from_slice(&key.map(MaybeUninit::new));
+    room[6..].copy_from_slice(&masked.map(MaybeUninit::new));
+    // SAFETY: that many bytes were reserved, and have just been written.
+    unsafe { out.set_len(out.len() + FRONT) };
+}
+
 /// Appends the header of a masked frame whose first byte is `first`.
 #[inline]
 pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
@@ -146,6 +167,18 @@ mod tests {
                 let expected: Vec<u8> = (0..length).map(|i| payload[i] ^ key[i % 4]).collect();
                 assert_eq!(out, expected, "length {length}, cut {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn a_front_is_what_header_and_masked_bytes_are() {
+        let (key, front) = ([0x12, 0x34, 0x56, 0x78], *b"0123456789abcdef");
+        for length in [16, 125, 126, 70_000] {
+            let (mut out, mut expected) = (vec![7], vec![7]);
+            write_front(&mut out, WHOLE | TEXT, length, key, front);
+            write_header(&mut expected, WHOLE | TEXT, length, key);
+            write_masked(&mut expected, &front, key, 0);
+            assert_eq!(out, expected);
         }
     }
 

@@ -96,10 +96,9 @@ fn frame_of(random: &mut Rng, first: u8, payload: &[u8], out: &mut Vec<u8>) {
 
 /// A reply: to the message that is waited for, to another, or to none.
 fn payload_of(random: &mut Rng, script: &Script) -> Vec<u8> {
-    let mut stamp = Default::default();
+    let mut right = Vec::new();
     let sequence = MESSAGE.sequence.wrapping_add_signed(random.i64(-2..5) * i64::from(random.bool()));
-    let (front, rest) = script.payload(Message { sequence, ..MESSAGE }, &mut stamp);
-    let right = [front, rest].concat();
+    script.write(Message { sequence, ..MESSAGE }, &mut right);
     match random.u8(..8) {
         0 => right[..random.usize(..=right.len())].to_vec(),
         1 => [&right[..], "größer".as_bytes()].concat(),

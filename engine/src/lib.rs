@@ -1,6 +1,7 @@
 //! The load engine: `run` carries out a `plan`. A library only so that its parsers can be fuzzed from outside; the program is
 //! `main`.
 
+mod accounts;
 mod check;
 mod clock;
 mod connection;
@@ -19,6 +20,7 @@ mod http;
 pub mod leash;
 mod message;
 mod opening;
+mod pacing;
 mod phases;
 pub mod plan;
 mod poll;
@@ -33,5 +35,7 @@ mod sending;
 mod simulation;
 mod stamp;
 mod system;
+#[cfg(test)]
+mod timed;
 mod tls;
 mod worker;

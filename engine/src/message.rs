@@ -70,6 +70,9 @@ impl Reader {
         script: &Script,
         message: Message,
     ) -> Result<Option<Incoming<'a>>, Failure> {
+        if self.take_whole(input, script, message) {
+            return Ok(Some(Incoming::Reply { wrong: None, fragmented: false, shift: 0 }));
+        }
         loop {
             if !self.in_payload {
                 match self.next_header(input)? {
@@ -106,6 +109,27 @@ impl Reader {
                 return Ok(Some(incoming));
             }
         }
+    }
+
+    /// The reply that is nearly always the next: all of it is there, in one frame, and it is right. Whatever else stands at the
+    /// front of `input` is left there.
+    #[inline]
+    fn take_whole(&self, input: &mut &[u8], script: &Script, message: Message) -> bool {
+        if self.in_message() {
+            return false;
+        }
+        let Ok(Some(Header { fin: true, compressed: false, opcode, length, size })) = frame::parse(input) else {
+            return false;
+        };
+        if opcode != script.opcode || length != script.length as u64 || script.is_notice() {
+            return false;
+        }
+        let Some((reply, rest)) = input[size..].split_at_checked(script.length) else { return false };
+        let right = script.matches(message, 0, reply);
+        if right {
+            *input = rest;
+        }
+        right
     }
 
     fn rare(&mut self) -> &mut Rare {

@@ -24,13 +24,13 @@ impl<S: System> Worker<S> {
 
     /// This worker's part of the connects that may be under way at once.
     pub fn at_once(&self) -> usize {
-        (self.plan.connect.at_once / self.plan.place(self.index).1).max(1)
+        self.plan.share(self.plan.connect.at_once as u64, self.index) as usize
     }
 
     /// Lets users come and go who are due.
     pub fn make_changes(&mut self, now: u64) {
         while let Some(&(due, index, change)) = self.changes.front() {
-            let full = change == Change::Join && self.opening >= self.at_once();
+            let full = change == Change::Join && self.accounts.opening >= self.at_once();
             if due > now || full || self.finished {
                 return;
             }
@@ -60,9 +60,21 @@ impl<S: System> Worker<S> {
         }
     }
 
+    /// It is opened once what is being done is done: nothing that is being read belongs to the next life of its connection.
+    pub fn ask_to_open(&mut self, index: usize, now: u64) {
+        self.asked.push_back((index as u32, now));
+    }
+
+    #[inline]
+    pub fn open_asked(&mut self) {
+        while let Some((index, now)) = self.asked.pop_front() {
+            self.open(index as usize, now);
+        }
+    }
+
     /// Begins to connect. On loopback the connection is made before `connect` returns, so what comes first is sent at
     /// once; only where that is too early does the connection wait to become writable.
-    pub fn open(&mut self, index: usize, now: u64) {
+    fn open(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.opened_ns = now;
         let number = connection.number;
@@ -118,7 +130,7 @@ impl<S: System> Worker<S> {
                 connection.written = connection.written.wrapping_add(self.out.len() as u32);
                 // What came too early is not said again by the session.
                 if let Some(unsent) = connection.unsent.take() {
-                    self.out = unsent.bytes;
+                    self.out.extend_from_slice(unsent.left());
                 }
             }
             None => self.write_first_words(index),
@@ -127,7 +139,7 @@ impl<S: System> Worker<S> {
         let now = self.system.now_ns();
         let sent = self.system.send(socket, &self.out);
         if let Ok(Some(sent)) = sent {
-            self.record.counters.bytes_sent += sent as u64;
+            self.accounts.record.counters.bytes_sent += sent as u64;
             self.connections[index].keep(&self.out[sent..]);
             if self.tls.is_some() {
                 self.move_to(index, Stage::Securing);
@@ -207,12 +219,12 @@ impl<S: System> Worker<S> {
             None => self.phase == Phase::Warmup,
         };
         let part = if warms_up { Part::Warmup } else { Part::Measured };
-        self.record.duration(Tag::Connect, part, connection.opened_ns, now);
+        self.accounts.record.duration(Tag::Connect, part, connection.opened_ns, now);
         let replaces = std::mem::take(&mut connection.replaces);
         self.move_to(index, Stage::Open);
-        self.failures_in_a_row = 0;
+        self.accounts.failures_in_a_row = 0;
         if !warms_up && !replaces {
-            self.record.counters.established += 1;
+            self.accounts.record.counters.established += 1;
         }
         if let Scenario::Push { .. } = self.plan.scenario {
             self.begin_to_read(index);
@@ -229,6 +241,11 @@ impl<S: System> Worker<S> {
             return;
         }
         self.connections[index].sequence = self.board.join(self.system.now_ns());
+    }
+
+    /// Whether it is a receiver of broadcasts that reads them.
+    pub fn receives(&self, index: usize) -> bool {
+        matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index)
     }
 
     /// Slow readers are spread evenly; the first connection, which triggers, is none.

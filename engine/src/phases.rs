@@ -2,7 +2,7 @@
 //! worker.
 
 use crate::control::{Final, Moment, Phase, Report, Tick, Window};
-use crate::plan::Until;
+use crate::plan::{Loop, Until};
 use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
@@ -48,16 +48,19 @@ impl<S: System> Worker<S> {
         let before = std::mem::replace(&mut self.phase, phase);
         match phase {
             Phase::Connect => unreachable!("the run begins with it"),
-            Phase::Warmup => self.limit(self.plan.warmup.expect("this phase is in the plan")),
+            Phase::Warmup => {
+                let until = self.plan.warmup.expect("this phase is in the plan");
+                self.pacer.limit(until, |messages| self.plan.share(messages, self.index));
+            }
             Phase::Measure => {
                 self.begin_window(t_ns);
-                self.limit(self.plan.measure);
+                self.pacer.limit(self.plan.measure, |messages| self.plan.share(messages, self.index));
             }
             Phase::Drain => {
                 self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();
                 self.end_window(t_ns);
                 // What was due in the window still leaves; where a count ended it, all of that has.
-                self.quota = if matches!(self.plan.measure, Until::Seconds(_)) { u64::MAX } else { 0 };
+                self.pacer.quota = if matches!(self.plan.measure, Until::Seconds(_)) { u64::MAX } else { 0 };
             }
         }
         if before == Phase::Connect {
@@ -66,24 +69,26 @@ impl<S: System> Worker<S> {
         }
         // Who waited for this phase begins; who is in the middle of something goes on.
         if before == Phase::Connect || phase == Phase::Measure && matches!(self.plan.warmup, Some(Until::Messages(_))) {
-            self.timers.clear();
-            for index in 0..self.connections.len() {
-                self.start(index, self.system.now_ns());
+            self.pacer.pauses.clear();
+            let all = 0..self.connections.len();
+            if let Loop::Closed { think: None, .. } = self.plan.pace {
+                // Each sends at once, as many messages as it has room for.
+                self.unstarted = all;
+                return;
+            }
+            for index in all {
+                // Who is to go has gone, or goes with its last reply.
+                if !self.connections[index].leaving {
+                    self.start(index, t_ns);
+                }
             }
         }
-    }
-
-    fn limit(&mut self, until: Until) {
-        (self.quota, self.counting) = match until {
-            Until::Seconds(_) => (u64::MAX, false),
-            Until::Messages(messages) => (self.plan.share(messages, self.index), true),
-        };
     }
 
     fn begin_window(&mut self, t_ns: u64) {
         self.measure_ns = t_ns;
         self.drain_ns = self.control.begins_ns(Phase::Drain).unwrap_or(u64::MAX);
-        let counters = &self.record.counters;
+        let counters = &self.accounts.record.counters;
         self.begun = Some(Window {
             begin_ns: t_ns,
             end_ns: t_ns,
@@ -100,46 +105,55 @@ impl<S: System> Worker<S> {
             begin_ns: begun.begin_ns,
             end_ns: t_ns.max(begun.begin_ns),
             usage: self.system.usage().since(&begun.usage),
-            bytes_sent: self.record.counters.bytes_sent - begun.bytes_sent,
-            bytes_received: self.record.counters.bytes_received - begun.bytes_received,
+            bytes_sent: self.accounts.record.counters.bytes_sent - begun.bytes_sent,
+            bytes_received: self.accounts.record.counters.bytes_received - begun.bytes_received,
         });
     }
 
     /// A phase that ends by count has ended when nothing of it is left to send or to await, or nobody to send it.
     pub fn check_end(&mut self) {
-        if self.phase == Phase::Connect && !self.settled && self.changes.is_empty() && self.opening == 0 {
+        if self.phase == Phase::Connect && !self.settled && self.changes.is_empty() && self.accounts.opening == 0 {
             self.settled = true;
-            self.report(Report::Settled { open: self.record.counters.open });
+            self.report(Report::Settled { open: self.accounts.record.counters.open });
         }
-        if self.phase == Phase::Drain && self.in_flight == 0 && self.late.is_empty() && !self.script.is_notice() {
+        if self.phase == Phase::Drain
+            && self.accounts.in_flight == 0
+            && self.pacer.late.is_empty()
+            && !self.script.is_notice()
+        {
             self.finished = true;
         }
-        let gave_up = self.failures_in_a_row >= FAILURES_IN_A_ROW;
-        if !self.counting {
+        let gave_up = self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW;
+        if !self.pacer.counting {
             self.finished |= gave_up;
             return;
         }
-        let under_way = if self.phase == Phase::Measure { self.measured_in_flight } else { self.in_flight };
-        let complete = self.quota == 0 && self.late.is_empty();
+        let under_way =
+            if self.phase == Phase::Measure { self.accounts.measured_in_flight } else { self.accounts.in_flight };
+        let complete = self.pacer.is_complete();
         if under_way == 0 && (complete || self.is_deserted() || gave_up) {
-            self.counting = false;
+            self.pacer.counting = false;
             self.lost |= !complete;
-            self.quota = 0;
-            let t_ns = self.last_reply_ns.max(self.begun.map_or(self.start_ns, |begun| begun.begin_ns));
+            self.pacer.quota = 0;
+            let t_ns = self.accounts.last_reply_ns.max(self.begun.map_or(self.start_ns, |begun| begun.begin_ns));
             self.report(Report::Counted { phase: self.phase, t_ns });
         }
     }
 
     /// Whether no connection is left that could carry the plan on.
     fn is_deserted(&self) -> bool {
-        let any = self.record.counters.open as usize + self.opening + self.closing + self.changes.len() > 0;
+        let any = self.accounts.record.counters.open as usize
+            + self.accounts.opening
+            + self.accounts.closing
+            + self.changes.len()
+            > 0;
         !any && !self.plan.connection_per_request() && self.plan.stages.is_none()
     }
 
     fn tick(&mut self, moment: Moment, t_ns: u64, begins: Option<Phase>) {
         // The wall clock is steered while we run; what compares with it must follow.
         let to_unix_ns = self.system.to_unix_ns();
-        let moved_ns = &mut self.record.counters.wall_moved_ns;
+        let moved_ns = &mut self.accounts.record.counters.wall_moved_ns;
         *moved_ns = to_unix_ns.abs_diff(self.to_unix_ns).max(*moved_ns);
         self.to_unix_ns = to_unix_ns;
         let tick = Tick {
@@ -148,9 +162,9 @@ impl<S: System> Worker<S> {
             phase: self.phase,
             begins,
             taken_ns: self.system.now_ns(),
-            counters: self.record.counters,
+            counters: self.accounts.record.counters,
             usage: self.system.usage(),
-            interval: self.record.hand_over(),
+            interval: self.accounts.record.hand_over(),
         };
         self.report(Report::Tick(Box::new(tick)));
     }
@@ -164,29 +178,23 @@ impl<S: System> Worker<S> {
             self.phase = Phase::Drain;
         }
         let window = self.measure_ns..self.drain_ns;
-        self.record.ledger.unsent += self.late.iter().filter(|due| window.contains(due)).count() as u64;
-        // What the kernel never took was never sent.
+        let late = self.pacer.late.iter().filter(|due| window.contains(due)).count() as u64;
         let kept = self.connections.iter().filter(|connection| connection.unsent.is_some());
         let kept =
             kept.flat_map(|connection| connection.under_way.all().filter(|message| !connection.has_left(message)));
-        let unsent = kept.filter(|message| message.measured).count() as u64;
-        self.record.ledger.sent -= unsent;
-        self.record.ledger.unsent += unsent;
-        let unanswered = self.measured_in_flight - unsent;
-        let ledger = self.record.ledger;
-        let lawful = ledger.sent == ledger.answered + ledger.failed + unanswered;
-        assert!(lawful || self.script.is_notice(), "a message was lost count of: {ledger:?}, {unanswered} under way");
+        let kept = kept.filter(|message| message.measured).count() as u64;
+        let ledger = self.accounts.close(kept, late, self.script.is_notice());
         let broadcasts = std::mem::take(&mut self.broadcasts);
         self.say_goodbye_to_all();
         self.tick(Moment::Last, self.system.now_ns(), None);
         let last = Final {
-            counters: self.record.counters,
+            counters: self.accounts.record.counters,
             usage: self.system.usage(),
             ledger,
-            errors: std::mem::take(&mut self.record.measured_errors),
+            errors: std::mem::take(&mut self.accounts.record.measured_errors),
             window: self.ended,
             broadcasts,
-            lost: self.lost || self.failures_in_a_row >= FAILURES_IN_A_ROW,
+            lost: self.lost || self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW,
         };
         self.report(Report::Finished(Box::new(last)));
     }

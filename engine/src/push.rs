@@ -55,12 +55,14 @@ impl Board {
         self.count.load(SeqCst) as u64
     }
 
-    pub fn leave(&self, t_ns: u64) {
+    /// One receiver less; the number of the first broadcast that it is not expected to receive.
+    pub fn leave(&self, t_ns: u64) -> u32 {
         let mut readers = self.readers.lock().expect("no holder panics");
         readers.count -= 1;
         let count = readers.count;
         readers.changes.push((t_ns, count));
         readers.rising = false;
+        self.count.load(SeqCst) as u32
     }
 
     /// How many receivers there were, from when on.

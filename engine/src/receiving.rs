@@ -14,8 +14,6 @@ use crate::system::System;
 use crate::worker::Worker;
 use std::io;
 
-/// Then the others' turn comes: epoll tells again of what is left.
-const READS_AT_ONCE: usize = 4;
 /// Of a flood of Pings only the newest is answered, once so much is to be sent (RFC 6455 §5.5.3).
 const PONGS_BYTES: usize = 64 << 10;
 
@@ -25,57 +23,36 @@ impl<S: System> Worker<S> {
             // There is news of it only where the connection is gone; what it has not read it never will.
             return self.fail(index, (Kind::Reset, "a receiver that does not read was reset".into()));
         }
+        let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
+        if self.connections[index].stage == Stage::Connecting {
+            return;
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
-        for _ in 0..READS_AT_ONCE {
-            let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { break };
-            if self.connections[index].stage == Stage::Connecting {
-                break;
-            }
-            match self.receive(index, socket, &mut buffer) {
-                Ok(None) => break,
-                Ok(Some(0)) => {
-                    self.peer_closed(index);
-                    break;
-                }
-                Ok(Some(count)) => {
-                    let now = self.system.now_ns();
-                    let life = self.connections[index].life;
-                    self.record.counters.bytes_received += count as u64;
-                    if now >= self.moment_ns {
-                        self.keep_time(now);
-                    }
-                    // What a phase began may have ended this connection, and with it what came on it.
-                    if !self.is_in(index, life) {
-                        break;
-                    }
-                    let taken = if self.tls.is_some() {
-                        self.take_in_sealed(index, &buffer[..count], now)
-                    } else {
-                        self.take_in(index, &buffer[..count], now)
-                    };
-                    match taken {
-                        Ok(()) => self.flush(index),
-                        Err(failure) => self.fail(index, failure),
-                    }
-                    // A short read has emptied the socket; another would only say so.
-                    if count < buffer.len() {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    self.fail(index, broken(&error));
-                    break;
-                }
-            }
+        // One read: there is news again of what is left, after the others have had their turn.
+        match self.receive(index, socket, &mut buffer) {
+            Ok(None) => {}
+            Ok(Some(0)) => self.peer_closed(index),
+            Ok(Some(count)) => self.came(index, &buffer[..count]),
+            Err(error) => self.fail(index, broken(&error)),
         }
         self.buffer = buffer;
     }
 
-    /// Whether it is still the connection that it was in this life.
+    /// Bytes that a connection has received.
     #[inline]
-    pub fn is_in(&self, index: usize, life: u32) -> bool {
-        let connection = &self.connections[index];
-        connection.life == life && connection.stage != Stage::Closed
+    fn came(&mut self, index: usize, bytes: &[u8]) {
+        let now = self.system.now_ns();
+        if now >= self.moment_ns {
+            self.keep_time(now);
+        }
+        self.read_ns = now;
+        self.accounts.record.counters.bytes_received += bytes.len() as u64;
+        let taken =
+            if self.tls.is_some() { self.take_in_sealed(index, bytes, now) } else { self.take_in(index, bytes, now) };
+        match taken {
+            Ok(()) => self.flush(index),
+            Err(failure) => self.fail(index, failure),
+        }
     }
 
     /// What has come; on a sampled connection also how long ago the kernel had it.
@@ -87,7 +64,7 @@ impl<S: System> Worker<S> {
         let received = self.system.receive_stamped(socket, buffer)?;
         if let Some((1.., Some(stamp_ns))) = received {
             let part = if self.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
-            self.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.now_ns() + self.to_unix_ns);
+            self.accounts.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.now_ns() + self.to_unix_ns);
         }
         Ok(received.map(|(count, _)| count))
     }
@@ -112,12 +89,11 @@ impl<S: System> Worker<S> {
     fn take_in(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<(), Failure> {
         let mut input = bytes;
         let mut ping = None;
-        let life = self.connections[index].life;
         if self.connections[index].stage == Stage::Handshaking {
             input = &input[self.upgrade(index, bytes, now)?..];
         }
-        // A reply may end the connection, and begin another in its place: the rest came on neither.
-        while !input.is_empty() && self.is_in(index, life) {
+        // A reply may end the connection, and the rest of what came with it.
+        while !input.is_empty() && self.connections[index].stage != Stage::Closed {
             let connection = &mut self.connections[index];
             if connection.stage == Stage::Closing {
                 self.closing_input(index, input, now);
@@ -128,14 +104,17 @@ impl<S: System> Worker<S> {
                 Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message)? {
                     None => {}
                     Some(Incoming::Reply { wrong, fragmented, shift }) => {
-                        self.record.counters.fragmented_replies += u64::from(fragmented);
+                        self.accounts.record.counters.fragmented_replies += u64::from(fragmented);
                         if shift == 0 {
                             self.reply(index, wrong, now);
                         } else {
                             self.reply_to_another(index, shift, wrong, now);
                         }
                     }
-                    Some(Incoming::Notice(text)) => self.notice(index, &text, now),
+                    Some(Incoming::Notice(text)) => {
+                        self.notice(index, &text, now);
+                        self.leave_if_all_came(index, now);
+                    }
                     Some(Incoming::Ping(payload)) if self.out.len() < PONGS_BYTES => self.pong(index, payload),
                     Some(Incoming::Ping(payload)) => ping = Some(payload),
                     Some(Incoming::Close(payload)) => return Err(self.close_reply(index, &payload)),
@@ -161,7 +140,7 @@ impl<S: System> Worker<S> {
             }
         }
         match ping {
-            Some(payload) if self.connections[index].stage == Stage::Open && self.is_in(index, life) => {
+            Some(payload) if self.connections[index].stage == Stage::Open => {
                 self.pong(index, payload);
             }
             _ => {}
@@ -251,7 +230,7 @@ impl<S: System> Worker<S> {
             return;
         }
         if shard != push::TRIGGERING || tag != self.script.tag_of_broadcast(shard, number) {
-            self.record.counters.foreign += 1;
+            self.accounts.record.counters.foreign += 1;
             return;
         }
         let triggers = self.plan.shard.0 == push::TRIGGERING;
@@ -263,31 +242,34 @@ impl<S: System> Worker<S> {
             return self.fail(index, (Kind::ReplyContent, format!("broadcast {number} was never triggered")));
         }
         let connection = &mut self.connections[index];
+        if connection.stage == Stage::Leaving && number as u64 >= connection.receives_until.into() {
+            return;
+        }
         if (number as u64) < connection.sequence {
             // The first may have been triggered before this receiver was there, which nobody expected of it.
-            self.record.counters.out_of_order += u64::from(connection.replies > 0);
+            self.accounts.record.counters.out_of_order += u64::from(connection.replies > 0);
             return;
         }
         connection.sequence = number as u64 + 1;
         connection.replies += 1;
-        self.record.counters.answered += 1;
+        self.accounts.record.counters.answered += 1;
         if self.broadcasts.len() <= number {
             self.broadcasts.resize(number + 1, Delivery::default());
         }
         self.broadcasts[number].add(now);
         // Whoever triggers has counted all of its own copies as sent; another shard knows of those that come.
         let others = u64::from(!triggers);
-        self.record.counters.sent += others;
+        self.accounts.record.counters.sent += others;
         // By another host's clock nobody can tell how long it took.
         let Some(sent_ns) = sent_ns else { return };
         let part = if sent_ns >= self.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {
-            self.record.ledger.sent += others;
-            self.record.ledger.answered += 1;
-            self.record.ledger.replies_in_window += u64::from(self.phase == Phase::Measure);
+            self.accounts.record.ledger.sent += others;
+            self.accounts.record.ledger.answered += 1;
+            self.accounts.record.ledger.replies_in_window += u64::from(self.phase == Phase::Measure);
         }
-        self.record.duration(Tag::Push, part, sent_ns, now);
-        self.record.duration(Tag::PushStamp, part, micros.saturating_mul(1000), now + self.to_unix_ns);
+        self.accounts.record.duration(Tag::Push, part, sent_ns, now);
+        self.accounts.record.duration(Tag::PushStamp, part, micros.saturating_mul(1000), now + self.to_unix_ns);
     }
 
     /// A right reply: it is recorded, and the connection goes on.
@@ -301,30 +283,21 @@ impl<S: System> Worker<S> {
     pub fn account(&mut self, index: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
-        let Some(Pending { due_ns, sent_ns, measured, .. }) = connection.under_way.take() else { return };
+        let Some(message) = connection.under_way.take() else { return };
+        let Pending { due_ns, sent_ns, measured, .. } = message;
         connection.replies += 1;
-        self.in_flight -= 1;
-        self.record.counters.answered += 1;
-        if self.phase == Phase::Measure {
-            self.record.ledger.replies_in_window += 1;
-        }
-        let mut part = Part::Warmup;
-        if measured {
-            part = Part::Measured;
-            self.measured_in_flight -= 1;
-            self.record.ledger.answered += 1;
-            self.last_reply_ns = now;
-        }
+        self.accounts.answered(&message, self.phase == Phase::Measure, now);
+        let part = if measured { Part::Measured } else { Part::Warmup };
         if per_request {
-            self.record.duration(Tag::Service, part, sent_ns, connection.replied_ns);
-            self.record.duration(Tag::Request, part, connection.opened_ns, now);
+            self.accounts.record.duration(Tag::Service, part, sent_ns, connection.replied_ns);
+            self.accounts.record.duration(Tag::Request, part, connection.opened_ns, now);
         } else {
-            self.record.duration(Tag::Service, part, sent_ns, now);
+            self.accounts.record.duration(Tag::Service, part, sent_ns, now);
         }
         if !matches!(self.plan.pace, Loop::Closed { think: None, .. }) {
             let begun_ns = if per_request { connection.opened_ns } else { sent_ns };
-            self.record.duration(Tag::Response, part, due_ns, now);
-            self.record.duration(Tag::SendLag, part, due_ns, begun_ns);
+            self.accounts.record.duration(Tag::Response, part, due_ns, now);
+            self.accounts.record.duration(Tag::SendLag, part, due_ns, begun_ns);
         }
     }
 }

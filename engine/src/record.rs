@@ -117,7 +117,23 @@ pub struct Record {
     pub measured_errors: BTreeMap<Kind, u64>,
     /// Measured, then warm-up; made when the first value comes.
     histograms: [[Option<Box<Histogram<u64>>>; TAGS]; 2],
+    last: Alike,
     errors: Errors,
+}
+
+/// Durations that followed one another and were alike, not in their histogram yet: messages that left together and came back
+/// together are one entry.
+struct Alike {
+    tag: Tag,
+    part: Part,
+    ns: u64,
+    count: u64,
+}
+
+impl Default for Alike {
+    fn default() -> Alike {
+        Alike { tag: Tag::Service, part: Part::Measured, ns: 0, count: 0 }
+    }
 }
 
 const LONGEST_EXAMPLE: usize = 200;
@@ -133,8 +149,23 @@ impl Record {
     /// Never fails: a value beyond the range is recorded as the highest, and a reply that late has timed out long before.
     #[inline]
     pub fn duration(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
-        let histogram = self.histograms[part as usize][tag as usize].get_or_insert_with(|| Box::new(new_histogram()));
-        histogram.saturating_record(to_ns.saturating_sub(from_ns).max(1));
+        let ns = to_ns.saturating_sub(from_ns).max(1);
+        let last = &mut self.last;
+        if last.ns == ns && last.tag == tag && last.part == part {
+            last.count += 1;
+            return;
+        }
+        self.enter_last();
+        self.last = Alike { tag, part, ns, count: 1 };
+    }
+
+    #[inline]
+    fn enter_last(&mut self) {
+        let Alike { tag, part, ns, count } = self.last;
+        if count > 0 {
+            let histogram = &mut self.histograms[part as usize][tag as usize];
+            histogram.get_or_insert_with(|| Box::new(new_histogram())).saturating_record_n(ns, count);
+        }
     }
 
     /// The same failure so many times, so many of them part of the measurement.
@@ -160,6 +191,8 @@ impl Record {
     }
 
     pub fn hand_over(&mut self) -> Interval {
+        self.enter_last();
+        self.last = Alike::default();
         let mut histograms = Vec::new();
         for part in [Part::Measured, Part::Warmup] {
             for &tag in Tag::ALL {

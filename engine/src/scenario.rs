@@ -12,7 +12,8 @@ pub struct Script {
     pub length: usize,
     reply: Reply,
     stamps: Stamps,
-    /// What follows the stamp, drawn once: a message takes its part from one of the first `places` bytes on.
+    /// What follows the stamp, drawn once: a message takes its part from one of the first `places` bytes on, and a long one goes
+    /// round.
     template: Vec<u8>,
     places: usize,
 }
@@ -44,6 +45,10 @@ pub struct Message {
 /// Where a message's part of the drawn content may begin: so many messages differ in all of their bytes.
 const PLACES: usize = 4096;
 
+/// Content that is drawn repeats after so many bytes: further than any compression looks back (32 KiB, RFC 7692 §7.1.2), and so
+/// few that it stays in a core's cache while a message of a mebibyte is masked, or compared.
+const PERIOD: usize = 65_521;
+
 impl Script {
     /// Fails where a file with the content cannot be read.
     pub fn new(plan: &Plan) -> io::Result<Script> {
@@ -70,7 +75,7 @@ impl Script {
     pub fn drawn(opcode: u8, bytes: usize, seed: u64) -> Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let places = if bytes > stamp::LENGTH { PLACES } else { 1 };
-        let template = (0..bytes + places - 1).map(|_| random.alphanumeric() as u8).collect();
+        let template = (0..(bytes + places - 1).min(PERIOD)).map(|_| random.alphanumeric() as u8).collect();
         Script { length: bytes, places, ..Script::echo(opcode, template, seed) }
     }
 
@@ -90,9 +95,8 @@ impl Script {
 
     /// The bytes of a character of the expected text that `position` cuts, as far as they stand before it.
     pub fn character_before(&self, message: Message, position: usize) -> &[u8] {
-        let content = self.content(self.hash(message));
         let first = position.saturating_sub(3).max(self.stamp_length());
-        let before = content.get(first..position).unwrap_or_default();
+        let before = self.content(self.hash(message), first, position.saturating_sub(first));
         let ends = before.iter().take_while(|&&byte| byte & 0xc0 == 0x80).count();
         let before = &before[ends..];
         match std::str::from_utf8(before) {
@@ -105,16 +109,30 @@ impl Script {
         self.reply == Reply::Notice
     }
 
-    /// The bytes to send as two pieces: the stamp of this message, of which a short one has the end, and the rest.
+    /// The stamp of a message that has room for all of it, and what `content` wants to know of the message.
     #[inline]
-    pub fn payload<'a>(&'a self, message: Message, stamp: &'a mut [u8; stamp::LENGTH]) -> (&'a [u8], &'a [u8]) {
-        if self.reply != Reply::Echo {
-            return (&[], &self.template);
+    pub fn stamp(&self, message: Message) -> Option<([u8; stamp::LENGTH], u64)> {
+        if self.reply != Reply::Echo || self.length < stamp::LENGTH {
+            return None;
         }
         let hash = self.hash(message);
-        *stamp = Stamps::of(message.sequence, hash);
-        let length = stamp::LENGTH.min(self.length);
-        (&stamp[stamp::LENGTH - length..], &self.content(hash)[length..])
+        Some((Stamps::of(message.sequence, hash), hash))
+    }
+
+    /// Appends a whole message. A short one has the end of its stamp.
+    pub fn write(&self, message: Message, out: &mut Vec<u8>) {
+        if self.reply != Reply::Echo {
+            return out.extend_from_slice(&self.template);
+        }
+        let hash = self.hash(message);
+        let stamp_length = self.stamp_length();
+        out.extend_from_slice(&Stamps::of(message.sequence, hash)[stamp::LENGTH - stamp_length..]);
+        let mut position = stamp_length;
+        while position < self.length {
+            let piece = self.content(hash, position, self.length - position);
+            out.extend_from_slice(piece);
+            position += piece.len();
+        }
     }
 
     /// Whether `piece` is what stands at `position` of the reply to `message`.
@@ -128,15 +146,32 @@ impl Script {
             return false;
         }
         let hash = self.hash(message);
-        let content = self.content(hash);
+        if position == 0
+            && let Some((stamp, rest)) = piece.split_first_chunk()
+        {
+            return Stamps::is(message.sequence, hash, stamp) && self.is_content(hash, stamp::LENGTH, rest);
+        }
         let stamp_length = stamp::LENGTH.min(self.length);
         if position >= stamp_length {
-            return content[position..end] == *piece;
+            return self.is_content(hash, position, piece);
         }
         let in_stamp = piece.len().min(stamp_length - position);
         let stamp = Stamps::of(message.sequence, hash);
         stamp[stamp::LENGTH - stamp_length..][position..position + in_stamp] == piece[..in_stamp]
-            && content[position + in_stamp..end] == piece[in_stamp..]
+            && self.is_content(hash, position + in_stamp, &piece[in_stamp..])
+    }
+
+    #[inline]
+    fn is_content(&self, hash: u64, mut position: usize, mut piece: &[u8]) -> bool {
+        while !piece.is_empty() {
+            let expected = self.content(hash, position, piece.len());
+            let (front, rest) = piece.split_at(expected.len());
+            if front != expected {
+                return false;
+            }
+            (position, piece) = (position + front.len(), rest);
+        }
+        true
     }
 
     /// The sequence number of the message that this front of a reply belongs to, if it is one of this connection's. It is
@@ -159,11 +194,14 @@ impl Script {
         self.stamps.hash(message.connection, message.sequence)
     }
 
-    /// All of a message's bytes, where no stamp stands.
+    /// What stands in a message from `position` on, where no stamp does: at most so many bytes, and no more than lie in one piece.
     #[inline]
-    fn content(&self, hash: u64) -> &[u8] {
-        let from = (hash >> 32) as usize & (self.places - 1);
-        &self.template[from..from + self.length]
+    pub fn content(&self, hash: u64, position: usize, most: usize) -> &[u8] {
+        let mut from = ((hash >> 32) as usize & (self.places - 1)) + position;
+        if from >= self.template.len() {
+            from %= self.template.len().max(1);
+        }
+        &self.template[from..self.template.len().min(from + most)]
     }
 }
 
@@ -176,9 +214,8 @@ mod tests {
         for bytes in [1, 5, 15, 16, 17, 100] {
             for script in [Script::drawn(frame::TEXT, bytes, 3), Script::echo(frame::TEXT, vec![b'a'; bytes], 3)] {
                 let message = Message { connection: 7, sequence: 99 };
-                let mut stamp = [0; stamp::LENGTH];
-                let (front, rest) = script.payload(message, &mut stamp);
-                let whole = [front, rest].concat();
+                let mut whole = Vec::new();
+                script.write(message, &mut whole);
                 assert_eq!(whole.len(), bytes);
                 for cut in 0..=bytes {
                     assert!(script.matches(message, 0, &whole[..cut]) && script.matches(message, cut, &whole[cut..]));
@@ -197,8 +234,7 @@ mod tests {
         let script = Script::drawn(frame::TEXT, 64, 3);
         let expected = Message { connection: 7, sequence: (1 << 32) + 5 };
         for sequence in [expected.sequence, expected.sequence - 9, expected.sequence + 70_000] {
-            let mut stamp = [0; stamp::LENGTH];
-            script.payload(Message { sequence, ..expected }, &mut stamp);
+            let (mut stamp, _) = script.stamp(Message { sequence, ..expected }).unwrap();
             assert_eq!(script.sequence_in(&stamp, expected), Some(sequence));
             assert_eq!(script.sequence_in(&stamp, Message { connection: 8, ..expected }), None);
             stamp[15] ^= 1;
@@ -209,8 +245,38 @@ mod tests {
     #[test]
     fn messages_of_one_stream_differ_behind_their_stamps_too() {
         let script = Script::drawn(frame::BINARY, 1000, 3);
-        let rest = |sequence| script.payload(Message { connection: 0, sequence }, &mut [0; stamp::LENGTH]).1.to_vec();
-        let alike = (1..100).filter(|&sequence| rest(sequence) == rest(sequence + 1)).count();
+        let whole = |sequence| {
+            let mut whole = Vec::new();
+            script.write(Message { connection: 0, sequence }, &mut whole);
+            whole
+        };
+        let alike = |sequence| whole(sequence)[stamp::LENGTH..] == whole(sequence + 1)[stamp::LENGTH..];
+        let alike = (1..100).filter(|&sequence| alike(sequence)).count();
         assert!(alike < 3, "{alike}");
+    }
+
+    #[test]
+    fn a_long_message_goes_round_and_matches_in_pieces_of_any_length() {
+        let script = Script::drawn(frame::BINARY, 3 * PERIOD + 100, 3);
+        for sequence in 1..20 {
+            let message = Message { connection: 1, sequence };
+            let mut whole = Vec::new();
+            script.write(message, &mut whole);
+            assert_eq!(whole.len(), script.length);
+            assert_eq!(whole[1000..2000], whole[1000 + PERIOD..2000 + PERIOD]);
+            assert!(script.matches(message, 0, &whole));
+            for length in [1000, 65_536, 100_000] {
+                let mut position = 0;
+                for piece in whole.chunks(length) {
+                    assert!(script.matches(message, position, piece));
+                    position += piece.len();
+                }
+            }
+            for at in [0, 20, PERIOD - 1, PERIOD, 2 * PERIOD + 7, whole.len() - 1] {
+                whole[at] ^= 1;
+                assert!(!script.matches(message, 0, &whole), "{at}");
+                whole[at] ^= 1;
+            }
+        }
     }
 }

@@ -10,8 +10,11 @@ use crate::record::{Failure, Kind, Part, Tag};
 use crate::scenario::Message;
 use crate::system::{Interest, System};
 use crate::worker::Worker;
-use std::cmp::Reverse;
 use std::io;
+
+/// A long message is masked and handed over in pieces of this size: what was just written is still in the core's cache when the
+/// kernel reads it, and the first of it leaves at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 impl<S: System> Worker<S> {
     // ---- what comes next -------------------------------------------------------------------------------------------
@@ -62,7 +65,7 @@ impl<S: System> Worker<S> {
     pub fn pause(&mut self, index: usize, now: u64) {
         let Loop::Closed { think: Some(think), .. } = self.plan.pace else { return };
         let due = now + think.draw(&mut self.random);
-        self.timers.push(Reverse((due, index as u32, self.connections[index].life)));
+        self.pacer.pause(due, index, self.connections[index].life);
     }
 
     /// Whether a message could be sent on this connection now. One that is due by a schedule waits in line while the kernel
@@ -81,12 +84,12 @@ impl<S: System> Worker<S> {
     pub fn stand_in_line(&mut self, index: usize) {
         if self.has_room(index) && !self.connections[index].in_line {
             self.connections[index].in_line = true;
-            self.line.push_back(index as u32);
+            self.pacer.line.push_back(index as u32);
         }
     }
 
     pub fn first_in_line(&mut self) -> Option<usize> {
-        while let Some(index) = self.line.pop_front() {
+        while let Some(index) = self.pacer.line.pop_front() {
             let index = index as usize;
             self.connections[index].in_line = false;
             if self.has_room(index) {
@@ -109,27 +112,23 @@ impl<S: System> Worker<S> {
     /// connection, that is opened.
     #[inline]
     pub fn send(&mut self, index: usize, due_ns: u64, now: u64) {
-        // A message of a schedule took its place of the count when it fell due.
-        let takes_place = self.schedule.is_none() && self.is_counted(due_ns);
-        if takes_place && self.quota == 0 || due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
+        if due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
             return;
         }
-        let connection = &mut self.connections[index];
+        let connection = &self.connections[index];
         if let Loop::Closed { messages_per_connection: Some(most), .. } = self.plan.pace
             && connection.replies + connection.under_way.len() as u64 >= most
         {
             return;
         }
-        self.quota -= u64::from(takes_place);
+        if !self.pacer.take_place(self.is_counted(due_ns)) {
+            return;
+        }
         let measured = due_ns >= self.measure_ns;
+        let connection = &mut self.connections[index];
         connection.sequence += 1;
         let (number, sequence) = (connection.number, connection.sequence);
-        self.in_flight += 1;
-        self.record.counters.sent += 1;
-        if measured {
-            self.measured_in_flight += 1;
-            self.record.ledger.sent += 1;
-        }
+        self.accounts.sent(measured);
         let new_connection = self.plan.connection_per_request();
         match self.plan.transport {
             Transport::Websocket => self.write_message(index, Message { connection: number, sequence }),
@@ -141,7 +140,7 @@ impl<S: System> Worker<S> {
         let end = connection.written.wrapping_add(self.out.len() as u32);
         connection.under_way.add(Pending { due_ns, sent_ns: now, end, measured });
         if new_connection {
-            self.open(index, now);
+            self.ask_to_open(index, now);
         }
     }
 
@@ -150,21 +149,30 @@ impl<S: System> Worker<S> {
         if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
             return self.write_frames(index, message);
         }
-        let mut stamp = Default::default();
-        let (front, rest) = self.script.payload(message, &mut stamp);
         let key = mask_key(self.plan.mask, &mut self.random);
-        frame::write_header(&mut self.out, frame::WHOLE | self.script.opcode, self.script.length, key);
-        frame::write_masked(&mut self.out, front, key, 0);
-        frame::write_masked(&mut self.out, rest, key, front.len());
+        let (first, length) = (frame::WHOLE | self.script.opcode, self.script.length);
+        let Some((stamp, hash)) = self.script.stamp(message) else {
+            self.whole.clear();
+            self.script.write(message, &mut self.whole);
+            frame::write_header(&mut self.out, first, length, key);
+            return frame::write_masked(&mut self.out, &self.whole, key, 0);
+        };
+        frame::write_front(&mut self.out, first, length, key, stamp);
+        let mut position = stamp.len();
+        while position < length {
+            let piece = self.script.content(hash, position, (length - position).min(PIECE_BYTES));
+            frame::write_masked(&mut self.out, piece, key, position);
+            position += piece.len();
+            if self.out.len() >= PIECE_BYTES {
+                self.hand_over(index);
+            }
+        }
     }
 
     /// A message that is compressed, or cut into fragments, or both (RFC 7692 §6.1: in this order).
     fn write_frames(&mut self, index: usize, message: Message) {
-        let mut stamp = Default::default();
-        let (front, rest) = self.script.payload(message, &mut stamp);
         self.whole.clear();
-        self.whole.extend_from_slice(front);
-        self.whole.extend_from_slice(rest);
+        self.script.write(message, &mut self.whole);
         let mut first = self.script.opcode;
         if let Some(deflater) = &mut self.connections[index].deflater {
             deflater.message(&self.whole, &mut self.small);
@@ -196,15 +204,15 @@ impl<S: System> Worker<S> {
         }
         let now = self.system.now_ns();
         let Some((number, expected)) = self.board.trigger(now) else {
-            self.record.ledger.unsent += u64::from(due_ns >= self.measure_ns);
+            self.accounts.record.ledger.unsent += u64::from(due_ns >= self.measure_ns);
             return true;
         };
-        self.record.counters.sent += expected;
+        self.accounts.record.counters.sent += expected;
         let part = if now >= self.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {
-            self.record.ledger.sent += expected;
+            self.accounts.record.ledger.sent += expected;
         }
-        self.record.duration(Tag::SendLag, part, due_ns, now);
+        self.accounts.record.duration(Tag::SendLag, part, due_ns, now);
         let tag = self.script.tag_of_broadcast(self.plan.shard.0, number);
         let text = push::request(self.plan.shard, number, tag, self.board.clock, now);
         for index in senders {
@@ -215,10 +223,19 @@ impl<S: System> Worker<S> {
         true
     }
 
-    fn sender_to(&self, address: usize) -> Option<usize> {
-        let goes_there =
-            |c: &Connection<S::Socket>| c.stage == Stage::Open && self.plan.address_number(c.number) == address;
-        self.connections.iter().position(goes_there)
+    /// The connection that triggers at an address: the same one until it has gone. What another sent meanwhile could overtake
+    /// what is on its way.
+    fn sender_to(&mut self, address: usize) -> Option<usize> {
+        match self.senders[address].map(|index| self.connections[index].stage) {
+            Some(Stage::Open) => {}
+            Some(Stage::Leaving) => return None,
+            _ => {
+                let goes_there =
+                    |c: &Connection<S::Socket>| c.stage == Stage::Open && self.plan.address_number(c.number) == address;
+                self.senders[address] = self.connections.iter().position(goes_there);
+            }
+        }
+        self.senders[address]
     }
 
     pub fn control_frame(&mut self, opcode: u8, payload: &[u8]) {
@@ -229,25 +246,35 @@ impl<S: System> Worker<S> {
     /// Sends what was written for this connection; what the kernel does not take now is kept until the socket is writable.
     #[inline]
     pub fn flush(&mut self, index: usize) {
+        self.hand_over(index);
+        if let Some(error) = self.refused.take() {
+            self.fail(index, broken(&error));
+        }
+    }
+
+    /// As `flush`, in the middle of a message: that the connection is broken is found at its end.
+    #[inline]
+    fn hand_over(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if self.tls.is_some()
             && let Some(session) = &mut connection.tls
         {
-            session.seal(&mut self.out);
+            let records = session.seal(&mut self.out);
+            connection.under_way.sealed(connection.written, &records);
         }
         if self.out.is_empty() {
             return;
         }
         connection.written = connection.written.wrapping_add(self.out.len() as u32);
         let Some(socket) = connection.socket.as_ref().map(S::handle) else { return self.out.clear() };
-        if connection.unsent.is_some() {
+        if connection.unsent.is_some() || self.refused.is_some() {
             connection.keep(&self.out);
             return self.out.clear();
         }
         match self.system.send(socket, &self.out) {
             Ok(sent) => {
                 let sent = sent.unwrap_or(0);
-                self.record.counters.bytes_sent += sent as u64;
+                self.accounts.record.counters.bytes_sent += sent as u64;
                 if sent < self.out.len() {
                     connection.keep(&self.out[sent..]);
                     if let Err(error) = self.system.change(socket, index, Interest::ReadWrite) {
@@ -256,7 +283,10 @@ impl<S: System> Worker<S> {
                 }
                 self.out.clear();
             }
-            Err(error) => self.fail(index, broken(&error)),
+            Err(error) => {
+                self.refused = Some(error);
+                self.out.clear();
+            }
         }
     }
 
@@ -267,14 +297,14 @@ impl<S: System> Worker<S> {
             return self.connect_ended(index);
         }
         let Some(unsent) = &mut connection.unsent else { return };
-        match self.system.send(socket, &unsent.bytes) {
+        match self.system.send(socket, unsent.left()) {
             Ok(sent) => {
-                self.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
-                drop(unsent.bytes.drain(..sent.unwrap_or(0)));
+                self.accounts.record.counters.bytes_sent += sent.unwrap_or(0) as u64;
+                unsent.take(sent.unwrap_or(0));
             }
             Err(error) => return self.fail(index, broken(&error)),
         }
-        if !unsent.bytes.is_empty() {
+        if !unsent.left().is_empty() {
             return;
         }
         let pong = connection.unsent.take().and_then(|unsent| unsent.pong);
@@ -296,7 +326,7 @@ impl<S: System> Worker<S> {
             unsent.pong = Some(payload);
             return;
         }
-        self.record.counters.pings_answered += 1;
+        self.accounts.record.counters.pings_answered += 1;
         self.control_frame(frame::PONG, &payload);
     }
 }

@@ -72,6 +72,24 @@ fn host_of(host: &str) -> &str {
     }
 }
 
+/// What a record holds at most (RFC 8446 §5.1).
+const RECORD_BYTES: usize = 1 << 14;
+
+/// How plaintext was sealed: behind so many bytes of the session's own, in records that are full but for the last.
+pub struct Records {
+    own: usize,
+    plain: usize,
+    overhead: usize,
+}
+
+impl Records {
+    /// Where the record ends that holds the last of so many bytes of plaintext: before that nobody can read it.
+    pub fn end_of(&self, plain: usize) -> usize {
+        let records = plain.div_ceil(RECORD_BYTES);
+        self.own + (records * RECORD_BYTES).min(self.plain) + records * self.overhead
+    }
+}
+
 pub struct Session(ClientConnection);
 
 impl Session {
@@ -85,9 +103,19 @@ impl Session {
     }
 
     /// Replaces plaintext by the records that carry it, after whatever the session itself has to say.
-    pub fn seal(&mut self, out: &mut Vec<u8>) {
+    pub fn seal(&mut self, out: &mut Vec<u8>) -> Records {
+        let mut own = Vec::new();
+        self.write(&mut own);
         self.0.writer().write_all(out).expect("the buffer has no limit");
+        let plain = out.len();
         out.clear();
+        out.extend_from_slice(&own);
+        self.write(out);
+        let count = plain.div_ceil(RECORD_BYTES).max(1);
+        Records { own: own.len(), plain, overhead: (out.len() - own.len() - plain) / count }
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>) {
         while self.0.wants_write() {
             self.0.write_tls(out).expect("a vector takes everything");
         }

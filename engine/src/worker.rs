@@ -5,25 +5,34 @@
 //! This file is the loop: what is due, what has come, what is overdue. The time of a trial is in phases.rs, how connections
 //! come and go in opening.rs, what passes over them in sending.rs and receiving.rs.
 
+use crate::accounts::Accounts;
 use crate::connection::{Connection, Stage};
 use crate::control::{Control, Phase, Report, Window};
 use crate::handshake::Offer;
 use crate::http;
-use crate::plan::{Loop, Plan, Scenario};
+use crate::pacing::Pacer;
+use crate::plan::{Plan, Scenario};
 use crate::push::{Board, Delivery};
-use crate::record::{Kind, Record};
+use crate::record::Kind;
 use crate::scenario::Script;
-use crate::schedule::{self, Change, Due};
+use crate::schedule::{self, Change};
 use crate::system::System;
 use crate::tls;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 pub const SECOND_NS: u64 = 1_000_000_000;
-const BUFFER_BYTES: usize = 512 << 10;
+/// Room for what is read at once: for the replies that can be under way on a connection, as far as that helps. A peer that floods
+/// holds up the others for as long as it takes to read so much of it.
+const LEAST_ROOM_BYTES: usize = 64 << 10;
+const MOST_ROOM_BYTES: usize = 256 << 10;
+/// How long a server may take to close after our goodbye: then we do.
+const CLOSING_S: f64 = 2.0;
+/// So many first messages, or late ones, are sent before what has come meanwhile is read.
+const SENDS_AT_ONCE: usize = 64;
 
 pub struct Worker<S: System> {
     pub index: usize,
@@ -40,21 +49,20 @@ pub struct Worker<S: System> {
     pub buffer: Vec<u8>,
     /// What is to be sent on the connection that is being served; empty between connections.
     pub out: Vec<u8>,
+    /// Why the kernel refused a piece of the message that is being written; nothing between connections.
+    pub refused: Option<io::Error>,
     /// Room for what TLS has opened, for a message that is compressed or cut, and for what it becomes.
     pub plain: Vec<u8>,
     pub whole: Vec<u8>,
     pub small: Vec<u8>,
     pub random: fastrand::Rng,
-    pub record: Record,
+    pub accounts: Accounts,
+    pub pacer: Pacer,
 
     pub phase: Phase,
     /// The measured window; what is not known yet never comes.
     pub measure_ns: u64,
     pub drain_ns: u64,
-    /// Messages that may still be sent in this phase, or, by a schedule, fall due in it.
-    pub quota: u64,
-    /// This phase ends by count, and the count has not been reached.
-    pub counting: bool,
     pub origin_ns: u64,
     pub ticks: u64,
     /// The next tick or the next phase, whichever comes first.
@@ -64,24 +72,17 @@ pub struct Worker<S: System> {
 
     /// Users who are to come or to go, in the order of time.
     pub changes: VecDeque<(u64, u32, Change)>,
-    /// Connections whose next message has a due time of its own, after a pause or a failure: when, who, in which life.
-    pub timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// The schedule of an open loop, and the due time that it gave last.
-    pub schedule: Option<Due>,
+    /// Connections that are to be opened, and since when.
+    pub asked: VecDeque<(u32, u64)>,
+    /// When the first phase after connecting began.
     pub start_ns: u64,
-    pub due_ns: u64,
-    /// Due times that have passed while no connection could take a message.
-    pub late: VecDeque<u64>,
-    /// Connections that can take a message, longest idle first.
-    pub line: VecDeque<u32>,
-
-    pub opening: usize,
-    pub closing: usize,
-    pub in_flight: u64,
-    pub measured_in_flight: u64,
-    pub last_reply_ns: u64,
-    pub failures_in_a_row: u32,
     pub broadcasts: Vec<Delivery>,
+    /// By address of the target: the connection that triggers broadcasts there.
+    pub senders: Vec<Option<usize>>,
+    /// Connections that have yet to begin this phase.
+    pub unstarted: Range<usize>,
+    /// When something was read last.
+    pub read_ns: u64,
     /// From `CLOCK_MONOTONIC` to the epoch.
     pub to_unix_ns: u64,
     pub settled: bool,
@@ -108,47 +109,46 @@ impl<S: System> Worker<S> {
         let numbers = (first as u32..plan.connections as u32).step_by(step);
         let connections = numbers.map(|number| Connection::new(number, plan.transport)).collect();
         let seed = schedule::stream(plan.seed, first);
+        let script = Script::new(&plan)?;
+        let reply_bytes = match plan.scenario {
+            Scenario::Doc { bytes, .. } => bytes as usize,
+            _ => script.length.saturating_mul(plan.depth().min(64)),
+        };
+        let room = reply_bytes.saturating_mul(2).clamp(LEAST_ROOM_BYTES, MOST_ROOM_BYTES);
         Ok(Worker {
             index,
-            script: Script::new(&plan)?,
+            script,
             offer: Offer { deflate: plan.deflate, subprotocols: plan.subprotocols.clone() },
             tls,
             request: http::request(&plan, !plan.connection_per_request()),
-            schedule: schedule_of(&plan, index, seed),
+            pacer: Pacer::new(&plan, index, seed),
+            accounts: Accounts::default(),
             control,
             board,
             reports,
             connections,
-            buffer: vec![0; BUFFER_BYTES],
+            buffer: vec![0; room],
             out: Vec::new(),
+            refused: None,
             plain: Vec::new(),
             whole: Vec::new(),
             small: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
-            record: Record::default(),
             phase: Phase::Connect,
             measure_ns: u64::MAX,
             drain_ns: u64::MAX,
-            quota: 0,
-            counting: false,
             origin_ns: 0,
             ticks: 0,
             moment_ns: 0,
             swept_ns: system.now_ns(),
             cursor: 0,
             changes: VecDeque::new(),
-            timers: BinaryHeap::new(),
+            asked: VecDeque::new(),
             start_ns: 0,
-            due_ns: u64::MAX,
-            late: VecDeque::new(),
-            line: VecDeque::new(),
-            opening: 0,
-            closing: 0,
-            in_flight: 0,
-            measured_in_flight: 0,
-            last_reply_ns: 0,
-            failures_in_a_row: 0,
             broadcasts: Vec::new(),
+            senders: vec![None; plan.addresses()],
+            unstarted: 0..0,
+            read_ns: 0,
             to_unix_ns: system.to_unix_ns(),
             settled: false,
             begun: None,
@@ -185,8 +185,10 @@ impl<S: System> Worker<S> {
         let now = self.system.now_ns();
         self.keep_time(now);
         self.make_changes(now);
+        self.start_some();
         self.send_due(now);
         self.sweep(now);
+        self.open_asked();
         self.check_end();
         self.wait(now);
     }
@@ -209,65 +211,65 @@ impl<S: System> Worker<S> {
             let mine = schedule::changes(stages).into_iter().filter(|(_, user, _)| user % step == first);
             self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / step) as u32, change)).collect();
         }
-        self.advance_schedule();
+        self.pacer.begin(t_ns);
     }
 
-    fn advance_schedule(&mut self) {
-        let due = self.schedule.as_mut().and_then(Due::next).map(|due| self.start_ns + due);
-        self.due_ns = due.unwrap_or(u64::MAX);
+    /// The first messages of the next few connections, where a phase has begun: what comes back of the first is not to wait until
+    /// the last has sent.
+    fn start_some(&mut self) {
+        for _ in 0..SENDS_AT_ONCE {
+            let Some(index) = self.unstarted.next() else { return };
+            self.start(index, self.system.now_ns());
+            self.open_asked();
+        }
     }
 
     /// Sends what is due by now; what no connection can take yet stands in line, and its due time stays what it is.
     fn send_due(&mut self, now: u64) {
-        while let Some(&Reverse((due, index, life))) = self.timers.peek()
-            && due <= now
+        let mut sends = SENDS_AT_ONCE;
+        while sends > 0
+            && let Some((due, index, life)) = self.pacer.over(now)
         {
-            self.timers.pop();
-            if life == self.connections[index as usize].life {
-                self.send(index as usize, due, self.system.now_ns());
-                self.flush(index as usize);
+            sends -= 1;
+            if life == self.connections[index].life {
+                self.send(index, due, self.system.now_ns());
+                self.flush(index);
             }
         }
-        while self.due_ns <= now {
-            // Whatever is due takes its place of the count now: one that is sent later is not left out for one that is due later.
-            // What fell due while a counted phase waited for the next one belongs to neither.
-            let between = self.counting && !self.is_counted(self.due_ns);
-            if self.due_ns < self.drain_ns && !between && self.quota > 0 {
-                self.quota -= 1;
-                self.late.push_back(self.due_ns);
-            }
-            self.advance_schedule();
-        }
-        while let Some(&due) = self.late.front() {
+        let (measure_ns, measures) = (self.measure_ns, self.phase == Phase::Measure);
+        self.pacer.fall_due(now, self.drain_ns, |due| due >= measure_ns || !measures);
+        while let Some(&due) = self.pacer.late.front()
+            && sends > 0
+        {
+            sends -= 1;
             if self.script.is_notice() {
                 if !self.trigger(due) {
                     return;
                 }
-                self.late.pop_front();
+                self.pacer.late.pop_front();
                 continue;
             }
             let Some(index) = self.first_in_line() else { return };
-            self.late.pop_front();
+            self.pacer.late.pop_front();
             self.send(index, due, self.system.now_ns());
             self.flush(index);
             self.stand_in_line(index);
         }
+        self.open_asked();
     }
 
     fn wait(&mut self, now: u64) {
-        let mut until = self.moment_ns.min(self.due_ns);
-        if let Some(&Reverse((due, ..))) = self.timers.peek() {
-            until = until.min(due);
-        }
+        let mut until = self.moment_ns.min(self.pacer.next_ns());
         if let Some(&(due, ..)) = self.changes.front()
-            && self.opening < self.at_once()
+            && self.accounts.opening < self.at_once()
         {
             until = until.min(due);
         }
-        if self.in_flight as usize + self.opening + self.closing > 0 {
+        if self.accounts.awaited() > 0 {
             until = until.min(now + self.sweep_period() / 4);
         }
-        let polls = self.finished || self.plan.busy_poll && self.phase != Phase::Connect;
+        let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
+        let polls = goes_on || self.finished || self.plan.busy_poll && self.phase != Phase::Connect;
         // What was sent meanwhile took its time.
         let timeout = if polls { 0 } else { until.saturating_sub(self.system.now_ns()) };
         let count = match self.system.wait(timeout) {
@@ -284,6 +286,11 @@ impl<S: System> Worker<S> {
                 self.writable(index);
             }
             self.readable(index);
+            self.open_asked();
+            // A thousand events take milliseconds; what is due does not wait for the last of them.
+            if self.pacer.next_ns() <= self.read_ns {
+                self.send_due(self.read_ns);
+            }
         }
     }
 
@@ -299,7 +306,7 @@ impl<S: System> Worker<S> {
     /// and never all of them at once, which would delay the messages of a million others.
     fn sweep(&mut self, now: u64) {
         let total = self.connections.len();
-        if self.in_flight as usize + self.opening + self.closing == 0 {
+        if self.accounts.awaited() == 0 {
             self.swept_ns = now;
             return;
         }
@@ -332,18 +339,14 @@ impl<S: System> Worker<S> {
             Stage::Open if later_than(oldest_ns, limits.reply_s) => {
                 (Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
             }
-            Stage::Closing if later_than(connection.replied_ns, limits.connect_s) => return self.gone(index, now),
+            Stage::Leaving if later_than(connection.replied_ns, limits.reply_s) => {
+                return self.say_goodbye(index, now);
+            }
+            Stage::Closing if later_than(connection.replied_ns, limits.connect_s.min(CLOSING_S)) => {
+                return self.gone(index, now);
+            }
             _ => return,
         };
         self.fail(index, failure);
-    }
-}
-
-/// The part of an open loop's schedule that this worker keeps; broadcasts are all triggered by the first of the first shard.
-fn schedule_of(plan: &Plan, index: usize, seed: u64) -> Option<Due> {
-    let Loop::Open { arrivals, rate, .. } = &plan.pace else { return None };
-    match plan.scenario {
-        Scenario::Push { .. } => (plan.place(index).0 == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
-        _ => Some(Due::new(rate, *arrivals, plan.place(index), seed)),
     }
 }

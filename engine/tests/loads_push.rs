@@ -142,7 +142,7 @@ fn slow_readers_are_not_expected_and_never_read() {
             }
         },
     );
-    let changes = json!({"connect": {"per_s": 50.0, "at_once": 1}});
+    let changes = json!({"connect": {"per_s": 50.0, "at_once": 2}});
     let run = run(&with(push(address, 0.5), changes));
     assert_eq!(reach(&run)[..9], [(3, 3); 9], "half of six, the first of all among them");
     let stuck = stuck.lock().unwrap();

@@ -3,7 +3,7 @@
 //! `engine/benches/compare.py` runs it beside the engine; it measures no server, for it would take any bytes for an answer.
 //!
 //! `floor MODE ADDRESS CONNECTIONS DEPTH BYTES SECONDS`, and one line of JSON comes out. A connection that breaks ends it with
-//! exit code 1. Modes: `echo` (DEPTH frames in one write, the next ones when all are back), `connect` (each connection once:
+//! exit code 1. Modes: `echo` (DEPTH frames under way, for as many as one read brings back go out in one write), `connect` (each connection once:
 //! TCP, handshake, held until all are there, Close frame), `keep-alive` and `close` (HTTP documents, many a connection or one).
 
 mod socket;
@@ -206,11 +206,11 @@ fn open_all(load: &Load, poll: &mut Poll) -> Vec<Socket> {
 
 // ---- echo and keep-alive ---------------------------------------------------------------------------------------------
 
-/// What a connection still has to receive of its burst, and how much of the burst the kernel has taken.
-#[derive(Clone, Copy)]
+/// What a connection still has to receive, and what of its requests the kernel has yet to take; in bytes.
+#[derive(Clone, Copy, Default)]
 struct Progress {
     awaited: usize,
-    sent: usize,
+    unsent: usize,
 }
 
 fn exchange(load: &Load) -> Outcome {
@@ -220,48 +220,54 @@ fn exchange(load: &Load) -> Outcome {
         Mode::Echo => (masked_frame(load.bytes), masked_frame(load.bytes).len() - 4),
         _ => (load.document_request(), reply_length(load, &mut vec![0; load.bytes + 4096])),
     };
-    let (burst, awaited) = (request.repeat(load.depth), reply * load.depth);
+    // Whatever is unsent, it ends where a request ends, and all requests are alike.
+    let requests = request.repeat(load.depth);
     let mut poll = Poll::new();
     let sockets = open_all(load, &mut poll);
-    let mut progress = vec![Progress { awaited, sent: 0 }; sockets.len()];
-    let mut bursts = 0;
+    let mut progress = vec![Progress::default(); sockets.len()];
+    let mut messages = 0;
+    let start = |poll: &mut Poll, place: usize, state: &mut Progress, count: usize| {
+        state.awaited += reply * count;
+        let waits = state.unsent > 0;
+        state.unsent += request.len() * count;
+        if !waits {
+            state.unsent -= sockets[place].send(&requests[requests.len() - state.unsent..]);
+            if state.unsent > 0 {
+                poll.read_and_write(&sockets[place], place);
+            }
+        }
+    };
 
     let begin = Usage::now();
     poll.end_after(load.seconds);
-    for (place, socket) in sockets.iter().enumerate() {
-        progress[place].sent = start(&mut poll, socket, place, &burst);
+    for (place, state) in progress.iter_mut().enumerate() {
+        start(&mut poll, place, state, load.depth);
     }
     loop {
         for at in 0..poll.wait() {
             let event = poll.event(at);
             if event.ends {
-                return Outcome { messages: bursts * load.depth as u64, cost: Usage::now().since(&begin) };
+                return Outcome { messages, cost: Usage::now().since(&begin) };
             }
             let (socket, state) = (&sockets[event.place], &mut progress[event.place]);
             if event.writable {
-                state.sent += socket.send(&burst[state.sent..]);
-                if state.sent == burst.len() {
+                state.unsent -= socket.send(&requests[requests.len() - state.unsent..]);
+                if state.unsent == 0 {
                     poll.read_only(socket, event.place);
                 }
             }
             let Some(count) = socket.receive(&mut buffer) else { continue };
             assert!((1..=state.awaited).contains(&count), "{count} bytes came where {} were awaited", state.awaited);
+            // As many as have come whole.
+            let before = state.awaited.div_ceil(reply);
             state.awaited -= count;
-            if state.awaited == 0 {
-                bursts += 1;
-                *state = Progress { awaited, sent: start(&mut poll, socket, event.place, &burst) };
+            let whole = before - state.awaited.div_ceil(reply);
+            if whole > 0 {
+                messages += whole as u64;
+                start(&mut poll, event.place, state, whole);
             }
         }
     }
-}
-
-/// Sends a burst; what the kernel does not take goes out when the socket is writable. How much was taken.
-fn start(poll: &mut Poll, socket: &Socket, place: usize, burst: &[u8]) -> usize {
-    let sent = socket.send(burst);
-    if sent < burst.len() {
-        poll.read_and_write(socket, place);
-    }
-    sent
 }
 
 /// The same over io_uring: bursts go out together, with the next wait.

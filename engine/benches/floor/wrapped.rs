@@ -1,5 +1,6 @@
 //! The floor of what is wrapped: an echo whose bytes pass through rustls alone, or through zlib alone, and nothing else. One
-//! session, or one pair of contexts, a connection; the same message again and again, as the engine's template is.
+//! session, or one pair of contexts, a connection. Messages that are compressed are as far from one another as the engine's are:
+//! each has a front of its own, and a part of one drawn text.
 
 use crate::masked_frame;
 use crate::socket::{Poll, Socket, Usage};
@@ -30,7 +31,7 @@ struct Connection {
 
 /// Depth 1. A frame that the kernel does not take whole ends the process.
 pub fn exchange(load: &Load) -> Outcome {
-    let message = letters(load.bytes);
+    let mut messages = Messages::new(load.bytes);
     let frame = masked_frame(load.bytes);
     let reply = if load.mode == Mode::EchoTls { frame.len() - 4 } else { load.bytes };
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -39,16 +40,16 @@ pub fn exchange(load: &Load) -> Outcome {
     let mut poll = Poll::new();
     connections.iter().enumerate().for_each(|(place, connection)| poll.add(&connection.socket, place));
     let mut awaited = vec![reply; connections.len()];
-    let (mut out, mut plain, mut messages) = (Vec::new(), Vec::new(), 0);
+    let (mut out, mut plain, mut answered) = (Vec::new(), Vec::new(), 0);
 
     let begin = Usage::now();
     poll.end_after(load.seconds);
-    connections.iter_mut().for_each(|connection| connection.send(&frame, &message, &mut out));
+    connections.iter_mut().for_each(|connection| connection.send(&frame, &mut messages, &mut out));
     loop {
         for at in 0..poll.wait() {
             let event = poll.event(at);
             if event.ends {
-                return Outcome { messages, cost: Usage::now().since(&begin) };
+                return Outcome { messages: answered, cost: Usage::now().since(&begin) };
             }
             let connection = &mut connections[event.place];
             let Some(count) = connection.socket.receive(&mut buffer) else { continue };
@@ -58,16 +59,16 @@ pub fn exchange(load: &Load) -> Outcome {
             assert!(came <= *left, "{came} bytes came where {left} were awaited");
             *left -= came;
             if *left == 0 {
-                messages += 1;
+                answered += 1;
                 *left = reply;
-                connection.send(&frame, &message, &mut out);
+                connection.send(&frame, &mut messages, &mut out);
             }
         }
     }
 }
 
 impl Connection {
-    fn send(&mut self, frame: &[u8], message: &[u8], out: &mut Vec<u8>) {
+    fn send(&mut self, frame: &[u8], messages: &mut Messages, out: &mut Vec<u8>) {
         out.clear();
         match &mut self.wrapping {
             Wrapping::Tls(session) => {
@@ -77,6 +78,7 @@ impl Connection {
                 }
             }
             Wrapping::Deflate(compress, ..) => {
+                let message = messages.next();
                 // The mask is zero: masking is the other floors' part.
                 out.reserve(message.len() * 2 + 64);
                 out.extend_from_slice(&[0xc1, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -180,14 +182,41 @@ fn open(load: &Load, config: &Arc<ClientConfig>, buffer: &mut [u8]) -> Connectio
     connection
 }
 
-/// Text that does not repeat itself within a message, as the engine's does not.
-fn letters(bytes: usize) -> Vec<u8> {
-    let mut state = 1u64;
-    let mut letter = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"[(state >> 33) as usize % 62]
-    };
-    (0..bytes).map(|_| letter()).collect()
+/// Where a message's part of the drawn text may begin, and the bytes at its front that are its own: as in the engine.
+const PLACES: usize = 4096;
+const FRONT: usize = 16;
+
+struct Messages {
+    state: u64,
+    drawn: Vec<u8>,
+    message: Vec<u8>,
+}
+
+impl Messages {
+    fn new(bytes: usize) -> Messages {
+        let mut messages = Messages { state: 1, drawn: Vec::new(), message: vec![0; bytes] };
+        messages.drawn = (0..bytes + PLACES).map(|_| messages.draw() as u8).map(letter).collect();
+        messages
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state >> 33
+    }
+
+    fn next(&mut self) -> &[u8] {
+        let (number, place) = (self.draw(), self.draw() as usize % PLACES);
+        let bytes = self.message.len();
+        self.message.copy_from_slice(&self.drawn[place..place + bytes]);
+        for (at, byte) in self.message.iter_mut().take(FRONT).enumerate() {
+            *byte = b"0123456789abcdef"[(number >> (at % 8 * 4)) as usize & 15];
+        }
+        &self.message
+    }
+}
+
+fn letter(number: u8) -> u8 {
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"[usize::from(number) % 62]
 }
 
 fn client_config() -> Arc<ClientConfig> {

@@ -25,17 +25,17 @@ macro_rules! law {
 /// After every step.
 pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let count = |what: Counted| worker.connections.iter().filter(|one| one.stage.counted() == what).count();
-    let counters = &worker.record.counters;
+    let counters = &worker.accounts.record.counters;
     law!(
-        worker.opening == count(Counted::Opening),
+        worker.accounts.opening == count(Counted::Opening),
         "opening: {} counted, {} are",
-        worker.opening,
+        worker.accounts.opening,
         count(Counted::Opening)
     );
     law!(
-        worker.closing == count(Counted::Closing),
+        worker.accounts.closing == count(Counted::Closing),
         "closing: {} counted, {} are",
-        worker.closing,
+        worker.accounts.closing,
         count(Counted::Closing)
     );
     law!(
@@ -47,23 +47,27 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     law!(worker.out.is_empty(), "{} bytes were written for nobody", worker.out.len());
 
     let under_way: usize = worker.connections.iter().map(|one| one.under_way.len()).sum();
-    law!(worker.in_flight as usize == under_way, "in flight: {} counted, {under_way} are", worker.in_flight);
+    law!(
+        worker.accounts.in_flight as usize == under_way,
+        "in flight: {} counted, {under_way} are",
+        worker.accounts.in_flight
+    );
     let measured = worker.connections.iter().flat_map(|one| one.under_way.all()).filter(|one| one.measured).count();
     law!(
-        worker.measured_in_flight as usize == measured,
+        worker.accounts.measured_in_flight as usize == measured,
         "measured: {} counted, {measured} are",
-        worker.measured_in_flight
+        worker.accounts.measured_in_flight
     );
     if !worker.script.is_notice() {
-        let told = counters.answered + counters.failed + worker.in_flight;
-        law!(counters.sent == told, "{counters:?} with {} in flight", worker.in_flight);
-        let ledger = &worker.record.ledger;
-        let told = ledger.answered + ledger.failed + worker.measured_in_flight;
-        law!(ledger.sent == told, "{ledger:?} with {} in flight", worker.measured_in_flight);
+        let told = counters.answered + counters.failed + worker.accounts.in_flight;
+        law!(counters.sent == told, "{counters:?} with {} in flight", worker.accounts.in_flight);
+        let ledger = &worker.accounts.record.ledger;
+        let told = ledger.answered + ledger.failed + worker.accounts.measured_in_flight;
+        law!(ledger.sent == told, "{ledger:?} with {} in flight", worker.accounts.measured_in_flight);
         law!(ledger.sent <= counters.sent && ledger.answered <= counters.answered, "{ledger:?} of {counters:?}");
     }
     if worker.script.is_notice() {
-        let ledger = &worker.record.ledger;
+        let ledger = &worker.accounts.record.ledger;
         let more = ledger.answered > ledger.sent || counters.answered > counters.sent;
         law!(worker.plan.threads > 1 || !more, "more copies than were expected: {ledger:?}, {counters:?}");
     }
@@ -73,7 +77,9 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let most = worker.plan.depth();
     let length = worker.script.length;
     let frames = length / worker.plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
-    let bound = most.min(64) * (length + frames * FRAME_BYTES) + BESIDES_BYTES;
+    // What wraps a message makes it longer, but never by as much again.
+    let wrapped = 1 + usize::from(worker.plan.tls.is_some() || worker.plan.deflate.is_some());
+    let bound = wrapped * (most.min(64) * (length + frames * FRAME_BYTES) + BESIDES_BYTES);
     for (index, one) in worker.connections.iter().enumerate() {
         let stage = one.stage;
         law!(
@@ -82,19 +88,19 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
             one.socket.is_some()
         );
         law!(one.under_way.len() <= most, "{index} has {} under way, {most} may be", one.under_way.len());
-        let kept = one.unsent.as_ref().map_or(0, |unsent| unsent.bytes.len());
+        let kept = one.unsent.as_ref().map_or(0, |unsent| unsent.left().len());
         law!(kept <= bound, "{index} keeps {kept} bytes, {bound} may be");
         if let Some(socket) = one.socket.as_ref().filter(|_| !worker.script.is_notice()) {
             let read = worker.system.messages_read(socket);
-            law!(one.replies <= read, "{index} has {} answers, and its server has read {read} messages", one.replies);
+            law!(one.replies <= read, "{index} has {} answers, and its server has had {read} messages", one.replies);
         }
         let heard = one.socket.as_ref().and_then(|socket| worker.system.interest(socket));
         let waits = one.unsent.is_some() && stage != Stage::Connecting;
         law!(!waits || heard == Some(Interest::ReadWrite), "{index} keeps {kept} bytes, and waits for {heard:?}");
         law!(stage == Stage::Closed || heard.is_some(), "{index} is {stage:?}, and nobody hears of it");
-        law!(one.in_line == worker.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
+        law!(one.in_line == worker.pacer.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
     }
-    law!(worker.late.len() < 200_000, "{} messages are late", worker.late.len());
+    law!(worker.pacer.late.len() < 200_000, "{} messages are late", worker.pacer.late.len());
     nobody_is_forgotten(worker)
 }
 
@@ -106,12 +112,13 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
         Phase::Measure => worker.drain_ns > worker.system.world.borrow().now,
         _ => false,
     };
-    if !loads || worker.quota == 0 || worker.finished {
+    if !loads || worker.pacer.quota == 0 || worker.finished {
         return Ok(());
     }
     for (index, one) in worker.connections.iter().enumerate() {
-        let waits = worker.timers.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.life);
-        if one.stage == Stage::Open && !one.leaving && one.under_way.is_empty() && !waits {
+        let waits = worker.pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.life);
+        let begins = worker.unstarted.contains(&index);
+        if one.stage == Stage::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
             return Err(format!("{index} is open in {:?}, and nothing is under way or due on it", worker.phase));
         }
     }

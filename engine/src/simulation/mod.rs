@@ -5,11 +5,13 @@
 mod laws;
 mod server;
 mod world;
+mod wrapping;
 
 use crate::control::{Control, Final, Phase, Report};
-use crate::plan::{Plan, Until};
+use crate::plan::{Plan, Scenario, Until};
 use crate::push::Board;
 use crate::run::{begin_from, measure_from};
+use crate::tls;
 use crate::worker::{Common, SECOND_NS, Worker};
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -41,7 +43,7 @@ fn one<T: Clone>(random: &mut Rng, of: &[T]) -> T {
 }
 
 fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
-    let bytes = one(random, &[1, 15, 16, 17, 60, 125, 126, 1000, 65_535, 65_536]);
+    let bytes = one(random, &[1, 15, 16, 17, 60, 125, 126, 1000, 65_535, 65_536, 200_000]);
     let (scenario, transport) = match random.u32(..10) {
         0..4 => {
             let opcode = one(random, &["text", "binary"]);
@@ -87,6 +89,9 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         _ if random.bool() => closed,
         _ => open,
     };
+    let deflate = json!({"level": random.u32(1..=6), "client_context_takeover": random.bool(), "server_context_takeover": random.bool()});
+    let tls = json!({"verify": false, "ca": null});
+    let shard = one(random, &[json!([0, 1]), json!([0, 1]), json!([0, 1]), json!([0, 2]), json!([1, 2])]);
     let connections = random.usize(1..=12);
     let users = random.usize(..=connections);
     let stages = json!([{"to": connections, "over_s": 0.2, "chunk": 1}, {"to": users, "over_s": 0.2, "chunk": 2}, {"to": connections, "over_s": 0.1, "chunk": 1}]);
@@ -106,13 +111,15 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         "loop": pace, "connections": connections,
         "connect": {"per_s": one(random, &[Value::Null, json!(500.0)]), "at_once": random.usize(1..=10)},
         "stages": if random.u32(..5) == 0 && !by_count { stages } else { Value::Null },
-        "mask": one(random, &["random", "zero"]), "tls": null, "deflate": null,
+        "mask": one(random, &["random", "zero"]), "tls": if random.u32(..8) == 0 { tls } else { Value::Null },
+        "deflate": if random.u32(..6) == 0 && transport == "websocket" { deflate } else { Value::Null },
         "fragment_bytes": if transport == "websocket" { one(random, &[Value::Null, Value::Null, json!(if bytes > 1000 { 5000 } else { 7 }), json!(1000)]) } else { Value::Null },
-        "subprotocols": [], "warmup": warmup, "measure": measure, "drain_s": 0.3,
+        "subprotocols": [], "warmup": warmup, "measure": measure,
+        "drain_s": if kind == "push" { 3.0 } else { 0.3 },
         "limits": {"connect_s": patience, "reply_s": patience, "deadline_s": 20.0},
         "threads": random.usize(1..=3.min(connections)), "cpus": [], "busy_poll": random.u32(..4) == 0,
         "receive_stamps": one(random, &[Value::Null, Value::Null, json!(2)]),
-        "source_addresses": ["127.0.0.1"], "headers": [], "seed": random.u64(..1 << 40), "shard": [0, 1], "gate_s": null,
+        "source_addresses": ["127.0.0.1"], "headers": [], "seed": random.u64(..1 << 40), "shard": shard, "gate_s": null,
     })
 }
 
@@ -145,7 +152,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
     let control = Arc::new(Control::default());
     let common = Common {
         plan: plan.clone(),
-        tls: None,
+        tls: tls::Client::new(&plan).expect("it verifies nothing"),
         control: control.clone(),
         board: Arc::new(Board::new()),
         reports: sender,
@@ -219,10 +226,18 @@ fn simulate(seed: u64) -> Result<Run, String> {
         run.failed += last.counters.failed;
     }
     if let (Until::Messages(asked), false) = (plan.measure, hostile) {
+        let asked: u64 = (0..plan.threads).map(|worker| plan.share(asked, worker)).sum();
         let sent: u64 = finals.iter().flatten().map(|last| last.ledger.sent).sum();
         let stopped = world.borrow().now > deadline_ns;
         if sent != asked && !stopped && plan.stages.is_none() {
             return Err(format!("{sent} messages were measured, {asked} asked for"));
+        }
+    }
+    if let (Scenario::Push { .. }, false) = (&plan.scenario, hostile) {
+        let total = |of: fn(&Final) -> u64| finals.iter().flatten().map(of).sum::<u64>();
+        let (sent, answered) = (total(|last| last.counters.sent), total(|last| last.counters.answered));
+        if sent != answered && world.borrow().now <= deadline_ns {
+            return Err(format!("{answered} copies came of {sent} that were expected"));
         }
     }
     Ok(run)

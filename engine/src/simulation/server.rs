@@ -2,6 +2,7 @@
 //! with the engine but the accept value of a handshake.
 
 use super::world::{AHEAD_OF_EPOCH_NS, Piece, World};
+use super::wrapping::{Deflated, Sealed};
 use crate::handshake;
 use crate::plan::{Plan, Scenario, Transport};
 use fastrand::Rng;
@@ -16,6 +17,7 @@ pub struct Conduct {
     pub hostile_one_in: u32,
     /// An HTTP server says after so many documents that it closes.
     pub documents: Option<u32>,
+    pub tls: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -34,7 +36,7 @@ impl Conduct {
             Scenario::Doc { bytes, .. } => Work::Document { bytes: bytes as usize },
             Scenario::Ping {} | Scenario::Idle {} => Work::Ping,
         };
-        Conduct { transport: plan.transport, work, hostile_one_in, documents }
+        Conduct { transport: plan.transport, work, hostile_one_in, documents, tls: plan.tls.is_some() }
     }
 }
 
@@ -90,7 +92,10 @@ pub struct Peer {
     taken: VecDeque<u8>,
     fragments: Vec<u8>,
     opcode: u8,
+    compressed: bool,
     documents: u32,
+    pub sealed: Option<Sealed>,
+    deflated: Option<Deflated>,
     /// Whole messages that it has had.
     pub messages: u64,
     /// It says nothing more.
@@ -107,7 +112,10 @@ impl Peer {
             taken: VecDeque::new(),
             fragments: Vec::new(),
             opcode: 0,
+            compressed: false,
             documents: 0,
+            sealed: conduct.tls.then(Sealed::new),
+            deflated: None,
             messages: 0,
             mute: false,
         }
@@ -135,8 +143,24 @@ impl Peer {
 
     /// Bytes that a client has sent.
     pub fn take(world: &mut World, wire: usize, bytes: &[u8]) {
-        world.wires[wire].peer.taken.extend(bytes);
+        let peer = &mut world.wires[wire].peer;
+        match &mut peer.sealed {
+            None => peer.taken.extend(bytes),
+            Some(sealed) => {
+                peer.taken.extend(sealed.open(bytes));
+                let words = sealed.words();
+                world.deliver(wire, &words);
+            }
+        }
         while !world.wires[wire].peer.mute && Peer::act(world, wire) {}
+        let peer = &mut world.wires[wire].peer;
+        // What it was asked and does not look at any more, it was asked.
+        while let (true, Transport::Http, Some(end)) =
+            (peer.mute, world.conduct.transport, end_of_head(&mut peer.taken))
+        {
+            peer.taken.drain(..end);
+            peer.messages += 1;
+        }
     }
 
     /// The client has said its last.
@@ -159,7 +183,7 @@ impl Peer {
                 let message: Vec<u8> = peer.taken.drain(..4).collect();
                 assert_eq!(message, b"Ping");
                 peer.messages += 1;
-                Peer::answer(world, wire, b"Pong".to_vec());
+                Peer::answer(world, wire, Answer::Bytes(b"Pong".to_vec()));
             }
             Transport::Http => {
                 let Some(end) = end_of_head(&mut peer.taken) else { return false };
@@ -171,7 +195,7 @@ impl Peer {
                 peer.messages += 1;
                 let asked = head.contains("connection: close");
                 let closes = asked || world.conduct.documents.is_some_and(|most| peer.documents >= most);
-                Peer::answer(world, wire, document(bytes, closes));
+                Peer::answer(world, wire, Answer::Bytes(document(bytes, closes)));
                 if closes && !world.wires[wire].peer.mute {
                     world.wires[wire].peer.mute = true;
                     world.arrive(wire, Piece::End);
@@ -185,13 +209,17 @@ impl Peer {
                 let key = head.split("Sec-WebSocket-Key: ").nth(1).and_then(|rest| rest.lines().next()).expect("a key");
                 let bad = peer.misdeed == Some(Misdeed::BadHandshake);
                 let accept = if bad { "bm90IHRoYXQ=".into() } else { handshake::accept(key) };
+                let agreed = Deflated::agreed(&head, &mut world.random);
+                let extension = agreed.as_ref().map_or(String::new(), |deflated| deflated.answer());
+                peer.deflated = agreed;
                 let words = format!(
-                    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+                    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{extension}Sec-WebSocket-Accept: {accept}\r\n\r\n"
                 );
                 world.say(wire, words.as_bytes());
             }
             Transport::Websocket => {
-                let Some((fin, opcode, payload)) = client_frame(&mut peer.taken) else { return false };
+                let Some((first, payload)) = client_frame(&mut peer.taken) else { return false };
+                let (fin, opcode) = (first & 0x80 != 0, first & 0x0f);
                 match opcode {
                     8 => {
                         peer.mute = true;
@@ -201,10 +229,15 @@ impl Peer {
                     10 => {}
                     9 => world.say(wire, &frame(10, &payload)),
                     _ => {
-                        peer.opcode = if opcode == 0 { peer.opcode } else { opcode };
+                        if opcode != 0 {
+                            (peer.opcode, peer.compressed) = (opcode, first & 0x40 != 0);
+                        }
                         peer.fragments.extend_from_slice(&payload);
                         if fin {
-                            let message = std::mem::take(&mut peer.fragments);
+                            let mut message = std::mem::take(&mut peer.fragments);
+                            if peer.compressed {
+                                message = peer.deflated.as_mut().expect("agreed upon").inflate(&message);
+                            }
                             let opcode = peer.opcode;
                             Peer::message(world, wire, opcode, message);
                         }
@@ -218,27 +251,56 @@ impl Peer {
     fn message(world: &mut World, wire: usize, opcode: u8, message: Vec<u8>) {
         world.wires[wire].peer.messages += 1;
         match world.conduct.work {
-            Work::Echo => Peer::answer(world, wire, frame(opcode, &message)),
+            Work::Echo => Peer::answer(world, wire, Answer::Message(opcode, message)),
             Work::Push => {
                 let text = String::from_utf8(message).expect("a text");
                 let token = text.strip_prefix("broadcast ").expect("a broadcast");
                 let micros = (world.now + AHEAD_OF_EPOCH_NS) / 1000;
-                let notice = frame(1, format!("{micros} {token}").as_bytes());
+                let notice = format!("{micros} {token}").into_bytes();
                 for member in 0..world.wires.len() {
                     if !world.wires[member].gone && !world.wires[member].peer.head && !world.wires[member].peer.mute {
-                        Peer::answer(world, member, notice.clone());
+                        Peer::answer(world, member, Answer::Message(1, notice.clone()));
                     }
                 }
             }
             _ => {
                 assert_eq!(message, b"Ping");
-                Peer::answer(world, wire, frame(1, b"Pong"));
+                Peer::answer(world, wire, Answer::Message(1, b"Pong".to_vec()));
             }
         }
     }
 
+    /// A message as frames: compressed or not where that was agreed upon, whole or cut, with a Ping between.
+    fn framed(world: &mut World, wire: usize, opcode: u8, payload: &[u8]) -> Vec<u8> {
+        let World { random, wires, .. } = world;
+        let mut first = opcode;
+        let payload = match &mut wires[wire].peer.deflated {
+            Some(deflated) if random.u32(..4) > 0 => {
+                first |= 0x40;
+                deflated.deflate(payload, random)
+            }
+            _ => payload.to_vec(),
+        };
+        let cuts = if random.u32(..6) == 0 { random.usize(1..4) } else { 0 };
+        let mut made = Vec::new();
+        let mut rest = payload.as_slice();
+        for cut in 0..=cuts {
+            let (piece, after) = rest.split_at(if cut == cuts { rest.len() } else { random.usize(..=rest.len()) });
+            made.extend(frame_of(if cut == cuts { 0x80 } else { 0 } | if cut == 0 { first } else { 0 }, piece));
+            if cut < cuts && random.bool() {
+                made.extend(frame(9, b"between"));
+            }
+            rest = after;
+        }
+        made
+    }
+
     /// The right answer, or what is done instead.
-    fn answer(world: &mut World, wire: usize, right: Vec<u8>) {
+    fn answer(world: &mut World, wire: usize, answer: Answer) {
+        let right = match answer {
+            Answer::Bytes(bytes) => bytes,
+            Answer::Message(opcode, payload) => Peer::framed(world, wire, opcode, &payload),
+        };
         let peer = &mut world.wires[wire].peer;
         if peer.patience > 0 || peer.misdeed.is_none() {
             peer.patience = peer.patience.saturating_sub(1);
@@ -254,7 +316,11 @@ impl Peer {
             Misdeed::ResetsBehindAReply => {
                 ends(peer);
                 // All at once: the reply, more than was asked for, and the end.
-                world.arrive(wire, Piece::Bytes([&right[..], b"\x81\x00and more"].concat()));
+                let mut words = [&right[..], b"\x81\x00and more"].concat();
+                if let Some(sealed) = &mut peer.sealed {
+                    words = sealed.seal(&words);
+                }
+                world.arrive(wire, Piece::Bytes(words));
                 world.arrive_after(wire, Piece::Reset, 0);
             }
             Misdeed::Ends => {
@@ -264,13 +330,23 @@ impl Peer {
             Misdeed::Garbage => {
                 let count = world.random.usize(1..300);
                 let garbage: Vec<u8> = (0..count).map(|_| world.random.u8(..)).collect();
-                world.say(wire, &garbage);
+                if world.random.bool() {
+                    world.say(wire, &garbage);
+                } else {
+                    // Under TLS, what is no record, or not its.
+                    world.deliver(wire, &garbage);
+                }
             }
             Misdeed::AlteredByte => {
                 let mut altered = right;
+                let sealed = peer.sealed.as_mut().filter(|_| world.random.bool());
+                let is_sealed = sealed.is_some();
+                if let Some(sealed) = sealed {
+                    altered = sealed.seal(&altered);
+                }
                 let at = world.random.usize(..altered.len());
                 altered[at] ^= 1 << world.random.u32(..8);
-                world.say(wire, &altered);
+                if is_sealed { world.deliver(wire, &altered) } else { world.say(wire, &altered) }
             }
             Misdeed::Twice => {
                 world.say(wire, &right);
@@ -303,6 +379,13 @@ impl Peer {
     }
 }
 
+/// What a server means to say.
+enum Answer {
+    Bytes(Vec<u8>),
+    /// A message, by its opcode.
+    Message(u8, Vec<u8>),
+}
+
 fn document(bytes: usize, closes: bool) -> Vec<u8> {
     let last = if closes { "Connection: close\r\n" } else { "" };
     let mut reply = format!("HTTP/1.1 200 OK\r\n{last}Content-Length: {bytes}\r\n\r\n").into_bytes();
@@ -312,7 +395,11 @@ fn document(bytes: usize, closes: bool) -> Vec<u8> {
 
 /// A frame of a server (RFC 6455 §5.2): not masked.
 fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
-    let mut made = vec![0x80 | opcode];
+    frame_of(0x80 | opcode, payload)
+}
+
+fn frame_of(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut made = vec![first];
     match payload.len() {
         short @ ..126 => made.push(short as u8),
         middle @ ..0x1_0000 => {
@@ -333,8 +420,8 @@ fn end_of_head(taken: &mut VecDeque<u8>) -> Option<usize> {
     taken.make_contiguous().windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// The next whole frame of a client, unmasked.
-fn client_frame(taken: &mut VecDeque<u8>) -> Option<(bool, u8, Vec<u8>)> {
+/// The next whole frame of a client: its first byte, and its payload, unmasked.
+fn client_frame(taken: &mut VecDeque<u8>) -> Option<(u8, Vec<u8>)> {
     let head: Vec<u8> = taken.iter().take(14).copied().collect();
     let (&first, &second) = (head.first()?, head.get(1)?);
     assert!(second & 0x80 != 0, "a client masks");
@@ -349,5 +436,5 @@ fn client_frame(taken: &mut VecDeque<u8>) -> Option<(bool, u8, Vec<u8>)> {
     }
     taken.drain(..at + 4);
     let payload = taken.drain(..length).zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
-    Some((first & 0x80 != 0, first & 0x0f, payload))
+    Some((first, payload))
 }

@@ -100,8 +100,19 @@ impl World {
         self.random.u32(..one_in) == 0
     }
 
-    /// What a server says arrives in pieces, in order, and in its own time.
-    pub fn say(&mut self, wire: usize, mut bytes: &[u8]) {
+    /// What a server says, sealed where the connection is.
+    pub fn say(&mut self, wire: usize, bytes: &[u8]) {
+        match &mut self.wires[wire].peer.sealed {
+            None => self.deliver(wire, bytes),
+            Some(sealed) => {
+                let words = sealed.seal(bytes);
+                self.deliver(wire, &words);
+            }
+        }
+    }
+
+    /// Bytes arrive in pieces, in order, and in their own time.
+    pub fn deliver(&mut self, wire: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let at_most = if self.chance(3) { self.random.usize(1..=bytes.len()) } else { bytes.len() };
             let (piece, rest) = bytes.split_at(at_most);

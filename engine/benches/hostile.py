@@ -1,0 +1,146 @@
+"""The engine among servers that mean ill: whether it ends in time, in how much memory, what it calls them, and what becomes of a
+thousand honest connections beside one that is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from contenders import Engine, NoNumber, Setting, events_of
+from trial import GRACE_S, HOST, Bench, await_port
+
+from wsbench import machine
+from wsbench.histogram import merge, read_log
+from wsbench.process import Server
+
+SERVER = Path(__file__).with_name("hostile_server.py")
+#: What each does, and what the connections must be wrapped in for it to be possible.
+DEEDS = {
+    "pings": ("Pings without end, answers never read", ""),
+    "final-blocks": ("final blocks of deflate without end", "deflate"),
+    "deflate-bomb": ("a mebibyte that inflates to a gibibyte", "deflate"),
+    "huge-length": ("a frame of 2⁶³ bytes", ""),
+    "fragments": ("empty fragments without end", ""),
+    "head-without-end": ("header lines without end", ""),
+    "head-by-drops": ("a head, a byte each 0.1 s", ""),
+    "long-close": ("a Close frame with too long a reason", ""),
+    "reset": ("RST in the middle of a reply", ""),
+    "answers-ahead": ("answers before their questions", ""),
+    "tls-rubbish": ("TLS records that are none", "tls"),
+    "silence": ("accepts, and says nothing", ""),
+}
+LIMITS = {"connect_s": 1.0, "reply_s": 1.0, "deadline_s": 3.0}
+HONEST = 999
+#: Through a wrapped server of Python's, what one core of it bears.
+RATE_PER_S = {"": 5000, "tls": 500, "deflate": 500}
+COLUMNS = (
+    "the server",
+    "alone: ended after, s",
+    "outcome, errors",
+    "peak MB",
+    f"1 among {HONEST + 1:,}: honest answered",
+    "peak MB",
+    "their p99, × without it",
+)
+
+
+def table(bench: Bench, engine: Engine, seconds: float, repeats: int) -> list[str]:
+    lines = [
+        f"Limits: connect and reply 1 s, deadline {LIMITS['deadline_s']:g} s. The 1,000 are loaded with 5,000 messages/s for "
+        f"{seconds:g} s (500 where wrapped), {repeats} times, each beside a run in which all are honest; median (range).\n",
+        f"| {' | '.join(COLUMNS)} |",
+        "|---|" + "--:|" * (len(COLUMNS) - 1),
+    ]
+    for deed, (words, wrapping) in DEEDS.items():
+        print(f"hostile: {deed}", file=sys.stderr)
+        lines.append(f"| {words} | {alone(bench, engine, deed, wrapping)} | {among(bench, engine, deed, wrapping, seconds, repeats)} |")
+    return lines
+
+
+def alone(bench: Bench, engine: Engine, deed: str, wrapping: str) -> str:
+    """Two connections to it, in a run that would take a minute."""
+    run = bench.run(Setting("echo", 2, 16, wrapping=wrapping), seconds=60.0)
+    with hostile(bench, deed, run.port, run.folder):
+        took_s, memory_mb, end = carried_out(engine, engine.plan(run) | {"limits": LIMITS}, run.folder)
+    return f"{took_s:.1f} | {end['outcome']}: {named(end)} | {memory_mb:.0f}"
+
+
+def among(bench: Bench, engine: Engine, deed: str, wrapping: str, seconds: float, repeats: int) -> str:
+    """A thousand connections, one of which is to it; and the same with all of them honest."""
+    shares, memories, ratios = [], [], []
+    for _ in range(repeats):
+        try:
+            without, _, _ = neighbours(bench, engine, None, wrapping, seconds)
+            p99_ns, share, memory_mb = neighbours(bench, engine, deed, wrapping, seconds)
+        except NoNumber as reason:
+            return f"{reason} | | "
+        ratios.append(p99_ns / without)
+        shares.append(share)
+        memories.append(memory_mb)
+    ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+    return f"{min(shares):.3%} | {max(memories):.0f} | {ratio}"
+
+
+def neighbours(bench: Bench, engine: Engine, deed: str | None, wrapping: str, seconds: float) -> tuple[float, float, float]:
+    """The p99 of response times in ns, the share of messages that were answered of those that honest connections should have
+    sent, and the engine's peak memory in MB."""
+    run = bench.run(Setting("echo", HONEST + 1, 16, wrapping=wrapping), seconds)
+    step = {"from_per_s": RATE_PER_S[wrapping], "to_per_s": RATE_PER_S[wrapping], "for_s": seconds}
+    plan = engine.plan(run) | {"loop": {"kind": "open", "arrivals": "poisson", "depth": None, "rate": [step]}}
+    honest = plan["target"]["address"]
+    with bench.server(run), contextlib.ExitStack() as stack:
+        if deed is not None:
+            port = machine.free_port(HOST, None, run.port + 1)
+            stack.enter_context(hostile(bench, deed, port, run.folder))
+            # Connections go to the addresses in turn, so the first alone goes to this one.
+            plan["target"] |= {"address": f"{HOST}:{port}", "replicas": [honest] * HONEST}
+        _, memory_mb, end = carried_out(engine, plan, run.folder)
+    measured = end["measured"]
+    times = merge(read_log(run.folder / "latency.hlog")).get("response")
+    if times is None or not times.count:
+        raise NoNumber(f"{end['outcome']}: {named(end)}")
+    asked = RATE_PER_S[wrapping] * seconds * (HONEST / (HONEST + 1) if deed else 1)
+    return times.quantile("0.99"), min(1.0, measured["answered"] / asked), memory_mb
+
+
+@contextlib.contextmanager
+def hostile(bench: Bench, deed: str, port: int, folder: Path) -> Iterator[None]:
+    env = {"HOST": HOST, "PORT": str(port)}
+    command = [sys.executable, str(SERVER), deed]
+    with Server(command, folder, env, bench.placement.server[:1], folder / "hostile.log"):
+        await_port(port)
+        yield
+
+
+def carried_out(engine: Engine, plan: dict, folder: Path) -> tuple[float, float, dict]:
+    """How long the engine took, its peak memory in MB, and its `end`."""
+    command = engine.carry_out(plan, folder)
+    began = time.monotonic()
+    with (folder / "engine.log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            while time.monotonic() < began + plan["limits"]["deadline_s"] + GRACE_S:
+                pid, _, usage = os.wait4(process.pid, os.WNOHANG)
+                if pid:
+                    break
+                time.sleep(0.01)
+            else:
+                raise NoNumber("it did not end")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    end = events_of(folder)[-1]
+    if end["event"] != "end":
+        raise NoNumber(f"no `end`: {(folder / 'engine.log').read_text()[-200:]}")
+    return time.monotonic() - began, usage.ru_maxrss / 1024, end
+
+
+def named(end: dict) -> str:
+    return ", ".join(f"`{kind}` {count:,}" for kind, count in end["errors"].items()) or "no error"

@@ -1,0 +1,89 @@
+//! What a worker counts: every message once, under one name, in the phase in which it was due, and every connection as one thing.
+
+use crate::connection::{Counted, Pending};
+use crate::record::{Failure, Ledger, Record};
+
+#[derive(Default)]
+pub struct Accounts {
+    pub record: Record,
+    pub opening: usize,
+    pub closing: usize,
+    /// Messages that are neither answered nor failed, and those of the measured window.
+    pub in_flight: u64,
+    pub measured_in_flight: u64,
+    /// When the last measured message was answered, or failed.
+    pub last_reply_ns: u64,
+    pub failures_in_a_row: u32,
+}
+
+impl Accounts {
+    /// Connections that somebody has to look after: they wait for something, or are on their way.
+    pub fn awaited(&self) -> usize {
+        self.in_flight as usize + self.opening + self.closing
+    }
+
+    /// A connection is counted as another thing.
+    pub fn moved(&mut self, before: Counted, after: Counted) {
+        match before {
+            Counted::Nowhere => {}
+            Counted::Opening => self.opening -= 1,
+            Counted::Open => self.record.counters.open -= 1,
+            Counted::Closing => self.closing -= 1,
+        }
+        match after {
+            Counted::Nowhere => {}
+            Counted::Opening => self.opening += 1,
+            Counted::Open => self.record.counters.open += 1,
+            Counted::Closing => self.closing += 1,
+        }
+    }
+
+    #[inline]
+    pub fn sent(&mut self, measured: bool) {
+        self.in_flight += 1;
+        self.record.counters.sent += 1;
+        if measured {
+            self.measured_in_flight += 1;
+            self.record.ledger.sent += 1;
+        }
+    }
+
+    #[inline]
+    pub fn answered(&mut self, message: &Pending, in_window: bool, now: u64) {
+        self.in_flight -= 1;
+        self.record.counters.answered += 1;
+        self.record.ledger.replies_in_window += u64::from(in_window);
+        if message.measured {
+            self.measured_in_flight -= 1;
+            self.record.ledger.answered += 1;
+            self.last_reply_ns = now;
+        }
+    }
+
+    /// So many messages failed for one reason, so many of them measured; or, where there were none, a connection did, and
+    /// `alone_measured` says of which part that is.
+    pub fn failed(&mut self, failure: Failure, hit: u64, measured: u64, alone_measured: bool, now: u64) {
+        self.in_flight -= hit;
+        self.record.counters.failed += hit;
+        if measured > 0 {
+            self.measured_in_flight -= measured;
+            self.record.ledger.failed += measured;
+            self.last_reply_ns = now;
+        }
+        let alone = u64::from(hit == 0);
+        let alone_measured = if alone_measured { alone } else { 0 };
+        self.record.error(failure, hit + alone, measured + alone_measured);
+    }
+
+    /// The ledger at the end: `kept` messages were written and never taken by the kernel, so they were not sent; `late` fell
+    /// due in the window, and no connection could take them.
+    pub fn close(&mut self, kept: u64, late: u64, is_push: bool) -> Ledger {
+        let ledger = &mut self.record.ledger;
+        ledger.unsent += late + kept;
+        ledger.sent -= kept;
+        let unanswered = self.measured_in_flight - kept;
+        let lawful = ledger.sent == ledger.answered + ledger.failed + unanswered;
+        assert!(lawful || is_push, "a message was lost count of: {ledger:?}, {unanswered} under way");
+        *ledger
+    }
+}

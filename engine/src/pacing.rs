@@ -1,0 +1,113 @@
+//! What is due, and when: the schedule of an open loop, pauses to think, the count that ends a phase, and the line of connections
+//! that wait for a message. It sends nothing, and knows a connection by its index alone.
+
+use crate::plan::{Loop, Plan, Scenario, Until};
+use crate::schedule::Due;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+#[derive(Default)]
+pub struct Pacer {
+    schedule: Option<Due>,
+    /// The schedule's times count from here.
+    start_ns: u64,
+    /// What it gave last; never, where it has no more.
+    due_ns: u64,
+    /// Due times that have passed while no connection could take a message.
+    pub late: VecDeque<u64>,
+    /// Connections that can take a message, longest idle first.
+    pub line: VecDeque<u32>,
+    /// Connections whose next message has a due time of its own, after a pause or a failure: when, who, in which life.
+    pub pauses: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Messages that may still be sent in this phase, or, by a schedule, fall due in it.
+    pub quota: u64,
+    /// This phase ends by count, and the count has not been reached.
+    pub counting: bool,
+}
+
+impl Pacer {
+    /// The part of the plan's schedule that this worker keeps; broadcasts are all triggered by the first of the first shard.
+    pub fn new(plan: &Plan, index: usize, seed: u64) -> Pacer {
+        let schedule = match &plan.pace {
+            Loop::Open { arrivals, rate, .. } => match plan.scenario {
+                Scenario::Push { .. } => (plan.place(index).0 == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
+                _ => Some(Due::new(rate, *arrivals, plan.place(index), seed)),
+            },
+            _ => None,
+        };
+        Pacer { schedule, due_ns: u64::MAX, ..Pacer::default() }
+    }
+
+    pub fn begin(&mut self, t_ns: u64) {
+        self.start_ns = t_ns;
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        let due = self.schedule.as_mut().and_then(Due::next).map(|due| self.start_ns + due);
+        self.due_ns = due.unwrap_or(u64::MAX);
+    }
+
+    /// A phase begins that ends so; `share` is this worker's part of its messages.
+    pub fn limit(&mut self, until: Until, share: impl Fn(u64) -> u64) {
+        (self.quota, self.counting) = match until {
+            Until::Seconds(_) => (u64::MAX, false),
+            Until::Messages(messages) => (share(messages), true),
+        };
+    }
+
+    // ---- places ----------------------------------------------------------------------------------------------------
+
+    /// Takes a place of the count for a message that is sent now; whether there was one. A message of a schedule took its
+    /// place when it fell due.
+    #[inline]
+    pub fn take_place(&mut self, is_counted: bool) -> bool {
+        if self.schedule.is_some() || !is_counted {
+            return true;
+        }
+        let free = self.quota > 0;
+        self.quota -= u64::from(free);
+        free
+    }
+
+    /// Nothing of this phase's count is left to send.
+    pub fn is_complete(&self) -> bool {
+        self.quota == 0 && self.late.is_empty()
+    }
+
+    // ---- time ------------------------------------------------------------------------------------------------------
+
+    /// What has fallen due by now is late until it is sent, and its due time stays what it is. It takes its place of the count
+    /// now: one that is sent later is not left out for one that is due later. What falls due while a counted phase waits for
+    /// the next one belongs to neither.
+    pub fn fall_due(&mut self, now: u64, drain_ns: u64, is_counted: impl Fn(u64) -> bool) {
+        while self.due_ns <= now {
+            let between = self.counting && !is_counted(self.due_ns);
+            if self.due_ns < drain_ns && !between && self.quota > 0 {
+                self.quota -= 1;
+                self.late.push_back(self.due_ns);
+            }
+            self.advance();
+        }
+    }
+
+    pub fn pause(&mut self, until_ns: u64, index: usize, life: u32) {
+        self.pauses.push(Reverse((until_ns, index as u32, life)));
+    }
+
+    /// A pause that is over: since when, whose, in which life.
+    pub fn over(&mut self, now: u64) -> Option<(u64, usize, u32)> {
+        let &Reverse((due, index, life)) = self.pauses.peek()?;
+        if due > now {
+            return None;
+        }
+        self.pauses.pop();
+        Some((due, index as usize, life))
+    }
+
+    /// When something is due next.
+    #[inline]
+    pub fn next_ns(&self) -> u64 {
+        self.due_ns.min(self.pauses.peek().map_or(u64::MAX, |&Reverse((due, ..))| due))
+    }
+}
