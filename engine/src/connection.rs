@@ -5,7 +5,7 @@ use crate::deflate::Deflater;
 use crate::http;
 use crate::message;
 use crate::plan::Transport;
-use crate::scenario::Message;
+use crate::scenario::{Mark, Message};
 use crate::tls;
 use std::collections::VecDeque;
 
@@ -85,50 +85,64 @@ pub struct Pending {
     /// Where it ends among the bytes of its connection.
     pub end: u32,
     pub measured: bool,
+    pub mark: Mark,
 }
 
-/// What is under way on a connection, oldest first: one in place, because most connections never have two.
+/// What is under way on a connection, oldest first: one in place, because most connections never have two. Once there were two,
+/// all are in the queue.
 #[derive(Default)]
 #[allow(clippy::box_collection, reason = "a pointer instead of four words in every connection")]
 pub struct UnderWay {
-    first: Option<Pending>,
-    more: Option<Box<VecDeque<Pending>>>,
+    only: Option<Pending>,
+    queue: Option<Box<VecDeque<Pending>>>,
 }
 
 impl UnderWay {
     #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
+        self.queue.as_ref().map_or(usize::from(self.only.is_some()), |queue| queue.len())
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.first.is_none()
+        self.len() == 0
     }
 
+    #[inline]
     pub fn oldest(&self) -> Option<&Pending> {
-        self.first.as_ref()
+        self.queue.as_ref().map_or(self.only.as_ref(), |queue| queue.front())
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Pending> {
-        self.first.iter().chain(self.more.iter().flat_map(|more| more.iter()))
+        self.only.iter().chain(self.queue.iter().flat_map(|queue| queue.iter()))
     }
 
     pub fn oldest_mut(&mut self) -> Option<&mut Pending> {
-        self.first.as_mut()
+        self.queue.as_mut().map_or(self.only.as_mut(), |queue| queue.front_mut())
     }
 
     #[inline]
     pub fn add(&mut self, pending: Pending) {
-        match self.first {
-            None => self.first = Some(pending),
-            Some(_) => self.more.get_or_insert_default().push_back(pending),
+        if let Some(queue) = &mut self.queue {
+            queue.push_back(pending);
+        } else if self.only.is_none() {
+            self.only = Some(pending);
+        } else {
+            self.queue = Some(Box::new(VecDeque::from_iter(self.only.take().into_iter().chain([pending]))));
+        }
+    }
+
+    #[inline]
+    pub fn take(&mut self) -> Option<Pending> {
+        match &mut self.queue {
+            Some(queue) => queue.pop_front(),
+            None => self.only.take(),
         }
     }
 
     /// What follows byte `from` was sealed: messages end where their last records do.
     pub fn sealed(&mut self, from: u32, records: &tls::Records) {
-        let all = self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| more.iter_mut()));
+        let all = self.only.iter_mut().chain(self.queue.iter_mut().flat_map(|queue| queue.iter_mut()));
         for message in all.rev() {
             let plain = message.end.wrapping_sub(from) as i32;
             if plain <= 0 {
@@ -136,12 +150,6 @@ impl UnderWay {
             }
             message.end = from.wrapping_add(records.end_of(plain as usize) as u32);
         }
-    }
-
-    #[inline]
-    pub fn take(&mut self) -> Option<Pending> {
-        let next = self.more.as_mut().and_then(|more| more.pop_front());
-        std::mem::replace(&mut self.first, next)
     }
 }
 

@@ -82,7 +82,7 @@ pub fn read_frames(script: &Script, inflating: Option<bool>, pieces: &[&[u8]]) -
     for &(mut piece) in pieces {
         while !piece.is_empty() {
             let before = piece.len();
-            match reader.feed(&mut piece, script, MESSAGE) {
+            match reader.feed(&mut piece, script, MESSAGE, script.mark(MESSAGE).as_ref()) {
                 Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
                 Ok(Some(Incoming::Reply { wrong, fragmented, shift })) => {
                     found.push(format!("reply {:?} {fragmented} {shift}", wrong.map(|(kind, _)| kind)));

@@ -74,7 +74,7 @@ impl<S: System> Worker<S> {
             let connection = &mut self.connections[index];
             let message = connection.expected();
             let Reader::Frames(reader) = &mut connection.reader else { return self.gone(index, now) };
-            match reader.feed(&mut input, &self.script, message) {
+            match reader.feed(&mut input, &self.script, message, None) {
                 Ok(Some(Incoming::Close(_))) => {
                     connection.replied_ns = now;
                     return;

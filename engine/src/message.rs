@@ -4,7 +4,7 @@
 use crate::deflate::Inflater;
 use crate::frame::{self, Header};
 use crate::record::{Failure, Kind};
-use crate::scenario::{self, Message, Script};
+use crate::scenario::{self, Mark, Message, Script};
 use std::borrow::Cow;
 
 /// What a whole frame or message turned out to be.
@@ -62,15 +62,19 @@ impl Reader {
         Reader { rare: Some(Box::new(rare)), ..Reader::default() }
     }
 
-    /// Takes bytes off the front of `input` until something is complete or nothing is left.
+    /// Takes bytes off the front of `input` until something is complete or nothing is left. `message` is the oldest under way, and
+    /// `mark` its, where there is one.
     #[inline]
     pub fn feed<'a>(
         &mut self,
         input: &mut &'a [u8],
         script: &Script,
         message: Message,
+        mark: Option<&Mark>,
     ) -> Result<Option<Incoming<'a>>, Failure> {
-        if self.take_whole(input, script, message) {
+        if let Some(mark) = mark
+            && self.take_whole(input, script, mark)
+        {
             return Ok(Some(Incoming::Reply { wrong: None, fragmented: false, shift: 0 }));
         }
         loop {
@@ -114,18 +118,18 @@ impl Reader {
     /// The reply that is nearly always the next: all of it is there, in one frame, and it is right. Whatever else stands at the
     /// front of `input` is left there.
     #[inline]
-    fn take_whole(&self, input: &mut &[u8], script: &Script, message: Message) -> bool {
+    fn take_whole(&self, input: &mut &[u8], script: &Script, mark: &Mark) -> bool {
         if self.in_message() {
             return false;
         }
         let Ok(Some(Header { fin: true, compressed: false, opcode, length, size })) = frame::parse(input) else {
             return false;
         };
-        if opcode != script.opcode || length != script.length as u64 || script.is_notice() {
+        if opcode != script.opcode || length != script.length as u64 {
             return false;
         }
         let Some((reply, rest)) = input[size..].split_at_checked(script.length) else { return false };
-        let right = script.matches(message, 0, reply);
+        let right = script.is_reply_to(mark, reply);
         if right {
             *input = rest;
         }

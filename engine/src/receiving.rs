@@ -100,8 +100,9 @@ impl<S: System> Worker<S> {
                 return Ok(());
             }
             let message = connection.expected();
+            let mark = connection.under_way.oldest().map(|oldest| &oldest.mark);
             match &mut connection.reader {
-                Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message)? {
+                Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message, mark)? {
                     None => {}
                     Some(Incoming::Reply { wrong, fragmented, shift }) => {
                         self.accounts.record.counters.fragmented_replies += u64::from(fragmented);

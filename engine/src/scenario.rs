@@ -42,6 +42,14 @@ pub struct Message {
     pub sequence: u64,
 }
 
+/// What a message that has room for a whole stamp is known by: its stamp, and where its content begins. It is kept while the message
+/// is under way, so that its reply need not be worked out again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    pub stamp: [u8; stamp::LENGTH],
+    place: u16,
+}
+
 /// Where a message's part of the drawn content may begin: so many messages differ in all of their bytes.
 const PLACES: usize = 4096;
 
@@ -96,7 +104,7 @@ impl Script {
     /// The bytes of a character of the expected text that `position` cuts, as far as they stand before it.
     pub fn character_before(&self, message: Message, position: usize) -> &[u8] {
         let first = position.saturating_sub(3).max(self.stamp_length());
-        let before = self.content(self.hash(message), first, position.saturating_sub(first));
+        let before = self.content_at(self.place(self.hash(message)), first, position.saturating_sub(first));
         let ends = before.iter().take_while(|&&byte| byte & 0xc0 == 0x80).count();
         let before = &before[ends..];
         match std::str::from_utf8(before) {
@@ -109,14 +117,21 @@ impl Script {
         self.reply == Reply::Notice
     }
 
-    /// The stamp of a message that has room for all of it, and what `content` wants to know of the message.
+    /// None where the message has no room for a stamp.
     #[inline]
-    pub fn stamp(&self, message: Message) -> Option<([u8; stamp::LENGTH], u64)> {
+    pub fn mark(&self, message: Message) -> Option<Mark> {
         if self.reply != Reply::Echo || self.length < stamp::LENGTH {
             return None;
         }
         let hash = self.hash(message);
-        Some((Stamps::of(message.sequence, hash), hash))
+        Some(Mark { stamp: Stamps::of(message.sequence, hash), place: self.place(hash) })
+    }
+
+    /// Whether all of a reply is that to the message with this mark. What has no mark is not known by it.
+    #[inline]
+    pub fn is_reply_to(&self, mark: &Mark, reply: &[u8]) -> bool {
+        let Some((stamp, rest)) = reply.split_first_chunk() else { return false };
+        *stamp == mark.stamp && self.is_content(mark.place, stamp::LENGTH, rest)
     }
 
     /// Appends a whole message. A short one has the end of its stamp.
@@ -129,7 +144,7 @@ impl Script {
         out.extend_from_slice(&Stamps::of(message.sequence, hash)[stamp::LENGTH - stamp_length..]);
         let mut position = stamp_length;
         while position < self.length {
-            let piece = self.content(hash, position, self.length - position);
+            let piece = self.content_at(self.place(hash), position, self.length - position);
             out.extend_from_slice(piece);
             position += piece.len();
         }
@@ -146,25 +161,21 @@ impl Script {
             return false;
         }
         let hash = self.hash(message);
-        if position == 0
-            && let Some((stamp, rest)) = piece.split_first_chunk()
-        {
-            return Stamps::is(message.sequence, hash, stamp) && self.is_content(hash, stamp::LENGTH, rest);
-        }
+        let place = self.place(hash);
         let stamp_length = stamp::LENGTH.min(self.length);
         if position >= stamp_length {
-            return self.is_content(hash, position, piece);
+            return self.is_content(place, position, piece);
         }
         let in_stamp = piece.len().min(stamp_length - position);
         let stamp = Stamps::of(message.sequence, hash);
         stamp[stamp::LENGTH - stamp_length..][position..position + in_stamp] == piece[..in_stamp]
-            && self.is_content(hash, position + in_stamp, &piece[in_stamp..])
+            && self.is_content(place, position + in_stamp, &piece[in_stamp..])
     }
 
     #[inline]
-    fn is_content(&self, hash: u64, mut position: usize, mut piece: &[u8]) -> bool {
+    fn is_content(&self, place: u16, mut position: usize, mut piece: &[u8]) -> bool {
         while !piece.is_empty() {
-            let expected = self.content(hash, position, piece.len());
+            let expected = self.content_at(place, position, piece.len());
             let (front, rest) = piece.split_at(expected.len());
             if front != expected {
                 return false;
@@ -194,10 +205,20 @@ impl Script {
         self.stamps.hash(message.connection, message.sequence)
     }
 
+    #[inline]
+    fn place(&self, hash: u64) -> u16 {
+        ((hash >> 32) as usize & (self.places - 1)) as u16
+    }
+
     /// What stands in a message from `position` on, where no stamp does: at most so many bytes, and no more than lie in one piece.
     #[inline]
-    pub fn content(&self, hash: u64, position: usize, most: usize) -> &[u8] {
-        let mut from = ((hash >> 32) as usize & (self.places - 1)) + position;
+    pub fn content(&self, mark: &Mark, position: usize, most: usize) -> &[u8] {
+        self.content_at(mark.place, position, most)
+    }
+
+    #[inline]
+    fn content_at(&self, place: u16, position: usize, most: usize) -> &[u8] {
+        let mut from = usize::from(place) + position;
         if from >= self.template.len() {
             from %= self.template.len().max(1);
         }
@@ -220,6 +241,9 @@ mod tests {
                 for cut in 0..=bytes {
                     assert!(script.matches(message, 0, &whole[..cut]) && script.matches(message, cut, &whole[cut..]));
                 }
+                let known = script.mark(message).map(|mark| script.is_reply_to(&mark, &whole));
+                assert_eq!(known, (bytes >= stamp::LENGTH).then_some(true));
+                assert!(!script.is_reply_to(&Mark::default(), &whole));
                 assert!(!script.matches(Message { sequence: 98, ..message }, 0, &whole));
                 let mut wrong = whole.clone();
                 wrong[bytes - 1] ^= 1;
@@ -234,7 +258,7 @@ mod tests {
         let script = Script::drawn(frame::TEXT, 64, 3);
         let expected = Message { connection: 7, sequence: (1 << 32) + 5 };
         for sequence in [expected.sequence, expected.sequence - 9, expected.sequence + 70_000] {
-            let (mut stamp, _) = script.stamp(Message { sequence, ..expected }).unwrap();
+            let Mark { mut stamp, .. } = script.mark(Message { sequence, ..expected }).unwrap();
             assert_eq!(script.sequence_in(&stamp, expected), Some(sequence));
             assert_eq!(script.sequence_in(&stamp, Message { connection: 8, ..expected }), None);
             stamp[15] ^= 1;

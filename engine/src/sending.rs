@@ -7,14 +7,14 @@ use crate::frame;
 use crate::plan::{Loop, Mask, Transport};
 use crate::push;
 use crate::record::{Failure, Kind, Part, Tag};
-use crate::scenario::Message;
+use crate::scenario::{Mark, Message};
 use crate::system::{Interest, System};
 use crate::worker::Worker;
 use std::io;
 
 /// A long message is masked and handed over in pieces of this size: what was just written is still in the core's cache when the
 /// kernel reads it, and the first of it leaves at once.
-const PIECE_BYTES: usize = 64 << 10;
+const PIECE_BYTES: usize = 256 << 10;
 
 impl<S: System> Worker<S> {
     // ---- what comes next -------------------------------------------------------------------------------------------
@@ -130,43 +130,47 @@ impl<S: System> Worker<S> {
         let (number, sequence) = (connection.number, connection.sequence);
         self.accounts.sent(measured);
         let new_connection = self.plan.connection_per_request();
+        let mut mark = Mark::default();
         match self.plan.transport {
-            Transport::Websocket => self.write_message(index, Message { connection: number, sequence }),
+            Transport::Websocket => mark = self.write_message(index, Message { connection: number, sequence }),
             Transport::Tcp => self.out.extend_from_slice(b"Ping"),
             Transport::Http if new_connection => {}
             Transport::Http => self.out.extend_from_slice(&self.request),
         }
         let connection = &mut self.connections[index];
         let end = connection.written.wrapping_add(self.out.len() as u32);
-        connection.under_way.add(Pending { due_ns, sent_ns: now, end, measured });
+        connection.under_way.add(Pending { due_ns, sent_ns: now, end, measured, mark });
         if new_connection {
             self.ask_to_open(index, now);
         }
     }
 
     #[inline]
-    fn write_message(&mut self, index: usize, message: Message) {
+    fn write_message(&mut self, index: usize, message: Message) -> Mark {
         if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
-            return self.write_frames(index, message);
+            self.write_frames(index, message);
+            return self.script.mark(message).unwrap_or_default();
         }
         let key = mask_key(self.plan.mask, &mut self.random);
         let (first, length) = (frame::WHOLE | self.script.opcode, self.script.length);
-        let Some((stamp, hash)) = self.script.stamp(message) else {
+        let Some(mark) = self.script.mark(message) else {
             self.whole.clear();
             self.script.write(message, &mut self.whole);
             frame::write_header(&mut self.out, first, length, key);
-            return frame::write_masked(&mut self.out, &self.whole, key, 0);
+            frame::write_masked(&mut self.out, &self.whole, key, 0);
+            return Mark::default();
         };
-        frame::write_front(&mut self.out, first, length, key, stamp);
-        let mut position = stamp.len();
+        frame::write_front(&mut self.out, first, length, key, mark.stamp);
+        let mut position = mark.stamp.len();
         while position < length {
-            let piece = self.script.content(hash, position, (length - position).min(PIECE_BYTES));
+            let piece = self.script.content(&mark, position, (length - position).min(PIECE_BYTES));
             frame::write_masked(&mut self.out, piece, key, position);
             position += piece.len();
             if self.out.len() >= PIECE_BYTES {
                 self.hand_over(index);
             }
         }
+        mark
     }
 
     /// A message that is compressed, or cut into fragments, or both (RFC 7692 §6.1: in this order).
@@ -223,16 +227,18 @@ impl<S: System> Worker<S> {
         true
     }
 
-    /// The connection that triggers at an address: the same one until it has gone. What another sent meanwhile could overtake
-    /// what is on its way.
+    /// The connection that triggers at an address: one that reads, and the same one until it has gone. What another sent
+    /// meanwhile could overtake what is on its way.
     fn sender_to(&mut self, address: usize) -> Option<usize> {
         match self.senders[address].map(|index| self.connections[index].stage) {
             Some(Stage::Open) => {}
             Some(Stage::Leaving) => return None,
             _ => {
-                let goes_there =
-                    |c: &Connection<S::Socket>| c.stage == Stage::Open && self.plan.address_number(c.number) == address;
-                self.senders[address] = self.connections.iter().position(goes_there);
+                let is_fit = |index: &usize| {
+                    let Connection { stage, number, .. } = self.connections[*index];
+                    stage == Stage::Open && self.plan.address_number(number) == address && self.reads(*index)
+                };
+                self.senders[address] = (0..self.connections.len()).find(is_fit);
             }
         }
         self.senders[address]
