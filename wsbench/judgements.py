@@ -62,7 +62,9 @@ LAG_P50_US, LAG_P99_US = (
 )  # a timer's slack is 50 µs; a wake-up on a shared machine seldom takes a millisecond
 STAMP_SHARE = 0.1  # of the p99 that is reported: more of it would be the engine's own
 STAMP_P50_US = 50.0  # beyond what a plain reader needs: the engine reads all its sockets in turn
-TURN_P50_US = 100.0  # beyond a plain reader's wake-up: two sends, one of them Python's, and the engine's reading in turn
+TURN_P50_US = (
+    100.0  # beyond a plain reader's wake-up: two sends, one of them Python's, and the engine's reading in turn
+)
 SIGMAS = 4.0  # of a random number around what is expected: beyond that in one case of 16,000
 BIN_MS = 20.0  # in which arrivals are counted
 RATE_SHARE = 0.001
@@ -250,15 +252,26 @@ def judge_arrivals(view: TrialView, truth: Truth, per_s: float, workers: int) ->
     off = SIGMAS * math.sqrt(expected)
     spread = SIGMAS * math.sqrt(2 / (bins - 1))
     rows = [
-        Row(check, "messages", f"{expected:,.0f} ± {off:,.0f}", f"{number:,}", _result(abs(number - expected) <= off, None)),
+        Row(
+            check,
+            "messages",
+            f"{expected:,.0f} ± {off:,.0f}",
+            f"{number:,}",
+            _result(abs(number - expected) <= off, None),
+        ),
         _plain(check, "variance ÷ mean of counts", 1, spread, float(union.var(ddof=1) / union.mean()), busy),
     ]
     alike = SIGMAS / math.sqrt(bins)
     if workers > 1:
-        worst = max((float(np.corrcoef(a, b)[0, 1]) for a, b in itertools.combinations(counts, 2)), key=abs)
+        worst = max((_correlation(a, b) for a, b in itertools.combinations(counts, 2)), key=abs)
         rows.append(_plain(check, "correlation of two workers' counts", 0, alike, worst, busy))
-    after = float(np.corrcoef(union[:-1], union[1:])[0, 1])
+    after = _correlation(union[:-1], union[1:])
     return [*rows, _plain(check, "correlation of one count with the next", 0, alike, after, busy)]
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """0 where one of them never changes."""
+    return float(np.corrcoef(one, other)[0, 1]) if one.std() > 0 and other.std() > 0 else 0.0
 
 
 # ---- counts ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ thousand honest connections beside one that is not.
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 import subprocess
 import sys
@@ -47,7 +46,8 @@ COLUMNS = (
     "peak MB",
     f"1 among {HONEST + 1:,}: honest answered",
     "peak MB",
-    "their p99, × without it",
+    "their p99, µs",
+    "× without it",
 )
 
 
@@ -60,7 +60,8 @@ def table(bench: Bench, engine: Engine, seconds: float, repeats: int) -> list[st
     ]
     for deed, (words, wrapping) in DEEDS.items():
         print(f"hostile: {deed}", file=sys.stderr)
-        lines.append(f"| {words} | {alone(bench, engine, deed, wrapping)} | {among(bench, engine, deed, wrapping, seconds, repeats)} |")
+        cells = alone(bench, engine, deed, wrapping), among(bench, engine, deed, wrapping, seconds, repeats)
+        lines.append(f"| {words} | {' | '.join(cells)} |")
     return lines
 
 
@@ -74,21 +75,24 @@ def alone(bench: Bench, engine: Engine, deed: str, wrapping: str) -> str:
 
 def among(bench: Bench, engine: Engine, deed: str, wrapping: str, seconds: float, repeats: int) -> str:
     """A thousand connections, one of which is to it; and the same with all of them honest."""
-    shares, memories, ratios = [], [], []
+    shares, memories, times_us, ratios = [], [], [], []
     for _ in range(repeats):
         try:
             without, _, _ = neighbours(bench, engine, None, wrapping, seconds)
             p99_ns, share, memory_mb = neighbours(bench, engine, deed, wrapping, seconds)
         except NoNumber as reason:
-            return f"{reason} | | "
+            return f"{reason} | | | "
+        times_us.append(p99_ns / 1000)
         ratios.append(p99_ns / without)
         shares.append(share)
         memories.append(memory_mb)
     ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-    return f"{min(shares):.3%} | {max(memories):.0f} | {ratio}"
+    return f"{min(shares):.2%} | {max(memories):.0f} | {statistics.median(times_us):,.0f} | {ratio}"
 
 
-def neighbours(bench: Bench, engine: Engine, deed: str | None, wrapping: str, seconds: float) -> tuple[float, float, float]:
+def neighbours(
+    bench: Bench, engine: Engine, deed: str | None, wrapping: str, seconds: float
+) -> tuple[float, float, float]:
     """The p99 of response times in ns, the share of messages that were answered of those that honest connections should have
     sent, and the engine's peak memory in MB."""
     run = bench.run(Setting("echo", HONEST + 1, 16, wrapping=wrapping), seconds)
@@ -123,23 +127,26 @@ def carried_out(engine: Engine, plan: dict, folder: Path) -> tuple[float, float,
     """How long the engine took, its peak memory in MB, and its `end`."""
     command = engine.carry_out(plan, folder)
     began = time.monotonic()
+    peak_kb = 0
     with (folder / "engine.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            while time.monotonic() < began + plan["limits"]["deadline_s"] + GRACE_S:
-                pid, _, usage = os.wait4(process.pid, os.WNOHANG)
-                if pid:
-                    break
+            while process.poll() is None:
+                if time.monotonic() > began + plan["limits"]["deadline_s"] + GRACE_S:
+                    raise NoNumber("it did not end")
+                # Not rusage's, which begins with the memory of the process that this one was forked from.
+                with contextlib.suppress(OSError, IndexError):
+                    status = Path(f"/proc/{process.pid}/status").read_text()
+                    peak_kb = max(peak_kb, int(status.split("VmHWM:")[1].split()[0]))
                 time.sleep(0.01)
-            else:
-                raise NoNumber("it did not end")
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
+            process.wait()
+    took_s = time.monotonic() - began
     end = events_of(folder)[-1]
     if end["event"] != "end":
         raise NoNumber(f"no `end`: {(folder / 'engine.log').read_text()[-200:]}")
-    return time.monotonic() - began, usage.ru_maxrss / 1024, end
+    return took_s, peak_kb / 1024, end
 
 
 def named(end: dict) -> str:

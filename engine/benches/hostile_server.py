@@ -1,4 +1,4 @@
-"""A server that means ill: `hostile_server.py DEED`, with HOST and PORT in the environment. Each connection is met by the same deed."""
+"""A server that means ill: `hostile_server.py DEED`, with HOST and PORT in the environment. Every connection is met by the deed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from functools import cache
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 BLOCK = 1 << 16
@@ -76,10 +77,15 @@ def final_blocks(peer: Handler) -> None:
 
 def deflate_bomb(peer: Handler) -> None:
     peer.upgrade(DEFLATE)
+    peer.say(bomb())
+    peer.listen()
+
+
+@cache
+def bomb() -> bytes:
     press = zlib.compressobj(9, zlib.DEFLATED, -15)
     small = b"".join(press.compress(bytes(1 << 20)) for _ in range(GIBIBYTE >> 20)) + press.flush(zlib.Z_SYNC_FLUSH)
-    peer.say(frame(0xC1, small[:-4]))
-    peer.listen()
+    return frame(0xC1, small[:-4])
 
 
 def huge_length(peer: Handler) -> None:
@@ -118,6 +124,8 @@ def reset(peer: Handler) -> None:
         peer.connection.recv(BLOCK)
     peer.say(frame(0x81, b"x" * 16)[: random.randrange(18)])
     peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.rfile.close()
+    os.close(peer.connection.detach())
 
 
 def answers_ahead(peer: Handler) -> None:
@@ -159,6 +167,8 @@ class Server(socketserver.ThreadingTCPServer):
 def main() -> None:
     # An honest neighbour on the same CPU does not wait for it.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if sys.argv[1] == "deflate-bomb":
+        bomb()
     with Server((os.environ["HOST"], int(os.environ["PORT"])), Handler) as server:
         server.serve_forever()
 

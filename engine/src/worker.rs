@@ -27,7 +27,7 @@ use std::sync::mpsc::Sender;
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// Room for what is read at once: for the replies that can be under way on a connection, as far as that helps. A peer that floods
 /// holds up the others for as long as it takes to read so much of it.
-const LEAST_ROOM_BYTES: usize = 64 << 10;
+const LEAST_ROOM_BYTES: usize = 16 << 10;
 const MOST_ROOM_BYTES: usize = 256 << 10;
 /// How long a server may take to close after our goodbye: then we do.
 const CLOSING_S: f64 = 2.0;
