@@ -71,7 +71,7 @@ def alone(bench: Bench, engine: Engine, deed: str, wrapping: str) -> str:
     with hostile(bench, deed, run.port, run.folder):
         took_s, memory_mb, end = carried_out(engine, engine.plan(run) | {"limits": LIMITS}, run.folder)
     # One that ends at once is gone before its memory can be looked at.
-    return f"{took_s:.1f} | {end['outcome']}: {named(end)} | {f'{memory_mb:.0f}' if memory_mb else '–'}"
+    return f"{took_s:.1f} | {end['outcome']}: {named(end)} | {f'{memory_mb:.0f}' if memory_mb >= 1 else '–'}"
 
 
 def among(bench: Bench, engine: Engine, deed: str, wrapping: str, seconds: float, repeats: int) -> str:

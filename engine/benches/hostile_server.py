@@ -118,9 +118,9 @@ def long_close(peer: Handler) -> None:
 
 
 def reset(peer: Handler) -> None:
-    """After some replies, in the middle of one."""
+    """In the middle of the first reply, or before it."""
     peer.upgrade()
-    for _ in range(random.randrange(5)):
+    if random.random() < 0.8:
         peer.connection.recv(BLOCK)
     peer.say(frame(0x81, b"x" * 16)[: random.randrange(18)])
     peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
