@@ -339,3 +339,14 @@ def test_a_server_that_was_stopped_says_what_it_had_run_out_of(tmp_path, left_mi
     reasons = verdict.verdict(view).reasons
     assert reasons[0] == record.reason
     assert any(said in reason for reason in reasons) if said else not any("heap" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(("times", "kind"), [(1, "VALID"), (3, "VALID"), (5, "SUSPECT")])
+def test_a_flood_beside_the_replies_is_told(tmp_path, times, kind):
+    folder = write_trial(tmp_path / "0001", Trial())
+    view = TrialView(folder, folder.record)
+    came = view.measured.bytes_received * times
+    view.__dict__["measured"] = view.measured.model_copy(update={"bytes_received": came})
+    found = verdict.verdict(view)
+    assert found.kind == kind
+    assert ("a flood delays the others" in " ".join(found.reasons)) == (kind == "SUSPECT")

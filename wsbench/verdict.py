@@ -15,7 +15,7 @@ from typing import Literal
 
 from wsbench import metrics
 from wsbench.bottleneck import Bottleneck, bottleneck, engine_busy, rate_met, server_busy, shortfall
-from wsbench.engine_files import Closed, Idle, Messages, Open, Push, Tick
+from wsbench.engine_files import Closed, Echo, Idle, Messages, Open, Push, Tick
 from wsbench.limits import LIMITS
 from wsbench.view import NO_WINDOW, NS_PER_S, TrialView
 
@@ -24,6 +24,8 @@ Kind = Literal["VALID", "SUSPECT", "INVALID"]
 
 TICKS_FOR_LITTLE = 4
 TICKS_FOR_HALVES = 3
+#: Around a reply: headers of its frames, a record of TLS, now and then a Ping.
+WRAPPING_BYTES = 100
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,20 @@ def _unasked(view: TrialView) -> Found:
     ):
         if count:
             yield _beyond("errors", count / answered) if answered else "SUSPECT", f"{count:,} {what}"
+
+
+def _flood(view: TrialView) -> Found:
+    """Who floods one connection, by Pings, empty fragments or anything else, keeps all others waiting."""
+    scenario = view.plan.scenario
+    if not isinstance(scenario, Echo):
+        return
+    replies = view.measured.replies_in_window + view.plan.connections
+    most = 2 * replies * (scenario.bytes + WRAPPING_BYTES)
+    if (came := view.measured.bytes_received) > most:
+        yield (
+            "SUSPECT",
+            f"{came:,} bytes came with {replies:,} replies of {scenario.bytes:,}: a flood delays the others",
+        )
 
 
 def _little(view: TrialView) -> Found:
@@ -355,6 +371,7 @@ CHECKS = (
         _histograms,
         _errors,
         _unasked,
+        _flood,
         _little,
         _little_open,
         _rate,

@@ -10,7 +10,7 @@ use crate::tls;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Stage {
+pub enum State {
     Closed,
     /// TCP is being connected; what comes first could not be sent yet.
     Connecting,
@@ -36,13 +36,13 @@ pub enum Counted {
     Closing,
 }
 
-impl Stage {
+impl State {
     pub fn counted(self) -> Counted {
         match self {
-            Stage::Closed => Counted::Nowhere,
-            Stage::Connecting | Stage::Securing | Stage::Handshaking => Counted::Opening,
-            Stage::Open | Stage::AwaitingClose => Counted::Open,
-            Stage::Leaving | Stage::Closing => Counted::Closing,
+            State::Closed => Counted::Nowhere,
+            State::Connecting | State::Securing | State::Handshaking => Counted::Opening,
+            State::Open | State::AwaitingClose => Counted::Open,
+            State::Leaving | State::Closing => Counted::Closing,
         }
     }
 }
@@ -153,6 +153,15 @@ impl UnderWay {
     }
 }
 
+/// Which broadcasts a connection is expected to receive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Receiver {
+    /// The number after the last one that came, or of the first that was triggered while it was there.
+    pub next: u32,
+    /// Where it leaves: the number after the last one that it is still to receive.
+    pub until: u32,
+}
+
 /// Three cache lines: what every message touches, the reader, and what few messages need. With many connections each line
 /// is a miss for each message.
 #[repr(C, align(64))]
@@ -161,26 +170,27 @@ pub struct Connection<Socket> {
     /// Its number among those of all shards.
     pub number: u32,
     /// Set by `Worker::move_to` alone, which counts.
-    pub stage: Stage,
+    pub state: State,
     /// Stands in the worker's line of connections that can take a message.
     pub in_line: bool,
     /// The user is to go as soon as nothing is under way.
     pub leaving: bool,
     /// Takes the place of one that the server announced to close, and is counted as the same.
     pub replaces: bool,
+    /// A broadcast has come.
+    pub has_heard: bool,
     /// Of each life the connection is another: a due time that was set in an earlier one is void, and so is what came in it.
     pub life: u32,
     /// Bytes that were written for it, modulo 2³²: those that the kernel has, and those that are kept.
     pub written: u32,
     pub under_way: UnderWay,
-    /// Messages sent, of all times. For a receiver of broadcasts: the number after the last one that came.
+    /// Messages sent, of all times.
     pub sequence: u64,
     /// What a short write has left over; never empty.
     pub unsent: Option<Box<Unsent>>,
-    /// Of a receiver of broadcasts that leaves: the number after the last one that it is still to receive.
-    pub receives_until: u32,
+    pub receiver: Receiver,
     pub reader: Reader,
-    /// Replies, or broadcasts received, on this very connection.
+    /// On this very connection.
     pub replies: u64,
     pub opened_ns: u64,
     /// A connection per request: the reply was complete; it counts once the server has closed. Also since when we are leaving, or
@@ -225,16 +235,17 @@ impl<Socket> Connection<Socket> {
         Connection {
             socket: None,
             number,
-            stage: Stage::Closed,
+            state: State::Closed,
             in_line: false,
             leaving: false,
             replaces: false,
+            has_heard: false,
             life: 0,
             written: 0,
             under_way: UnderWay::default(),
             sequence: 0,
             unsent: None,
-            receives_until: 0,
+            receiver: Receiver::default(),
             reader: Reader::new(transport),
             replies: 0,
             opened_ns: 0,
@@ -270,6 +281,7 @@ impl<Socket> Connection<Socket> {
     pub fn begin(&mut self, transport: Transport, socket: Socket) {
         self.reader = Reader::new(transport);
         self.replies = 0;
+        self.has_heard = false;
         self.written = 0;
         self.leaving = false;
         self.life += 1;

@@ -1,7 +1,7 @@
 //! How connections end: by a goodbye of ours or of the server's, by a failure, and all of them when the run does. Part of the
 //! worker.
 
-use crate::connection::{Connection, Counted, Reader, Stage};
+use crate::connection::{Connection, Counted, Reader, State};
 use crate::control::Phase;
 use crate::frame;
 use crate::message::Incoming;
@@ -11,22 +11,22 @@ use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
 impl<S: System> Worker<S> {
-    /// A connection comes to another stage: the only place where it is counted as another thing.
-    pub fn move_to(&mut self, index: usize, stage: Stage) {
-        let before = std::mem::replace(&mut self.connections[index].stage, stage).counted();
-        let after = stage.counted();
+    /// A connection comes to another state: the only place where it is counted as another thing.
+    pub fn move_to(&mut self, index: usize, state: State) {
+        let before = std::mem::replace(&mut self.connections[index].state, state).counted();
+        let after = state.counted();
         if before == after {
             return;
         }
         self.accounts.moved(before, after);
         // Who goes after the end has missed nothing.
         if before == Counted::Open && self.receives(index) && !self.finished {
-            self.connections[index].receives_until = self.board.leave(self.system.now_ns());
+            self.connections[index].receiver.until = self.board.leave(self.system.now_ns());
         }
     }
 
     fn close(&mut self, index: usize) {
-        self.move_to(index, Stage::Closed);
+        self.move_to(index, State::Closed);
         self.connections[index].let_go();
     }
 
@@ -36,29 +36,29 @@ impl<S: System> Worker<S> {
     /// no broadcast that it is expected to receive.
     pub fn leave_if_idle(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
-        if connection.stage == Stage::Open && self.receives(index) {
-            self.move_to(index, Stage::Leaving);
+        if connection.state == State::Open && self.receives(index) {
+            self.move_to(index, State::Leaving);
             self.connections[index].replied_ns = now;
             return self.leave_if_all_came(index, now);
         }
-        if connection.stage == Stage::Closed || connection.stage == Stage::Open && connection.under_way.is_empty() {
+        if connection.state == State::Closed || connection.state == State::Open && connection.under_way.is_empty() {
             self.say_goodbye(index, now);
         }
     }
 
     pub fn leave_if_all_came(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
-        if connection.stage == Stage::Leaving && connection.sequence >= connection.receives_until.into() {
+        if connection.state == State::Leaving && connection.receiver.next >= connection.receiver.until {
             self.say_goodbye(index, now);
         }
     }
 
     /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports just close.
     pub fn say_goodbye(&mut self, index: usize, now: u64) {
-        if !matches!(self.connections[index].stage, Stage::Open | Stage::Leaving) {
+        if !matches!(self.connections[index].state, State::Open | State::Leaving) {
             return;
         }
-        self.move_to(index, Stage::Closing);
+        self.move_to(index, State::Closing);
         self.connections[index].replied_ns = now;
         if self.plan.transport != Transport::Websocket {
             return self.gone(index, now);
@@ -134,21 +134,21 @@ impl<S: System> Worker<S> {
             self.http_reply(index, reply, now);
         }
         let connection = &self.connections[index];
-        match connection.stage {
-            Stage::AwaitingClose => {
+        match connection.state {
+            State::AwaitingClose => {
                 self.account(index, now);
                 self.close(index);
                 self.go_on(index, now);
             }
-            Stage::Closing => self.gone(index, now),
-            Stage::Closed | Stage::Connecting => {}
-            Stage::Securing | Stage::Handshaking => {
+            State::Closing => self.gone(index, now),
+            State::Closed | State::Connecting => {}
+            State::Securing | State::Handshaking => {
                 self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into()))
             }
-            Stage::Open | Stage::Leaving if connection.reader.in_reply() => {
+            State::Open | State::Leaving if connection.reader.in_reply() => {
                 self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
             }
-            Stage::Open | Stage::Leaving => {
+            State::Open | State::Leaving => {
                 self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into()))
             }
         }
@@ -164,7 +164,7 @@ impl<S: System> Worker<S> {
         let per_request = self.plan.connection_per_request();
         let spoils = failure.0.spoils_connection() || per_request;
         let connection = &mut self.connections[index];
-        if connection.stage == Stage::Closing {
+        if connection.state == State::Closing {
             return self.gone(index, now);
         }
         let under_way = connection.under_way.len();
@@ -223,8 +223,8 @@ impl<S: System> Worker<S> {
     /// Our last words on a connection that is open.
     fn end(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let (Stage::Open | Stage::Leaving, Some(socket)) =
-            (connection.stage, connection.socket.as_ref().map(S::handle))
+        let (State::Open | State::Leaving, Some(socket)) =
+            (connection.state, connection.socket.as_ref().map(S::handle))
         else {
             return;
         };
@@ -250,18 +250,18 @@ impl<S: System> Worker<S> {
     }
 
     fn read_to_the_end(&mut self) {
-        let lives = |connection: &Connection<S::Socket>| !matches!(connection.stage, Stage::Connecting | Stage::Closed);
+        let lives = |connection: &Connection<S::Socket>| !matches!(connection.state, State::Connecting | State::Closed);
         let mut left = self.connections.iter().filter(|connection| lives(connection)).count();
         let until = self.system.now_ns() + SECOND_NS / 2;
         while left > 0 && self.system.now_ns() < until && !self.control.stopped() {
             let Ok(count) = self.system.wait(SECOND_NS / 20) else { return };
             for at in 0..count {
                 let Some((index, _)) = self.system.event(at) else { continue };
-                let before = self.connections[index].stage;
+                let before = self.connections[index].state;
                 let lived = lives(&self.connections[index]);
                 self.readable(index);
                 left -= usize::from(lived && !lives(&self.connections[index]));
-                if !matches!(before, Stage::Open | Stage::Leaving) {
+                if !matches!(before, State::Open | State::Leaving) {
                     self.end(index);
                 }
             }

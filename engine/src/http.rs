@@ -15,7 +15,7 @@ pub struct Reply {
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum Next {
     #[default]
     Head,
     Length(u64),
@@ -29,7 +29,7 @@ enum Stage {
 
 #[derive(Debug, Default)]
 pub struct Reader {
-    stage: Stage,
+    next: Next,
     /// A head or line that is not complete yet; empty, and without memory, in the usual case.
     carry: Vec<u8>,
     status: u16,
@@ -51,35 +51,35 @@ pub fn request(plan: &Plan, persistent: bool) -> Vec<u8> {
 impl Reader {
     /// Whether a reply has begun and not ended.
     pub fn in_reply(&self) -> bool {
-        !matches!(self.stage, Stage::Head) || !self.carry.is_empty()
+        !matches!(self.next, Next::Head) || !self.carry.is_empty()
     }
 
     /// Takes bytes off the front of `input` until a reply is complete or nothing is left. A body that is, or says it
     /// will be, longer than `longest` is refused.
     pub fn feed(&mut self, input: &mut &[u8], longest: u64) -> Result<Option<Reply>, Failure> {
         loop {
-            match self.stage {
-                Stage::Length(left) | Stage::Chunk(left) if self.length.saturating_add(left) > longest => {
+            match self.next {
+                Next::Length(left) | Next::Chunk(left) if self.length.saturating_add(left) > longest => {
                     let length = self.length.saturating_add(left);
                     return Err((Kind::Oversized, format!("{length} bytes where {longest} would be many")));
                 }
-                Stage::UntilClose if self.length > longest => {
+                Next::UntilClose if self.length > longest => {
                     return Err((Kind::Oversized, format!("more than {longest} bytes, and no end")));
                 }
-                Stage::UntilClose => {
+                Next::UntilClose => {
                     self.length += input.len() as u64;
                     if input.is_empty() {
                         return Ok(None);
                     }
                     *input = &[];
                 }
-                Stage::Head => {
+                Next::Head => {
                     if input.is_empty() || !self.head(input)? {
                         return Ok(None);
                     }
                 }
-                Stage::Length(0) => return Ok(Some(self.complete())),
-                Stage::Length(ref mut left) | Stage::Chunk(ref mut left) if *left > 0 => {
+                Next::Length(0) => return Ok(Some(self.complete())),
+                Next::Length(ref mut left) | Next::Chunk(ref mut left) if *left > 0 => {
                     let taken = (*left).min(input.len() as u64);
                     *left -= taken;
                     self.length += taken;
@@ -88,21 +88,21 @@ impl Reader {
                         return Ok(None);
                     }
                 }
-                Stage::Chunk(_) => self.stage = Stage::ChunkEnd,
-                Stage::Length(_) => unreachable!("zero and more are both handled"),
-                Stage::ChunkSize | Stage::ChunkEnd | Stage::Trailer => {
+                Next::Chunk(_) => self.next = Next::ChunkEnd,
+                Next::Length(_) => unreachable!("zero and more are both handled"),
+                Next::ChunkSize | Next::ChunkEnd | Next::Trailer => {
                     let Some(line) = self.line(input)? else { return Ok(None) };
-                    match self.stage {
-                        Stage::ChunkSize => {
+                    match self.next {
+                        Next::ChunkSize => {
                             let digits = line.split(';').next().unwrap_or_default().trim();
                             let size = number(digits, 16)
                                 .ok_or_else(|| (Kind::HttpInvalid, format!("chunk size {line:?}")))?;
-                            self.stage = if size == 0 { Stage::Trailer } else { Stage::Chunk(size) };
+                            self.next = if size == 0 { Next::Trailer } else { Next::Chunk(size) };
                         }
-                        Stage::ChunkEnd if !line.is_empty() => {
+                        Next::ChunkEnd if !line.is_empty() => {
                             return Err((Kind::HttpInvalid, format!("{line:?} behind a chunk")));
                         }
-                        Stage::ChunkEnd => self.stage = Stage::ChunkSize,
+                        Next::ChunkEnd => self.next = Next::ChunkSize,
                         _ if line.is_empty() => return Ok(Some(self.complete())),
                         _ => {}
                     }
@@ -113,7 +113,7 @@ impl Reader {
 
     /// The reply that the end of the connection completes, if it does.
     pub fn closed(&mut self) -> Option<Reply> {
-        matches!(self.stage, Stage::UntilClose).then(|| Reply { closes: true, ..self.complete() })
+        matches!(self.next, Next::UntilClose).then(|| Reply { closes: true, ..self.complete() })
     }
 
     fn complete(&mut self) -> Reply {
@@ -163,11 +163,11 @@ impl Reader {
             }
         }
         // RFC 9112 §6.3, in its order.
-        self.stage = match (self.status, values("transfer-encoding").last(), length) {
-            (101 | 204 | 304, ..) => Stage::Length(0),
-            (_, Some(coding), _) if coding.eq_ignore_ascii_case("chunked") => Stage::ChunkSize,
-            (_, None, Some(length)) => Stage::Length(length),
-            _ => Stage::UntilClose,
+        self.next = match (self.status, values("transfer-encoding").last(), length) {
+            (101 | 204 | 304, ..) => Next::Length(0),
+            (_, Some(coding), _) if coding.eq_ignore_ascii_case("chunked") => Next::ChunkSize,
+            (_, None, Some(length)) => Next::Length(length),
+            _ => Next::UntilClose,
         };
         *input = &input[size - carried..];
         self.carry = Vec::new();

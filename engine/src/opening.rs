@@ -1,7 +1,7 @@
 //! How connections come and go: connect, the opening handshake, the polite close, and the users of a schedule who join and
 //! leave. Part of the worker.
 
-use crate::connection::{Connection, Reader, Stage};
+use crate::connection::{Connection, Reader, State};
 use crate::control::Phase;
 use crate::deflate::Deflater;
 use crate::handshake;
@@ -50,9 +50,9 @@ impl<S: System> Worker<S> {
     fn join(&mut self, index: usize) {
         let now = self.system.now_ns();
         let connection = &mut self.connections[index];
-        match connection.stage {
-            Stage::Closed => self.open(index, now),
-            Stage::Open => {
+        match connection.state {
+            State::Closed => self.open(index, now),
+            State::Open => {
                 (connection.leaving, connection.life) = (false, connection.life + 1);
                 self.start(index, now);
             }
@@ -94,7 +94,7 @@ impl<S: System> Worker<S> {
         };
         let handle = S::handle(&socket);
         self.connections[index].begin(self.plan.transport, socket);
-        self.move_to(index, Stage::Connecting);
+        self.move_to(index, State::Connecting);
         self.connections[index].tls = self.tls.as_ref().map(|client| Box::new(client.session()));
         if self.plan.is_stamped(self.connections[index].number)
             && let Err(error) = self.system.ask_for_stamps(handle)
@@ -142,7 +142,7 @@ impl<S: System> Worker<S> {
             self.accounts.record.counters.bytes_sent += sent as u64;
             self.connections[index].keep(&self.out[sent..]);
             if self.tls.is_some() {
-                self.move_to(index, Stage::Securing);
+                self.move_to(index, State::Securing);
             } else {
                 self.connected(index, now);
                 self.connections[index].written = self.out.len() as u32;
@@ -169,7 +169,7 @@ impl<S: System> Worker<S> {
     pub fn secured(&mut self, index: usize, now: u64) {
         self.write_first_words(index);
         self.connected(index, now);
-        if self.connections[index].stage == Stage::Open && self.connections[index].under_way.is_empty() {
+        if self.connections[index].state == State::Open && self.connections[index].under_way.is_empty() {
             self.start(index, now);
         }
     }
@@ -177,7 +177,7 @@ impl<S: System> Worker<S> {
     /// The connection is there, and what comes first is on its way.
     fn connected(&mut self, index: usize, now: u64) {
         if self.plan.transport == Transport::Websocket {
-            self.move_to(index, Stage::Handshaking);
+            self.move_to(index, State::Handshaking);
             return;
         }
         self.usable(index, now);
@@ -221,7 +221,7 @@ impl<S: System> Worker<S> {
         let part = if warms_up { Part::Warmup } else { Part::Measured };
         self.accounts.record.duration(Tag::Connect, part, connection.opened_ns, now);
         let replaces = std::mem::take(&mut connection.replaces);
-        self.move_to(index, Stage::Open);
+        self.move_to(index, State::Open);
         self.accounts.failures_in_a_row = 0;
         if !warms_up && !replaces {
             self.accounts.record.counters.established += 1;
@@ -240,7 +240,7 @@ impl<S: System> Worker<S> {
             }
             return;
         }
-        self.connections[index].sequence = self.board.join(self.system.now_ns());
+        self.connections[index].receiver.next = self.board.join(self.system.now_ns());
     }
 
     /// Whether it is a receiver of broadcasts that reads them.

@@ -43,7 +43,7 @@ impl Board {
     }
 
     /// One more receiver; the number of the first broadcast that it is expected to receive.
-    pub fn join(&self, t_ns: u64) -> u64 {
+    pub fn join(&self, t_ns: u64) -> u32 {
         let mut readers = self.readers.lock().expect("no holder panics");
         readers.count += 1;
         if readers.rising {
@@ -52,7 +52,7 @@ impl Board {
         let count = readers.count;
         readers.changes.push((t_ns, count));
         readers.rising = true;
-        self.count.load(SeqCst) as u64
+        self.count.load(SeqCst) as u32
     }
 
     /// One receiver less; the number of the first broadcast that it is not expected to receive.

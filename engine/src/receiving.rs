@@ -1,7 +1,7 @@
 //! What comes back: every reply is taken in, checked and recorded, and every way in which that can fail has its name. Part of
 //! the worker, and the hot path.
 
-use crate::connection::{Pending, Reader, Stage};
+use crate::connection::{Pending, Reader, State};
 use crate::control::Phase;
 use crate::http;
 use crate::message::Incoming;
@@ -19,12 +19,12 @@ const PONGS_BYTES: usize = 64 << 10;
 
 impl<S: System> Worker<S> {
     pub fn readable(&mut self, index: usize) {
-        if self.connections[index].stage == Stage::Open && !self.reads(index) {
+        if self.connections[index].state == State::Open && !self.reads(index) {
             // There is news of it only where the connection is gone; what it has not read it never will.
             return self.fail(index, (Kind::Reset, "a receiver that does not read was reset".into()));
         }
         let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
-        if self.connections[index].stage == Stage::Connecting {
+        if self.connections[index].state == State::Connecting {
             return;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -76,7 +76,7 @@ impl<S: System> Worker<S> {
         let connection = &mut self.connections[index];
         let session = connection.tls.as_mut().expect("it is sealed");
         session.open(sealed, &mut plain)?;
-        if connection.stage == Stage::Securing && !session.is_handshaking() {
+        if connection.state == State::Securing && !session.is_handshaking() {
             self.secured(index, now);
         }
         let taken = if plain.is_empty() { Ok(()) } else { self.take_in(index, &plain, now) };
@@ -89,13 +89,13 @@ impl<S: System> Worker<S> {
     fn take_in(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<(), Failure> {
         let mut input = bytes;
         let mut ping = None;
-        if self.connections[index].stage == Stage::Handshaking {
+        if self.connections[index].state == State::Handshaking {
             input = &input[self.upgrade(index, bytes, now)?..];
         }
         // A reply may end the connection, and the rest of what came with it.
-        while !input.is_empty() && self.connections[index].stage != Stage::Closed {
+        while !input.is_empty() && self.connections[index].state != State::Closed {
             let connection = &mut self.connections[index];
-            if connection.stage == Stage::Closing {
+            if connection.state == State::Closing {
                 self.closing_input(index, input, now);
                 return Ok(());
             }
@@ -141,7 +141,7 @@ impl<S: System> Worker<S> {
             }
         }
         match ping {
-            Some(payload) if self.connections[index].stage == Stage::Open => {
+            Some(payload) if self.connections[index].state == State::Open => {
                 self.pong(index, payload);
             }
             _ => {}
@@ -194,7 +194,7 @@ impl<S: System> Worker<S> {
 
     pub fn http_reply(&mut self, index: usize, reply: http::Reply, now: u64) {
         let Scenario::Doc { persistent, bytes } = self.plan.scenario else { unreachable!("http is doc") };
-        if !self.is_asked(index) || self.connections[index].stage == Stage::AwaitingClose {
+        if !self.is_asked(index) || self.connections[index].state == State::AwaitingClose {
             return self.fail(index, self.unasked(index));
         }
         let connection = &mut self.connections[index];
@@ -204,7 +204,7 @@ impl<S: System> Worker<S> {
             self.fail(index, (Kind::HttpLength, format!("{} bytes instead of {bytes}", reply.length)));
         } else if !persistent {
             connection.replied_ns = now;
-            self.move_to(index, Stage::AwaitingClose);
+            self.move_to(index, State::AwaitingClose);
             return;
         } else if reply.closes {
             // Whoever goes on does so on the next connection.
@@ -212,7 +212,7 @@ impl<S: System> Worker<S> {
         } else {
             self.answered(index, now);
         }
-        if reply.closes && self.connections[index].stage == Stage::Open {
+        if reply.closes && self.connections[index].state == State::Open {
             match self.connections[index].leaving {
                 true => self.leave_if_idle(index, now),
                 false => self.reconnect(index, now),
@@ -243,16 +243,15 @@ impl<S: System> Worker<S> {
             return self.fail(index, (Kind::ReplyContent, format!("broadcast {number} was never triggered")));
         }
         let connection = &mut self.connections[index];
-        if connection.stage == Stage::Leaving && number as u64 >= connection.receives_until.into() {
+        if connection.state == State::Leaving && number >= connection.receiver.until as usize {
             return;
         }
-        if (number as u64) < connection.sequence {
+        if number < connection.receiver.next as usize {
             // The first may have been triggered before this receiver was there, which nobody expected of it.
-            self.accounts.record.counters.out_of_order += u64::from(connection.replies > 0);
+            self.accounts.record.counters.out_of_order += u64::from(connection.has_heard);
             return;
         }
-        connection.sequence = number as u64 + 1;
-        connection.replies += 1;
+        (connection.receiver.next, connection.has_heard) = (number as u32 + 1, true);
         self.accounts.record.counters.answered += 1;
         if self.broadcasts.len() <= number {
             self.broadcasts.resize(number + 1, Delivery::default());

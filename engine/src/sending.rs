@@ -1,7 +1,7 @@
 //! What is sent, and when: which message comes next on a connection, its frames, and the one system call that sends it. Part
 //! of the worker, and the hot path.
 
-use crate::connection::{Connection, Pending, Stage};
+use crate::connection::{Connection, Pending, State};
 use crate::control::Phase;
 use crate::frame;
 use crate::plan::{Loop, Mask, Transport};
@@ -73,9 +73,9 @@ impl<S: System> Worker<S> {
     fn has_room(&self, index: usize) -> bool {
         let connection = &self.connections[index];
         let scheduled = matches!(self.plan.pace, Loop::Open { .. });
-        let usable = match connection.stage {
-            Stage::Open => !(connection.leaving || scheduled && connection.unsent.is_some()),
-            Stage::Closed => self.plan.connection_per_request(),
+        let usable = match connection.state {
+            State::Open => !(connection.leaving || scheduled && connection.unsent.is_some()),
+            State::Closed => self.plan.connection_per_request(),
             _ => false,
         };
         usable && connection.under_way.len() < self.plan.depth()
@@ -230,13 +230,13 @@ impl<S: System> Worker<S> {
     /// The connection that triggers at an address: one that reads, and the same one until it has gone. What another sent
     /// meanwhile could overtake what is on its way.
     fn sender_to(&mut self, address: usize) -> Option<usize> {
-        match self.senders[address].map(|index| self.connections[index].stage) {
-            Some(Stage::Open) => {}
-            Some(Stage::Leaving) => return None,
+        match self.senders[address].map(|index| self.connections[index].state) {
+            Some(State::Open) => {}
+            Some(State::Leaving) => return None,
             _ => {
                 let is_fit = |index: &usize| {
-                    let Connection { stage, number, .. } = self.connections[*index];
-                    stage == Stage::Open && self.plan.address_number(number) == address && self.reads(*index)
+                    let Connection { state, number, .. } = self.connections[*index];
+                    state == State::Open && self.plan.address_number(number) == address && self.reads(*index)
                 };
                 self.senders[address] = (0..self.connections.len()).find(is_fit);
             }
@@ -299,7 +299,7 @@ impl<S: System> Worker<S> {
     pub fn writable(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let Some(socket) = connection.socket.as_ref().map(S::handle) else { return };
-        if connection.stage == Stage::Connecting {
+        if connection.state == State::Connecting {
             return self.connect_ended(index);
         }
         let Some(unsent) = &mut connection.unsent else { return };

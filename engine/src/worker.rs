@@ -6,7 +6,7 @@
 //! come and go in opening.rs, what passes over them in sending.rs and receiving.rs.
 
 use crate::accounts::Accounts;
-use crate::connection::{Connection, Stage};
+use crate::connection::{Connection, State};
 use crate::control::{Control, Phase, Report, Window};
 use crate::handshake::Offer;
 use crate::http;
@@ -326,23 +326,23 @@ impl<S: System> Worker<S> {
         let connection = &self.connections[index];
         let later_than = |from: u64, seconds: f64| now.saturating_sub(from) as f64 > seconds * 1e9;
         let oldest_ns = connection.under_way.oldest().map_or(u64::MAX, |oldest| oldest.sent_ns);
-        let failure = match connection.stage {
-            Stage::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
+        let failure = match connection.state {
+            State::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
                 (Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
             }
-            Stage::Securing | Stage::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
+            State::Securing | State::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
                 (Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
             }
-            Stage::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {
+            State::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {
                 (Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))
             }
-            Stage::Open if later_than(oldest_ns, limits.reply_s) => {
+            State::Open if later_than(oldest_ns, limits.reply_s) => {
                 (Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
             }
-            Stage::Leaving if later_than(connection.replied_ns, limits.reply_s) => {
+            State::Leaving if later_than(connection.replied_ns, limits.reply_s) => {
                 return self.say_goodbye(index, now);
             }
-            Stage::Closing if later_than(connection.replied_ns, limits.connect_s.min(CLOSING_S)) => {
+            State::Closing if later_than(connection.replied_ns, limits.connect_s.min(CLOSING_S)) => {
                 return self.gone(index, now);
             }
             _ => return,

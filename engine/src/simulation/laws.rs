@@ -1,7 +1,7 @@
 //! What holds after every step of a worker, whatever its servers do, and what holds at its end.
 
 use super::world::Simulated;
-use crate::connection::{Counted, Stage};
+use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
 use crate::plan::{Loop, Scenario, Transport};
 use crate::record::{Counters, Part, Tag};
@@ -24,7 +24,7 @@ macro_rules! law {
 
 /// After every step.
 pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
-    let count = |what: Counted| worker.connections.iter().filter(|one| one.stage.counted() == what).count();
+    let count = |what: Counted| worker.connections.iter().filter(|one| one.state.counted() == what).count();
     let counters = &worker.accounts.record.counters;
     law!(
         worker.accounts.opening == count(Counted::Opening),
@@ -81,10 +81,10 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let wrapped = 1 + usize::from(worker.plan.tls.is_some() || worker.plan.deflate.is_some());
     let bound = wrapped * (most.min(64) * (length + frames * FRAME_BYTES) + BESIDES_BYTES);
     for (index, one) in worker.connections.iter().enumerate() {
-        let stage = one.stage;
+        let state = one.state;
         law!(
-            one.socket.is_some() == (stage != Stage::Closed),
-            "{index} is {stage:?}, with a socket: {}",
+            one.socket.is_some() == (state != State::Closed),
+            "{index} is {state:?}, with a socket: {}",
             one.socket.is_some()
         );
         law!(one.under_way.len() <= most, "{index} has {} under way, {most} may be", one.under_way.len());
@@ -95,9 +95,9 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
             law!(one.replies <= read, "{index} has {} answers, and its server has had {read} messages", one.replies);
         }
         let heard = one.socket.as_ref().and_then(|socket| worker.system.interest(socket));
-        let waits = one.unsent.is_some() && stage != Stage::Connecting;
+        let waits = one.unsent.is_some() && state != State::Connecting;
         law!(!waits || heard == Some(Interest::ReadWrite), "{index} keeps {kept} bytes, and waits for {heard:?}");
-        law!(stage == Stage::Closed || heard.is_some(), "{index} is {stage:?}, and nobody hears of it");
+        law!(state == State::Closed || heard.is_some(), "{index} is {state:?}, and nobody hears of it");
         law!(one.in_line == worker.pacer.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
     }
     law!(worker.pacer.late.len() < 200_000, "{} messages are late", worker.pacer.late.len());
@@ -118,7 +118,7 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
     for (index, one) in worker.connections.iter().enumerate() {
         let waits = worker.pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.life);
         let begins = worker.unstarted.contains(&index);
-        if one.stage == Stage::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
+        if one.state == State::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
             return Err(format!("{index} is open in {:?}, and nothing is under way or due on it", worker.phase));
         }
     }
