@@ -2,6 +2,7 @@
 //! `laws` are asked for. `make simulate` goes through new seeds for as long as it is told; a seed that fails is named, and
 //! `SEED=… make simulate` is the same run again, step by step.
 
+mod frames;
 mod laws;
 mod server;
 mod world;

@@ -1,6 +1,7 @@
 //! The other ends of the sockets: servers that do as they should, and servers that do not, each by the seed. They share no code
 //! with the engine but the accept value of a handshake.
 
+use super::frames::{client_frame, frame, frame_of};
 use super::world::{AHEAD_OF_EPOCH_NS, Piece, World};
 use super::wrapping::{Deflated, Sealed};
 use crate::handshake;
@@ -393,48 +394,7 @@ fn document(bytes: usize, closes: bool) -> Vec<u8> {
     reply
 }
 
-/// A frame of a server (RFC 6455 §5.2): not masked.
-fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
-    frame_of(0x80 | opcode, payload)
-}
-
-fn frame_of(first: u8, payload: &[u8]) -> Vec<u8> {
-    let mut made = vec![first];
-    match payload.len() {
-        short @ ..126 => made.push(short as u8),
-        middle @ ..0x1_0000 => {
-            made.push(126);
-            made.extend((middle as u16).to_be_bytes());
-        }
-        long => {
-            made.push(127);
-            made.extend((long as u64).to_be_bytes());
-        }
-    }
-    made.extend_from_slice(payload);
-    made
-}
-
 /// Where the head that stands first ends, once all of it is there.
 fn end_of_head(taken: &mut VecDeque<u8>) -> Option<usize> {
     taken.make_contiguous().windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
-}
-
-/// The next whole frame of a client: its first byte, and its payload, unmasked.
-fn client_frame(taken: &mut VecDeque<u8>) -> Option<(u8, Vec<u8>)> {
-    let head: Vec<u8> = taken.iter().take(14).copied().collect();
-    let (&first, &second) = (head.first()?, head.get(1)?);
-    assert!(second & 0x80 != 0, "a client masks");
-    let (length, at) = match second & 0x7f {
-        126 => (usize::from(u16::from_be_bytes(head.get(2..4)?.try_into().ok()?)), 4),
-        127 => (u64::from_be_bytes(head.get(2..10)?.try_into().ok()?) as usize, 10),
-        short => (usize::from(short), 2),
-    };
-    let key: [u8; 4] = head.get(at..at + 4)?.try_into().ok()?;
-    if taken.len() < at + 4 + length {
-        return None;
-    }
-    taken.drain(..at + 4);
-    let payload = taken.drain(..length).zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
-    Some((first, payload))
 }
