@@ -9,8 +9,8 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Default)]
 pub struct Pacer {
     schedule: Option<Due>,
-    /// The schedule's times count from here.
-    start_ns: u64,
+    /// When the first phase after connecting began: the schedule's times count from here.
+    pub start_ns: u64,
     /// What it gave last; never, where it has no more.
     due_ns: u64,
     /// Due times that have passed while no connection could take a message.
@@ -61,8 +61,8 @@ impl Pacer {
     /// Takes a place of the count for a message that is sent now; whether there was one. A message of a schedule took its
     /// place when it fell due.
     #[inline]
-    pub fn take_place(&mut self, is_counted: bool) -> bool {
-        if self.schedule.is_some() || !is_counted {
+    pub fn take_place(&mut self, due_ns: u64, counted_from_ns: u64) -> bool {
+        if self.schedule.is_some() || due_ns < counted_from_ns {
             return true;
         }
         let free = self.quota > 0;
@@ -80,9 +80,9 @@ impl Pacer {
     /// What has fallen due by now is late until it is sent, and its due time stays what it is. It takes its place of the count
     /// now: one that is sent later is not left out for one that is due later. What falls due while a counted phase waits for
     /// the next one belongs to neither.
-    pub fn fall_due(&mut self, now: u64, drain_ns: u64, is_counted: impl Fn(u64) -> bool) {
+    pub fn fall_due(&mut self, now: u64, drain_ns: u64, counted_from_ns: u64) {
         while self.due_ns <= now {
-            let between = self.counting && !is_counted(self.due_ns);
+            let between = self.counting && self.due_ns < counted_from_ns;
             if self.due_ns < drain_ns && !between && self.quota > 0 {
                 self.quota -= 1;
                 self.late.push_back(self.due_ns);

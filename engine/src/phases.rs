@@ -64,7 +64,6 @@ impl<S: System> Worker<S> {
             }
         }
         if before == Phase::Connect {
-            self.start_ns = t_ns;
             self.begin_schedule(t_ns);
         }
         // Who waited for this phase begins; who is in the middle of something goes on.
@@ -135,7 +134,7 @@ impl<S: System> Worker<S> {
             self.pacer.counting = false;
             self.lost |= !complete;
             self.pacer.quota = 0;
-            let t_ns = self.accounts.last_reply_ns.max(self.begun.map_or(self.start_ns, |begun| begun.begin_ns));
+            let t_ns = self.accounts.last_reply_ns.max(self.begun.map_or(self.pacer.start_ns, |begun| begun.begin_ns));
             self.report(Report::Counted { phase: self.phase, t_ns });
         }
     }

@@ -101,11 +101,11 @@ impl<S: System> Worker<S> {
 
     // ---- sending ---------------------------------------------------------------------------------------------------
 
-    /// Whether a message that was due then takes a place of this phase's count: all do, but for one of before the window that is
+    /// From when on a message that is due takes a place of this phase's count: all do, but for one of before the window that is
     /// sent in it, late.
     #[inline]
-    pub fn is_counted(&self, due_ns: u64) -> bool {
-        due_ns >= self.measure_ns || self.phase != Phase::Measure
+    pub fn counted_from_ns(&self) -> u64 {
+        if self.phase == Phase::Measure { self.measure_ns } else { 0 }
     }
 
     /// Writes a message that was due at `due`, and now is, into `out`; `flush` sends it. Where each request has its own
@@ -121,7 +121,7 @@ impl<S: System> Worker<S> {
         {
             return;
         }
-        if !self.pacer.take_place(self.is_counted(due_ns)) {
+        if !self.pacer.take_place(due_ns, self.counted_from_ns()) {
             return;
         }
         let measured = due_ns >= self.measure_ns;

@@ -74,8 +74,6 @@ pub struct Worker<S: System> {
     pub changes: VecDeque<(u64, u32, Change)>,
     /// Connections that are to be opened, and since when.
     pub asked: VecDeque<(u32, u64)>,
-    /// When the first phase after connecting began.
-    pub start_ns: u64,
     pub broadcasts: Vec<Delivery>,
     /// By address of the target: the connection that triggers broadcasts there.
     pub senders: Vec<Option<usize>>,
@@ -144,7 +142,6 @@ impl<S: System> Worker<S> {
             cursor: 0,
             changes: VecDeque::new(),
             asked: VecDeque::new(),
-            start_ns: 0,
             broadcasts: Vec::new(),
             senders: vec![None; plan.addresses()],
             unstarted: 0..0,
@@ -236,8 +233,7 @@ impl<S: System> Worker<S> {
                 self.flush(index);
             }
         }
-        let (measure_ns, measures) = (self.measure_ns, self.phase == Phase::Measure);
-        self.pacer.fall_due(now, self.drain_ns, |due| due >= measure_ns || !measures);
+        self.pacer.fall_due(now, self.drain_ns, self.counted_from_ns());
         while let Some(&due) = self.pacer.late.front()
             && sends > 0
         {
