@@ -6,8 +6,8 @@ WSBENCH := $(BIN)/wsbench
 ENGINE  := $(BIN)/wsbench-engine
 # The oldest Rust that builds the engine.
 RUST    := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' engine/Cargo.toml)
-# Tools of the system: wsbench/toolchains.toml.
-TOOLS   := python3 -m wsbench.toolchains
+# Tools of the system: wsbench/host/toolchains.toml.
+TOOLS   := python3 -m wsbench.host.toolchains
 # A PATH on which they are found, also where the user's own leads elsewhere.
 FOUND    = PATH="$(CURDIR)/$(BIN):$$($(TOOLS) path rust=$(RUST))"
 CARGO    = $(FOUND) cargo --quiet
@@ -48,7 +48,7 @@ $(ENGINE): $(VENV)/.done engine/Cargo.toml engine/Cargo.lock $(wildcard engine/s
 
 setup-test: $(VENV)/.done-test $(ENGINE)
 
-$(VENV)/.done-test: $(VENV)/.done requirements/test.txt wsbench/toolchains.toml
+$(VENV)/.done-test: $(VENV)/.done requirements/test.txt wsbench/host/toolchains.toml
 	$(TOOLS) install cpp chromium ab ssh dropbear ip debootstrap rust-checks=$(RUST)
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/test.txt
 	touch $@
@@ -56,6 +56,7 @@ $(VENV)/.done-test: $(VENV)/.done requirements/test.txt wsbench/toolchains.toml
 check-python: setup-test
 	$(BIN)/ruff check wsbench tests engine/benches scripts hatch_build.py
 	$(BIN)/ruff format --check --quiet wsbench tests engine/benches scripts hatch_build.py
+	$(BIN)/lint-imports
 	$(FOUND) $(BIN)/python scripts/notices.py --check
 	$(WSBENCH) build --install $(TESTED)
 	$(BIN)/pytest -m "not root"

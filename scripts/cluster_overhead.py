@@ -3,7 +3,7 @@
     python scripts/cluster_overhead.py EXPERIMENT [--pairs 5] [--servers reference] [--metric NAME …]
 
 Each pair is one round here and one round over Ray, in turns who is first; Ray runs only during the latter. The ratio (cluster over
-one machine) is paired by round, with its 95 % interval (`wsbench.stats.ratio`). Trials that are INVALID do not count.
+one machine) is paired by round, with its 95 % interval (`wsbench.analysis.stats.ratio`). Trials that are INVALID do not count.
 """
 
 import argparse
@@ -14,9 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from wsbench import machine, stats, terminal
-from wsbench.report.reading import load
-from wsbench.rundir import RunFolder
+from wsbench.analysis import stats
+from wsbench.analysis.reading import load
+from wsbench.cli import terminal
+from wsbench.host import machine
+from wsbench.records.rundir import RunFolder
 
 CLUSTER = """
 token = "{folder}/token"

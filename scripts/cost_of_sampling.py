@@ -17,13 +17,16 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from wsbench import catalogue, engine, kernel, machine, serving
-from wsbench.engine_files import Connect, Echo, Seconds, Target, Tick, parse_event
-from wsbench.frozen import write_json
-from wsbench.process import Engine
-from wsbench.sampler import Sampler
-from wsbench.samples import SamplerCost, parse_sample
-from wsbench.telemetry import probes
+from wsbench.engine import program
+from wsbench.host import machine
+from wsbench.host.process import Engine
+from wsbench.monitoring import kernel
+from wsbench.monitoring.runtime_logs import probes
+from wsbench.monitoring.sampler import Sampler
+from wsbench.records.engine_files import Connect, Echo, Seconds, Target, Tick, parse_event
+from wsbench.records.frozen import write_json
+from wsbench.records.samples import SamplerCost, parse_sample
+from wsbench.servers import catalogue, serving
 
 SERVERS = ["netty", "node-ws", "go-net-websocket", "reference"]
 WAYS = ("nobody", "nobody again", "samples", "samples + probe")
@@ -71,11 +74,11 @@ def _run(variant, way: str, asked, number: int) -> tuple[float, float, float | N
             if way.startswith("samples"):
                 sampler = looking.enter_context(Sampler(folder / "resources.jsonl", server.pid))
             running = looking.enter_context(
-                Engine(engine.require_binary(), folder / "plan.json", folder, folder / "engine.log")
+                Engine(program.require_binary(), folder / "plan.json", folder, folder / "engine.log")
             )
             if way.startswith("samples"):
                 sampler.watch_engine(folder / "events.jsonl", 0.0, running.pid)
-            engine.check_exit(running.wait(120), folder / "engine.log")
+            program.check_exit(running.wait(120), folder / "engine.log")
         used_ns = kernel.cpu_clock_ns(server.pid) - used_ns
         events = [parse_event(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]
         answered = [event for event in events if isinstance(event, Tick)][-1].answered
@@ -89,7 +92,7 @@ def _run(variant, way: str, asked, number: int) -> tuple[float, float, float | N
 
 def _plan(port: int, asked, cpus: list[int], seed: int):
     address = f"{serving.HOST}:{port}"
-    return engine.plan(
+    return program.plan(
         Echo(opcode="text", bytes=128),
         "websocket",
         Target(address=address, host=address, path="/echo"),

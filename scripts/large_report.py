@@ -22,8 +22,8 @@ from browsing import ARGUMENTS, chromium
 from playwright.sync_api import sync_playwright
 from run_maker import Server, Trial, make_run, write_trial
 
-from wsbench import report
-from wsbench.rundir import RunFolder
+from wsbench.records.rundir import RunFolder
+from wsbench.report import document
 
 LANGUAGES = ("Java", "Rust", "Go", "C", "JavaScript", "Python", "C++", "Elixir", "PHP")
 SERVERS = (
@@ -68,7 +68,7 @@ def cpu_s() -> float:
 def main() -> None:
     run = made(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 50)
     began, used = time.monotonic(), cpu_s()
-    page = report.build(run)
+    page = document.build(run)
     print(
         f"{len(run.order):,} trials: built in {cpu_s() - used:.1f} s of CPU time, {time.monotonic() - began:.1f} s by the clock"
     )

@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from wsbench import build, catalogue, terminal
-from wsbench.catalogue import Variant
+from wsbench.cli import terminal
+from wsbench.servers import build, catalogue
+from wsbench.servers.catalogue import Variant
 
 PLACES = ("a", "another/and/much/longer/place")
 #: Files that name the folder they were installed in, or the moment.

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wsbench.histogram import Histogram, read_merged
-from wsbench.rundir import RunFolder
+from wsbench.engine.histogram import Histogram, read_merged
+from wsbench.records.rundir import RunFolder
 
 SAMPLE = 1028
 QUANTILES = ("0.5", "0.75", "0.95", "0.98", "0.99", "0.999")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from wsbench.errors import TrialFailed, UserError
+from wsbench.records.errors import TrialFailed, UserError
 
 settings.register_profile(
     "few",

@@ -16,7 +16,7 @@ from pathlib import Path
 import axe_playwright_python
 from conftest import WSBENCH
 
-from wsbench import report
+from wsbench.report import document
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -76,7 +76,7 @@ class Visit:
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto((run.path / report.FILE).resolve().as_uri() + address)
+        self.page.goto((run.path / document.FILE).resolve().as_uri() + address)
         if options.get("java_script_enabled", True):
             self.page.wait_for_selector("html[data-ready]")
 

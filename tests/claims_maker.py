@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from run_maker import Server
 
-from wsbench.engine_files import Doc
+from wsbench.records.engine_files import Doc
 
 LEVELS = ({"connections": 10}, {"connections": 100}, {"connections": 1000})
 VERSIONS = """

@@ -12,9 +12,10 @@ from namespaces import bed, whole_again  # noqa: F401 (fixtures)
 from run_maker import SERVERS as MADE_SERVERS
 from run_maker import Server, make_run, spoil_some
 
-from wsbench import engine, report
-from wsbench.engine_files import End, Plan, parse_event
-from wsbench.report.reading import load
+from wsbench.analysis.reading import load
+from wsbench.engine import program
+from wsbench.records.engine_files import End, Plan, parse_event
+from wsbench.report import document
 
 pytest_plugins = ["fault_table"]
 
@@ -91,7 +92,7 @@ def carry_out(tmp_path):
         folder.mkdir()
         file = folder / "plan.json"
         file.write_text(plan.model_dump_json())
-        command = [engine.require_binary(), file, folder / "out"]
+        command = [program.require_binary(), file, folder / "out"]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90)
         assert done.returncode == 0, done.stderr
         events = [parse_event(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
@@ -116,7 +117,7 @@ def results(run):
 @pytest.fixture(scope="session")
 def html(run) -> str:
     """The text of its report, which stands in its folder."""
-    return report.build(run).read_text(encoding="utf-8")
+    return document.build(run).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

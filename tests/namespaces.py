@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wsbench import build, catalogue
-from wsbench.installation import ROOT
+from wsbench.host.installation import ROOT
+from wsbench.servers import build, catalogue
 
 SERVE, LOADS = "wsbt-s", ("wsbt-a", "wsbt-b")
 SPACES = (SERVE, *LOADS)

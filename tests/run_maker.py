@@ -23,10 +23,10 @@ from trial_maker import (
     write_trial,
 )
 
-from wsbench import frozen, rundir
-from wsbench.report.reading import load
-from wsbench.report.table import FILE as TABLE
-from wsbench.report.table import table_bytes
+from wsbench.analysis.reading import load
+from wsbench.analysis.table import FILE as TABLE
+from wsbench.analysis.table import table_bytes
+from wsbench.records import frozen, rundir
 
 __all__ = [
     "DRAIN_S",

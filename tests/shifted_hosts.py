@@ -2,9 +2,10 @@
 clock.
 """
 
-from wsbench import engine, serving
-from wsbench.cluster import hosts, instants, onhost
-from wsbench.errors import HostLost
+from wsbench.engine import program
+from wsbench.records.errors import HostLost
+from wsbench.run.cluster import hosts, instants, onhost
+from wsbench.servers import serving
 
 TWO = """
 [[host]]
@@ -47,7 +48,7 @@ class Shifted:
     def __init__(self, ahead: dict[str, int]):
         self.ahead = ahead
         self.lost: str | None = None
-        binary = str(engine.require_binary())
+        binary = str(program.require_binary())
         self.hosts = {name: onhost.OnHost(binary) for name in ahead}
 
     def call(self, host: str, method: str, *arguments, timeout_s: float = 5.0):

@@ -5,7 +5,7 @@ import threading
 
 from websockets.sync.server import serve
 
-from wsbench.engine_files import Closed, Connect, Echo, End, Limits, Messages, Plan, Target
+from wsbench.records.engine_files import Closed, Connect, Echo, End, Limits, Messages, Plan, Target
 
 MIB = 1 << 20
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wsbench.installation import ROOT
+from wsbench.host.installation import ROOT
 
 sys.path.insert(0, str(ROOT / "engine/benches"))
 from contenders import K6, Ab, Autocannon, Engine, NoNumber, Run, Setting, Wrk, serves

@@ -11,8 +11,8 @@ import pytest
 from browsing import served
 from run_maker import HOSTILE, SERVERS, Server, failed, make_run
 
-from wsbench import report
-from wsbench.browse import campaigns
+from wsbench.analysis import campaigns
+from wsbench.report import document
 
 HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
 
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     runs = tmp_path_factory.mktemp("browse") / "runs"
     runs.mkdir()
     for name, seed in (("2026-11-01T000000-echo-connections", 1), ("2026-11-02T000000-echo-connections", 2)):
-        report.build(make_run(runs / name, (*SERVERS[:2], HOSTILE_SERVER), change=spoil_one, seed=seed))
+        document.build(make_run(runs / name, (*SERVERS[:2], HOSTILE_SERVER), change=spoil_one, seed=seed))
     make_run(runs / "2026-11-03T000000-echo-connections", SERVERS[:1], unfinished=2)
     return runs
 

@@ -6,9 +6,9 @@ import pytest
 from browsing import axe_complaints, served
 from run_maker import HOSTILE, SERVERS, Server, make_run, write_table
 
-from wsbench import report
-from wsbench.browse import campaigns
-from wsbench.frozen import write_json
+from wsbench.analysis import campaigns
+from wsbench.records.frozen import write_json
+from wsbench.report import document
 
 HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
 ONE = "campaign/runs/06/"
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
         servers = (SERVERS[0], HOSTILE_SERVER)
         run = make_run(runs / f"{number:02}", servers, ({"connections": 64},), 3, seed=number, change=change)
         write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1e9 + 3600 * number}))
-        write_table(run) if number < 6 else report.build(run)
+        write_table(run) if number < 6 else document.build(run)
     return runs
 
 
@@ -41,7 +41,7 @@ def address(folder):
 
 @pytest.fixture(scope="module")
 def site(folder, tmp_path_factory):
-    from wsbench.browse.site import write
+    from wsbench.report.web.site import write
 
     out = tmp_path_factory.mktemp("site") / "out"
     write([folder], out)

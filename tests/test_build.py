@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from wsbench import build, catalogue
-from wsbench.installation import ROOT
+from wsbench.host.installation import ROOT
+from wsbench.servers import build, catalogue
 
 MANIFEST = """
 language = "C"

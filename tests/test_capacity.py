@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from wsbench import capacity, machine, serving, sysctls
-from wsbench.errors import TrialFailed, UserError
+from wsbench.host import machine, sysctls
+from wsbench.records.errors import TrialFailed, UserError
+from wsbench.run import capacity
+from wsbench.servers import serving
 
 SETTINGS = {
     "fs.file-max": "2400000",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from wsbench import build, catalogue
-from wsbench.errors import UserError
-from wsbench.installation import ROOT
+from wsbench.host.installation import ROOT
+from wsbench.records.errors import UserError
+from wsbench.servers import build, catalogue
 
 MINIMAL = """
 language = "C"

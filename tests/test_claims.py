@@ -9,12 +9,12 @@ import pytest
 from claims_maker import LEVELS, SERVERS, as_paper, claim
 from run_maker import failed, make_run, spoiled
 
-from wsbench.claims import text
-from wsbench.claims.evaluate import ENDED, evaluate
-from wsbench.claims.truth import Joined, Leaf, Negated
-from wsbench.claims.verdict import Comparison
-from wsbench.engine_files import Doc
-from wsbench.report.reading import load
+from wsbench.analysis.claims import text
+from wsbench.analysis.claims.evaluate import ENDED, evaluate
+from wsbench.analysis.claims.outcome import Comparison
+from wsbench.analysis.claims.truth import Joined, Leaf, Negated
+from wsbench.analysis.reading import load
+from wsbench.records.engine_files import Doc
 
 
 @pytest.fixture(scope="module")

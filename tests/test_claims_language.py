@@ -9,11 +9,12 @@ import pytest
 from claims_maker import LEVELS, SERVERS, as_paper, claim
 from run_maker import make_run
 
-from wsbench import experiment, metrics
-from wsbench.claims import conditions, language
-from wsbench.claims.evaluate import evaluate, read
-from wsbench.errors import UserError
-from wsbench.report.reading import load
+from wsbench import metrics
+from wsbench.analysis.claims.evaluate import evaluate, read
+from wsbench.analysis.reading import load
+from wsbench.experiments import experiment
+from wsbench.experiments.claims import conditions, language
+from wsbench.records.errors import UserError
 
 
 @pytest.fixture(scope="module")

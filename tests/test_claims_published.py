@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from wsbench import experiment
-from wsbench.claims.evaluate import evaluate, read
+from wsbench.analysis.claims.evaluate import evaluate, read
+from wsbench.experiments import experiment
 
 ROUNDS = 6
 WRITTEN = {

@@ -17,15 +17,17 @@ import time
 import pytest
 from shifted_hosts import ALL_ROLES, TWO, Shifted, cluster
 
-from wsbench import build, catalogue, engine, machine, serving, shards
-from wsbench.cluster import clocks, commands, engines, hosts, instants, remote
-from wsbench.cluster.onhost import OnHost
-from wsbench.cluster.remotes import Remote, Samples
-from wsbench.engine_files import Echo, Open, Seconds, Segment, Target
-from wsbench.errors import TrialFailed, UserError
-from wsbench.installation import ROOT
-from wsbench.process import Server
-from wsbench.rundir import TrialFolder
+from wsbench.engine import program, shards
+from wsbench.host import machine
+from wsbench.host.installation import ROOT
+from wsbench.host.process import Server
+from wsbench.records.engine_files import Echo, Open, Seconds, Segment, Target
+from wsbench.records.errors import TrialFailed, UserError
+from wsbench.records.rundir import TrialFolder
+from wsbench.run.cluster import clocks, commands, engines, hosts, instants, remote
+from wsbench.run.cluster.onhost import OnHost
+from wsbench.run.cluster.remotes import Remote, Samples
+from wsbench.servers import build, catalogue, serving
 
 # ---- what the user writes --------------------------------------------------------------------------------------------
 
@@ -141,7 +143,7 @@ def server(tmp_path):
 
 def plan_for(port: int, seconds: float):
     address = f"127.0.0.1:{port}"
-    made = engine.plan(
+    made = program.plan(
         scenario=Echo(opcode="text", bytes=32),
         transport="websocket",
         target=Target(address=address, host=address, path="/echo"),
@@ -260,7 +262,7 @@ def test_one_machine_may_do_both_but_nothing_twice(tmp_path):
 def test_the_next_removes_what_a_killed_one_left_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     living = OnHost(None)
-    line = "import os; from wsbench.cluster.onhost import OnHost; host = OnHost(None); os.kill(os.getpid(), 9)"
+    line = "import os; from wsbench.run.cluster.onhost import OnHost; host = OnHost(None); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", line], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     (left,) = set(tmp_path.iterdir()) - {living._place}
     another = OnHost(None)

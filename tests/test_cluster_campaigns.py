@@ -25,9 +25,10 @@ from namespaces import (
     servers,
 )
 
-from wsbench import histogram, metrics
-from wsbench.rundir import RunFolder
-from wsbench.view import TrialView
+from wsbench import metrics
+from wsbench.engine import histogram
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records.rundir import RunFolder
 
 EXPERIMENT = """
 question = "The same elsewhere?"
@@ -88,8 +89,8 @@ def bucket_by_bucket(counts: list[np.ndarray]) -> np.ndarray:
 
 def same_trial(folder, record, other_folder, other) -> None:
     assert (record.outcome, other.outcome) == ("ok", "ok"), (record.reason, other.reason)
-    here, there = TrialView(folder, record), TrialView(other_folder, other)
-    counts = [(view.end.connections.established, view.measured.sent, view.measured.answered) for view in (here, there)]
+    here, there = TrialData(folder, record), TrialData(other_folder, other)
+    counts = [(data.end.connections.established, data.measured.sent, data.measured.answered) for data in (here, there)]
     assert counts[0] == counts[1]
     ledger = there.measured
     assert (ledger.failed, ledger.unanswered, ledger.sent) == (0, 0, ledger.answered)
@@ -100,7 +101,7 @@ def same_trial(folder, record, other_folder, other) -> None:
     assert set(there.histograms) == set().union(*logs)
     for tag, whole in there.histograms.items():
         assert np.array_equal(whole.counts, bucket_by_bucket([log[tag].counts for log in logs if tag in log])), tag
-    reasons = [metrics.measure(view).reasons for view in (here, there)]
+    reasons = [metrics.measure(data).reasons for data in (here, there)]
     for name in reasons[1].keys() - reasons[0].keys():
         assert re.search(UNSURE, reasons[1][name]), name
     for one in other_folder.hosts():

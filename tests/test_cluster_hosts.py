@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from namespaces import PORT, command, cut_link, engines, environment, inside, kill_actor, kill_engine, kill_raylet
 
-from wsbench.rundir import TrialFolder
+from wsbench.records.rundir import TrialFolder
 
 
 def test_somebody_elses_ray_can_be_joined(bed):

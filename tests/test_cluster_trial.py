@@ -7,12 +7,17 @@ from types import SimpleNamespace
 import pytest
 from shifted_hosts import ALL_ROLES, Shifted, cluster
 
-from wsbench import build, catalogue, engine, experiment, machine, metrics, trial
-from wsbench.cluster.elsewhere import Elsewhere
+from wsbench import metrics
+from wsbench.engine import program
+from wsbench.experiments import experiment
+from wsbench.host import machine
 from wsbench.metrics import parts
-from wsbench.place import Here
-from wsbench.rundir import ClockRecord, HostRecord, TrialFolder, TrialOrder
-from wsbench.view import TrialView, Unmeasured
+from wsbench.metrics.trial_data import TrialData, Unmeasured
+from wsbench.records.rundir import ClockRecord, HostRecord, TrialFolder, TrialOrder
+from wsbench.run import trial
+from wsbench.run.cluster.testbed import Elsewhere
+from wsbench.run.testbed import ThisHost
+from wsbench.servers import build, catalogue
 
 TINY = """
 question = "Does it?"
@@ -39,7 +44,7 @@ def three():
     found.leave()
 
 
-def tried(tmp_path, where, name: str, watch=lambda folder: None, server="reference", seconds=2.0) -> TrialView:
+def tried(tmp_path, where, name: str, watch=lambda folder: None, server="reference", seconds=2.0) -> TrialData:
     """One trial of a server at a place."""
     (tmp_path / "tiny.toml").write_text(TINY.format(seconds=seconds))
     (variant,) = catalogue.select([server], catalogue.read())
@@ -48,17 +53,17 @@ def tried(tmp_path, where, name: str, watch=lambda folder: None, server="referen
     folder.path.mkdir()
     setting = trial.Setting(experiment.read(tmp_path / "tiny.toml"), 1, where, None, engines=2)
     order = TrialOrder(number=1, round=1, server=variant.server, variant=variant.variant, cell={})
-    return TrialView(folder, trial.carry_out(order, variant, setting, folder, watch))
+    return TrialData(folder, trial.carry_out(order, variant, setting, folder, watch))
 
 
 def test_a_trial_elsewhere_is_the_trial_here(tmp_path, three):
-    here = tried(tmp_path, Here(engine.require_binary(), machine.placement()), "here")
+    here = tried(tmp_path, ThisHost(program.require_binary(), machine.placement()), "here")
     there = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "there")
-    for view in (here, there):
-        assert view.record.outcome == "ok", view.record.reason
+    for data in (here, there):
+        assert data.record.outcome == "ok", data.record.reason
     own, others = here.measured, there.measured
     assert (others.sent, others.answered, others.failed, others.unanswered) == (own.sent, own.answered, 0, 0)
-    reasons = [metrics.measure(view).reasons for view in (here, there)]
+    reasons = [metrics.measure(data).reasons for data in (here, there)]
     for name in reasons[0].keys() ^ reasons[1].keys():
         # On a busy machine, and while connections are made in a moment, samples may be too far apart.
         assert re.search(
@@ -81,20 +86,20 @@ def test_a_lost_host_fails_the_trial_and_is_named(tmp_path, three, name):
 
     where = Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three)
     began = time.monotonic()
-    view = tried(tmp_path, where, "lost", lose, seconds=30.0)
-    assert view.record.outcome == "failed"
-    assert view.record.reason.startswith(f"lost host {name}")
+    data = tried(tmp_path, where, "lost", lose, seconds=30.0)
+    assert data.record.outcome == "failed"
+    assert data.record.reason.startswith(f"lost host {name}")
     assert time.monotonic() - began < 10
-    assert [one.host.name for one in view.folder.hosts() if one.host.lost] == [name]
+    assert [one.host.name for one in data.folder.hosts() if one.host.lost] == [name]
     three.lost = None
     again = tried(tmp_path, where, "again")
     assert again.record.outcome == "ok", again.record.reason
 
 
 def test_what_a_runtime_tells_elsewhere_is_on_our_clock(tmp_path, three):
-    view = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "node", server="node-ws")
-    assert view.record.outcome == "ok", view.record.reason
-    found = metrics.measure(view)
+    data = tried(tmp_path, Elsewhere(cluster(tmp_path, ALL_ROLES), "serve", three), "node", server="node-ws")
+    assert data.record.outcome == "ok", data.record.reason
+    found = metrics.measure(data)
     for name in ("event_loop_delay_ms_p50", "sending_heap_used_bytes_max"):
         assert found.values[name] is not None, found.reasons[name]
 
@@ -135,12 +140,12 @@ def test_a_broadcast_over_two_hosts_is_as_wrong_as_both_their_clocks():
 def test_a_time_by_two_wall_clocks_is_left_out_where_they_may_be_too_far_apart(median_us, bound_us, said):
     hosts_of_it = [ahead("serve", "serve", 0, bound_us * 1000), ahead("a", "load", 0, bound_us * 1000)]
     times = SimpleNamespace(count=5, quantile=lambda q: median_us * 1000)
-    view = SimpleNamespace(
+    data = SimpleNamespace(
         end=None, histograms={"push_stamp": times, "push": times}, hosts=[(one, None) for one in hosts_of_it]
     )
-    assert parts.recorded(view, "push") is times
+    assert parts.recorded(data, "push") is times
     if said is None:
-        assert parts.recorded(view, "push_stamp") is times
+        assert parts.recorded(data, "push_stamp") is times
     else:
         with pytest.raises(Unmeasured, match=said):
-            parts.recorded(view, "push_stamp")
+            parts.recorded(data, "push_stamp")

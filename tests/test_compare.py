@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from run_maker import HOSTILE, SERVERS, Server, make_run
 
-from wsbench import compare
-from wsbench.errors import UserError
-from wsbench.frozen import write_json
+from wsbench.analysis import compare
+from wsbench.records.errors import UserError
+from wsbench.records.frozen import write_json
 
 CELLS = ({"connections": 64},)
 ROUNDS = 8

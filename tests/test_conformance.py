@@ -8,8 +8,8 @@ import os
 import pytest
 from faulty_server import serving
 
-from wsbench import conformance
-from wsbench.conformance import deep, push, registry, sockets
+from wsbench.checks import conformance
+from wsbench.checks.conformance import deep, push, registry, sockets
 
 EVERYTHING = ("doc", "echo", "ping", "push")
 LARGE = {"echo_keeps_lengths", "echo_returns_1_mib", "echo_returns_16_mib"}
@@ -164,7 +164,7 @@ def quick(monkeypatch) -> None:
 def failed(fault: str, rooms: str) -> dict[str, str]:
     """Which checks of these rooms fail, and what they say. Thousands of members take their time on a busy machine."""
     patience_s = 2.0 if "deep" in rooms else 1.0
-    modules = {f"wsbench.conformance.{room}" for room in rooms.split()}
+    modules = {f"wsbench.checks.conformance.{room}" for room in rooms.split()}
     chosen = [spec for spec in registry.SPECS if spec.function.__module__ in modules]
     with pytest.MonkeyPatch.context() as patch, serving(fault) as port:
         patch.setattr(registry, "SPECS", chosen)

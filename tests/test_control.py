@@ -6,11 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 from run_maker import SERVERS, make_run, write_table
 
-from wsbench import campaign, export, report, stats
-from wsbench import experiment as experiments
-from wsbench.catalogue import Variant
+from wsbench.analysis import stats
+from wsbench.analysis.reading import load
+from wsbench.analysis.summary import summary
+from wsbench.experiments import experiment as experiments
+from wsbench.report import export
 from wsbench.report.answer import answer
-from wsbench.report.reading import load
+from wsbench.run import campaign
+from wsbench.servers.catalogue import Variant
 
 CELLS = ({"connections": 16}, {"connections": 64})
 CONTROL = "reference@1.0 (control)"
@@ -79,7 +82,7 @@ def test_it_is_no_contender_and_nothing_of_it_is_lost(results):
     assert len(results.control_trials) == 10
     assert not any(trial.record.control for trial in results.trials)
     assert not results.missing
-    assert {row.name for row in report.summary(results)} == set(results.names)
+    assert {row.name for row in summary(results)} == set(results.names)
     exported = [trial.server for trial in export.document(results).trials]
     assert (len(exported), exported.count(CONTROL)) == (len(results.order), 10)
     rows = pq.read_table(write_table(results.folder)).to_pylist()
@@ -96,7 +99,7 @@ def test_its_two_series_give_the_noise_of_a_cell(results):
 
 
 def test_the_answer_says_how_far_it_came_from_itself(results):
-    found = answer(results, report.summary(results))
+    found = answer(results, summary(results))
     assert found.control.startswith("A/A control: reference, entered twice, differs from itself by 6.0% in throughput")
     assert "(connections 16)" in found.control
     assert "no difference up to that counts there" in found.control
@@ -106,11 +109,11 @@ def test_a_campaign_without_one_has_no_such_sentence_and_the_usual_threshold(tmp
     results = load(make_run(tmp_path / "run", SERVERS[:2], CELLS[:1], rounds=5))
     assert results.control is None
     assert results.noise(results.cells[0], "messages_per_s") is None
-    assert answer(results, report.summary(results)).control is None
+    assert answer(results, summary(results)).control is None
     assert results.tiers(results.cells[0], "messages_per_s").threshold == stats.PRACTICAL
 
 
 def test_servers_get_letters_in_the_summary(results):
-    letters = {row.name: row.tier for row in report.summary(results) if row.cell == results.cells[0]}
+    letters = {row.name: row.tier for row in summary(results) if row.cell == results.cells[0]}
     assert letters["reference@1.0"] == "a"
     assert len(set(letters.values())) == 4

@@ -13,9 +13,9 @@ import psutil
 import pytest
 from conftest import RAN, WSBENCH
 
-from wsbench.rundir import RunFolder
-from wsbench.verdict import disturbed
-from wsbench.view import TrialView
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import disturbed
+from wsbench.records.rundir import RunFolder
 
 
 def only_run(folder: Path) -> RunFolder:
@@ -164,7 +164,7 @@ def test_what_the_machine_disturbed_runs_once_more(wsbench, experiment, tmp_path
     assert "once more, under new numbers" in done.stdout
     first, more = run.order[:4], run.order[4:]
     # This machine may be disturbed in earnest too.
-    spoilt = {n for n in range(1, 5) if disturbed(TrialView(run.trial(n), run.trial(n).record))}
+    spoilt = {n for n in range(1, 5) if disturbed(TrialData(run.trial(n), run.trial(n).record))}
     assert 2 in spoilt
     assert {planned.again_of for planned in more} == spoilt
     assert [planned.number for planned in more] == list(range(5, 5 + len(spoilt)))
@@ -332,8 +332,8 @@ def test_doctor_says_what_to_do(wsbench):
 
 
 def test_the_harness_reads_the_examples_of_the_contract():
-    from wsbench.engine_files import Plan
-    from wsbench.installation import ROOT
+    from wsbench.host.installation import ROOT
+    from wsbench.records.engine_files import Plan
 
     plans = sorted((ROOT / "protocol" / "examples").glob("plan-*.json"))
     assert len(plans) >= 3

@@ -9,7 +9,7 @@ import pytest
 from strict_server import MIB, all_answered, echo_server, nothing_but, plan
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
-from wsbench.engine_files import Closed, Deflate, Echo
+from wsbench.records.engine_files import Closed, Deflate, Echo
 
 # ---- plain ---------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from strict_server import MIB, all_answered, echo_server, nothing_but, plan
 
-from wsbench.engine_files import Closed, Deflate, Echo, Limits, Messages, Open, Ping, Segment, Target, Tls
+from wsbench.records.engine_files import Closed, Deflate, Echo, Limits, Messages, Open, Ping, Segment, Target, Tls
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,10 @@
 
 import pytest
 
-from wsbench import experiment, metrics
-from wsbench.campaign import order_of
-from wsbench.errors import UserError
+from wsbench import metrics
+from wsbench.experiments import experiment
+from wsbench.records.errors import UserError
+from wsbench.run.campaign import order_of
 
 
 def changed(file, old, new):
@@ -57,7 +58,7 @@ def test_every_round_runs_every_cell_once_in_an_order_drawn_from_the_seed(experi
         def __init__(self, name):
             self.server, self.variant = name, "v"
 
-    read = __import__("wsbench.experiment", fromlist=["read"]).read(experiment)
+    read = __import__("wsbench.experiments.experiment", fromlist=["read"]).read(experiment)
     servers = [Fake(name) for name in "abcdef"]
     order = order_of(read, servers, seed=7)
     rounds = [[(o.server, o.cell["connections"]) for o in order if o.round == n] for n in (1, 2)]

@@ -14,11 +14,14 @@ import pytest
 from prometheus_client.openmetrics import parser
 from run_maker import SERVERS, Server, failed, make_run, spoiled
 
-from wsbench import export, metrics, packing, thresholds
-from wsbench.errors import UserError
-from wsbench.installation import ROOT
-from wsbench.report.reading import load
-from wsbench.rundir import RunFolder
+from wsbench import metrics
+from wsbench.analysis import thresholds
+from wsbench.analysis.reading import load
+from wsbench.host.installation import ROOT
+from wsbench.records import packing
+from wsbench.records.errors import UserError
+from wsbench.records.rundir import RunFolder
+from wsbench.report import export
 
 
 def change(trial, order):
@@ -46,7 +49,9 @@ def asked(results, named=(), conditions=()):
 
 def test_the_document_keeps_its_published_schema(results):
     published = json.loads((ROOT / "protocol" / "campaign.schema.json").read_text())
-    assert published == export.schema(), "write it anew: python -m wsbench.export > protocol/campaign.schema.json"
+    assert published == export.schema(), (
+        "write it anew: python -m wsbench.report.export > protocol/campaign.schema.json"
+    )
     jsonschema.Draft202012Validator.check_schema(published)
     document = json.loads(export.as_json(asked(results)))
     jsonschema.validate(document, published)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from run_maker import EXPERIMENT, HOSTILE, Server, make_run
 
-from wsbench import experiment, report
-from wsbench.engine_files import Stage
-from wsbench.errors import UserError
-from wsbench.histogram import Histogram
-from wsbench.report import figure_time, figures
+from wsbench.analysis.reading import load
+from wsbench.analysis.summary import summary
+from wsbench.engine.histogram import Histogram
+from wsbench.experiments import experiment
+from wsbench.records.engine_files import Stage
+from wsbench.records.errors import UserError
+from wsbench.report import document, figure_time, figures
 from wsbench.report.data import page_data
-from wsbench.report.reading import load
 
 
 def with_figures(tables: str) -> str:
@@ -57,7 +58,7 @@ def test_every_drawing_has_clip_paths_of_its_own(tmp_path):
 def test_a_server_has_the_colour_that_it_has_in_the_pages_own_charts(tmp_path):
     alike = (Server("netty", "Java"), Server("jetty", "Java"))
     results = load(make_run(tmp_path / "run", alike, experiment=with_figures(LINES)))
-    colours = {row["look"]["colour"] for row in page_data(results, report.summary(results))["servers"]}
+    colours = {row["look"]["colour"] for row in page_data(results, summary(results))["servers"]}
     assert len(colours) == 2
     svg = figures.blocks(results)[0].svg
     assert all(f'stroke="{colour}"' in svg for colour in colours)
@@ -187,7 +188,7 @@ def test_users_and_response_times_are_drawn_second_by_second(tmp_path):
 )
 def test_the_studies_figures_are_on_the_page_with_what_they_printed(tmp_path, name):
     run = make_run(tmp_path / "run", experiment=experiment.path_of(name).read_text())
-    page = report.build(run).read_text()
+    page = document.build(run).read_text()
     asked = figures.asked_of(load(run))
     for figure in asked:
         assert figure.title.replace("'", "&#39;") in page

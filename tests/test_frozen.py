@@ -3,9 +3,9 @@
 import pytest
 from run_maker import Trial, write_trial
 
-from wsbench.engine_files import EVENTS, parse_event
-from wsbench.errors import UserError
-from wsbench.frozen import read_every_line, read_lines
+from wsbench.records.engine_files import EVENTS, parse_event
+from wsbench.records.errors import UserError
+from wsbench.records.frozen import read_every_line, read_lines
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import WSBENCH
 
-from wsbench import autobahn
-from wsbench.errors import TrialFailed, UserError
+from wsbench.checks import autobahn
+from wsbench.records.errors import TrialFailed, UserError
 
 FAULTY = Path(__file__).with_name("faulty_server.py")
 MANIFEST = """

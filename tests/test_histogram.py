@@ -12,8 +12,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from run_maker import at_rate, write_trial
 
-from wsbench import histogram
-from wsbench.errors import UserError
+from wsbench.engine import histogram
+from wsbench.records.errors import UserError
 
 HOUR_NS = 3_600_000_000_000
 

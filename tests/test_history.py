@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from run_maker import SERVERS, make_run, write_table
 
-from wsbench.browse import history
-from wsbench.browse.campaigns import find
-from wsbench.errors import UserError
-from wsbench.frozen import write_json
+from wsbench.analysis import history
+from wsbench.analysis.campaigns import find
+from wsbench.records.errors import UserError
+from wsbench.records.frozen import write_json
 
 CELLS = ({"connections": 64},)
 

@@ -8,8 +8,10 @@ import tomllib
 import pytest
 
 import wsbench
-from wsbench import build, catalogue, engine, installation
-from wsbench.installation import ROOT
+from wsbench.engine import program
+from wsbench.host import installation
+from wsbench.host.installation import ROOT
+from wsbench.servers import build, catalogue
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import notices
@@ -78,7 +80,7 @@ def test_the_engine_and_the_revision_of_a_wheel_are_its_own(wheel, monkeypatch):
     assert installation.revision() == "0123abc"
     installation.revision.cache_clear()
     monkeypatch.delenv("WSBENCH_ENGINE", raising=False)
-    assert engine.binary() == wheel / "wsbench-engine"
+    assert program.binary() == wheel / "wsbench-engine"
 
 
 def test_the_version_stands_in_one_place_and_has_its_section_of_the_changelog():

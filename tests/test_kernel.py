@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from wsbench import hsperf, kernel
-from wsbench.samples import GroupSample
+from wsbench.monitoring import hsperf, kernel
+from wsbench.records.samples import GroupSample
 
 MEMINFO = b"""MemTotal:       24684092 kB
 MemFree:        19063252 kB

@@ -20,11 +20,15 @@ from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, write_trial
 from websockets.sync.server import serve
 
-from wsbench import hdr, histogram, load, load_view, machine, shards, thresholds
-from wsbench.cli import arguments, load_options
-from wsbench.engine_files import Open, Plan, Segment
-from wsbench.errors import UserError
-from wsbench.view import TrialView
+from wsbench.analysis import thresholds
+from wsbench.cli import arguments, load_options, show_load
+from wsbench.engine import histogram, shards
+from wsbench.host import machine
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records.engine_files import Open, Plan, Segment
+from wsbench.records.errors import UserError
+from wsbench.report import hdr
+from wsbench.run import load
 
 
 @pytest.fixture
@@ -215,7 +219,7 @@ def test_a_threshold_is_a_name_an_operator_and_a_number(text, parts):
 
 def judge(path: Path, trial: Trial, *texts: str) -> list[thresholds.Judged]:
     folder = write_trial(path / "0001", trial)
-    return thresholds.judge(TrialView(folder, folder.record), [thresholds.parse(text) for text in texts])
+    return thresholds.judge(TrialData(folder, folder.record), [thresholds.parse(text) for text in texts])
 
 
 def test_a_threshold_is_breached_where_it_holds_and_where_its_metric_is_not_known(tmp_path):
@@ -239,7 +243,7 @@ def test_a_threshold_is_breached_where_it_holds_and_where_its_metric_is_not_know
 )
 def test_the_exit_code_says_what_matters_most(tmp_path, ran, interrupted, kind, breached, code):
     judged = judge(tmp_path, at_rate(), "rate_ratio >= 1" if breached else "rate_ratio > 1")
-    assert load_view.exit_code(ran, interrupted, kind, judged) == code
+    assert show_load.exit_code(ran, interrupted, kind, judged) == code
 
 
 # ---- through the front door ------------------------------------------------------------------------------------------

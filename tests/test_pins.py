@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from wsbench.installation import ROOT
+from wsbench.host.installation import ROOT
 
 SERVERS = ROOT / "servers"
 POM = {"m": "http://maven.apache.org/POM/4.0.0"}

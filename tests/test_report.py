@@ -10,13 +10,16 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from run_maker import SERVERS, Server, failed, make_run, write_table
 
-from wsbench import metrics, report
-from wsbench.histogram import decode, encode
-from wsbench.report import words
+from wsbench import metrics
+from wsbench.analysis import wording
+from wsbench.analysis.memory import memory_fits
+from wsbench.analysis.reading import load, timelines
+from wsbench.analysis.summary import summary
+from wsbench.analysis.table import trials_table
+from wsbench.engine.histogram import decode, encode
+from wsbench.report import document
 from wsbench.report.answer import answer
 from wsbench.report.data import _all_short, page_data, short
-from wsbench.report.memory import memory_fits
-from wsbench.report.reading import load, timelines
 from wsbench.report.still import call
 
 ONE_CELL = ({"connections": 64},)
@@ -24,7 +27,7 @@ ONE_CELL = ({"connections": 64},)
 
 def said(run_folder) -> tuple[str, list, str]:
     results = load(run_folder)
-    found = answer(results, report.summary(results))
+    found = answer(results, summary(results))
     return found.lead, found.cells, "\n".join(found.cannot)
 
 
@@ -43,19 +46,19 @@ def test_cell_values_of_mixed_kinds_become_text(tmp_path):
     run = make_run(
         tmp_path / "r", SERVERS[:1], cells=({"opcode": "text", "x": 1}, {"opcode": "binary", "x": "a"}), rounds=1
     )
-    rows = report.trials_table(load(run)).to_pylist()
+    rows = trials_table(load(run)).to_pylist()
     assert {(row["cell.opcode"], row["cell.x"]) for row in rows} == {("text", "1"), ("binary", "a")}
 
 
 def test_the_summary_has_a_row_for_every_server_and_cell_by_throughput(run):
-    rows = report.summary(run)
+    rows = summary(run)
     assert len(rows) == 4 * 3
     assert [row.server for row in rows[:4]] == ["reference", "netty", "ws", SERVERS[3].name]
     assert [row.cell_text for row in rows[::4]] == ["connections 16", "connections 64", "connections 256"]
 
 
 def test_invalid_and_failed_trials_are_counted_and_take_no_part_in_a_mean(results):
-    rows = report.summary(results)
+    rows = summary(results)
     assert sum(row.verdicts["INVALID"] for row in rows) == 1
     assert sum(row.failed for row in rows) == 1
     assert sum(row.missing for row in rows) == 2
@@ -65,7 +68,7 @@ def test_invalid_and_failed_trials_are_counted_and_take_no_part_in_a_mean(result
 
 
 def test_two_repeats_have_no_interval_in_the_summary(tmp_path):
-    row = report.summary(make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=2))[0]
+    row = summary(make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=2))[0]
     assert row.figure("messages_per_s").interval == ""
     assert row.figure("messages_per_s").with_interval == row.figure("messages_per_s").text
 
@@ -85,12 +88,12 @@ def test_no_variant_of_the_ceiling_contends(tmp_path):
     run = make_run(tmp_path / "r", (*variants, *SERVERS[1:]), ONE_CELL, rounds=3)
     assert said(run)[0].startswith("netty had the highest throughput, the reference aside: 2")
     results = load(run)
-    made = page_data(results, report.summary(results))
+    made = page_data(results, summary(results))
     assert [server["label"] for server in made["servers"] if server["ceiling"]] == [
         "reference@tcp",
         "reference@websocket",
     ]
-    assert {row.server for row in report.summary(results) if not row.against_reference_text} == {"reference@tcp"}
+    assert {row.server for row in summary(results) if not row.against_reference_text} == {"reference@tcp"}
 
 
 def test_five_rounds_allow_an_order_where_the_difference_is_clear(tmp_path):
@@ -143,18 +146,18 @@ def test_the_answer_says_what_it_does_not_know(run):
 def test_a_campaign_without_any_number_says_so(tmp_path):
     run = make_run(tmp_path / "r", SERVERS[:2], ONE_CELL, rounds=1, change=lambda *_: failed())
     assert said(run)[0] == "Nothing was measured: no trial has a number that may be shown."
-    assert "Failed trials" in report.build(run).read_text(encoding="utf-8")
+    assert "Failed trials" in document.build(run).read_text(encoding="utf-8")
 
 
 def test_a_campaign_that_has_not_begun_has_a_report(tmp_path):
     run = make_run(tmp_path / "r", SERVERS[:2], ONE_CELL, rounds=1, unfinished=2)
-    assert "2 trials of 2 not run" in report.build(run).read_text(encoding="utf-8")
+    assert "2 trials of 2 not run" in document.build(run).read_text(encoding="utf-8")
 
 
 def drawn(run_folder) -> dict[str, dict]:
     """The page's figures by their id, as the page's own script makes them."""
     results = load(run_folder)
-    data = json.dumps(page_data(results, report.summary(results)))
+    data = json.dumps(page_data(results, summary(results)))
     found = call("allFigures", data)
     return {figure["id"]: figure for figure in json.loads(found)}
 
@@ -182,7 +185,7 @@ def test_figures_and_tables_say_the_same_as_the_metrics(run, results):
         "p99 service time (ms)",
     ]
     found = results.estimate("netty@4.2", results.cells[0], "service_us_p99").mean
-    assert next(row for row in figure["table"]["rows"] if row[0] == "netty")[3] == words.number(found / 1000)
+    assert next(row for row in figure["table"]["rows"] if row[0] == "netty")[3] == wording.number(found / 1000)
     assert all("–" not in row for row in figure["table"]["rows"])
     line = next(one for one in figure["series"] if one["name"] == "netty")
     assert line["points"][-1][1] == pytest.approx(max(value for _, value in line["points"]))
@@ -192,7 +195,7 @@ def test_distance_is_measured_to_the_reference_round_by_round(run):
     figure = drawn(run)["distance-0"]
     assert figure["mark"] == 100
     assert [row["name"] for row in figure["rows"]] == ["netty", "ws", SERVERS[3].name]
-    row = next(one for one in report.summary(run) if one.name == "netty@4.2")
+    row = next(one for one in summary(run) if one.name == "netty@4.2")
     assert figure["rows"][0]["mean"] == pytest.approx(100 * row.against_reference.mean, rel=1e-4)
 
 
@@ -267,7 +270,7 @@ def test_ten_thousand_numbers_are_shortened_as_one_is():
 
 
 def test_many_trials_are_read_by_several_processes_with_the_same_result(run, results, monkeypatch):
-    monkeypatch.setattr("wsbench.report.reading.WORTH_PROCESSES", 1)
+    monkeypatch.setattr("wsbench.analysis.reading.WORTH_PROCESSES", 1)
     assert load(run).trials == results.trials
 
 
@@ -287,15 +290,15 @@ def test_many_trials_are_read_by_several_processes_with_the_same_result(run, res
     ],
 )
 def test_numbers_keep_three_digits_in_the_terminal_and_on_the_page(value, text):
-    assert words.number(value) == text
+    assert wording.number(value) == text
     assert call("number", value, 3, isinstance(value, int)) == text
 
 
 def test_a_column_takes_the_unit_of_its_typical_value():
-    assert words.scale("µs", [300, 900]).with_unit(450) == "450 µs"
-    assert words.scale("µs", [300, 90_000]).with_unit(2_500) == "2.50 ms"
-    assert words.scale("bytes", [80 << 20]).with_unit(80 << 20) == "80.0 MiB"
-    assert words.scale("messages/s", [5.0]).unit == "messages/s"
+    assert wording.scale("µs", [300, 900]).with_unit(450) == "450 µs"
+    assert wording.scale("µs", [300, 90_000]).with_unit(2_500) == "2.50 ms"
+    assert wording.scale("bytes", [80 << 20]).with_unit(80 << 20) == "80.0 MiB"
+    assert wording.scale("messages/s", [5.0]).unit == "messages/s"
 
 
 def crowded(marks: int) -> dict:

@@ -9,7 +9,7 @@ import pytest
 from browsing import Visit
 from run_maker import HOSTILE, SERVERS, make_run
 
-from wsbench import report
+from wsbench.report import document
 
 pytestmark = pytest.mark.usefixtures("html")
 LIVE = "[data-figures][data-state=live]"
@@ -19,7 +19,7 @@ LIVE = "[data-figures][data-state=live]"
 def bars(tmp_path_factory):
     """One cell: bars instead of lines."""
     made = make_run(tmp_path_factory.mktemp("runs") / "bars", SERVERS, ({"connections": 64},), rounds=3)
-    report.build(made)
+    document.build(made)
     return made
 
 
@@ -32,7 +32,7 @@ def test_it_draws_without_complaint_and_asks_nobody_for_anything(browser, run, t
         visit.draw_everything()
         assert visit.count(LIVE) == visit.count("[data-figures]") >= 6
         assert visit.complaints == []
-        assert visit.requests == [(run.path / report.FILE).resolve().as_uri()]
+        assert visit.requests == [(run.path / document.FILE).resolve().as_uri()]
         shot = visit.page.screenshot(path=tmp_path / f"{scheme}.png")
         assert len(shot) > 10_000
 
@@ -106,7 +106,7 @@ def test_over_time_there_are_lanes_and_a_heat_map_a_server_on_one_axis(browser, 
 def test_an_axis_is_labelled_with_the_values_that_were_swept(browser, tmp_path, connections):
     cells = [{"connections": number} for number in connections]
     run = make_run(tmp_path / "r", SERVERS[:1], cells, rounds=1)
-    report.build(run)
+    document.build(run)
     with Visit(browser, run) as visit:
         labels = visit.page.locator("#throughput-0 svg text[text-anchor=middle]:not(.title)").all_text_contents()
         assert labels == [f"{number:,}" for number in connections]

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 from run_maker import SERVERS, make_run, pushing
 
-from wsbench import report
-from wsbench.engine_files import Closed, GaussianThink, Idle, NoLoop
+from wsbench.analysis.memory import METRIC, _fit
+from wsbench.analysis.reading import load
+from wsbench.analysis.summary import columns, left_out, summary
+from wsbench.records.engine_files import Closed, GaussianThink, Idle, NoLoop
+from wsbench.report import document
 from wsbench.report.answer import answer
-from wsbench.report.memory import METRIC, _fit
 from wsbench.report.need import need
-from wsbench.report.reading import load
-from wsbench.report.summary import left_out
 
 BROADCAST = 'question = "How long until the last has it?"\nheadline = "push_last_us_p50"\n'
 IDLE = """
@@ -52,7 +52,7 @@ def idle(tmp_path_factory):
 
 
 def test_in_an_open_loop_the_answer_is_the_headline_and_the_lowest_is_the_best(broadcasts):
-    rows = report.summary(broadcasts)
+    rows = summary(broadcasts)
     assert broadcasts.leading == "push_last_us_p50"
     assert [row.server for row in rows] == ["reference", "netty", SERVERS[3].name, "ws"]
     found = answer(broadcasts, rows)
@@ -62,13 +62,13 @@ def test_in_an_open_loop_the_answer_is_the_headline_and_the_lowest_is_the_best(b
 
 
 def test_a_column_without_any_number_is_left_out_with_its_reason_once(broadcasts):
-    assert not [name for name in report.columns(broadcasts) if name.startswith("service")]
-    assert {"push_us_p50", "push_us_p99"} <= set(report.columns(broadcasts))
+    assert not [name for name in columns(broadcasts) if name.startswith("service")]
+    assert {"push_us_p50", "push_us_p99"} <= set(columns(broadcasts))
     for folder in broadcasts.folder.path.glob("[0-9]*"):
         (folder / "resources.jsonl").write_text("")
     without = load(broadcasts.folder)
     assert left_out(without)["server_rss_bytes_max"].startswith("no sample of the server")
-    html = report.build(without.folder).read_text(encoding="utf-8")
+    html = document.build(without.folder).read_text(encoding="utf-8")
     assert html.count("Server memory (no sample of the server lies inside the measured window)") == 1
     assert '<th scope="col">Server memory' not in html.split('id="result-tables"')[1].split("</table>")[0]
 
@@ -89,11 +89,11 @@ def test_users_who_pause_are_answered_by_the_headline(tmp_path):
 
 def test_a_campaign_without_numbers_keeps_what_its_answer_is_about(tmp_path):
     results = load(make_run(tmp_path / "r", SERVERS[:1], ({"connections": 64},), rounds=1, unfinished=1))
-    assert report.columns(results) == ["messages_per_s"]
+    assert columns(results) == ["messages_per_s"]
 
 
 def test_memory_is_answered_for_the_connections_of_the_file_and_called_extrapolated(idle):
-    rows = report.summary(idle)
+    rows = summary(idle)
     found = answer(idle, rows)
     name = SERVERS[3].name
     assert found.lead.startswith(f"For 10,000 connections {name} needs the least memory, the reference aside: 3")
@@ -102,7 +102,7 @@ def test_memory_is_answered_for_the_connections_of_the_file_and_called_extrapola
     assert ", extrapolated from 20 to 200" in found.lead
     assert "10,000 connections were not measured: the line is drawn on from 200, 50.0 times fewer." in found.cannot[0]
     assert [row[0] for row in found.need.table.rows] == ["reference", name, "ws", "netty"]
-    html = report.build(idle.folder).read_text(encoding="utf-8")
+    html = document.build(idle.folder).read_text(encoding="utf-8")
     assert (
         html.index("needs the least memory") < html.index("Memory for 10,000 connections") < html.index('id="results"')
     )
@@ -137,7 +137,7 @@ def test_what_was_measured_is_not_called_extrapolated(tmp_path):
 def test_two_sizes_have_no_line_and_the_answer_is_by_cell(tmp_path):
     results = load(make_run(tmp_path / "r", SERVERS[:2], FEW[:2], rounds=3, change=held, experiment=IDLE))
     assert need(results) is None
-    assert answer(results, report.summary(results)).lead.startswith("netty had the lowest server memory in both cells")
+    assert answer(results, summary(results)).lead.startswith("netty had the lowest server memory in both cells")
 
 
 def test_a_trial_that_asks_for_nothing_is_a_trial(idle):
@@ -148,7 +148,7 @@ def test_who_has_exactly_as_much_leads_together(tmp_path):
     experiment = BROADCAST.replace("push_last_us_p50", "connections_reached")
     run = make_run(tmp_path / "run", SERVERS, ({"connections": 64},), rounds=1, change=pushed, experiment=experiment)
     results = load(run)
-    found = answer(results, report.summary(results))
+    found = answer(results, summary(results))
     assert results.leading == "connections_reached"
     assert all(server.name in found.lead for server in SERVERS if server.name != "reference")
     assert found.cells[0].comparison == "all the same"

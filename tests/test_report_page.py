@@ -9,11 +9,10 @@ from html.parser import HTMLParser
 import pytest
 from run_maker import HOSTILE, SERVERS, Server, make_run
 
-from wsbench import report
-from wsbench.errors import UserError
-from wsbench.report import page, palette
+from wsbench.analysis.reading import load
+from wsbench.records.errors import UserError
+from wsbench.report import document, page, palette
 from wsbench.report.blocks import Block, ClaimRow, Table
-from wsbench.report.reading import load
 
 ONE_CELL = ({"connections": 64},)
 NO_SWEEP = 'question = "Who is fastest?"\n'
@@ -83,7 +82,7 @@ def test_hostile_keys_commands_and_questions_are_text_as_well(tmp_path):
         rounds=1,
         experiment=f"question = '{hostile}'\nreading = '{hostile}'\n",
     )
-    text = report.build(run).read_text(encoding="utf-8")
+    text = document.build(run).read_text(encoding="utf-8")
     outline = Outline()
     outline.feed(text)
     assert not [tag for tag, _ in outline.elements if tag == "img"]
@@ -113,16 +112,16 @@ def test_a_kernel_setting_that_changed_while_the_campaign_ran_is_named(tmp_path,
     run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1)
     record = json.loads((run.path / "machine.json").read_text())
     (run.path / "machine-after.json").write_text(json.dumps(record))
-    assert "every kernel setting unchanged" in report.build(run).read_text(encoding="utf-8")
+    assert "every kernel setting unchanged" in document.build(run).read_text(encoding="utf-8")
     record["sysctls"]["net.core.somaxconn"] = "128"
     (run.path / "machine-after.json").write_text(json.dumps(record))
-    assert "net.core.somaxconn: 4096 → 128" in report.build(run).read_text(encoding="utf-8")
+    assert "net.core.somaxconn: 4096 → 128" in document.build(run).read_text(encoding="utf-8")
 
 
 def test_what_ran_otherwise_than_its_file_says_is_named_at_the_top(tmp_path, html):
     departures = ("2 rounds instead of the experiment's 5",)
     run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=2, departures=departures)
-    page_text = report.build(run).read_text(encoding="utf-8")
+    page_text = document.build(run).read_text(encoding="utf-8")
     header = page_text.split("<main>")[0]
     assert "2 rounds</li>" in header
     assert "Departures from the experiment: 2 rounds instead of the experiment&#39;s 5." in header
@@ -148,7 +147,7 @@ def test_a_campaign_of_a_thousand_trials_is_a_page_that_opens(tmp_path):
     cells = tuple({"connections": connections} for connections in (10, 40, 160, 640, 2560))
     run = make_run(tmp_path / "r", crowd, cells, rounds=5)
     assert len(run.order) == 1000
-    html = report.build(run).read_text(encoding="utf-8")
+    html = document.build(run).read_text(encoding="utf-8")
     assert len(html.encode()) < page.LARGEST_BYTES
     assert len(block_of(html)["trials"]["number"]) == 1000
     assert html.split("</main>")[0].count('<a href="#trial=') == 100
@@ -211,7 +210,7 @@ def test_eight_servers_of_a_language_have_eight_shapes():
 
 
 def test_the_same_run_makes_the_same_page(run, html):
-    assert report.build(run).read_text(encoding="utf-8") == html
+    assert document.build(run).read_text(encoding="utf-8") == html
 
 
 def test_a_broken_experiment_file_is_one_plain_line(tmp_path):
@@ -231,4 +230,4 @@ def test_a_report_needs_neither_machine_nor_servers_file(tmp_path):
     (run.path / "machine.json").unlink()
     (run.path / "servers.json").unlink()
     (run.path / "experiment.toml").unlink()
-    assert "echo-connections" in report.build(run).read_text(encoding="utf-8")
+    assert "echo-connections" in document.build(run).read_text(encoding="utf-8")

@@ -5,10 +5,11 @@ import stat
 
 import pytest
 
-from wsbench import build, campaign, catalogue, runtime
-from wsbench import experiment as experiments
-from wsbench.errors import UserError
-from wsbench.settings import RuntimeTable
+from wsbench.experiments import experiment as experiments
+from wsbench.records.errors import UserError
+from wsbench.run import campaign
+from wsbench.servers import build, catalogue, runtime
+from wsbench.servers.settings import RuntimeTable
 
 SERVER = """
 language = "Java"

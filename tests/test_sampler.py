@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from wsbench import kernel, sampler
-from wsbench.rundir import TrialFolder
-from wsbench.samples import MachineSample, ProcessSample
+from wsbench.monitoring import kernel, sampler
+from wsbench.records.rundir import TrialFolder
+from wsbench.records.samples import MachineSample, ProcessSample
 
 BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
 

@@ -10,9 +10,10 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, write_trial
 
-from wsbench import engine, histogram, judgements, selftest
-from wsbench.judgements import STALL, Row, Truth
-from wsbench.view import TrialView
+from wsbench.checks.selftest import judgements, runner
+from wsbench.checks.selftest.judgements import STALL, Row, Truth
+from wsbench.engine import histogram, program
+from wsbench.metrics.trial_data import TrialData
 
 MS = 1_000_000
 QUIET = Truth(
@@ -30,10 +31,10 @@ QUIET = Truth(
 )
 
 
-def view(path: Path, trial: Trial, **tags: list[int]) -> TrialView:
+def data(path: Path, trial: Trial, **tags: list[int]) -> TrialData:
     """A synthetic trial; `tags` replaces its latencies by these values."""
     folder = write_trial(path, trial)
-    made = TrialView(folder, folder.record)
+    made = TrialData(folder, folder.record)
     if tags:
         made.__dict__["histograms"] = {tag: times(values) for tag, values in tags.items()}
     return made
@@ -66,7 +67,7 @@ def test_an_engine_that_hides_faults_fails(wsbench, tmp_path, monkeypatch):
     liar.write_text(
         f"""#!{sys.executable}
 import pathlib, re, subprocess, sys
-code = subprocess.run(["{engine.require_binary()}", *sys.argv[1:]]).returncode
+code = subprocess.run(["{program.require_binary()}", *sys.argv[1:]]).returncode
 events = pathlib.Path(sys.argv[2]) / "events.jsonl"
 events.write_text(re.sub(r'"errors":{{[^}}]*}}', '"errors":{{}}', events.read_text()))
 sys.exit(code)
@@ -75,17 +76,17 @@ sys.exit(code)
     liar.chmod(0o755)
     environment = {**os.environ, "WSBENCH_ENGINE": str(liar), "NO_COLOR": "1"}
     monkeypatch.setattr(os, "environ", environment)
-    bench = selftest.Bench(tmp_path, engine.binary(), selftest.machine.placement())
-    rows = selftest.faults(bench)
+    bench = runner.Bench(tmp_path, program.binary(), runner.machine.placement())
+    rows = runner.faults(bench)
     assert results(rows) == {"FAILS"}
     assert not judgements.passed(rows)
 
 
 def test_the_stall_check_fails_on_what_a_closed_loop_sees(tmp_path):
     """A real server that stands still and a real engine, with the load that must not be used for this."""
-    bench = selftest.Bench(tmp_path, engine.require_binary(), selftest.machine.placement())
+    bench = runner.Bench(tmp_path, program.require_binary(), runner.machine.placement())
     with bench.server("stall", {"freeze": {"after_s": 0.3, "for_s": 0.5}}) as server:
-        closed = server.load(selftest.Closed(), STALL.connections, selftest.Seconds(seconds=1.2))
+        closed = server.load(runner.Closed(), STALL.connections, runner.Seconds(seconds=1.2))
     truth = server.truth
     assert truth.stamped >= truth.received > 0, "this kernel says when data came"
     assert truth.frozen_ns >= 500 * MS
@@ -106,7 +107,7 @@ def test_an_unknown_check_is_bad_input(wsbench):
 
 
 def test_what_the_machine_left_undecided_is_made_again_and_a_failure_never(tmp_path):
-    bench = selftest.Bench(tmp_path, tmp_path, None)
+    bench = runner.Bench(tmp_path, tmp_path, None)
 
     def check_that_finds(*results):
         left = iter(results)
@@ -120,7 +121,7 @@ def test_what_the_machine_left_undecided_is_made_again_and_a_failure_never(tmp_p
         (["undecided"] * 4, "undecided", 1),
     ):
         check, left = check_that_finds(*results_in_turn)
-        rows = selftest.decided(check, bench)
+        rows = runner.decided(check, bench)
         assert rows[1].result == expected
         assert len(list(left)) == unused
         attempts = len(results_in_turn) - unused
@@ -140,7 +141,7 @@ def test_delays_hold_within_their_band_and_fail_outside(tmp_path):
         (1500, {"FAILS"}),
         (-50, None),
     ):
-        made = view(
+        made = data(
             tmp_path / str(added_us), Trial(engine_wait=0.0), service=[delay + added_us * 1000 for delay in delays]
         )
         found = results(judgements.judge_delays("constant", made, truth))
@@ -150,26 +151,26 @@ def test_delays_hold_within_their_band_and_fail_outside(tmp_path):
 def test_a_band_that_is_missed_on_a_busy_machine_is_undecided_and_no_pass(tmp_path):
     truth = replace(QUIET, delays_ns={"/echo": [5 * MS] * 100})
     late = [8 * MS] * 100
-    waits = view(tmp_path / "engine", Trial(engine_wait=0.004), service=late)
+    waits = data(tmp_path / "engine", Trial(engine_wait=0.004), service=late)
     rows = judgements.judge_delays("constant", waits, truth)
     found = {row.quantity: row.result for row in rows}
     # Of 5 ms the floor is 6 %: 0.4 % is more than that of the hundredth beyond p99, less than that of the tenth beyond p90.
     assert found == {"p50": "FAILS", "p90": "FAILS", "p99": "undecided", "p99.9": "undecided"}
-    rows = judgements.judge_delays("constant", view(tmp_path / "more", Trial(engine_wait=0.2), service=late), truth)
+    rows = judgements.judge_delays("constant", data(tmp_path / "more", Trial(engine_wait=0.2), service=late), truth)
     assert results(rows) == {"undecided"}
     assert "the engine waited for a CPU for 20.0%" in rows[0].why
     assert not judgements.passed(rows)
     server = replace(truth, wait_ns=1_000 * MS)
-    assert results(judgements.judge_delays("constant", view(tmp_path / "b", Trial(), service=late), server)) == {
+    assert results(judgements.judge_delays("constant", data(tmp_path / "b", Trial(), service=late), server)) == {
         "undecided"
     }
     stolen = replace(truth, steal_ns=1_000 * MS)
-    assert results(judgements.judge_delays("constant", view(tmp_path / "s", Trial(), service=late), stolen)) == {
+    assert results(judgements.judge_delays("constant", data(tmp_path / "s", Trial(), service=late), stolen)) == {
         "undecided"
     }
-    unknown = view(tmp_path / "c", Trial(engine_wait=None), service=late)
+    unknown = data(tmp_path / "c", Trial(engine_wait=None), service=late)
     assert "is not known" in judgements.judge_delays("constant", unknown, truth)[0].why
-    quiet = view(tmp_path / "d", Trial(engine_wait=0.0), service=late)
+    quiet = data(tmp_path / "d", Trial(engine_wait=0.0), service=late)
     assert results(judgements.judge_delays("constant", quiet, truth)) == {"FAILS"}
 
 
@@ -181,11 +182,11 @@ def stalled(per_s: int, run_s: float, stall_s: float) -> list[int]:
 
 def test_a_stall_is_what_the_formula_says(tmp_path):
     truth = replace(QUIET, frozen_ns=1_000 * MS)
-    right = view(tmp_path / "a", at_rate(window_s=5.0), response=stalled(500, 5, 1))
+    right = data(tmp_path / "a", at_rate(window_s=5.0), response=stalled(500, 5, 1))
     assert results(judgements.judge_open_stall(right, truth)) == {"holds"}
-    half_hidden = view(tmp_path / "b", at_rate(window_s=5.0), response=stalled(500, 5, 0.9))
+    half_hidden = data(tmp_path / "b", at_rate(window_s=5.0), response=stalled(500, 5, 0.9))
     assert results(judgements.judge_open_stall(half_hidden, truth)) == {"FAILS"}
-    coordinated = view(tmp_path / "c", at_rate(window_s=5.0), response=[1_000 * MS] * 4 + [60_000] * 6_000)
+    coordinated = data(tmp_path / "c", at_rate(window_s=5.0), response=[1_000 * MS] * 4 + [60_000] * 6_000)
     found = {row.quantity: row.result for row in judgements.judge_open_stall(coordinated, truth)}
     assert found == {"max": "holds", "p99": "FAILS", "p95": "FAILS", "p90": "FAILS", "mean": "FAILS"}
 
@@ -193,10 +194,10 @@ def test_a_stall_is_what_the_formula_says(tmp_path):
 def test_a_closed_loop_that_is_corrected_fails(tmp_path):
     truth = replace(QUIET, frozen_ns=1_000 * MS)
     plain = [1_000 * MS] * 4 + [60_000] * 6_000
-    assert results(judgements.judge_closed_stall(view(tmp_path / "a", Trial(), service=plain), truth)) == {"holds"}
+    assert results(judgements.judge_closed_stall(data(tmp_path / "a", Trial(), service=plain), truth)) == {"holds"}
     filled = plain + [700 * MS] * 300
-    assert "FAILS" in results(judgements.judge_closed_stall(view(tmp_path / "b", Trial(), service=filled), truth))
-    named = view(tmp_path / "c", Trial(), service=plain, response=plain)
+    assert "FAILS" in results(judgements.judge_closed_stall(data(tmp_path / "b", Trial(), service=filled), truth))
+    named = data(tmp_path / "c", Trial(), service=plain, response=plain)
     assert "FAILS" in results(judgements.judge_closed_stall(named, truth))
 
 
@@ -211,7 +212,7 @@ def test_a_closed_loop_that_is_corrected_fails(tmp_path):
     ],
 )
 def test_pacing_is_judged_by_lag_and_by_rate(tmp_path, trial, failing):
-    rows = judgements.judge_pacing(view(tmp_path / "a", trial), QUIET)
+    rows = judgements.judge_pacing(data(tmp_path / "a", trial), QUIET)
     assert {row.quantity for row in rows if row.result == "FAILS"} == failing
     assert len(rows) == 4
 
@@ -229,7 +230,7 @@ def test_pacing_is_judged_by_lag_and_by_rate(tmp_path, trial, failing):
 )
 def test_the_kernels_stamps_show_how_late_the_engine_reads(tmp_path, delays_us, plain_us, results_are):
     delays = [us * 1000 for us in delays_us]
-    made = view(tmp_path / "a", Trial(), service=[5 * MS] * 100, receive_delay=delays)
+    made = data(tmp_path / "a", Trial(), service=[5 * MS] * 100, receive_delay=delays)
     plain = [us * 1000 for us in plain_us]
     assert results(judgements.judge_stamps(made, QUIET, plain)) == results_are
 
@@ -237,7 +238,7 @@ def test_the_kernels_stamps_show_how_late_the_engine_reads(tmp_path, delays_us, 
 @pytest.mark.parametrize(("turn_us", "plain_us", "result"), [(80, 10, "holds"), (140, 10, "FAILS"), (140, 60, "holds")])
 def test_service_begins_when_the_message_is_handed_over(tmp_path, turn_us, plain_us, result):
     truth = replace(QUIET, turns_ns=[turn_us * 1000] * 100)
-    made = view(tmp_path / "a", Trial())
+    made = data(tmp_path / "a", Trial())
     assert results(judgements.judge_begin(truth, made, [plain_us * 1000])) == {result}
     assert results(judgements.judge_begin(QUIET, made, [plain_us * 1000])) == {"FAILS"}
 
@@ -282,21 +283,21 @@ def arrivals(kind: str) -> dict[str, list[int]]:
 )
 def test_arrivals_are_judged_by_number_variance_and_independence(tmp_path, kind, failing):
     truth = replace(QUIET, arrivals_ns=arrivals(kind))
-    rows = judgements.judge_arrivals(view(tmp_path / "a", Trial()), truth, 1000.0, 2)
+    rows = judgements.judge_arrivals(data(tmp_path / "a", Trial()), truth, 1000.0, 2)
     assert {row.quantity for row in rows if row.result == "FAILS"} == failing
 
 
 def test_the_ledger_is_exact_on_both_sides(tmp_path):
-    made = view(tmp_path / "a", Trial(rate=1000))
+    made = data(tmp_path / "a", Trial(rate=1000))
     assert results(judgements.judge_ledger("x", made, replace(QUIET, received=4_000))) == {"holds"}
     assert "FAILS" in results(judgements.judge_ledger("x", made, replace(QUIET, received=4_001)))
-    forgetful = view(tmp_path / "b", Trial(rate=1000, lost=1))
+    forgetful = data(tmp_path / "b", Trial(rate=1000, lost=1))
     assert results(judgements.judge_ledger("x", forgetful, replace(QUIET, received=4_001))) == {"FAILS", "holds"}
 
 
 @pytest.mark.parametrize(("little", "result"), [(1.0, "holds"), (1.015, "holds"), (0.97, "FAILS"), (1.03, "FAILS")])
 def test_littles_law_has_two_per_cent(tmp_path, little, result):
-    made = view(tmp_path / "a", Trial(little=little))
+    made = data(tmp_path / "a", Trial(little=little))
     assert results(judgements.judge_little(made, QUIET)) == {result}
 
 
@@ -312,18 +313,18 @@ def test_littles_law_has_two_per_cent(tmp_path, little, result):
     ],
 )
 def test_a_fault_has_its_own_name_and_its_own_number(tmp_path, kind, errors, result):
-    made = view(tmp_path / "a", Trial())
+    made = data(tmp_path / "a", Trial())
     made.__dict__["end"] = made.end.model_copy(update={"errors": errors})
     assert results(judgements.judge_fault(kind, made, replace(QUIET, faults=10))) == {result}
 
 
 def test_a_fault_that_was_never_made_proves_nothing(tmp_path):
-    made = view(tmp_path / "a", Trial())
+    made = data(tmp_path / "a", Trial())
     assert results(judgements.judge_fault("drop", made, QUIET)) == {"FAILS"}
 
 
-def series(path: Path, medians_us: list[float]) -> list[TrialView]:
-    return [view(path / str(n), Trial(), service=[round(us * 1000)] * 50) for n, us in enumerate(medians_us)]
+def series(path: Path, medians_us: list[float]) -> list[TrialData]:
+    return [data(path / str(n), Trial(), service=[round(us * 1000)] * 50) for n, us in enumerate(medians_us)]
 
 
 def test_identical_runs_may_differ_by_their_own_spread_only(tmp_path):

@@ -16,22 +16,39 @@ import pytest
 from conftest import WSBENCH
 from run_maker import Trial, at_rate, pushing, write_trial
 
-from wsbench import build, catalogue, engine, histogram, machine, merge, metrics, shards, trial
-from wsbench.engine_files import Closed, Echo, Idle, Messages, NoLoop, Open, Plan, Push, Seconds, Segment, Stage, Target
-from wsbench.errors import TrialFailed, UserError
-from wsbench.experiment import Load, read
-from wsbench.installation import ROOT
-from wsbench.place import Here
-from wsbench.rundir import TrialFolder
-from wsbench.verdict import verdict
-from wsbench.view import TrialView
+from wsbench import metrics
+from wsbench.engine import histogram, merge, program, shards
+from wsbench.experiments.experiment import Load, read
+from wsbench.host import machine
+from wsbench.host.installation import ROOT
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import verdict
+from wsbench.records.engine_files import (
+    Closed,
+    Echo,
+    Idle,
+    Messages,
+    NoLoop,
+    Open,
+    Plan,
+    Push,
+    Seconds,
+    Segment,
+    Stage,
+    Target,
+)
+from wsbench.records.errors import TrialFailed, UserError
+from wsbench.records.rundir import TrialFolder
+from wsbench.run import trial
+from wsbench.run.testbed import ThisHost
+from wsbench.servers import build, catalogue
 
 REFERENCE = ROOT / "servers" / "reference"
 
 
 def whole_plan(connections: int = 10, **changes) -> Plan:
     target = Target(address="127.0.0.1:21000", host="127.0.0.1:21000", path="/echo")
-    made = engine.plan(
+    made = program.plan(
         scenario=Echo(opcode="text", bytes=16),
         transport="websocket",
         target=target,
@@ -101,7 +118,7 @@ def test_sources_are_found_on_loopback_and_asked_for_elsewhere(monkeypatch):
 def test_what_a_server_may_open_is_asked_before_it_is_started(monkeypatch, experiment):
     monkeypatch.setattr(machine, "file_limit", lambda: 20_000)
     asked = read(experiment)
-    setting = trial.Setting(asked, seed=1, place=Here(Path(), machine.Placement([0], [1])), port=None)
+    setting = trial.Setting(asked, seed=1, testbed=ThisHost(Path(), machine.Placement([0], [1])), port=None)
 
     def shape(connections, scenario="ping", **changes):
         whole = asked.model_copy(update={"scenario": scenario})
@@ -169,8 +186,8 @@ def test_a_histogram_is_written_as_it_is_read(count):
 def sample(count: int) -> histogram.Histogram:
     empty = histogram.decode(next(iter(write_log_line())))
     counts = np.zeros(empty.buckets, dtype=np.int64)
-    for place in (0, 1, 2, 5, 4000, len(counts) - 1):
-        counts[place] = count + place * (count > 0)
+    for testbed in (0, 1, 2, 5, 4000, len(counts) - 1):
+        counts[testbed] = count + testbed * (count > 0)
     return histogram.Histogram(1, 3_600_000_000_000, 3, counts)
 
 
@@ -198,10 +215,10 @@ def test_one_that_began_late_is_in_the_spread_and_makes_the_trial_suspect(tmp_pa
     merge.merge(folder, interrupted=False)
     begun = next(one for one in folder.events() if one.event == "phase" and one.phase == "measure")
     assert begun.entered_ns - begun.t_ns == 80_000_000
-    view = TrialView(folder, write_trial(tmp_path / "record", Trial()).record)
-    assert metrics.rates.start_spread_us(view) == 80_000
+    data = TrialData(folder, write_trial(tmp_path / "record", Trial()).record)
+    assert metrics.rates.start_spread_us(data) == 80_000
     (tmp_path / "plan.json").write_bytes((tmp_path / "engine-0" / "plan.json").read_bytes())
-    assert "the engine's workers did not begin together: the last 80 ms after the first" in verdict(view).reasons
+    assert "the engine's workers did not begin together: the last 80 ms after the first" in verdict(data).reasons
 
 
 def test_copies_that_another_process_missed_are_unanswered(tmp_path):
@@ -291,13 +308,13 @@ def reference():
         one.wait()
 
 
-def carry_out(plan: Plan, count: int, path: Path) -> TrialView:
+def carry_out(plan: Plan, count: int, path: Path) -> TrialData:
     """By real processes, with the record that a trial has."""
     folder = TrialFolder(path)
-    with shards.Engines(plan, count, folder, shards.ThisHost(engine.require_binary())) as running:
+    with shards.Engines(plan, count, folder, shards.ThisHost(program.require_binary())) as running:
         running.carry_out(lambda: None)
     record = write_trial(path / "record", Trial()).record.model_copy(update={"engines": count})
-    return TrialView(folder, record)
+    return TrialData(folder, record)
 
 
 def at(address: str, connections: int, **changes) -> Plan:
@@ -306,45 +323,45 @@ def at(address: str, connections: int, **changes) -> Plan:
     return whole_plan(connections, **{"target": target, "threads": 2, **changes})
 
 
-def conserved(view: TrialView) -> None:
-    ledger = view.measured
+def conserved(data: TrialData) -> None:
+    ledger = data.measured
     assert ledger.sent == ledger.answered + ledger.failed + ledger.unanswered
-    ends = [part.events()[-1] for part in view.folder.parts()]
+    ends = [part.events()[-1] for part in data.folder.parts()]
     assert sum(end.measured.answered for end in ends) == ledger.answered
-    assert sum(end.connections.established for end in ends) == view.end.connections.established
+    assert sum(end.connections.established for end in ends) == data.end.connections.established
 
 
 def test_two_processes_echo_and_all_of_it_is_counted(reference, tmp_path):
-    view = carry_out(at(reference()[0], 9, loop=Closed(), measure=Messages(messages=1001)), 2, tmp_path)
-    assert (view.measured.sent, view.measured.answered) == (1001, 1001)
-    assert view.histograms["service"].count == 1001
-    assert view.end.connections.asked == 9
-    conserved(view)
+    data = carry_out(at(reference()[0], 9, loop=Closed(), measure=Messages(messages=1001)), 2, tmp_path)
+    assert (data.measured.sent, data.measured.answered) == (1001, 1001)
+    assert data.histograms["service"].count == 1001
+    assert data.end.connections.asked == 9
+    conserved(data)
 
 
 def test_two_processes_keep_one_rate_evenly(reference, tmp_path):
     loop = Open(rate=[Segment(from_per_s=400, to_per_s=400, for_s=1)])
     timing = {"warmup": Seconds(seconds=0.5), "measure": Seconds(seconds=1.5)}
-    view = carry_out(at(reference()[0], 10, loop=loop, **timing), 2, tmp_path)
-    assert view.measured.sent == 600
-    assert view.window_s == 1.5
-    assert view.due_in_window == view.planned_in_window == 600
-    assert metrics.rates.start_spread_us(view) >= 0
-    begins = [part.events() for part in view.folder.parts()]
+    data = carry_out(at(reference()[0], 10, loop=loop, **timing), 2, tmp_path)
+    assert data.measured.sent == 600
+    assert data.window_s == 1.5
+    assert data.due_in_window == data.planned_in_window == 600
+    assert metrics.rates.start_spread_us(data) >= 0
+    begins = [part.events() for part in data.folder.parts()]
     starts = {one.t_ns for events in begins for one in events if one.event == "phase" and one.phase == "measure"}
     assert len(starts) == 1, "one instant for all"
-    conserved(view)
+    conserved(data)
 
 
 def test_broadcasts_reach_the_receivers_of_all_processes(reference, tmp_path):
     loop = Open(rate=[Segment(from_per_s=20, to_per_s=20, for_s=1)])
-    view = carry_out(at(reference()[0], 31, scenario=Push(), loop=loop, measure=Seconds(seconds=1)), 3, tmp_path)
-    assert [(one.expected, one.received) for one in view.broadcasts] == [(31, 31)] * 20
-    assert metrics.broadcasts.push_reach(view) == 1
-    assert view.measured.answered == view.measured.sent == 620 == view.histograms["push"].count
-    assert max(one.last_ns - one.t_ns for one in view.broadcasts) >= view.histograms["push"].quantile("0.99") * 0.99
-    assert view.end.control.foreign == 0
-    conserved(view)
+    data = carry_out(at(reference()[0], 31, scenario=Push(), loop=loop, measure=Seconds(seconds=1)), 3, tmp_path)
+    assert [(one.expected, one.received) for one in data.broadcasts] == [(31, 31)] * 20
+    assert metrics.broadcasts.push_reach(data) == 1
+    assert data.measured.answered == data.measured.sent == 620 == data.histograms["push"].count
+    assert max(one.last_ns - one.t_ns for one in data.broadcasts) >= data.histograms["push"].quantile("0.99") * 0.99
+    assert data.end.control.foreign == 0
+    conserved(data)
 
 
 def test_a_killed_process_fails_the_trial_at_once_and_leaves_nothing(reference, environment, tmp_path):
@@ -392,6 +409,6 @@ def test_25000_connections_are_held_by_two_processes_against_two_servers(referen
     plan = at(first, 25_000, target=target, scenario=Idle(), loop=NoLoop(), measure=Seconds(seconds=1))
     # On a machine that does other things too they may be long in coming.
     limits = plan.limits.model_copy(update={"connect_s": 100.0, "deadline_s": plan.limits.deadline_s + 90})
-    view = carry_out(plan.model_copy(update={"limits": limits}), 2, tmp_path)
-    assert view.end.connections.model_dump() == {"asked": 25_000, "established": 25_000, "open": 25_000}
-    assert not view.end.errors
+    data = carry_out(plan.model_copy(update={"limits": limits}), 2, tmp_path)
+    assert data.end.connections.model_dump() == {"asked": 25_000, "established": 25_000, "open": 25_000}
+    assert not data.end.errors

@@ -5,22 +5,24 @@ import json
 import pytest
 from run_maker import DRAIN_S, SECOND, START_NS, WARMUP_S, Trial, at_rate, pushing, write_trial
 
-from wsbench import engine_files, metrics, samples, series, spans
-from wsbench.spans import Instants, Span
-from wsbench.view import Track, TrialView, Unmeasured, growth
+from wsbench import metrics
+from wsbench.metrics import series, spans
+from wsbench.metrics.spans import Instants, Span
+from wsbench.metrics.trial_data import Track, TrialData, Unmeasured, growth
+from wsbench.records import engine_files, samples
 
 SILENT = engine_files.Segment(from_per_s=0, to_per_s=0, for_s=60)
 BUSY = engine_files.Segment(from_per_s=100, to_per_s=100, for_s=1)
 AT = Instants({"connect": 0, "measure": 10 * SECOND, "drain": 90 * SECOND}, (10 * SECOND, 90 * SECOND), 91 * SECOND, [])
 
 
-def view(path, trial: Trial) -> TrialView:
+def data(path, trial: Trial) -> TrialData:
     folder = write_trial(path / "0001", trial)
-    return TrialView(folder, folder.record)
+    return TrialData(folder, folder.record)
 
 
 def plan(tmp_path, **changes) -> engine_files.Plan:
-    return view(tmp_path, Trial()).plan.model_copy(update={"warmup": None, **changes})
+    return data(tmp_path, Trial()).plan.model_copy(update={"warmup": None, **changes})
 
 
 def broadcast(t_s: float, last_s: float | None) -> engine_files.Broadcast:
@@ -101,7 +103,7 @@ def test_the_plan_tells_for_how_long_nothing_is_due(tmp_path):
 
 def test_metrics_of_a_span_are_of_that_span(tmp_path):
     trial = at_rate(connect_s=4.0, server_busy=0.5, steal=0.0)
-    found = metrics.measure(view(tmp_path, trial))
+    found = metrics.measure(data(tmp_path, trial))
     assert found.values["connect_s"] == 4
     assert found.values["connect_cpu_idle_percent"] == pytest.approx(20)
     assert found.values["connect_server_cpu_percent"] == pytest.approx(50)
@@ -113,17 +115,17 @@ def test_metrics_of_a_span_are_of_that_span(tmp_path):
 
 
 def test_a_span_shorter_than_the_samples_are_apart_has_no_cpu_share(tmp_path):
-    found = metrics.measure(view(tmp_path, pushing(sample_s=0.25, broadcasts=((64, 64, 100, 90_000),))))
+    found = metrics.measure(data(tmp_path, pushing(sample_s=0.25, broadcasts=((64, 64, 100, 90_000),))))
     assert found.values["sending_s"] == 0.09
     assert found.values["sending_cpu_idle_percent"] is found.values["sending_server_cpu_percent"] is None
     assert "too short" in found.reasons["sending_cpu_idle_percent"]
 
 
 def test_what_the_kernel_holds_is_counted_from_before_the_first_connection(tmp_path):
-    trial = view(tmp_path, at_rate(connect_s=4.0))
+    trial = data(tmp_path, at_rate(connect_s=4.0))
     rows = [row if one.of != "machine" else with_memory(one, row) for one, row in lines(trial)]
     (trial.folder.path / "resources.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = metrics.values(TrialView(trial.folder, trial.record))
+    found = metrics.values(TrialData(trial.folder, trial.record))
     assert found["connect_slab_grown_bytes"] == 4000
     assert found["connect_memory_grown_bytes"] == 40_000
     assert found["connect_memory_used_bytes"] == 540_000
@@ -133,7 +135,7 @@ def test_what_the_kernel_holds_is_counted_from_before_the_first_connection(tmp_p
     assert "do not tell" in older.reasons["connect_slab_grown_bytes"]
 
 
-def lines(trial: TrialView):
+def lines(trial: TrialData):
     return [(one, one.model_dump()) for one in trial.samples]
 
 
@@ -164,7 +166,7 @@ def test_growth_is_off_by_no_more_than_it_says():
 
 
 def test_series_share_one_axis_that_begins_with_connecting(tmp_path):
-    trial = view(tmp_path, at_rate(connect_s=1.0, server_busy=0.5))
+    trial = data(tmp_path, at_rate(connect_s=1.0, server_busy=0.5))
     found = series.of(trial)
     assert {"server_cpu_percent", "server_rss_bytes", "open_connections", "cpu_idle_percent"} <= set(found)
     assert "heap_used_bytes" not in found
@@ -177,7 +179,7 @@ def test_series_share_one_axis_that_begins_with_connecting(tmp_path):
 
 
 def test_a_trial_without_samples_of_the_machine_has_reasons(tmp_path):
-    trial = view(tmp_path, at_rate())
+    trial = data(tmp_path, at_rate())
     trial.__dict__["samples"] = []
     with pytest.raises(Unmeasured, match="do not enclose"):
         trial.cpu_idle_share_over(trial.span("measured"))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from wsbench import stats
+from wsbench.analysis import stats
 
 
 def test_the_interval_is_a_t_interval_on_logarithms():

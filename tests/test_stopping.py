@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from conftest import RAN
 
-from wsbench import metrics, stopping
-from wsbench.engine_files import Error, PhaseBegin, Tick
-from wsbench.experiment import Stop
-from wsbench.rundir import RunFolder
-from wsbench.verdict import verdict
-from wsbench.view import TrialView
+from wsbench import metrics
+from wsbench.experiments.experiment import Stop
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import verdict
+from wsbench.records.engine_files import Error, PhaseBegin, Tick
+from wsbench.records.rundir import RunFolder
+from wsbench.run import stopping
 
 SECOND = 1_000_000_000
 RULE = Stop(connects_per_s=100, over_s=3, errors=0.01)
@@ -95,7 +96,7 @@ def campaign(wsbench, tmp_path) -> dict:
     run = RunFolder(path)
     assert run.campaign.scale == 0.5
     assert "scale 0.5: connections times 0.5" in run.campaign.departures
-    return {record.variant: TrialView(folder, record) for folder, record in run.finished()} | {
+    return {record.variant: TrialData(folder, record) for folder, record in run.finished()} | {
         "page": path / "report.html"
     }
 
@@ -111,10 +112,10 @@ def test_real_servers_that_cannot_keep_up_are_rows_of_their_own(campaign):
     assert bursting.record.outcome == "stopped"
     assert "the server ended" in bursting.record.reason or "failed" in bursting.record.reason
     assert "no room for another connection" in bursting.record.log_tail[-1]
-    for view in (slow, bursting):
-        assert verdict(view).reasons[0] == view.record.reason
-        assert metrics.measure(view, ["messages_per_s"]).values["messages_per_s"] is None
-        assert view.end is not None, "an interrupted engine still writes what it has seen"
+    for trial in (slow, bursting):
+        assert verdict(trial).reasons[0] == trial.record.reason
+        assert metrics.measure(trial, ["messages_per_s"]).values["messages_per_s"] is None
+        assert trial.end is not None, "an interrupted engine still writes what it has seen"
     page = campaign["page"].read_text()
     assert slow.record.reason in page
     assert "Stopped by the experiment" in page

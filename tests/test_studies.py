@@ -4,12 +4,14 @@ import tomllib
 
 import pytest
 
-from wsbench import catalogue, experiment, metrics, scaling
-from wsbench.engine_files import Messages, Open, Seconds
-from wsbench.errors import UserError
-from wsbench.figure_table import FigureTable
-from wsbench.installation import ROOT
-from wsbench.settings import Settings, options
+from wsbench import metrics
+from wsbench.experiments import experiment, scaling
+from wsbench.experiments.figure_table import FigureTable
+from wsbench.host.installation import ROOT
+from wsbench.records.engine_files import Messages, Open, Seconds
+from wsbench.records.errors import UserError
+from wsbench.servers import catalogue
+from wsbench.servers.settings import Settings, options
 
 FILES = sorted(experiment.EXPERIMENTS.glob("*.toml"))
 FIVE = {"netty", "undertow", "vertx", "grizzly", "jetty"}

@@ -16,12 +16,18 @@ from pathlib import Path
 import pytest
 from run_maker import Trial, at_rate, write_trial
 
-from wsbench import catalogue, engine, experiment, machine, metrics, place, series, trial
-from wsbench.installation import ROOT
-from wsbench.rundir import TrialFolder, TrialOrder
-from wsbench.telemetry import go, jvm, node, probes
-from wsbench.telemetry.record import MIB
-from wsbench.view import TrialView
+from wsbench import metrics
+from wsbench.engine import program
+from wsbench.experiments import experiment
+from wsbench.host import machine
+from wsbench.host.installation import ROOT
+from wsbench.metrics import series
+from wsbench.metrics.trial_data import TrialData
+from wsbench.monitoring.runtime_logs import go, jvm, node, probes
+from wsbench.monitoring.runtime_logs.record import MIB
+from wsbench.records.rundir import TrialFolder, TrialOrder
+from wsbench.run import testbed, trial
+from wsbench.servers import catalogue
 
 LOGS = Path(__file__).parent / "runtime_logs"
 GO_STARTED_NS = 25_218_078_985_080
@@ -147,16 +153,16 @@ def test_a_jvm_takes_its_probe_also_where_the_folder_has_a_space_in_its_name(tmp
     assert jvm.read(folder / "gc.log") is not None
 
 
-def as_told(path, probe: str | None, log: str | None = None, name: str = "") -> TrialView:
+def as_told(path, probe: str | None, log: str | None = None, name: str = "") -> TrialData:
     """A synthetic trial beside a real log whose times are moved into its measured window."""
     folder = write_trial(path / "0001", at_rate(connect_s=2.0))
-    view = TrialView(folder, folder.record)
+    data = TrialData(folder, folder.record)
     if log is not None:
         found = jvm.read(LOGS / log)
-        shift = view.span("measured").begin_ns + 10**8 - min(one.begin_ns for one in found.pauses)
+        shift = data.span("measured").begin_ns + 10**8 - min(one.begin_ns for one in found.pauses)
         parts = (line.split("ns]", 1) for line in (LOGS / log).read_text().splitlines())
         (folder.path / name).write_text("".join(f"[{int(t_ns[1:]) + shift}ns]{rest}\n" for t_ns, rest in parts))
-    return TrialView(folder, folder.record.model_copy(update={"probe": probe}))
+    return TrialData(folder, folder.record.model_copy(update={"probe": probe}))
 
 
 def test_metrics_of_collections_are_those_of_the_window(tmp_path):
@@ -238,22 +244,22 @@ def test_a_trial_of_a_real_server_knows_its_collections(server, tmp_path):
     folder = TrialFolder(tmp_path / "0001")
     folder.path.mkdir()
     order = TrialOrder(number=1, round=1, server=server, variant=variant.variant, cell={})
-    setting = trial.Setting(asked, 1, place.Here(engine.require_binary(), machine.placement()), None)
+    setting = trial.Setting(asked, 1, testbed.ThisHost(program.require_binary(), machine.placement()), None)
     record = trial.carry_out(order, small(variant), setting, folder, lambda _: None)
     assert (record.outcome, record.probe) == ("ok", probe), record.reason
-    view = TrialView(folder, folder.record)
-    found = metrics.measure(view)
+    data = TrialData(folder, folder.record)
+    found = metrics.measure(data)
     for name in (
         *(count, "gc_pause_ms_sum", "gc_pause_ms_max", "heap_used_bytes_max", "sampling_cpu_percent"),
         *("server_pss_bytes_ready", "server_pss_bytes_ended", "sending_memory_used_bytes", "connect_s"),
     ):
         assert found.values[name] > 0, (name, found.reasons.get(name))
-    begin, end = view.begins["connect"], view.end.t_ns
-    assert any(begin < one.begin_ns < end for one in view.runtime.pauses)
+    begin, end = data.begins["connect"], data.end.t_ns
+    assert any(begin < one.begin_ns < end for one in data.runtime.pauses)
     assert record.server_started_ns < begin
-    assert {"heap_used_bytes", "gc_pause_ms", "server_rss_bytes", "open_connections"} <= set(series.of(view))
+    assert {"heap_used_bytes", "gc_pause_ms", "server_rss_bytes", "open_connections"} <= set(series.of(data))
     assert not any(probes.is_told(probe, line) for line in record.log_tail)
-    assert {"switches", "pss", "sampler", "machine"} <= {sample.of for sample in view.samples}
+    assert {"switches", "pss", "sampler", "machine"} <= {sample.of for sample in data.samples}
 
 
 def test_an_old_trial_without_any_of_it_can_still_be_read(tmp_path):
@@ -262,4 +268,4 @@ def test_an_old_trial_without_any_of_it_can_still_be_read(tmp_path):
     assert record.pop("probe") is None
     record.pop("server_started_ns")
     (folder.path / "trial.json").write_text(json.dumps(record))
-    assert TrialView(folder, folder.record).runtime == "no probe tells of this server's runtime"
+    assert TrialData(folder, folder.record).runtime == "no probe tells of this server's runtime"

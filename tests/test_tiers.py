@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from wsbench.stats import Tiers, tiers
-from wsbench.stats.simulation import GAP, World, simulate
+from wsbench.analysis.stats import Tiers, tiers
+from wsbench.analysis.stats.simulation import GAP, World, simulate
 
 EXPERIMENTS = 1000
 ROUNDS = range(5)

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from wsbench import build, catalogue, toolchains
-from wsbench.errors import UserError
-from wsbench.installation import ROOT
+from wsbench.host import toolchains
+from wsbench.host.installation import ROOT
+from wsbench.records.errors import UserError
+from wsbench.servers import build, catalogue
 
 #: What apt offers, as `apt-cache policy` and `apt-cache pkgnames` print it: of releases that differ in all that matters.
 OFFERS = {
@@ -172,7 +173,7 @@ def test_the_module_runs_before_anything_is_installed(tmp_path):
     """With the standard library alone, as `make setup` calls it."""
     command = [sys.executable, "-I", "-S", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import runpy; "]
     command[-1] += (
-        "sys.argv = ['toolchains', *sys.argv[2:]]; runpy.run_module('wsbench.toolchains', run_name='__main__')"
+        "sys.argv = ['toolchains', *sys.argv[2:]]; runpy.run_module('wsbench.host.toolchains', run_name='__main__')"
     )
     done = subprocess.run([*command, str(ROOT), "path", "python=3.11"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, os.environ["PATH"]), done.stderr

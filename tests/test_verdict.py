@@ -3,14 +3,16 @@
 import pytest
 from run_maker import HOUR_NS, Trial, at_rate, failed, pushing, write_trial
 
-from wsbench import engine_files, metrics, verdict
-from wsbench.telemetry.record import MIB, Collection, HeapPoint, Telemetry
-from wsbench.view import TrialView
+from wsbench import metrics
+from wsbench.metrics import verdict
+from wsbench.metrics.trial_data import TrialData
+from wsbench.monitoring.runtime_logs.record import MIB, Collection, HeapPoint, Telemetry
+from wsbench.records import engine_files
 
 
 def judge(path, **quantities) -> verdict.Verdict:
     folder = write_trial(path / "0001", Trial(**quantities))
-    return verdict.verdict(TrialView(folder, folder.record))
+    return verdict.verdict(TrialData(folder, folder.record))
 
 
 def test_a_trial_in_which_nothing_is_wrong_is_valid_and_has_no_reasons(tmp_path):
@@ -72,7 +74,7 @@ SKEWED_AND_ALONE = {"sigma": 1.2, "connections": 1, "wake_ups": 80_000}
 def waits(path, quantities) -> dict[str, float]:
     """What each of the three limits is compared with, worked out from the metrics."""
     folder = write_trial(path, Trial(**quantities))
-    found = metrics.values(TrialView(folder, folder.record))
+    found = metrics.values(TrialData(folder, folder.record))
     wait_us = found["engine_wait_us_per_message"]
     parts = {"wait_p50": 2 * wait_us / found["service_us_p50"], "wait_p99": 100 * wait_us / found["service_us_p99"]}
     return {"wait_share": found["engine_wait_percent"] / 100, **parts}
@@ -94,7 +96,7 @@ def test_a_wait_is_judged_at_the_edges_of_its_limit(tmp_path, name, quantities, 
     words = {"wait_share": "of the window", "wait_p50": "of p50", "wait_p99": "of p99"}[name]
     for factor, expected in ((0.98, "VALID" if kind == "SUSPECT" else "SUSPECT"), (1.02, kind)):
         folder = write_trial(tmp_path / f"{factor}", Trial(**quantities, engine_wait=factor * edge / per_share))
-        said = list(verdict._wait(TrialView(folder, folder.record)))
+        said = list(verdict._wait(TrialData(folder, folder.record)))
         assert [k for k, reason in said if words in reason] == ([] if expected == "VALID" else [expected])
         assert all(k == "SUSPECT" for k, reason in said if words not in reason), said
 
@@ -112,7 +114,7 @@ def test_the_same_wait_weighs_more_on_one_connection_that_is_answered_at_once(tm
 
 def test_a_failed_trial_is_invalid_with_its_reason(tmp_path):
     folder = write_trial(tmp_path / "0001", failed("no free port"))
-    assert verdict.verdict(TrialView(folder, folder.record)).reasons == ("failed: no free port",)
+    assert verdict.verdict(TrialData(folder, folder.record)).reasons == ("failed: no free port",)
 
 
 def test_an_engine_that_was_the_limit_makes_a_lower_bound(tmp_path):
@@ -164,7 +166,7 @@ def test_a_trial_cut_short_is_invalid_and_not_a_crash(tmp_path):
     folder = write_trial(tmp_path / "0001", Trial())
     lines = (folder.path / "events.jsonl").read_text().splitlines(keepends=True)
     (folder.path / "events.jsonl").write_text("".join(lines[:-1]))
-    found = verdict.verdict(TrialView(folder, folder.record))
+    found = verdict.verdict(TrialData(folder, folder.record))
     assert found.reasons == ("the engine's record is incomplete",)
 
 
@@ -177,26 +179,26 @@ def test_the_worst_reason_comes_first(tmp_path):
 @pytest.mark.parametrize(("faster", "kind"), [(1.15, "VALID"), (1.25, "SUSPECT"), (0.7, "VALID")])
 def test_a_server_that_is_still_getting_faster_is_suspect(tmp_path, faster, kind):
     folder = write_trial(tmp_path / "0001", Trial())
-    view = TrialView(folder, folder.record)
-    middle = sum(view.window) / 2
-    half = min(view.ticks, key=lambda tick: abs(tick.t_ns - middle)).answered
-    view.__dict__["ticks"] = [
+    data = TrialData(folder, folder.record)
+    middle = sum(data.window) / 2
+    half = min(data.ticks, key=lambda tick: abs(tick.t_ns - middle)).answered
+    data.__dict__["ticks"] = [
         tick.model_copy(update={"answered": round(half + (tick.answered - half) * faster)})
         if tick.answered > half
         else tick
-        for tick in view.ticks
+        for tick in data.ticks
     ]
-    found = verdict.verdict(view)
+    found = verdict.verdict(data)
     assert found.kind == kind
     assert any("still rising" in reason for reason in found.reasons) == (kind == "SUSPECT")
 
 
 def test_a_cold_start_that_was_asked_for_may_rise(tmp_path):
     folder = write_trial(tmp_path / "0001", Trial())
-    view = TrialView(folder, folder.record)
-    view.__dict__["plan"] = view.plan.model_copy(update={"warmup": None})
-    view.__dict__["ticks"] = [tick.model_copy(update={"answered": tick.answered**2}) for tick in view.ticks]
-    assert verdict.verdict(view).kind == "VALID"
+    data = TrialData(folder, folder.record)
+    data.__dict__["plan"] = data.plan.model_copy(update={"warmup": None})
+    data.__dict__["ticks"] = [tick.model_copy(update={"answered": tick.answered**2}) for tick in data.ticks]
+    assert verdict.verdict(data).kind == "VALID"
 
 
 def test_every_limit_has_its_argument():
@@ -208,7 +210,7 @@ def test_every_limit_has_its_argument():
 
 def judged(path, trial: Trial) -> verdict.Verdict:
     folder = write_trial(path / "0001", trial)
-    return verdict.verdict(TrialView(folder, folder.record))
+    return verdict.verdict(TrialData(folder, folder.record))
 
 
 def test_an_open_loop_whose_rate_was_met_is_valid_and_limited_by_nobody(tmp_path):
@@ -256,7 +258,7 @@ def test_messages_that_were_never_sent_are_lost(tmp_path):
 @pytest.mark.parametrize(("share", "kind"), [(0.09, "VALID"), (0.11, "SUSPECT"), (0.49, "SUSPECT"), (0.51, "INVALID")])
 def test_messages_that_left_late_are_held_against_the_response(tmp_path, share, kind):
     folder = write_trial(tmp_path / "probe", at_rate(lag_us=1000))
-    found = metrics.values(TrialView(folder, folder.record))
+    found = metrics.values(TrialData(folder, folder.record))
     per_us = found["send_lag_us_p99"] / 1000 / found["response_us_p99"]
     found = judged(tmp_path, at_rate(lag_us=share / per_us))
     assert found.kind == kind
@@ -290,7 +292,7 @@ def test_connections_that_are_exchanged_are_not_always_under_way_and_never_more_
 
 def test_an_open_loop_without_the_ticks_at_its_edges_is_suspect_and_not_called_met(tmp_path):
     folder = write_trial(tmp_path / "0001", at_rate())
-    trial = TrialView(folder, folder.record)
+    trial = TrialData(folder, folder.record)
     trial.__dict__["ticks"] = []
     found = verdict.verdict(trial)
     assert "whether the offered rate was reached is not known" in found.reasons[0]
@@ -308,7 +310,7 @@ def test_broadcasts_that_reached_all_are_valid_and_missed_copies_are_errors(tmp_
 @pytest.mark.parametrize("kind", ["unasked", "out_of_order", "foreign"])
 def test_what_nobody_asked_for_is_a_reason(tmp_path, kind):
     folder = write_trial(tmp_path / "0001", pushing())
-    answered = TrialView(folder, folder.record).measured.answered
+    answered = TrialData(folder, folder.record).measured.answered
     for count, expected in ((1, "SUSPECT"), (answered // 1000, "SUSPECT"), (answered // 1000 + 1, "INVALID")):
         found = judged(tmp_path / str(count), pushing(**{kind: count}))
         assert (found.kind, found.reasons[0].split()[0]) == (expected, str(count))
@@ -331,12 +333,12 @@ def test_held_connections_need_no_message_and_must_not_die(tmp_path):
 def test_a_server_that_was_stopped_says_what_it_had_run_out_of(tmp_path, left_mib, said):
     folder = write_trial(tmp_path / "0001", Trial())
     record = folder.record.model_copy(update={"outcome": "stopped", "reason": "stopped at 9 connections: too slow"})
-    view = TrialView(folder, record)
+    data = TrialData(folder, record)
     heap = [HeapPoint(5, 170 * MIB, 176 * MIB, after=True), HeapPoint(8, 176 * MIB, None)]
     heap.append(HeapPoint(9, left_mib * MIB, 176 * MIB, after=True))
     collections = [Collection(5, "full"), Collection(7, "minor"), Collection(9, "full")]
-    view.__dict__["runtime"] = Telemetry("jvm", frozenset({"minor", "full"}), collections, heap=heap)
-    reasons = verdict.verdict(view).reasons
+    data.__dict__["runtime"] = Telemetry("jvm", frozenset({"minor", "full"}), collections, heap=heap)
+    reasons = verdict.verdict(data).reasons
     assert reasons[0] == record.reason
     assert any(said in reason for reason in reasons) if said else not any("heap" in reason for reason in reasons)
 
@@ -344,9 +346,9 @@ def test_a_server_that_was_stopped_says_what_it_had_run_out_of(tmp_path, left_mi
 @pytest.mark.parametrize(("times", "kind"), [(1, "VALID"), (3, "VALID"), (5, "SUSPECT")])
 def test_a_flood_beside_the_replies_is_told(tmp_path, times, kind):
     folder = write_trial(tmp_path / "0001", Trial())
-    view = TrialView(folder, folder.record)
-    came = view.measured.bytes_received * times
-    view.__dict__["measured"] = view.measured.model_copy(update={"bytes_received": came})
-    found = verdict.verdict(view)
+    data = TrialData(folder, folder.record)
+    came = data.measured.bytes_received * times
+    data.__dict__["measured"] = data.measured.model_copy(update={"bytes_received": came})
+    found = verdict.verdict(data)
     assert found.kind == kind
     assert ("a flood delays the others" in " ".join(found.reasons)) == (kind == "SUSPECT")

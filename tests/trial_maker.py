@@ -13,8 +13,8 @@ from statistics import NormalDist
 
 from hdrh.histogram import HdrHistogram
 
-from wsbench import engine_files, frozen, rundir
-from wsbench import samples as samples_room
+from wsbench.records import engine_files, frozen, rundir
+from wsbench.records import samples as samples_room
 
 HOUR_NS = 3_600_000_000_000
 SECOND = 1_000_000_000

@@ -15,7 +15,7 @@ from pathlib import Path
 from contenders import Engine, NoNumber, Setting, events_of
 from trial import GRACE_S, Bench, observe
 
-from wsbench.histogram import merge, read_log
+from wsbench.engine.histogram import merge, read_log
 
 FEW, MANY = 4_000, 19_000
 IDLE = {"scenario": {"kind": "idle"}, "loop": {"kind": "none"}}

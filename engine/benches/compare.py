@@ -21,8 +21,9 @@ import hostile
 from contenders import K6, Ab, Autocannon, Engine, Floor, NoNumber, Setting, UringFloor, Wrk, serves
 from trial import Bench, Measured, build_floor
 
-from wsbench import engine, machine
-from wsbench.errors import UserError
+from wsbench.engine import program
+from wsbench.host import machine
+from wsbench.records.errors import UserError
 
 SETTINGS = {
     "echo-50": Setting("echo", 50, 16),
@@ -96,7 +97,7 @@ def wanted(asked: argparse.Namespace, part: str) -> bool:
 
 def engines(asked: argparse.Namespace) -> list[Engine]:
     if not asked.engine:
-        return [Engine(engine.require_binary())]
+        return [Engine(program.require_binary())]
     return [Engine(path, "wsbench-engine" if at == 0 else f"engine {at + 1}") for at, path in enumerate(asked.engine)]
 
 

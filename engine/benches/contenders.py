@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from wsbench.installation import ROOT
-from wsbench.process import output_of
+from wsbench.host.installation import ROOT
+from wsbench.host.process import output_of
 
 DOCUMENT_BYTES = 512
 K6_SCRIPT = Path(__file__).with_name("echo.k6.js")

@@ -15,9 +15,9 @@ from pathlib import Path
 from contenders import Engine, NoNumber, Setting, events_of
 from trial import GRACE_S, HOST, Bench, await_port
 
-from wsbench import machine
-from wsbench.histogram import merge, read_log
-from wsbench.process import Server
+from wsbench.engine.histogram import merge, read_log
+from wsbench.host import machine
+from wsbench.host.process import Server
 
 SERVER = Path(__file__).with_name("hostile_server.py")
 #: What each does, and what the connections must be wrapped in for it to be possible.

@@ -17,10 +17,11 @@ from pathlib import Path
 import psutil
 from contenders import NoNumber, Run, Said, Setting
 
-from wsbench import build, catalogue, machine
-from wsbench.errors import UserError
-from wsbench.installation import ROOT
-from wsbench.process import Server, output_of
+from wsbench.host import machine
+from wsbench.host.installation import ROOT
+from wsbench.host.process import Server, output_of
+from wsbench.records.errors import UserError
+from wsbench.servers import build, catalogue
 
 HOST = "127.0.0.1"
 WRAPPED_SERVER = Path(__file__).with_name("wrapped_server.py")

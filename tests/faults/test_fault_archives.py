@@ -12,10 +12,11 @@ import zlib
 import pytest
 from run_maker import SERVERS, make_run
 
-from wsbench import histogram, packing
-from wsbench.errors import UserError
-from wsbench.files import LARGEST_BYTES
-from wsbench.rundir import RunFolder, TrialFolder
+from wsbench.engine import histogram
+from wsbench.records import packing
+from wsbench.records.errors import UserError
+from wsbench.records.files import LARGEST_BYTES
+from wsbench.records.rundir import RunFolder, TrialFolder
 
 MIB = 1 << 20
 

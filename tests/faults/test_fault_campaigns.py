@@ -13,12 +13,14 @@ import pytest
 from browsing import served
 from run_maker import SERVERS, make_run
 
-from wsbench import campaign, packing, report
-from wsbench.browse import site
-from wsbench.browse.campaigns import look
-from wsbench.errors import UserError
-from wsbench.files import new_folder, write_whole
-from wsbench.rundir import RunFolder
+from wsbench.analysis.campaigns import look
+from wsbench.records import packing
+from wsbench.records.errors import UserError
+from wsbench.records.files import new_folder, write_whole
+from wsbench.records.rundir import RunFolder
+from wsbench.report import document
+from wsbench.report.web import site
+from wsbench.run import campaign
 
 ONE = {"servers": SERVERS[:2], "cells": ({"connections": 64},)}
 
@@ -28,7 +30,7 @@ def published(
 ):
     """A campaign as `results/` has it: what was derived, without the raw files."""
     run = make_run(tmp_path / "run", **ONE)
-    report.build(run)
+    document.build(run)
     for entry in run.path.iterdir():
         if entry.name not in keep:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -65,7 +67,7 @@ def test_a_report_of_less(tmp_path, wsbench, without):
 @pytest.mark.fault("T3", "`report` on a campaign of which one trial is gone", "exit 2, one line, every byte as it was")
 def test_a_report_of_one_trial_less(tmp_path, wsbench):
     run = make_run(tmp_path / "run", **ONE)
-    report.build(run)
+    document.build(run)
     shutil.rmtree(run.path / "0002")
     before = contents(run.path)
     done = wsbench("report", str(run.path))
@@ -76,11 +78,11 @@ def test_a_report_of_one_trial_less(tmp_path, wsbench):
 
 def test_a_report_of_more_is_made_anew(tmp_path):
     run = make_run(tmp_path / "run", **ONE, unfinished=2)
-    report.build(run)
+    document.build(run)
     assert len(pq.read_table(run.path / "trials.parquet", columns=["trial"])["trial"].unique()) == 4
     shutil.rmtree(run.path)
     whole = make_run(tmp_path / "run", **ONE)
-    report.build(whole)
+    document.build(whole)
     assert len(pq.read_table(whole.path / "trials.parquet", columns=["trial"])["trial"].unique()) == 6
 
 
@@ -169,7 +171,7 @@ BROKEN = (
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_campaign(tmp_path, wsbench, how):
     for name in ("bad", "good"):
-        report.build(make_run(tmp_path / "runs" / name, **ONE))
+        document.build(make_run(tmp_path / "runs" / name, **ONE))
     spoil(RunFolder(tmp_path / "runs" / "bad"), how)
     found, broken = look([tmp_path / "runs"])
     assert [one.id for one in found] == ["runs/good"]
@@ -195,7 +197,7 @@ def test_links_are_not_followed(tmp_path):
     secret.mkdir()
     (secret / "key").write_text("do not hand this out")
     run = make_run(tmp_path / "runs" / "one", **ONE)
-    report.build(run)
+    document.build(run)
     (run.path / "report.html").unlink()
     (run.path / "report.html").symlink_to(secret / "key")
     (run.path / "9999").symlink_to(secret)
@@ -213,7 +215,7 @@ def test_links_are_not_followed(tmp_path):
 @pytest.mark.fault("S3", "`.lock` is a pipe", "taken for no lock; `--resume` says what to do")
 def test_a_lock_that_is_a_pipe(tmp_path):
     run = make_run(tmp_path / "runs" / "one", **ONE)
-    report.build(run)
+    document.build(run)
     os.mkfifo(run.path / ".lock")
     found, _ = look([tmp_path / "runs"])
     assert [one.running for one in found] == [False]
@@ -229,7 +231,7 @@ def test_marks_in_a_campaign(tmp_path, wsbench):
     run = make_run(tmp_path / "runs" / "one", **ONE)
     record = json.loads((run.path / "campaign.json").read_text())
     (run.path / "campaign.json").write_text(json.dumps(record | {"command": f"wsbench {mark}", "tags": [mark]}))
-    page = report.build(run).read_text()
+    page = document.build(run).read_text()
     listed = wsbench("list", "runs").stdout
     with served(tmp_path / "runs") as address:
         shown = [got(address, path)[1] for path in ("/", "/campaign/runs/one/")]

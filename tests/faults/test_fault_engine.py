@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from wsbench.installation import ROOT
+from wsbench.host.installation import ROOT
 
 STREAMS, DOCUMENTS, HOSTILE = "misbehaviour", "misbehaviour_http", "hostile"
 #: Name, what the server does, what should become of it, the file of tests, and those of its tests that show it (all where none).

@@ -20,19 +20,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_maker import SERVERS, Trial, at_rate, make_run, pushing, write_table
 
-from wsbench import catalogue, experiment, export, histogram, hsperf, packing, report, thresholds
-from wsbench.browse.campaigns import look
-from wsbench.claims import language
-from wsbench.cluster import hosts, instants
-from wsbench.frozen import toml_of
-from wsbench.installation import ROOT
+from wsbench.analysis import thresholds
+from wsbench.analysis.campaigns import look
+from wsbench.analysis.reading import load
+from wsbench.engine import histogram
+from wsbench.experiments import experiment
+from wsbench.experiments.claims import language
+from wsbench.host.installation import ROOT
 from wsbench.metrics import measure
-from wsbench.report.reading import load
-from wsbench.report.timeline import timeline
-from wsbench.rundir import RunFolder, TrialFolder
-from wsbench.telemetry import probes
-from wsbench.verdict import verdict
-from wsbench.view import TrialView
+from wsbench.metrics.timeline import timeline
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import verdict
+from wsbench.monitoring import hsperf
+from wsbench.monitoring.runtime_logs import probes
+from wsbench.records import packing
+from wsbench.records.frozen import toml_of
+from wsbench.records.rundir import RunFolder, TrialFolder
+from wsbench.report import document, export
+from wsbench.run.cluster import hosts, instants
+from wsbench.servers import catalogue
 
 LOGS = Path(__file__).parents[1] / "runtime_logs"
 
@@ -64,12 +70,12 @@ def judged(folder: TrialFolder) -> None:
         if (record := folder.record) is None:
             return
         for probe in (None, *probes.PROBES):
-            view = TrialView(folder, record.model_copy(update={"probe": probe, "server_started_ns": 1}))
-            found = measure(view)
+            data = TrialData(folder, record.model_copy(update={"probe": probe, "server_started_ns": 1}))
+            found = measure(data)
             assert all(value is None or math.isfinite(value) for value in found.values.values())
             assert {name for name, value in found.values.items() if value is None} == found.reasons.keys()
-            verdict(view)
-            timeline(view)
+            verdict(data)
+            timeline(data)
 
 
 @row("a trial's plan, record, events and samples")
@@ -141,7 +147,7 @@ def test_campaigns(campaign, name, data):
             for form in ("json", "csv", "junit"):
                 export.write(export.Asked(results, [], []), form, None)
             if not name.endswith(".parquet"):
-                report.build(RunFolder(campaign.path), results)
+                document.build(RunFolder(campaign.path), results)
     finally:
         for made, content in whole.items():
             (campaign.path / made).write_bytes(content)

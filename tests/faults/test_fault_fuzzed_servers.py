@@ -11,8 +11,8 @@ from alterations import row, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsbench import peer
-from wsbench.conformance import registry
+from wsbench.checks import peer
+from wsbench.checks.conformance import registry
 
 HEAD = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"

@@ -12,7 +12,7 @@ import pytest
 from conftest import WSBENCH
 from run_maker import SERVERS, make_run
 
-from wsbench import report
+from wsbench.report import document
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ OTHERS = {
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("places")
-    report.build(make_run(folder / "runs" / "one", SERVERS[:2], ({"connections": 64},)))
+    document.build(make_run(folder / "runs" / "one", SERVERS[:2], ({"connections": 64},)))
     spoiled = make_run(folder / "spoiled", SERVERS[:2], ({"connections": 64},), unfinished=1)
     spoiled.experiment_toml.write_bytes(b"question = '\xff'\n")
     (folder / "FOLDER.toml").mkdir()

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import RAN, SERVERS, WSBENCH
 
-from wsbench import leftovers
+from wsbench.host import leftovers
 from wsbench.metrics import measure
-from wsbench.rundir import RunFolder
-from wsbench.view import TrialView
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records.rundir import RunFolder
 
 HOUR_NS = 3600 * 10**9
 
@@ -177,9 +177,9 @@ def test_a_clock_that_is_set(tmp_path, machine, scenario, rate, by_ns):
     ((folder, record),) = RunFolder(next(tmp_path.glob("runs/*"))).finished()
     assert record.outcome == "ok", record.reason
     assert 3 < record.duration_s < 60
-    view = TrialView(folder, record)
-    assert abs(view.end.wall_moved_ns - HOUR_NS) < 10**9
-    found = measure(view)
+    trial = TrialData(folder, record)
+    assert abs(trial.end.wall_moved_ns - HOUR_NS) < 10**9
+    found = measure(trial)
     for name, value in found.values.items():
         assert value is None or not name.endswith(("_us_max", "_us_p999")) or value < 30e6, name
     if scenario == "push":

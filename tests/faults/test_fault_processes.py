@@ -13,9 +13,10 @@ import psutil
 import pytest
 from conftest import RAN, WSBENCH
 
-from wsbench import leftovers, serving
-from wsbench.errors import TrialFailed
-from wsbench.process import Server
+from wsbench.host import leftovers
+from wsbench.host.process import Server
+from wsbench.records.errors import TrialFailed
+from wsbench.servers import serving
 
 #: A server with workers: one as usual, one in a session of its own, one whose parent has gone.
 FORKING = """

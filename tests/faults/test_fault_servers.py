@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from wsbench import answers, serving
-from wsbench.errors import TrialFailed
+from wsbench.host import http_deadline
+from wsbench.records.errors import TrialFailed
+from wsbench.servers import serving
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def test_a_server_that_drips_while_it_starts():
 
 
 def asked_within(connection: http.client.HTTPConnection, seconds: float) -> None:
-    with answers.within(connection, seconds):
+    with http_deadline.within(connection, seconds):
         connection.request("GET", "/")
         connection.getresponse()
 

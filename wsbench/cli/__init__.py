@@ -1,4 +1,6 @@
-"""The command line: reads what is asked, calls the room that does it, prints what it returns.
+"""The command line: parses arguments, calls the package that does the work, prints the result.
+
+In: words of a command line. Out: text and an exit code. May import every package, each only when its command is typed.
 
 Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load), or this machine has no room for it;
 2 bad input, one plain line; 3 a threshold was breached (`load`, `compare`); 4 nothing that was measured can be used: the
@@ -57,7 +59,7 @@ def _carried_out(words: list[str]) -> int:
     from importlib import import_module
 
     from wsbench.cli import arguments
-    from wsbench.errors import UserError
+    from wsbench.records.errors import UserError
 
     try:
         asked = arguments.parser(words).parse_args(words)
@@ -102,7 +104,7 @@ def has_report() -> bool:
 
 def require_report() -> None:
     """UserError where the report's packages are missing: before something is measured that could then not be read."""
-    from wsbench.errors import UserError
+    from wsbench.records.errors import UserError
 
     if missing := _missing():
         raise UserError(f"{_needs_extra(missing[0])}; or give --no-report, and make the report elsewhere")
@@ -119,6 +121,6 @@ def _needs_extra(module: str) -> str:
 
 
 def _say(text: str) -> None:
-    from wsbench.plain import line
+    from wsbench.records.plain import line
 
     print(f"wsbench: {line(text)}", file=sys.stderr)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wsbench.cli.values import count, host, port, positive, seed, share
-from wsbench.errors import UserError
+from wsbench.records.errors import UserError
 
 FOLDERS = "folders that hold campaigns (default: runs and results, those that exist)"
 
@@ -150,7 +150,7 @@ def _history(made: Parser) -> None:
 
 
 def _export(made: Parser) -> None:
-    from wsbench import thresholds
+    from wsbench.analysis import thresholds
 
     made.add_argument("run", type=Path)
     made.add_argument(
@@ -193,9 +193,9 @@ def _pack(made: Parser) -> None:
 
 
 def _claims(made: Parser) -> None:
-    from wsbench import claims_view
+    from wsbench.cli import show_claims
 
-    claims_view.add(made)
+    show_claims.add(made)
 
 
 def _load(made: Parser) -> None:
@@ -205,13 +205,13 @@ def _load(made: Parser) -> None:
 
 
 def _cluster(made: Parser) -> None:
-    from wsbench.cluster import commands
+    from wsbench.run.cluster import commands
 
     commands.add(made)
 
 
 def _selftest(made: Parser) -> None:
-    from wsbench.selftest import CHECKS
+    from wsbench.checks.selftest.runner import CHECKS
 
     made.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)} (default: all)")
 
@@ -249,7 +249,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "load": ("load a server of your own", "cli.measuring:load_url", _load),
     "cluster": (
         "hosts for `load --cluster`: bring Ray up on them, and down",
-        "cluster.commands:run",
+        "run.cluster.commands:run",
         _cluster,
     ),
     "selftest": (

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from wsbench import build, capacity, catalogue, engine, machine, sysctls, terminal, toolchains
-from wsbench.catalogue import Variant
+from wsbench.cli import terminal
 from wsbench.cli.values import positive
-from wsbench.errors import UserError
+from wsbench.engine import program
+from wsbench.host import machine, sysctls, toolchains
+from wsbench.records.errors import UserError
+from wsbench.run import capacity
+from wsbench.servers import build, catalogue
+from wsbench.servers.catalogue import Variant
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +31,7 @@ def examine(arguments) -> int:
     if arguments.set and arguments.connections is None:
         raise UserError("--set needs --connections N")
     if arguments.connections is None:
-        _table(machine.examine(engine.binary()))
+        _table(machine.examine(program.binary()))
         _tools(catalogue.read())
         return 0
     if arguments.set:

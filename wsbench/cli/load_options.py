@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from wsbench import load, thresholds
+from wsbench.analysis import thresholds
 from wsbench.cli.values import above_zero, cpus, fraction, from_zero, header, level, pid, positive
-from wsbench.engine_files import (
+from wsbench.records.engine_files import (
     Closed,
     ConstantThink,
     Deflate,
@@ -27,8 +27,9 @@ from wsbench.engine_files import (
     Think,
     UniformThink,
 )
-from wsbench.errors import UserError
-from wsbench.files import require_writable
+from wsbench.records.errors import UserError
+from wsbench.records.files import require_writable
+from wsbench.run import load
 
 THINKS = {
     ("constant", ("mean",)): lambda mean: ConstantThink(mean_s=mean),

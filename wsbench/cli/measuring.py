@@ -6,35 +6,21 @@ import contextlib
 import shlex
 import sys
 
-from wsbench import (
-    autobahn,
-    build,
-    campaign,
-    catalogue,
-    engine,
-    gate,
-    gate_view,
-    hdr,
-    installation,
-    leftovers,
-    load,
-    load_view,
-    machine,
-    place,
-    plain,
-    selftest,
-    servers_view,
-    serving,
-    terminal,
-    thresholds,
-    toolchains,
-    verdict,
-)
-from wsbench.catalogue import Variant
-from wsbench.cli import has_report, load_options, reading, require_report
-from wsbench.errors import UserError
-from wsbench.rundir import RunFolder
-from wsbench.view import TrialView
+from wsbench.analysis import thresholds
+from wsbench.checks import autobahn, contract
+from wsbench.checks.selftest import runner
+from wsbench.cli import has_report, load_options, reading, require_report, show_check, show_load, show_servers, terminal
+from wsbench.engine import program
+from wsbench.host import installation, leftovers, machine, toolchains
+from wsbench.metrics import verdict
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records import plain
+from wsbench.records.errors import UserError
+from wsbench.records.rundir import RunFolder
+from wsbench.report import hdr
+from wsbench.run import campaign, load, testbed
+from wsbench.servers import build, catalogue, serving
+from wsbench.servers.catalogue import Variant
 
 #: Exit code where all was measured in vain.
 NOTHING_USABLE = 4
@@ -44,7 +30,7 @@ def build_servers(arguments) -> int:
     variants = catalogue.select(arguments.servers, catalogue.read())
     if arguments.install:
         install_for(variants)
-    return servers_view.build_servers(variants, arguments.jobs)
+    return show_servers.build_servers(variants, arguments.jobs)
 
 
 def install_for(variants: list[Variant], say=print) -> None:
@@ -55,7 +41,7 @@ def install_for(variants: list[Variant], say=print) -> None:
 
 
 def check_servers(arguments) -> int:
-    depth = gate.Depth(
+    depth = contract.Depth(
         deep=arguments.deep,
         idle_s=arguments.idle_s,
         suite=autobahn.find(installation.ROOT / ".autobahn") if arguments.autobahn else None,
@@ -63,17 +49,17 @@ def check_servers(arguments) -> int:
     variants = catalogue.select(arguments.servers, catalogue.read())
     if arguments.install:
         install_for(variants, say=lambda line: print(line, file=sys.stderr if arguments.json else sys.stdout))
-    built = servers_view.build_with_progress(variants, arguments.jobs, quiet=arguments.json)
-    progress = gate_view.Progress(len(variants), quiet=arguments.json)
+    built = show_servers.build_with_progress(variants, arguments.jobs, quiet=arguments.json)
+    progress = show_check.Progress(len(variants), quiet=arguments.json)
     rows = []
     for variant in variants:
         progress.begin(variant.name)
-        rows.append(gate.hold(variant, built[variant.name], depth, progress.watch))
+        rows.append(contract.hold(variant, built[variant.name], depth, progress.watch))
         progress.end(rows[-1])
     if arguments.json:
-        print(gate_view.document(rows))
+        print(show_check.document(rows))
     else:
-        gate_view.summary(rows)
+        show_check.summary(rows)
     return int(any(one.outcome == "fails" for one in rows))
 
 
@@ -84,7 +70,7 @@ def start_server(arguments) -> int:
     built = build.build(chosen[0], machine.placement().server)
     if built.problem is not None:
         raise UserError(f"{chosen[0].name}: {built.problem}")
-    gate.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
+    contract.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
     return 0
 
 
@@ -133,7 +119,7 @@ def run_campaign(arguments) -> int:
     asked = request_of(arguments) if unfinished is None else None
     if asked is not None and arguments.install:
         install_for(asked.variants)
-    with _place(arguments) as where:
+    with _testbed(arguments) as where:
         if unfinished is not None:
             run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again)
         else:
@@ -141,7 +127,7 @@ def run_campaign(arguments) -> int:
     if not has_report():
         print(f"kept in {run.path}")
         return 0
-    from wsbench.report.reading import load as load_results
+    from wsbench.analysis.reading import load as load_results
 
     results = load_results(run)
     terminal.campaign_summary(results)
@@ -162,17 +148,17 @@ def end_leftovers(out=None) -> None:
 
 
 @contextlib.contextmanager
-def _place(arguments):
+def _testbed(arguments):
     """Where the campaign runs; a cluster is left at the end."""
     end_leftovers()
     if arguments.cluster is None:
         if arguments.port is not None:
             machine.free_port(serving.HOST, arguments.port, 0)
-        yield place.Here(engine.require_binary(), machine.placement())
+        yield testbed.ThisHost(program.require_binary(), machine.placement())
         return
-    from wsbench.cluster import elsewhere
+    from wsbench.run.cluster.testbed import reach
 
-    with elsewhere.place(arguments.cluster) as found:
+    with reach(arguments.cluster) as found:
         yield found
 
 
@@ -182,33 +168,33 @@ def load_url(arguments) -> int:
     plan = load.plan_of(asked)
     end_leftovers(sys.stderr)
     folder = load.claimed(reading.RUNS)
-    with load_view.Progress(seconds, quiet=arguments.json) as progress:
+    with show_load.Progress(seconds, quiet=arguments.json) as progress:
         try:
             done = load.carry_out(asked, plan, folder, progress.look, progress.say)
         except UserError:
             with contextlib.suppress(OSError):
                 folder.path.rmdir()
             raise
-    view = TrialView(folder, done.record)
-    judged = [] if done.interrupted else thresholds.judge(view, arguments.fail_if)
+    trial = TrialData(folder, done.record)
+    judged = [] if done.interrupted else thresholds.judge(trial, arguments.fail_if)
     if arguments.json:
-        print(load_view.document(folder, done.record, judged, done.interrupted))
+        print(show_load.document(folder, done.record, judged, done.interrupted))
     else:
-        load_view.summary(folder, done.record, judged)
+        show_load.summary(folder, done.record, judged)
         print(f"kept in {folder.path}")
-    written = hdr.export(view, arguments.hdr) if arguments.hdr and folder.latency_log.exists() else []
+    written = hdr.export(trial, arguments.hdr) if arguments.hdr and folder.latency_log.exists() else []
     if arguments.csv:
-        load_view.write_csv(folder, done.record, arguments.csv)
+        show_load.write_csv(folder, done.record, arguments.csv)
         written.append(arguments.csv)
     if written and not arguments.json:
         print(f"written: {', '.join(map(str, written))}")
-    kind = verdict.verdict(view).kind
-    return load_view.exit_code(done.record.outcome == "ok", done.interrupted, kind, judged)
+    kind = verdict.verdict(trial).kind
+    return show_load.exit_code(done.record.outcome == "ok", done.interrupted, kind, judged)
 
 
 def test_itself(arguments) -> int:
     for name in arguments.checks:
-        if name not in selftest.CHECKS:
-            raise UserError(f"no check is called {name!r}; there are: {', '.join(selftest.CHECKS)}")
-    rows = selftest.run(arguments.checks, terminal.Progress().say)
+        if name not in runner.CHECKS:
+            raise UserError(f"no check is called {name!r}; there are: {', '.join(runner.CHECKS)}")
+    rows = runner.run(arguments.checks, terminal.Progress().say)
     return terminal.selftest_table(rows)

@@ -6,9 +6,14 @@ import json
 import sys
 from pathlib import Path
 
-from wsbench import claims_view, experiment, installation, machine, metrics, packing, servers_view, terminal
-from wsbench.errors import UserError
-from wsbench.rundir import RunFolder
+from wsbench import metrics
+from wsbench.cli import show_claims, show_servers, terminal
+from wsbench.experiments import experiment
+from wsbench.host import installation, machine
+from wsbench.records import packing
+from wsbench.records.errors import UserError
+from wsbench.records.rundir import RunFolder
+from wsbench.report import document
 
 RUNS = Path("runs")
 RESULTS = Path("results")
@@ -16,7 +21,7 @@ RESULTS = Path("results")
 
 def list_things(arguments) -> int:
     if arguments.what == "servers":
-        servers_view.list_servers()
+        show_servers.list_servers()
     elif arguments.what == "experiments":
         rows = []
         for file in sorted(experiment.EXPERIMENTS.glob("*.toml")):
@@ -24,7 +29,7 @@ def list_things(arguments) -> int:
             rows.append([file.stem, read.scenario, str(len(read.cells())), str(read.timing.rounds), read.question])
         terminal.table(None, ["experiment", "scenario", "cells", "rounds", "question"], rows, right={2, 3})
     elif arguments.what == "claims":
-        claims_view.listed()
+        show_claims.listed()
     elif arguments.what == "metrics":
         rows = [[one.name, one.unit, one.direction, one.text.splitlines()[0]] for one in metrics.METRICS.values()]
         terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
@@ -53,18 +58,17 @@ def report_campaign(arguments) -> int:
 
 
 def judge_claims(arguments) -> int:
-    claims_view.show(arguments.runs, arguments.source, arguments.json, arguments.markdown)
+    show_claims.show(arguments.runs, arguments.source, arguments.json, arguments.markdown)
     return 0
 
 
 def write_report(run: RunFolder, results=None) -> None:
-    from wsbench import report
 
-    print(f"report: {report.build(run, results).resolve()}")
+    print(f"report: {document.build(run, results).resolve()}")
 
 
 def compare_campaigns(arguments) -> int:
-    from wsbench import compare
+    from wsbench.analysis import compare
 
     base, new = compare.side(arguments.base), compare.side(arguments.new)
     found = compare.compare(base, new, arguments.metric, arguments.anyway)
@@ -84,8 +88,8 @@ def compare_campaigns(arguments) -> int:
 
 
 def tell_history(arguments) -> int:
-    from wsbench.browse import history
-    from wsbench.browse.campaigns import find
+    from wsbench.analysis import history
+    from wsbench.analysis.campaigns import find
 
     if arguments.metric is not None and arguments.metric not in metrics.METRICS:
         raise UserError(f"no metric is called {arguments.metric!r}; `wsbench list metrics` has them all")
@@ -116,8 +120,8 @@ def tell_history(arguments) -> int:
 
 
 def export_campaign(arguments) -> int:
-    from wsbench import export  # the heaviest import of all: what needs it waits for it, nothing else does
-    from wsbench.report.reading import load as load_results
+    from wsbench.analysis.reading import load as load_results
+    from wsbench.report import export  # the heaviest import of all: what needs it waits for it, nothing else does
 
     if arguments.format not in export.FORMATS:
         raise UserError(f"FORMAT: found {arguments.format!r}, allowed: {', '.join(export.FORMATS)}")
@@ -141,7 +145,7 @@ def folders_of(arguments) -> list[Path]:
 
 
 def serve_campaigns(arguments) -> int:
-    from wsbench.browse import app
+    from wsbench.report.web import app
 
     folders = folders_of(arguments)
     machine.free_port(arguments.host, arguments.port, 0)
@@ -152,7 +156,7 @@ def serve_campaigns(arguments) -> int:
 
 
 def write_site(arguments) -> int:
-    from wsbench.browse import site
+    from wsbench.report.web import site
 
     number, broken = site.write(folders_of(arguments), arguments.out)
     for line in broken:

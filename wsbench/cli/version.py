@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from wsbench import __version__, installation
-from wsbench.catalogue import SERVERS, SHIPPED
-from wsbench.engine import binary
-from wsbench.process import output_of
+from wsbench import __version__
+from wsbench.engine.program import binary
+from wsbench.host import installation
+from wsbench.host.process import output_of
+from wsbench.servers.catalogue import SERVERS, SHIPPED
 
 
 def text() -> str:

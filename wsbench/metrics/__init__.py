@@ -1,10 +1,8 @@
-"""Metrics: one trial in, one number out. Each is a function with a name, a unit, a direction and a docstring for
-people.
+"""One trial: its files in, metrics and a verdict out.
 
-A number that does not apply or was not measured is None with a reason, never zero: nothing is filled in and nothing is
-extrapolated. Inside a metric, `known` and `Unmeasured` give the reason; called by its name a metric returns None. It
-computes no quantile itself and never runs anything. A metric is one function in the room that fits it; importing the room
-registers it.
+In: a trial's folder. Out: a number or the reason why there is none, for each metric; VALID, SUSPECT or INVALID with reasons.
+A metric is one function with a name, a unit, a direction and a docstring, registered when its module is imported. Nothing is
+filled in or extrapolated. May import experiments and what lies below them.
 """
 
 from wsbench.metrics import broadcasts, connections, failures, latencies, rates, resources, runtimes, stretches

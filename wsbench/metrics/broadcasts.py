@@ -5,54 +5,54 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from wsbench.engine_files import Broadcast, Push
 from wsbench.metrics.parts import NO_PLAN, NS_PER_US, crossing_error_ns, require_close
 from wsbench.metrics.registry import metric
-from wsbench.view import TrialView, Unmeasured, known
+from wsbench.metrics.trial_data import TrialData, Unmeasured, known
+from wsbench.records.engine_files import Broadcast, Push
 
 NOT_PUSH = "the scenario has no broadcasts"
 
 
 @metric("fraction", "higher")
-def push_reach(view):
+def push_reach(trial):
     """Copies received, over the copies expected: a broadcast's are the connections open and reading when it was triggered."""
-    broadcasts = _broadcasts(view)
+    broadcasts = _broadcasts(trial)
     expected = known(sum(one.expected for one in broadcasts) or None, "nobody was there to receive a broadcast")
     return sum(one.received for one in broadcasts) / expected
 
 
 @metric("µs", "lower")
-def push_spread_us(view):
+def push_spread_us(trial):
     """From a broadcast's first receiver to its last, median over the broadcasts that reached all."""
-    return median(_times(view, lambda one: one.last_ns - one.first_ns)) / NS_PER_US
+    return median(_times(trial, lambda one: one.last_ns - one.first_ns)) / NS_PER_US
 
 
 @metric("µs", "lower")
-def push_last_us_p50(view):
+def push_last_us_p50(trial):
     """From triggering a broadcast to its last receiver, median over the broadcasts that reached all."""
-    return median(_times(view, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
+    return median(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
 @metric("µs", "lower")
-def push_last_us_max(view):
+def push_last_us_max(trial):
     """From triggering a broadcast to its last receiver, longest over the broadcasts that reached all."""
-    return max(_times(view, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
+    return max(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
-def _broadcasts(view: TrialView) -> list[Broadcast]:
-    if not isinstance(known(view.plan, NO_PLAN).scenario, Push):
+def _broadcasts(trial: TrialData) -> list[Broadcast]:
+    if not isinstance(known(trial.plan, NO_PLAN).scenario, Push):
         raise Unmeasured(NOT_PUSH)
-    return known(view.broadcasts or None, "no broadcast was triggered in the measured window")
+    return known(trial.broadcasts or None, "no broadcast was triggered in the measured window")
 
 
-def _times(view: TrialView, of: Callable[[Broadcast], int]) -> list[int]:
+def _times(trial: TrialData, of: Callable[[Broadcast], int]) -> list[int]:
     """Of the complete broadcasts; where receivers are on several hosts, only if their clocks are close enough."""
-    found = [of(one) for one in _complete(view)]
-    require_close(crossing_error_ns([host for host, _ in view.hosts]), median(found))
+    found = [of(one) for one in _complete(trial)]
+    require_close(crossing_error_ns([host for host, _ in trial.hosts]), median(found))
     return found
 
 
-def _complete(view: TrialView) -> list[Broadcast]:
+def _complete(trial: TrialData) -> list[Broadcast]:
     """Broadcasts with a last receiver: one that somebody missed has none."""
-    whole = [one for one in _broadcasts(view) if one.received >= one.expected and one.last_ns is not None]
+    whole = [one for one in _broadcasts(trial) if one.received >= one.expected and one.last_ns is not None]
     return known(whole or None, "no broadcast reached all of its receivers")

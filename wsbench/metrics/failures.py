@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from wsbench.metrics.parts import NO_PLAN, missing_connections
 from wsbench.metrics.registry import metric
-from wsbench.view import NO_END, Unmeasured, known
+from wsbench.metrics.trial_data import NO_END, Unmeasured, known
 
 
 @metric("count", "lower")
-def errors(view):
+def errors(trial):
     """Messages that failed, stayed unanswered or were never sent, and kept connections that were never established."""
-    ledger = known(view.measured, NO_END)
-    return ledger.failed + ledger.unanswered + ledger.unsent + missing_connections(view)
+    ledger = known(trial.measured, NO_END)
+    return ledger.failed + ledger.unanswered + ledger.unsent + missing_connections(trial)
 
 
 @metric("fraction", "lower")
-def error_fraction(view):
+def error_fraction(trial):
     """Failed, unanswered and unsent messages, as a share of the messages that were due in the measured window."""
-    ledger = known(view.measured, NO_END)
+    ledger = known(trial.measured, NO_END)
     due = known((ledger.sent + ledger.unsent) or None, "no message was due in the measured window")
     return (ledger.failed + ledger.unanswered + ledger.unsent) / due
 
 
 @metric("count", "lower")
-def connections_lost(view):
+def connections_lost(trial):
     """Kept connections that were established and no longer open at the end, although nothing had closed them."""
-    plan, end = known(view.plan, NO_PLAN), known(view.end, NO_END)
+    plan, end = known(trial.plan, NO_PLAN), known(trial.end, NO_END)
     comes_and_goes = plan.stages is not None or getattr(plan.loop, "messages_per_connection", None) is not None
-    if view.connection_per_request or comes_and_goes or end.control.reconnects:
+    if trial.connection_per_request or comes_and_goes or end.control.reconnects:
         raise Unmeasured("connections come and go in this load")
     return max(0, end.connections.established - end.connections.open)

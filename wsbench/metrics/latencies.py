@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from wsbench.histogram import Histogram
+from wsbench.engine.histogram import Histogram
 from wsbench.metrics.parts import NS_PER_US, recorded
 from wsbench.metrics.registry import metric
-from wsbench.view import TrialView
+from wsbench.metrics.trial_data import TrialData
 
 
 @cache
-def _of_tag(tag: str) -> Callable[[TrialView], Histogram]:
-    return lambda view: recorded(view, tag)
+def _of_tag(tag: str) -> Callable[[TrialData], Histogram]:
+    return lambda trial: recorded(trial, tag)
 
 
 def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str) -> None:
     """Registers `<tag>_<unit>_<statistic>`: p50, p999, max or mean of one tag of the histogram log."""
 
-    def compute(view: TrialView) -> float:
-        found = recorded(view, tag)
+    def compute(trial: TrialData) -> float:
+        found = recorded(trial, tag)
         whole = statistic in ("max", "mean")
         return (getattr(found, statistic) if whole else found.quantile("0." + statistic[1:])) / ns_per_unit
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from wsbench.engine_files import Doc, Worker
-from wsbench.histogram import Histogram
-from wsbench.rundir import HostRecord
-from wsbench.view import NO_END, NO_PLAN, TrialView, Unmeasured, known
+from wsbench.engine.histogram import Histogram
+from wsbench.metrics.trial_data import NO_END, NO_PLAN, TrialData, Unmeasured, known
+from wsbench.records.engine_files import Doc, Worker
+from wsbench.records.rundir import HostRecord
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
@@ -21,13 +21,13 @@ NO_SAMPLES = "no sample of the server lies inside the measured window"
 NO_SCHEDSTAT = "this kernel does not tell how long a thread waits for a CPU (no schedstat)"
 
 
-def require_doc(view: TrialView) -> None:
-    if not isinstance(known(view.plan, NO_PLAN).scenario, Doc):
+def require_doc(trial: TrialData) -> None:
+    if not isinstance(known(trial.plan, NO_PLAN).scenario, Doc):
         raise Unmeasured(NOT_HTTP)
 
 
-def no_open_loop(view: TrialView) -> str | None:
-    return NOT_OPEN if view.open_loop is None else None
+def no_open_loop(trial: TrialData) -> str | None:
+    return NOT_OPEN if trial.open_loop is None else None
 
 
 def at_rank(numbers: list[int], q: str) -> int:
@@ -35,21 +35,21 @@ def at_rank(numbers: list[int], q: str) -> int:
     return sorted(numbers)[max(1, math.ceil(Fraction(q) * len(numbers))) - 1]
 
 
-def recorded(view: TrialView, tag: str) -> Histogram:
-    found = view.histograms.get(tag)
+def recorded(trial: TrialData, tag: str) -> Histogram:
+    found = trial.histograms.get(tag)
     found = known(found if found is not None and found.count else None, f"no {tag} time was recorded")
     if tag == ONE_WAY:
-        _require_one_clock(view, found.quantile("0.5"))
+        _require_one_clock(trial, found.quantile("0.5"))
     return found
 
 
-def _require_one_clock(view: TrialView, median_ns: int) -> None:
+def _require_one_clock(trial: TrialData, median_ns: int) -> None:
     """Unmeasured where the server's stamp and a receiver's may be by wall clocks that are too far apart, or the clock was set
     between the two."""
-    error_ns = wall_error_ns([host for host, _ in view.hosts])
+    error_ns = wall_error_ns([host for host, _ in trial.hosts])
     if error_ns is None:
         raise Unmeasured("how far the server's wall clock is from those of the hosts that load is not known")
-    moved_ns = view.end.wall_moved_ns if view.end is not None and view.end.wall_moved_ns is not None else 0
+    moved_ns = trial.end.wall_moved_ns if trial.end is not None and trial.end.wall_moved_ns is not None else 0
     if moved_ns > ONE_WAY_ERROR * median_ns:
         raise Unmeasured(
             f"the wall clock moved by {moved_ns / NS_PER_US:,.3g} µs while it was measured by it: "
@@ -99,17 +99,17 @@ def _wall(host: HostRecord) -> tuple[int, int]:
     )
 
 
-def workers_of(view: TrialView) -> list[Worker]:
-    return known(known(view.end, NO_END).threads or None, "the engine told nothing of its workers")
+def workers_of(trial: TrialData) -> list[Worker]:
+    return known(known(trial.end, NO_END).threads or None, "the engine told nothing of its workers")
 
 
-def missing_connections(view: TrialView) -> int:
+def missing_connections(trial: TrialData) -> int:
     """Kept connections that were asked for and not established; 0 where every request has its own.
 
     Where stages say how many there are, those of the highest; who comes again counts again, so it is at least so many.
     """
-    if view.end is None or view.connection_per_request:
+    if trial.end is None or trial.connection_per_request:
         return 0
-    stages = view.plan.stages if view.plan is not None else None
-    asked = view.end.connections.asked if stages is None else max(stage.to for stage in stages)
-    return max(0, asked - view.end.connections.established)
+    stages = trial.plan.stages if trial.plan is not None else None
+    asked = trial.end.connections.asked if stages is None else max(stage.to for stage in stages)
+    return max(0, asked - trial.end.connections.established)

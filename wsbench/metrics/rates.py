@@ -2,85 +2,85 @@
 
 from __future__ import annotations
 
-from wsbench.engine_files import PhaseBegin
 from wsbench.metrics.parts import NO_PLAN, NS_PER_MS, NS_PER_US, no_open_loop, recorded, require_doc
 from wsbench.metrics.registry import metric
-from wsbench.view import NO_END, NO_WINDOW, NS_PER_S, TrialView, Unmeasured, known
+from wsbench.metrics.trial_data import NO_END, NO_WINDOW, NS_PER_S, TrialData, Unmeasured, known
+from wsbench.records.engine_files import PhaseBegin
 
 SHORTEST_CONNECT_S = 0.1  # the engine ends this phase 2 ms after the last connection, so that all workers see its end
 
 
 @metric("messages/s", "higher")
-def messages_per_s(view):
+def messages_per_s(trial):
     """Right replies per second of the measured window.
 
     Where time ends the run: replies that arrived inside the window. Where a count ends it: all answered messages.
     """
-    return known(view.counted, NO_END) / known(view.window_s, NO_WINDOW)
+    return known(trial.counted, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
 @metric("requests/s", "higher")
-def requests_per_s(view):
+def requests_per_s(trial):
     """Answered HTTP requests per second; what ApacheBench calls "Requests per second"."""
-    require_doc(view)
-    return known(view.counted, NO_END) / known(view.window_s, NO_WINDOW)
+    require_doc(trial)
+    return known(trial.counted, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
 @metric("ms", "lower")
-def time_per_request_ms(view):
+def time_per_request_ms(trial):
     """Concurrency × window / answered requests; what ApacheBench calls "Time per request (mean)"."""
-    return ms_per_request(view) * view.plan.connections
+    return ms_per_request(trial) * trial.plan.connections
 
 
 @metric("ms", "lower")
-def time_per_request_across_ms(view):
+def time_per_request_across_ms(trial):
     """Window / answered requests; ApacheBench's "Time per request (mean, across all concurrent requests)"."""
-    return ms_per_request(view)
+    return ms_per_request(trial)
 
 
 @metric("ms", "lower")
-def served_90_ms(view):
+def served_90_ms(trial):
     """Time within which 90 % of the HTTP requests were served; ApacheBench's "90%" line.
 
     With a connection per request it counts from `connect()` to the close, otherwise from the request to its reply.
     """
-    require_doc(view)
-    return recorded(view, "request" if view.connection_per_request else "service").quantile("0.9") / NS_PER_MS
+    require_doc(trial)
+    return recorded(trial, "request" if trial.connection_per_request else "service").quantile("0.9") / NS_PER_MS
 
 
 @metric("µs", "lower")
-def elapsed_us_per_message(view):
+def elapsed_us_per_message(trial):
     """The measured window, divided by the answered messages of all connections together.
 
     No message's own time, but what the comparison of TCP and WebSocket of 2013 calls the average round trip: a message's own
     time is about as many times longer as there are connections.
     """
-    counted = known(view.counted, NO_END)
-    return 1e6 * known(view.window_s, NO_WINDOW) / known(counted or None, "no message was answered")
+    counted = known(trial.counted, NO_END)
+    return 1e6 * known(trial.window_s, NO_WINDOW) / known(counted or None, "no message was answered")
 
 
 @metric("bytes/s", "higher")
-def received_bytes_per_s(view):
+def received_bytes_per_s(trial):
     """Bytes received on the wire per second of the measured window, framing and heads included."""
-    return known(view.measured, NO_END).bytes_received / known(view.window_s, NO_WINDOW)
+    return known(trial.measured, NO_END).bytes_received / known(trial.window_s, NO_WINDOW)
 
 
 @metric("bytes/s", "higher")
-def sent_bytes_per_s(view):
+def sent_bytes_per_s(trial):
     """Bytes sent on the wire per second of the measured window, framing and heads included."""
-    return known(view.measured, NO_END).bytes_sent / known(view.window_s, NO_WINDOW)
+    return known(trial.measured, NO_END).bytes_sent / known(trial.window_s, NO_WINDOW)
 
 
 @metric("connections/s", "higher")
-def connects_per_s(view):
+def connects_per_s(trial):
     """Connections made per second before the first message, over the whole phase in which they were opened.
 
     Only for a phase of at least 0.1 s: two milliseconds of it are the engine's own.
     """
-    if known(view.plan, NO_PLAN).stages is not None or view.connection_per_request:
+    if known(trial.plan, NO_PLAN).stages is not None or trial.connection_per_request:
         raise Unmeasured("connections are not opened in a phase of their own")
-    began = known(view.begins.get("connect"), "the engine wrote no phase `connect`")
-    ticks = known([tick for tick in view.ticks if tick.phase == "connect"] or None, "the phase `connect` has no tick")
+    began = known(trial.begins.get("connect"), "the engine wrote no phase `connect`")
+    ticks = known([tick for tick in trial.ticks if tick.phase == "connect"] or None, "the phase `connect` has no tick")
     seconds = (ticks[-1].t_ns - began) / NS_PER_S
     if seconds < SHORTEST_CONNECT_S:
         raise Unmeasured(f"connecting took {seconds:.3g} s, too short for a rate (less than {SHORTEST_CONNECT_S:g} s)")
@@ -88,10 +88,10 @@ def connects_per_s(view):
 
 
 @metric("µs", "lower")
-def start_spread_us(view):
+def start_spread_us(trial):
     """From the begin of the measured window to the instant at which the last worker of all engine processes had entered it."""
     began = known(
-        next((one for one in view.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW
+        next((one for one in trial.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW
     )
     return (
         known(began.entered_ns, "the engine did not tell when its workers entered the window") - began.t_ns
@@ -99,27 +99,27 @@ def start_spread_us(view):
 
 
 @metric("ratio", "neither")
-def rate_ratio(view):
+def rate_ratio(trial):
     """Open loop: messages (broadcasts) that left inside the measured window, over those that were due in it.
 
     Due are those of the schedule, sent or not. Below 1 the load was lighter than asked.
     """
-    due = known(view.due_in_window, no_open_loop(view) or NO_END)
-    left = known(view.left_in_window, "the engine wrote no tick at an edge of the window")
+    due = known(trial.due_in_window, no_open_loop(trial) or NO_END)
+    left = known(trial.left_in_window, "the engine wrote no tick at an edge of the window")
     return left / known(due or None, "no message was due in the measured window")
 
 
 @metric("ratio", "neither")
-def planned_rate_ratio(view):
+def planned_rate_ratio(trial):
     """Open loop: messages due in the measured window by the engine's count, over the plan's rate integrated over it.
 
     Of Poisson arrivals the plan knows only the mean, so with n messages this scatters by 1/√n.
     """
-    planned = known(view.planned_in_window, no_open_loop(view) or "the run was not ended by time, or never began")
-    return known(view.due_in_window, NO_END) / known(planned or None, "no message was planned for the measured window")
+    planned = known(trial.planned_in_window, no_open_loop(trial) or "the run was not ended by time, or never began")
+    return known(trial.due_in_window, NO_END) / known(planned or None, "no message was planned for the measured window")
 
 
-def ms_per_request(view: TrialView) -> float:
-    require_doc(view)
-    counted = known(view.counted, NO_END)
-    return 1000 * known(view.window_s, NO_WINDOW) / known(counted or None, "no request was answered")
+def ms_per_request(trial: TrialData) -> float:
+    require_doc(trial)
+    counted = known(trial.counted, NO_END)
+    return 1000 * known(trial.window_s, NO_WINDOW) / known(counted or None, "no request was answered")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Literal
 
-from wsbench.view import TrialView, Unmeasured
+from wsbench.metrics.trial_data import TrialData, Unmeasured
 
 Direction = Literal["higher", "lower", "neither"]
 Number = float | int
@@ -27,8 +27,8 @@ class Metric:
     unit: str
     direction: Direction
     text: str
-    compute: Callable[[TrialView], Number]
-    needs: Callable[[TrialView], object] | None = None
+    compute: Callable[[TrialData], Number]
+    needs: Callable[[TrialData], object] | None = None
 
     @property
     def summary(self) -> str:
@@ -38,7 +38,7 @@ class Metric:
 METRICS: dict[str, Metric] = {}
 
 
-def metric(unit: str, direction: Direction, needs: Callable[[TrialView], object] | None = None):
+def metric(unit: str, direction: Direction, needs: Callable[[TrialData], object] | None = None):
     """Registers a function under its own name."""
 
     def register(compute):
@@ -47,9 +47,9 @@ def metric(unit: str, direction: Direction, needs: Callable[[TrialView], object]
         METRICS[compute.__name__] = Metric(compute.__name__, unit, direction, compute.__doc__, compute, needs)
 
         @wraps(compute)
-        def number(view: TrialView) -> Number | None:
+        def number(trial: TrialData) -> Number | None:
             try:
-                return compute(view)
+                return compute(trial)
             except Unmeasured:
                 return None
 
@@ -66,31 +66,31 @@ class Numbers:
     reasons: dict[str, str]
 
 
-def measure(view: TrialView, names: Iterable[str] | None = None) -> Numbers:
+def measure(trial: TrialData, names: Iterable[str] | None = None) -> Numbers:
     """The chosen metrics of one trial, or all; only `ready_s` where the trial failed."""
     found = Numbers({}, {})
-    failed = f"the trial failed: {view.record.reason}" if view.record.outcome == "failed" else None
+    failed = f"the trial failed: {trial.record.reason}" if trial.record.outcome == "failed" else None
     lacking: dict[Callable | None, str | None] = {None: None}
     for name in METRICS if names is None else names:
         one = METRICS[name]
         value, reason = None, failed if name != "ready_s" else None
         if reason is None and one.needs not in lacking:
-            lacking[one.needs] = _of(view, one.needs)[1]
+            lacking[one.needs] = _of(trial, one.needs)[1]
         if reason is None and (reason := lacking[one.needs]) is None:
-            value, reason = _of(view, one.compute)
+            value, reason = _of(trial, one.compute)
         found.values[name] = value
         if reason is not None:
             found.reasons[name] = reason
     return found
 
 
-def _of(view: TrialView, compute: Callable[[TrialView], Number]) -> tuple[Number | None, str | None]:
+def _of(trial: TrialData, compute: Callable[[TrialData], Number]) -> tuple[Number | None, str | None]:
     """The number, or why there is none. The same words in ten thousand trials are one text."""
     try:
-        return compute(view), None
+        return compute(trial), None
     except Unmeasured as reason:
         return None, sys.intern(str(reason))
 
 
-def values(view: TrialView, names: Iterable[str] | None = None) -> dict[str, Number | None]:
-    return measure(view, names).values
+def values(trial: TrialData, names: Iterable[str] | None = None) -> dict[str, Number | None]:
+    return measure(trial, names).values

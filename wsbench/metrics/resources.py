@@ -6,30 +6,30 @@ from itertools import pairwise
 
 from wsbench.metrics.parts import NO_SAMPLES, NO_SCHEDSTAT, NS_PER_US, workers_of
 from wsbench.metrics.registry import metric
-from wsbench.samples import GroupSample, SamplerCost, SharedMemorySample, SwitchesSample
-from wsbench.view import NO_WINDOW, NS_PER_S, TrialView, Unmeasured, cpu_s, known
+from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData, Unmeasured, cpu_s, known
+from wsbench.records.samples import GroupSample, SamplerCost, SharedMemorySample, SwitchesSample
 
 PEAK_S = 0.2  # a little less than the longest distance of samples, which varies by a few milliseconds
 
 
 @metric("µs", "lower")
-def server_cpu_us_per_message(view):
+def server_cpu_us_per_message(trial):
     """CPU time of the server's process tree per counted message."""
-    return 1e6 * view.server_cpu_s / known(view.counted or None, "no message was answered")
+    return 1e6 * trial.server_cpu_s / known(trial.counted or None, "no message was answered")
 
 
 @metric("%", "neither")
-def server_cpu_percent_mean(view):
+def server_cpu_percent_mean(trial):
     """CPU use of the server's process tree over the measured window; 100 is one core."""
-    start, end = known(view.window, NO_WINDOW)
-    return 100 * view.server_cpu_s / ((end - start) / NS_PER_S)
+    start, end = known(trial.window, NO_WINDOW)
+    return 100 * trial.server_cpu_s / ((end - start) / NS_PER_S)
 
 
 @metric("%", "neither")
-def server_cpu_percent_max(view):
+def server_cpu_percent_max(trial):
     """Highest CPU use of the server over any quarter of a second between samples inside the window; 100 is one core."""
     pieces = []
-    for sample in view.server_in_window:
+    for sample in trial.server_in_window:
         if not pieces or sample.t_ns - pieces[-1].t_ns >= PEAK_S * NS_PER_S:
             pieces.append(sample)
     shares = [
@@ -40,165 +40,165 @@ def server_cpu_percent_max(view):
 
 
 @metric("bytes", "lower")
-def server_rss_bytes_max(view):
+def server_rss_bytes_max(trial):
     """Largest resident memory of the server's process tree in the measured window."""
-    return known(max((sample.rss_bytes for sample in view.server_in_window), default=None), NO_SAMPLES)
+    return known(max((sample.rss_bytes for sample in trial.server_in_window), default=None), NO_SAMPLES)
 
 
 @metric("bytes", "lower")
-def server_rss_bytes_start(view):
+def server_rss_bytes_start(trial):
     """Resident memory of the server's process tree at the first sample of the measured window."""
-    return known(next((sample.rss_bytes for sample in view.server_in_window), None), NO_SAMPLES)
+    return known(next((sample.rss_bytes for sample in trial.server_in_window), None), NO_SAMPLES)
 
 
 @metric("count", "neither")
-def server_threads_max(view):
+def server_threads_max(trial):
     """Most threads of the server's process tree in the measured window."""
-    return known(max((sample.threads for sample in view.server_in_window), default=None), NO_SAMPLES)
+    return known(max((sample.threads for sample in trial.server_in_window), default=None), NO_SAMPLES)
 
 
 @metric("count", "neither")
-def server_fds_max(view):
+def server_fds_max(trial):
     """Most open file descriptors of the server's process tree in the measured window."""
-    counts = [sample.fds for sample in view.server_in_window if sample.fds is not None]
+    counts = [sample.fds for sample in trial.server_in_window if sample.fds is not None]
     return known(max(counts, default=None), "no sample inside the measured window could count the server's files")
 
 
 @metric("switches/s", "lower")
-def server_voluntary_switches_per_s(view):
+def server_voluntary_switches_per_s(trial):
     """Context switches a second by which the server's threads gave up their CPU: they had nothing to do, or waited."""
-    return _switches_per_s(view, "server", "voluntary")
+    return _switches_per_s(trial, "server", "voluntary")
 
 
 @metric("switches/s", "lower")
-def server_involuntary_switches_per_s(view):
+def server_involuntary_switches_per_s(trial):
     """Context switches a second by which the server's threads lost their CPU to others."""
-    return _switches_per_s(view, "server", "involuntary")
+    return _switches_per_s(trial, "server", "involuntary")
 
 
 @metric("switches/s", "neither")
-def engine_voluntary_switches_per_s(view):
+def engine_voluntary_switches_per_s(trial):
     """Context switches a second by which the engine's workers gave up their CPU, over the measured window."""
-    return sum(one.voluntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(view))
+    return sum(one.voluntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial))
 
 
 @metric("switches/s", "neither")
-def engine_involuntary_switches_per_s(view):
+def engine_involuntary_switches_per_s(trial):
     """Context switches a second by which the engine's workers lost their CPU to others, over the measured window."""
     return sum(
-        one.involuntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(view)
+        one.involuntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial)
     )
 
 
 @metric("bytes", "lower")
-def server_pss_bytes_ready(view):
+def server_pss_bytes_ready(trial):
     """Proportional set size of the server's process tree before the load: shared pages count by the share that is its own."""
-    return _pss_bytes(view, "ready")
+    return _pss_bytes(trial, "ready")
 
 
 @metric("bytes", "lower")
-def server_pss_bytes_idle(view):
+def server_pss_bytes_idle(trial):
     """Proportional set size of the server in the middle of the stretch in which all connections were open and nothing was due."""
-    return _pss_bytes(view, "idle")
+    return _pss_bytes(trial, "idle")
 
 
 @metric("bytes", "lower")
-def server_pss_bytes_ended(view):
+def server_pss_bytes_ended(trial):
     """Proportional set size of the server after the load: its connections are closed, its memory mostly still there."""
-    return _pss_bytes(view, "ended")
+    return _pss_bytes(trial, "ended")
 
 
 @metric("bytes", "lower")
-def server_group_bytes_max(view):
+def server_group_bytes_max(trial):
     """Most memory charged to the server's own control group in the measured window, the kernel's for its sockets included."""
-    return max(one.memory_bytes for one in _groups(view))
+    return max(one.memory_bytes for one in _groups(trial))
 
 
 @metric("bytes", "lower")
-def server_group_socket_bytes_max(view):
+def server_group_socket_bytes_max(trial):
     """Most socket buffer memory charged to the server's own control group in the measured window."""
-    sizes = [one.socket_bytes for one in _groups(view) if one.socket_bytes is not None]
+    sizes = [one.socket_bytes for one in _groups(trial) if one.socket_bytes is not None]
     return known(max(sizes, default=None), "the control group does not tell of socket buffers")
 
 
 @metric("bytes", "lower")
-def server_group_kernel_bytes_max(view):
+def server_group_kernel_bytes_max(trial):
     """Most kernel memory charged to the server's own control group: its slab (version 2) or all of it (version 1)."""
-    sizes = [one.kernel_bytes for one in _groups(view) if one.kernel_bytes is not None]
+    sizes = [one.kernel_bytes for one in _groups(trial) if one.kernel_bytes is not None]
     return known(max(sizes, default=None), "the control group does not tell of kernel memory")
 
 
 @metric("%", "higher")
-def cpu_idle_percent(view):
+def cpu_idle_percent(trial):
     """Share of all CPU time of the machine in which nothing ran, over the measured window."""
-    return 100 * view.cpu_idle_share_over(view.span("measured"))
+    return 100 * trial.cpu_idle_share_over(trial.span("measured"))
 
 
 @metric("bytes", "higher")
-def memory_available_bytes_min(view):
+def memory_available_bytes_min(trial):
     """Least memory of the machine that a program could still get in the measured window."""
-    span = view.span("measured")
-    found = [one.memory.available_bytes for one in view.machine if one.memory is not None and span.holds(one.t_ns)]
+    span = trial.span("measured")
+    found = [one.memory.available_bytes for one in trial.machine if one.memory is not None and span.holds(one.t_ns)]
     return known(min(found, default=None), "no sample inside the measured window tells the machine's memory")
 
 
 @metric("%", "lower")
-def sampling_cpu_percent(view):
+def sampling_cpu_percent(trial):
     """CPU use of the thread that took the samples, over all of its time; 100 is one core."""
-    found = view.samples_of(SamplerCost)
+    found = trial.samples_of(SamplerCost)
     cost = known(found[-1] if found else None, "the sampler did not come to its end")
     return 100 * cost.cpu_ns / (cost.t_ns - cost.began_ns)
 
 
 @metric("%", "neither")
-def engine_cpu_percent_mean(view):
+def engine_cpu_percent_mean(trial):
     """CPU use of the engine's workers over the measured window; 100 is one core."""
-    return sum(100 * worker.cpu_ns / known(worker.wall_ns or None, NO_WINDOW) for worker in workers_of(view))
+    return sum(100 * worker.cpu_ns / known(worker.wall_ns or None, NO_WINDOW) for worker in workers_of(trial))
 
 
 @metric("%", "lower")
-def engine_wait_percent(view):
+def engine_wait_percent(trial):
     """Largest share of the measured window in which one of the engine's workers was ready to run but did not."""
-    workers = workers_of(view)
+    workers = workers_of(trial)
     return max(100 * known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
 
 
 @metric("µs", "lower")
-def engine_wait_us_per_message(view):
+def engine_wait_us_per_message(trial):
     """Mean time that a message waited for the engine to get a CPU; part of its service time.
 
     The workers' wait, divided by the counted messages, times the messages that one wait held up: those of a wake-up on
     average, at least one, at most one a connection.
     """
-    workers = workers_of(view)
+    workers = workers_of(trial)
     waited_ns = sum(known(one.wait_ns, NO_SCHEDSTAT) for one in workers)
-    messages = known(view.counted or None, "no message was answered")
+    messages = known(trial.counted or None, "no message was answered")
     waits = sum(one.voluntary_switches + one.involuntary_switches for one in workers)
-    held_up = min(view.plan.connections, max(1.0, messages / waits) if waits else view.plan.connections)
+    held_up = min(trial.plan.connections, max(1.0, messages / waits) if waits else trial.plan.connections)
     return waited_ns / messages * held_up / NS_PER_US
 
 
 @metric("s", "lower")
-def ready_s(view):
+def ready_s(trial):
     """Time from starting the server to its first accepted handshake."""
-    return known(view.record.ready_s, "the server was never ready")
+    return known(trial.record.ready_s, "the server was never ready")
 
 
-def _switches_per_s(view: TrialView, who: str, kind: str) -> float:
+def _switches_per_s(trial: TrialData, who: str, kind: str) -> float:
     """Between the first and the last look inside the window, which are a second apart or more."""
-    span = view.span("measured")
-    seen = [one for one in view.samples_of(SwitchesSample) if one.who == who and span.holds(one.t_ns)]
+    span = trial.span("measured")
+    seen = [one for one in trial.samples_of(SwitchesSample) if one.who == who and span.holds(one.t_ns)]
     if len(seen) < 2:
         raise Unmeasured("context switches were looked at less than twice in the measured window")
     return (getattr(seen[-1], kind) - getattr(seen[0], kind)) / ((seen[-1].t_ns - seen[0].t_ns) / NS_PER_S)
 
 
-def _pss_bytes(view: TrialView, moment: str) -> int:
-    found = [one.pss_bytes for one in view.samples_of(SharedMemorySample) if one.moment == moment]
+def _pss_bytes(trial: TrialData, moment: str) -> int:
+    found = [one.pss_bytes for one in trial.samples_of(SharedMemorySample) if one.moment == moment]
     return known(found[0] if found else None, f"the proportional set size was not read at the moment `{moment}`")
 
 
-def _groups(view: TrialView) -> list[GroupSample]:
-    span = view.span("measured")
-    found = [one for one in view.samples_of(GroupSample) if span.holds(one.t_ns)]
+def _groups(trial: TrialData) -> list[GroupSample]:
+    span = trial.span("measured")
+    found = [one for one in trial.samples_of(GroupSample) if span.holds(one.t_ns)]
     return known(found or None, "the server has no control group of its own")

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from wsbench.metrics.parts import NS_PER_MS, at_rank
 from wsbench.metrics.registry import metric
+from wsbench.metrics.spans import Span
 from wsbench.metrics.stretches import per_span
-from wsbench.samples import HeapSample
-from wsbench.spans import Span
-from wsbench.telemetry.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
-from wsbench.view import TrialView, Unmeasured, known
+from wsbench.metrics.trial_data import TrialData, Unmeasured, known
+from wsbench.monitoring.runtime_logs.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
+from wsbench.records.samples import HeapSample
 
 NO_HEAP = "nothing told of the heap inside the span `{}`"
 
 
 def _count(kind: Kind, text: str) -> None:
-    def compute(view: TrialView) -> int:
-        return collections(view, view.span("measured"), kind)
+    def compute(trial: TrialData) -> int:
+        return collections(trial, trial.span("measured"), kind)
 
     compute.__name__, compute.__doc__ = f"gc_{kind}", text
     metric("count", "lower")(compute)
@@ -35,67 +35,67 @@ _count("concurrent", "Garbage collections of the whole or the old heap that ran 
 
 
 @metric("ms", "lower")
-def gc_pause_ms_sum(view):
+def gc_pause_ms_sum(trial):
     """Time in which the server stood still for its garbage collector."""
-    return sum(one.ns for one in pauses(view, view.span("measured"))) / NS_PER_MS
+    return sum(one.ns for one in pauses(trial, trial.span("measured"))) / NS_PER_MS
 
 
 @metric("ms", "lower")
-def gc_pause_ms_max(view):
+def gc_pause_ms_max(trial):
     """Longest time in which the server stood still for its garbage collector."""
-    return max(one.ns for one in _some(pauses(view, view.span("measured")))) / NS_PER_MS
+    return max(one.ns for one in _some(pauses(trial, trial.span("measured")))) / NS_PER_MS
 
 
 @metric("ms", "lower")
-def gc_pause_ms_p99(view):
+def gc_pause_ms_p99(trial):
     """99th percentile of the times in which the server stood still for its garbage collector."""
-    return at_rank([one.ns for one in _some(pauses(view, view.span("measured")))], "0.99") / NS_PER_MS
+    return at_rank([one.ns for one in _some(pauses(trial, trial.span("measured")))], "0.99") / NS_PER_MS
 
 
 @metric("%", "lower")
-def gc_pause_percent(view):
+def gc_pause_percent(trial):
     """Share of the measured window in which the server stood still for its garbage collector."""
-    span = view.span("measured")
-    return 100 * sum(one.ns for one in pauses(view, span)) / (span.end_ns - span.begin_ns)
+    span = trial.span("measured")
+    return 100 * sum(one.ns for one in pauses(trial, span)) / (span.end_ns - span.begin_ns)
 
 
 @metric("ms", "lower")
-def safepoint_ms_sum(view):
+def safepoint_ms_sum(trial):
     """Time in which a JVM had stopped all of its threads or waited for them to stop, for whatever reason."""
-    return sum(one.ns for one in _safepoints(view)) / NS_PER_MS
+    return sum(one.ns for one in _safepoints(trial)) / NS_PER_MS
 
 
 @metric("ms", "lower")
-def safepoint_ms_max(view):
+def safepoint_ms_max(trial):
     """Longest time in which a JVM had stopped all of its threads or waited for them to stop."""
-    return max((one.ns for one in _safepoints(view)), default=0) / NS_PER_MS
+    return max((one.ns for one in _safepoints(trial)), default=0) / NS_PER_MS
 
 
 @metric("bytes", "lower")
-def heap_used_bytes_max(view):
+def heap_used_bytes_max(trial):
     """Largest heap in use that was seen: at collections, and between them by a sample a quarter of a second apart at most."""
-    return heap_used_bytes(view, view.span("measured"))
+    return heap_used_bytes(trial, trial.span("measured"))
 
 
 @metric("bytes", "neither")
-def heap_committed_bytes_max(view):
+def heap_committed_bytes_max(trial):
     """Most memory that the runtime had set aside for its heap."""
-    span = view.span("measured")
-    sizes = [point.committed_bytes for point in heap(view, span) if point.committed_bytes is not None]
+    span = trial.span("measured")
+    sizes = [point.committed_bytes for point in heap(trial, span) if point.committed_bytes is not None]
     return known(max(sizes, default=None), NO_HEAP.format(span.name))
 
 
 @metric("bytes", "lower")
-def heap_after_gc_bytes_max(view):
+def heap_after_gc_bytes_max(trial):
     """Largest heap in use right after a garbage collection: what was alive, and what that collection left."""
-    span = view.span("measured")
-    sizes = [point.used_bytes for point in heap(view, span) if point.after and point.used_bytes is not None]
+    span = trial.span("measured")
+    sizes = [point.used_bytes for point in heap(trial, span) if point.after and point.used_bytes is not None]
     return known(max(sizes, default=None), "no collection told what it left of the heap in the measured window")
 
 
 def _delay(statistic: str, text: str) -> None:
-    def compute(view: TrialView) -> float:
-        found = [one.ns for one in _delays(view)]
+    def compute(trial: TrialData) -> float:
+        found = [one.ns for one in _delays(trial)]
         return (max(found) if statistic == "max" else at_rank(found, "0." + statistic[1:])) / NS_PER_MS
 
     compute.__name__, compute.__doc__ = f"event_loop_delay_ms_{statistic}", text
@@ -108,58 +108,58 @@ _delay("max", "Longest time by which a timer of the server's event loop fired la
 
 
 @per_span("gc_minor", "count", "lower", "Garbage collections of the young generation alone,")
-def _minor(view: TrialView, span: Span) -> int:
-    return collections(view, span, "minor")
+def _minor(trial: TrialData, span: Span) -> int:
+    return collections(trial, span, "minor")
 
 
 @per_span("gc_full", "count", "lower", "Garbage collections for which the server stood still as a whole,")
-def _full(view: TrialView, span: Span) -> int:
-    return collections(view, span, "full")
+def _full(trial: TrialData, span: Span) -> int:
+    return collections(trial, span, "full")
 
 
 @per_span(
     "gc_concurrent", "count", "lower", "Garbage collections of the whole or the old heap that ran beside the server,"
 )
-def _concurrent(view: TrialView, span: Span) -> int:
-    return collections(view, span, "concurrent")
+def _concurrent(trial: TrialData, span: Span) -> int:
+    return collections(trial, span, "concurrent")
 
 
 @per_span("gc_pause_ms_sum", "ms", "lower", "Time in which the server stood still for its garbage collector,")
-def _pause_ms(view: TrialView, span: Span) -> float:
-    return sum(one.ns for one in pauses(view, span)) / NS_PER_MS
+def _pause_ms(trial: TrialData, span: Span) -> float:
+    return sum(one.ns for one in pauses(trial, span)) / NS_PER_MS
 
 
 @per_span("heap_used_bytes_max", "bytes", "lower", "Largest heap in use that was seen")
-def heap_used_bytes(view: TrialView, span: Span) -> int:
-    sizes = [point.used_bytes for point in heap(view, span) if point.used_bytes is not None]
+def heap_used_bytes(trial: TrialData, span: Span) -> int:
+    sizes = [point.used_bytes for point in heap(trial, span) if point.used_bytes is not None]
     return known(max(sizes, default=None), NO_HEAP.format(span.name))
 
 
-def collections(view: TrialView, span: Span, kind: Kind) -> int:
+def collections(trial: TrialData, span: Span, kind: Kind) -> int:
     """Those that ended inside the span."""
-    record = told(view)
+    record = told(trial)
     if kind not in record.kinds:
         raise Unmeasured(f"the collector of {record.runtime} has no collections that are {kind}")
     return sum(one.kind == kind for one in inside(record.collections, span))
 
 
-def pauses(view: TrialView, span: Span) -> list[Pause]:
-    return inside(told(view).pauses, span)
+def pauses(trial: TrialData, span: Span) -> list[Pause]:
+    return inside(told(trial).pauses, span)
 
 
-def heap(view: TrialView, span: Span) -> list[HeapPoint]:
+def heap(trial: TrialData, span: Span) -> list[HeapPoint]:
     """What the runtime told, and what was read from a JVM's counters, inside the span."""
-    told_points = [] if isinstance(view.runtime, str) else view.runtime.heap
-    read = [HeapPoint(one.t_ns, one.used_bytes, one.committed_bytes) for one in view.samples_of(HeapSample)]
+    told_points = [] if isinstance(trial.runtime, str) else trial.runtime.heap
+    read = [HeapPoint(one.t_ns, one.used_bytes, one.committed_bytes) for one in trial.samples_of(HeapSample)]
     if not told_points and not read:
-        told(view)
+        told(trial)
     return inside([*told_points, *read], span)
 
 
-def told(view: TrialView) -> Telemetry:
-    if isinstance(view.runtime, str):
-        raise Unmeasured(view.runtime)
-    return view.runtime
+def told(trial: TrialData) -> Telemetry:
+    if isinstance(trial.runtime, str):
+        raise Unmeasured(trial.runtime)
+    return trial.runtime
 
 
 def inside(found: list, span: Span) -> list:
@@ -174,12 +174,12 @@ def _some(found: list[Pause]) -> list[Pause]:
     return known(found or None, "there was no pause in the measured window")
 
 
-def _safepoints(view: TrialView) -> list[Pause]:
-    record = told(view)
-    return inside(known(record.safepoints, f"{record.runtime} has no safepoints"), view.span("measured"))
+def _safepoints(trial: TrialData) -> list[Pause]:
+    record = told(trial)
+    return inside(known(record.safepoints, f"{record.runtime} has no safepoints"), trial.span("measured"))
 
 
-def _delays(view: TrialView) -> list[Delay]:
-    record = told(view)
+def _delays(trial: TrialData) -> list[Delay]:
+    record = told(trial)
     every = known(record.delays, f"{record.runtime} does not tell of an event loop")
-    return known(inside(every, view.span("measured")) or None, "no timer fired inside the measured window")
+    return known(inside(every, trial.span("measured")) or None, "no timer fired inside the measured window")

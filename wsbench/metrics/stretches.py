@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import cache
 
 from wsbench.metrics.registry import Direction, Number, metric
-from wsbench.samples import MachineSample, ProcessSample
-from wsbench.spans import Span
-from wsbench.view import TrialView, known
+from wsbench.metrics.spans import Span
+from wsbench.metrics.trial_data import TrialData, known
+from wsbench.records.samples import MachineSample, ProcessSample
 
 WORDS = {
     "connect": "while connections were opened",
@@ -24,7 +24,7 @@ WORDS = {
 def per_span(quantity: str, unit: str, direction: Direction, text: str):
     """Registers a function of a trial and a span once for every span; `text` reads on with the span's words."""
 
-    def register(of: Callable[[TrialView, Span], Number]):
+    def register(of: Callable[[TrialData, Span], Number]):
         for name, words in WORDS.items():
             _registered(f"{name}_{quantity}", name, unit, direction, f"{text} {words}.", of)
         return of
@@ -33,47 +33,47 @@ def per_span(quantity: str, unit: str, direction: Direction, text: str):
 
 
 def _registered(full: str, name: str, unit: str, direction: Direction, text: str, of: Callable) -> None:
-    def compute(view: TrialView) -> Number:
-        return of(view, view.span(name))
+    def compute(trial: TrialData) -> Number:
+        return of(trial, trial.span(name))
 
     compute.__name__, compute.__doc__ = full, text
     metric(unit, direction, _of_name(name))(compute)
 
 
 @cache
-def _of_name(name: str) -> Callable[[TrialView], Span]:
-    return lambda view: view.span(name)
+def _of_name(name: str) -> Callable[[TrialData], Span]:
+    return lambda trial: trial.span(name)
 
 
 @per_span("s", "s", "neither", "Seconds")
-def seconds(view: TrialView, span: Span) -> float:
+def seconds(trial: TrialData, span: Span) -> float:
     return span.seconds
 
 
 @per_span("cpu_idle_percent", "%", "higher", "Share of all CPU time of the machine in which nothing ran,")
-def cpu_idle_percent(view: TrialView, span: Span) -> float:
-    return 100 * view.cpu_idle_share_over(span)
+def cpu_idle_percent(trial: TrialData, span: Span) -> float:
+    return 100 * trial.cpu_idle_share_over(span)
 
 
 @per_span("server_cpu_percent", "%", "lower", "CPU use of the server's process tree, 100 being one core,")
-def server_cpu_percent(view: TrialView, span: Span) -> float:
-    return 100 * view.server_cpu_s_over(span) / span.seconds
+def server_cpu_percent(trial: TrialData, span: Span) -> float:
+    return 100 * trial.server_cpu_s_over(span) / span.seconds
 
 
 @per_span("rss_bytes", "bytes", "lower", "Resident memory of the server's process tree, last")
-def rss_bytes(view: TrialView, span: Span) -> int:
-    return last_inside(view.processes("server"), span, "the server").rss_bytes
+def rss_bytes(trial: TrialData, span: Span) -> int:
+    return last_inside(trial.processes("server"), span, "the server").rss_bytes
 
 
 @per_span("memory_used_bytes", "bytes", "lower", "Memory of the machine that no program could get any more, last")
-def memory_used_bytes(view: TrialView, span: Span) -> int:
-    memory = _memory(last_inside(view.machine, span, "the machine"))
+def memory_used_bytes(trial: TrialData, span: Span) -> int:
+    memory = _memory(last_inside(trial.machine, span, "the machine"))
     return memory.total_bytes - memory.available_bytes
 
 
 @per_span("memory_free_bytes", "bytes", "higher", "Memory of the machine that nobody used at all, last")
-def memory_free_bytes(view: TrialView, span: Span) -> int:
-    return _memory(last_inside(view.machine, span, "the machine")).free_bytes
+def memory_free_bytes(trial: TrialData, span: Span) -> int:
+    return _memory(last_inside(trial.machine, span, "the machine")).free_bytes
 
 
 @per_span(
@@ -82,8 +82,8 @@ def memory_free_bytes(view: TrialView, span: Span) -> int:
     "lower",
     "By how much the machine's used memory grew since before the first connection (server, engine and kernel), last",
 )
-def memory_grown_bytes(view: TrialView, span: Span) -> int:
-    before, last = _before(view), _memory(last_inside(view.machine, span, "the machine"))
+def memory_grown_bytes(trial: TrialData, span: Span) -> int:
+    before, last = _before(trial), _memory(last_inside(trial.machine, span, "the machine"))
     return before.available_bytes - last.available_bytes
 
 
@@ -93,13 +93,13 @@ def memory_grown_bytes(view: TrialView, span: Span) -> int:
     "lower",
     "By how much the kernel's own objects grew since before the first connection (sockets of both ends, if both are here), last",
 )
-def slab_grown_bytes(view: TrialView, span: Span) -> int:
-    return _memory(last_inside(view.machine, span, "the machine")).slab_bytes - _before(view).slab_bytes
+def slab_grown_bytes(trial: TrialData, span: Span) -> int:
+    return _memory(last_inside(trial.machine, span, "the machine")).slab_bytes - _before(trial).slab_bytes
 
 
 @per_span("socket_buffer_bytes_max", "bytes", "lower", "Most memory in the machine's TCP buffers")
-def socket_buffer_bytes_max(view: TrialView, span: Span) -> int:
-    found = [sample.sockets for sample in view.machine if span.holds(sample.t_ns)]
+def socket_buffer_bytes_max(trial: TrialData, span: Span) -> int:
+    found = [sample.sockets for sample in trial.machine if span.holds(sample.t_ns)]
     sizes = [one.tcp_buffer_bytes for one in found if one is not None]
     return known(max(sizes, default=None), f"no sample inside the span `{span.name}` tells of TCP buffers")
 
@@ -113,10 +113,10 @@ def _memory(sample: MachineSample):
     return known(sample.memory, "the samples do not tell the machine's memory")
 
 
-def _before(view: TrialView):
+def _before(trial: TrialData):
     """The machine's memory at the last sample before connecting began."""
-    begin = view.span("connect").begin_ns
-    before = [sample for sample in view.machine if sample.t_ns <= begin]
+    begin = trial.span("connect").begin_ns
+    before = [sample for sample in trial.machine if sample.t_ns <= begin]
     return _memory(
         known(before[-1] if before else None, "no sample of the machine was taken before the first connection")
     )

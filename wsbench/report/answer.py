@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsbench import metrics, stats
-from wsbench.report import words
+from wsbench import metrics
+from wsbench.analysis import stats, wording
+from wsbench.analysis.results import Cell, Results
+from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
+from wsbench.records.rundir import CONTROL
 from wsbench.report.need import Need, need
-from wsbench.report.results import Cell, Results
-from wsbench.report.summary import LOWER_BOUND, SummaryRow
-from wsbench.rundir import CONTROL
 
 FEW = 3  # names that a sentence can hold and still be read at a glance
 
@@ -69,7 +69,7 @@ def answer(results: Results, rows: list[SummaryRow]) -> Answer:
 def _best(results: Results) -> str:
     """`highest throughput`, `lowest p99 response time`."""
     most = "highest" if metrics.METRICS[results.leading].direction == "higher" else "lowest"
-    return f"{most} {words.title(results.leading, inside=True)}"
+    return f"{most} {wording.title(results.leading, inside=True)}"
 
 
 def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
@@ -77,7 +77,7 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     measured = [row for row in contenders if row.figure(results.leading).estimate.mean is not None]
     if not measured:
         return CellAnswer(
-            _cell_text(results, rows[0].cell), None, words.NONE, "", "", "nothing was measured", "", "", False, None
+            _cell_text(results, rows[0].cell), None, wording.NONE, "", "", "nothing was measured", "", "", False, None
         )
     first = measured[0]
     tied = _tied(results, measured)
@@ -85,7 +85,7 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     even = [row.server for row in measured if row.figure(results.leading).estimate.mean == figure.estimate.mean]
     return CellAnswer(
         cell_text=_cell_text(results, first.cell),
-        leader=words.listed(even) if len(even) <= FEW else words.count(len(even), "server"),
+        leader=wording.listed(even) if len(even) <= FEW else wording.count(len(even), "server"),
         value=figure.text,
         interval=figure.interval,
         unit=figure.unit,
@@ -126,7 +126,7 @@ def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, .
     rest = [row for row in rest if row.figure(results.leading).estimate.mean != mean]
     if not rest:
         return "all the same"
-    next_ = words.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))
+    next_ = wording.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))
     return f"{next_} that of {rest[0].server}" + ("; not ranked" if tied is None else "")
 
 
@@ -134,10 +134,10 @@ def _many(tied: tuple[str, ...], rest: list[SummaryRow]) -> str:
     """Those of the rest that are tied, by name where they are few; where they are many, who is not."""
     beaten = [row.server for row in rest if row.server not in tied]
     if len(tied) <= FEW:
-        return words.listed(tied)
+        return wording.listed(tied)
     if not beaten:
         return f"any of the {len(rest)} others"
-    return f"{len(tied)} of {len(rest)} others" + (f"; ahead of {words.listed(beaten)}" if len(beaten) <= FEW else "")
+    return f"{len(tied)} of {len(rest)} others" + (f"; ahead of {wording.listed(beaten)}" if len(beaten) <= FEW else "")
 
 
 def _control(results: Results) -> str | None:
@@ -149,7 +149,7 @@ def _control(results: Results) -> str | None:
     cell = max(known, key=known.get)
     where = f" ({results.cell_text(cell)})" if results.cell_text(cell) else ""
     server = results.label(results.control.removesuffix(CONTROL))
-    what = words.title(results.leading, inside=True)
+    what = wording.title(results.leading, inside=True)
     said = f"A/A control: {server}, entered twice, differs from itself by {known[cell]:.1%} in {what}{where}"
     if known[cell] <= stats.PRACTICAL:
         return f"{said}; differences up to {stats.PRACTICAL:.0%} count for nothing."
@@ -184,12 +184,12 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     by_leader = {name: leaders.count(name) for name in dict.fromkeys(leaders)}
     parts = [f"{name} in {number}" for name, number in sorted(by_leader.items(), key=lambda item: -item[1])]
     if ranked and not apart:
-        highest = f"{words.listed(parts)} of {len(cells)} cells" if len(parts) > 1 else leaders[0]
+        highest = f"{wording.listed(parts)} of {len(cells)} cells" if len(parts) > 1 else leaders[0]
         return f"In no cell does one server have the {best} beyond chance{aside}. By the mean alone: {highest}."
     beyond = f"; beyond chance in {apart} of {len(cells)}" if apart < len(ranked) else ""
     if len(by_leader) == 1:
         return f"{leaders[0]} had the {best} in {_all(len(leaders), len(cells))}{aside}{beyond}."
-    return f"The {best}{aside}: {words.listed(parts)} of {len(cells)} cells{beyond}."
+    return f"The {best}{aside}: {wording.listed(parts)} of {len(cells)} cells{beyond}."
 
 
 def _all(found: int, total: int) -> str:
@@ -210,7 +210,9 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
     trials, ok = results.trials, [trial for trial in results.trials if trial.record.outcome != "failed"]
     if results.missing:
         planned = len(results.order)
-        said.append(f"The campaign is unfinished: {words.count(len(results.missing), 'trial')} of {planned:,} not run.")
+        said.append(
+            f"The campaign is unfinished: {wording.count(len(results.missing), 'trial')} of {planned:,} not run."
+        )
     repeats = [row.repeats for row in rows if row.repeats] or [0]
     if obstacle := stats.rank_obstacle(max(repeats)):
         said.append(f"No order can be claimed ({obstacle}): a difference may be chance, even where intervals part.")
@@ -222,31 +224,33 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         said.append(f"Some numbers have no interval: it needs {stats.INTERVAL_REPEATS} repeats.")
     if stopped := [trial.record for trial in trials if trial.record.outcome == "stopped"]:
         names = dict.fromkeys(results.label(record.name) for record in stopped)
-        said.append(f"Stopped by the experiment's rule: {words.count(len(stopped), 'trial')} of {words.listed(names)}.")
+        said.append(
+            f"Stopped by the experiment's rule: {wording.count(len(stopped), 'trial')} of {wording.listed(names)}."
+        )
     if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND)]:
         where = [
-            f"{server} ({words.listed(row.cell_text for row in found)})" if found[0].cell_text else server
+            f"{server} ({wording.listed(row.cell_text for row in found)})" if found[0].cell_text else server
             for server, found in _by_server(bounded).items()
         ]
         what = "these" if results.leading == results.throughput else "their throughputs"
-        said.append(f"The engine, not the server, was the limit for {words.listed(where)}: {what} are lower bounds.")
+        said.append(f"The engine, not the server, was the limit for {wording.listed(where)}: {what} are lower bounds.")
     if full := dict.fromkeys(results.label(one.record.name) for one in trials if one.values["listen_overflows"]):
         said.append(
-            f"Connects were dropped at a full listen queue, and tried again after a second or more: {words.listed(full)}."
+            f"Connects were dropped at a full listen queue, and tried again after a second or more: {wording.listed(full)}."
         )
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
         again = sum(planned.again_of is not None and not planned.control for planned in results.order)
-        repeated = f"; {words.count(again, 'trial')} that the machine disturbed ran once more" if again else ""
-        said.append(f"INVALID: {words.count(invalid, 'trial')}, shown and left out of every mean{repeated}.")
+        repeated = f"; {wording.count(again, 'trial')} that the machine disturbed ran once more" if again else ""
+        said.append(f"INVALID: {wording.count(invalid, 'trial')}, shown and left out of every mean{repeated}.")
     if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):
         said.append(
-            f"SUSPECT: {words.count(suspect, 'trial')}, part of the means; the reasons are in the table of trials."
+            f"SUSPECT: {wording.count(suspect, 'trial')}, part of the means; the reasons are in the table of trials."
         )
     if failed := len(trials) - len(ok):
-        said.append(f"Failed: {words.count(failed, 'trial')}, without a number.")
+        said.append(f"Failed: {wording.count(failed, 'trial')}, without a number.")
     if skipped := [row.name for row in results.servers if row.skipped]:
-        said.append(f"Skipped, and so not compared: {words.listed(skipped)}.")
+        said.append(f"Skipped, and so not compared: {wording.listed(skipped)}.")
     silent = dict.fromkeys(row.server for row in rows if not row.repeats and not row.missing)
     if silent:
-        said.append(f"No usable number in some cell: {words.listed(silent)}.")
+        said.append(f"No usable number in some cell: {wording.listed(silent)}.")
     return said

@@ -5,12 +5,12 @@ Verdicts in, rows of texts out. It judges nothing: `claims.evaluate` does.
 
 from __future__ import annotations
 
-from wsbench.claims.evaluate import evaluate
-from wsbench.claims.verdict import ClaimVerdict, Figure
-from wsbench.errors import UserError
-from wsbench.report import words
+from wsbench.analysis import wording
+from wsbench.analysis.claims.evaluate import evaluate
+from wsbench.analysis.claims.outcome import ClaimVerdict, Figure
+from wsbench.analysis.results import Results
+from wsbench.records.errors import UserError
 from wsbench.report.blocks import ClaimRow
-from wsbench.report.results import Results
 
 
 def claim_rows(results: Results) -> list[ClaimRow]:
@@ -31,7 +31,7 @@ def _row(found: list[ClaimVerdict]) -> ClaimRow:
     figures: dict[str, tuple[str, str, dict[str, str]]] = {}
     for one in found:
         for figure in one.figures:
-            published = words.number(figure.published)
+            published = wording.number(figure.published)
             figures.setdefault(figure.text, (figure.text, published, {}))[2][one.versions] = _ours(figure)
     verdicts = {one.versions: (one.verdict, _why(one)) for one in found}
     return ClaimRow(first.id, first.says, first.published, first.means, verdicts, list(figures.values()))
@@ -48,5 +48,5 @@ def _why(one: ClaimVerdict) -> str:
 def _ours(figure: Figure) -> str:
     if figure.ours is None:
         return f"not known: {figure.reason}" if figure.reason else "not known"
-    interval = "" if figure.low is None or figure.high is None else f" ({words.between(figure.low, figure.high)})"
-    return words.number(figure.ours) + interval
+    interval = "" if figure.low is None or figure.high is None else f" ({wording.between(figure.low, figure.high)})"
+    return wording.number(figure.ours) + interval

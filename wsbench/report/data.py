@@ -12,14 +12,14 @@ from dataclasses import asdict
 import numpy as np
 
 from wsbench import metrics
-from wsbench.report import words
-from wsbench.report.columns import PLACE
-from wsbench.report.memory import memory_fits
+from wsbench.analysis import wording
+from wsbench.analysis.columns import PLACE
+from wsbench.analysis.memory import memory_fits
+from wsbench.analysis.reading import timelines
+from wsbench.analysis.results import Results, TrialResult
+from wsbench.analysis.summary import KINDS, SummaryRow, column_scale
+from wsbench.analysis.summary import columns as summary_columns
 from wsbench.report.palette import looks_by_name
-from wsbench.report.reading import timelines
-from wsbench.report.results import Results, TrialResult
-from wsbench.report.summary import KINDS, SummaryRow, column_scale
-from wsbench.report.summary import columns as summary_columns
 
 DIGITS = 6  # of a trial's values: what a download needs
 PERCENTILES = ("p50", "p90", "p99", "p999", "max")  # of the table under the curves
@@ -37,7 +37,7 @@ class Texts:
         self._place: dict[str, int] = {}
 
     def place(self, text: str | None) -> int:
-        text = words.NONE if text is None else text
+        text = wording.NONE if text is None else text
         if text not in self._place:
             self._place[text] = len(self.list)
             self.list.append(text)
@@ -91,7 +91,7 @@ def _cell(results: Results, cell) -> dict:
 def _metric(results: Results, name: str) -> dict:
     metric, scale = metrics.METRICS[name], column_scale(results, name)
     shown = {"shown": scale.unit, "size": scale.size, "text": metric.text}
-    return {"name": name, "title": words.title(name), "unit": metric.unit, **shown}
+    return {"name": name, "title": wording.title(name), "unit": metric.unit, **shown}
 
 
 def trial_columns(results: Results) -> list[str]:
@@ -109,7 +109,7 @@ def trial_columns(results: Results) -> list[str]:
 
 
 def _roles(results: Results) -> dict:
-    time = words.TIMES[results.latency.partition("_")[0]].capitalize()
+    time = wording.TIMES[results.latency.partition("_")[0]].capitalize()
     chosen = {"throughput": results.throughput, "latency": results.latency, "time": time}
     chosen |= {"leading": results.leading, "second": results.second}
     return chosen | {"columns": summary_columns(results), "trial_columns": trial_columns(results)}
@@ -248,7 +248,7 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
         ran = sorted(chosen, key=lambda trial: of_cell[trial.cell])[:MOST_TIMELINES]
         note = (
             f"Over time the page keeps {len(ran):,} trials: of each server and cell the one with the median "
-            + words.title(results.leading, inside=True)
+            + wording.title(results.leading, inside=True)
         )
         note += ", as far as there is room; the raw files of every trial are in the run directory."
     found, numbers = {}, 0

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 import vl_convert
 from markupsafe import Markup
 
+from wsbench.analysis.results import Results
 from wsbench.report.palette import looks_by_name
-from wsbench.report.results import Results
 
 WIDTH, HEIGHT, BAR = 620, 270, 26
 SPAN = 10  # a swept number that spans this factor gets a logarithmic axis

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wsbench import histogram
-from wsbench.engine_files import Anchor, Plan, Push
-from wsbench.figure_table import FigureTable
-from wsbench.report import figure_drawing, words
+from wsbench.analysis import wording
+from wsbench.analysis.results import Cell, Results, TrialResult
+from wsbench.engine import histogram
+from wsbench.experiments.figure_table import FigureTable
+from wsbench.metrics.trial_data import NS_PER_S, TrialData
+from wsbench.records.engine_files import Anchor, Plan, Push
+from wsbench.report import figure_drawing
 from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Point, Row
-from wsbench.report.results import Cell, Results, TrialResult
-from wsbench.view import NS_PER_S, TrialView
 
 SHARE, ROUNDS = 0.1, 3
 FEWEST = 10  # seconds; with fewer a trend is the points themselves
@@ -51,20 +52,20 @@ def blocks(results: Results, asked: FigureTable, id_: str) -> list[Block]:
 
 def _run(results: Results, trial: TrialResult) -> Run | None:
     """INVALID trials too: a server that lost its users is what this figure is to show."""
-    view = TrialView(results.folder.trial(trial.record.number), trial.record)
-    if trial.record.outcome == "failed" or view.window is None or view.plan is None:
+    data = TrialData(results.folder.trial(trial.record.number), trial.record)
+    if trial.record.outcome == "failed" or data.window is None or data.plan is None:
         return None
-    begin, end = view.window
-    users = [((tick.t_ns - begin) / NS_PER_S, tick.open) for tick in view.ticks if begin <= tick.t_ns <= end]
-    return Run(results.label(trial.record.name), trial.record.number, users, list(_seconds(view)), asked_for(view.plan))
+    begin, end = data.window
+    users = [((tick.t_ns - begin) / NS_PER_S, tick.open) for tick in data.ticks if begin <= tick.t_ns <= end]
+    return Run(results.label(trial.record.name), trial.record.number, users, list(_seconds(data)), asked_for(data.plan))
 
 
-def _seconds(view: TrialView) -> Iterator[tuple[float, float, float]]:
+def _seconds(data: TrialData) -> Iterator[tuple[float, float, float]]:
     """The middle of every second, its mean and its longest time, in ms. The log counts from the engine's first event."""
-    anchor = next(event for event in view.events if isinstance(event, Anchor))
-    offset = (view.window[0] - anchor.t_ns) / NS_PER_S
-    tag = "push" if isinstance(view.plan.scenario, Push) else "request" if view.connection_per_request else "service"
-    for interval in histogram.read_log(view.folder.latency_log) if view.folder.latency_log.exists() else ():
+    anchor = next(event for event in data.events if isinstance(event, Anchor))
+    offset = (data.window[0] - anchor.t_ns) / NS_PER_S
+    tag = "push" if isinstance(data.plan.scenario, Push) else "request" if data.connection_per_request else "service"
+    for interval in histogram.read_log(data.folder.latency_log) if data.folder.latency_log.exists() else ():
         found = interval.histogram
         if interval.tag == tag and found.count:
             middle = interval.start_s + interval.length_s / 2 - offset
@@ -113,7 +114,7 @@ def _users(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
                 f"{run.server}, trial {run.number:04}",
                 f"{most:,}",
                 f"{max(0, round(short[0])):,}",
-                words.number(short[1]),
+                wording.number(short[1]),
             ]
         )
     head = ["server", "most connected at once", "most missing at once", "at second"]
@@ -144,7 +145,7 @@ def _times(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
         seen = [mean for _, mean, _ in run.times]
         longest = max((longest for *_, longest in run.times), default=None)
         middle = float(np.median(seen)) if seen else None
-        texts = [words.number(value) for value in (middle, max(seen, default=None), longest)]
+        texts = [wording.number(value) for value in (middle, max(seen, default=None), longest)]
         rows.append([f"{run.server}, trial {run.number:04}", *texts])
     text = f"{asked.note or ''} LOWESS of statsmodels through a tenth of the points at a time, {ROUNDS} robust rounds.".strip()
     return Block(

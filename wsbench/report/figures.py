@@ -13,15 +13,17 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from scipy import stats as distributions
 
-from wsbench import histogram, metrics
-from wsbench.errors import UserError
-from wsbench.figure_table import FigureTable
-from wsbench.frozen import one_line
-from wsbench.report import figure_drawing, figure_time, words
+from wsbench import metrics
+from wsbench.analysis import wording
+from wsbench.analysis.results import Cell, Results
+from wsbench.analysis.stats import LEVEL
+from wsbench.engine import histogram
+from wsbench.experiments.figure_table import FigureTable
+from wsbench.records.errors import UserError
+from wsbench.records.frozen import one_line
+from wsbench.report import figure_drawing, figure_time
 from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Point, Row
-from wsbench.report.results import Cell, Results
-from wsbench.stats import LEVEL
 
 FEWEST_SIZES = 3  # with two sizes any two points are a perfect line
 PERCENTILES = (
@@ -181,20 +183,20 @@ def _line(label: str, pairs: list[tuple[float, float]], unit: str) -> tuple[list
     """The row of the table and the two ends of the line; a reason instead where there are too few sizes."""
     sizes = sorted({x for x, _ in pairs})
     if len(sizes) < FEWEST_SIZES:
-        reason = f"no line: {words.count(len(sizes), 'size')}, {FEWEST_SIZES} are needed"
-        return [label, words.NONE, reason, words.NONE, str(len(pairs))], []
+        reason = f"no line: {wording.count(len(sizes), 'size')}, {FEWEST_SIZES} are needed"
+        return [label, wording.NONE, reason, wording.NONE, str(len(pairs))], []
     found = distributions.linregress([x for x, _ in pairs], [y for _, y in pairs])
     half = float(distributions.t.ppf((1 + LEVEL) / 2, len(pairs) - 2)) * float(found.stderr)
     slope, start = float(found.slope), float(found.intercept)
     exact = f"{_signed(slope)} {unit}", f"{_signed(slope - half)} to {_signed(slope + half)}"
-    in_unit = words.scale(unit, [abs(start)])
+    in_unit = wording.scale(unit, [abs(start)])
     at_none = f"{_signed(in_unit.of(start))} {in_unit.unit}"
     line = [(x, start + slope * x) for x in (sizes[0], sizes[-1])]
     return [label, *exact, at_none, str(len(pairs))], line
 
 
 def _signed(value: float) -> str:
-    return ("−" if value < 0 else "") + words.number(abs(value))
+    return ("−" if value < 0 else "") + wording.number(abs(value))
 
 
 # ---- histograms ----------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def _spread(found: histogram.Histogram) -> list[str]:
     middles = (found.lower_bounds + found.upper_bounds) / 2
     deviation = math.sqrt(float(np.average((middles - found.mean) ** 2, weights=found.counts)))
     values = [found.min, found.max, found.mean, deviation, *(found.quantile(q) for _, q in PERCENTILES)]
-    return [f"{found.count:,}", *(words.number(value / NS_PER_MS) for value in values)]
+    return [f"{found.count:,}", *(wording.number(value / NS_PER_MS) for value in values)]
 
 
 def _time(results: Results, asked: FigureTable, id_: str) -> list[Block]:
@@ -243,13 +245,13 @@ DRAWN = {"lines": _lines, "bars": _bars, "table": _table, "fit": _fit, "percenti
 # ---- what they share -----------------------------------------------------------------------------------------------
 
 
-def axis(metric: str, scale: words.Scale) -> str:
+def axis(metric: str, scale: wording.Scale) -> str:
     return f"{title(metric)} ({scale.unit})"
 
 
 def title(metric: str, inside: bool = False) -> str:
     """As elsewhere in the report; a unit that is part of the name is not said twice, short words are written out."""
-    found = words.title(metric, inside)
+    found = wording.title(metric, inside)
     for short, written in SPOKEN:
         found = re.sub(short, written, found, flags=re.IGNORECASE)
     return found
@@ -265,14 +267,14 @@ def _block(id_: str, title: str, asked: FigureTable, table: Table, drawing, what
     return Block(id_, title, text, table, drawing, f"{what}, by server; the table has the numbers")
 
 
-def _scale(results: Results, metric: str, cells: list[Cell]) -> words.Scale:
+def _scale(results: Results, metric: str, cells: list[Cell]) -> wording.Scale:
     seen = (trial.values[metric] for trial in results.trials if trial.counts and trial.cell in cells)
-    return words.scale(metrics.METRICS[metric].unit, seen)
+    return wording.scale(metrics.METRICS[metric].unit, seen)
 
 
 def _numbers(
     results: Results, metric: str, cells: list[Cell], key: str | None
-) -> tuple[words.Scale, list[Row], list[Point]]:
+) -> tuple[wording.Scale, list[Row], list[Point]]:
     """Means with their intervals, and every single trial that has the number."""
     scale, rows = _scale(results, metric, cells), []
     for cell in cells:
@@ -289,8 +291,8 @@ def _numbers(
     return scale, rows, points
 
 
-def _swept_table(results: Results, metric: str, key: str, cells: list[Cell], scale: words.Scale) -> Table:
-    head = ["server", *(f"{key.replace('_', ' ')} {words.number(dict(cell)[key])}" for cell in cells)]
+def _swept_table(results: Results, metric: str, key: str, cells: list[Cell], scale: wording.Scale) -> Table:
+    head = ["server", *(f"{key.replace('_', ' ')} {wording.number(dict(cell)[key])}" for cell in cells)]
     rows = []
     for name in results.names:
         texts = [_estimate_text(results.estimate(name, cell, metric), scale) for cell in cells]
@@ -298,15 +300,15 @@ def _swept_table(results: Results, metric: str, key: str, cells: list[Cell], sca
     return Table(head, rows)
 
 
-def _bar_rows(results: Results, metric: str, cell: Cell, scale: words.Scale) -> list[list[str]]:
+def _bar_rows(results: Results, metric: str, cell: Cell, scale: wording.Scale) -> list[list[str]]:
     found = [(name, results.estimate(name, cell, metric)) for name in results.names]
-    return [[results.label(name), scale.text(one.mean), scale.interval(one) or words.NONE] for name, one in found]
+    return [[results.label(name), scale.text(one.mean), scale.interval(one) or wording.NONE] for name, one in found]
 
 
-def _estimate_text(found, scale: words.Scale) -> str:
+def _estimate_text(found, scale: wording.Scale) -> str:
     if found.mean is None:
         # No geometric mean where a trial has 0: then the single values say it.
-        ends = [scale.text(end(found.values)) for end in (min, max)] if found.values else [words.NONE]
+        ends = [scale.text(end(found.values)) for end in (min, max)] if found.values else [wording.NONE]
         return " to ".join(dict.fromkeys(ends))
     interval = scale.interval(found)
     return scale.text(found.mean) + (f" ({interval})" if interval else "")

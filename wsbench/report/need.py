@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsbench import stats
-from wsbench.report import words
+from wsbench.analysis import stats, wording
+from wsbench.analysis.memory import METRIC, MemoryFit, asked_connections, memory_fits
+from wsbench.analysis.results import Results
 from wsbench.report.blocks import Table
-from wsbench.report.memory import METRIC, MemoryFit, asked_connections, memory_fits
-from wsbench.report.results import Results
 
 INTERVAL = f"{100 * stats.LEVEL:g} % interval"
 
@@ -36,9 +35,9 @@ def need(results: Results) -> Need | None:
     there = asked_connections(results)
     contenders = [fit for fit in lines if fit.name not in results.references] or lines
     first, rest = contenders[0], contenders[1:]
-    size = words.scale("bytes", [first.there])
+    size = wording.scale("bytes", [first.there])
     aside = ", the reference aside" if len(contenders) < len(lines) else ""
-    reach = words.between(size.of(max(first.there_low, 0.0)), size.of(first.there_high))
+    reach = wording.between(size.of(max(first.there_low, 0.0)), size.of(first.there_high))
     measured = f"{min(fit.smallest for fit in lines):,} to {max(fit.largest for fit in lines):,}"
     beyond = there > max(fit.largest for fit in lines)
     found = f"{size.with_unit(first.there)} ({INTERVAL} {reach}; {per_connection(first)} a connection)"
@@ -54,7 +53,7 @@ def need(results: Results) -> Need | None:
 
 def per_connection(fit: MemoryFit) -> str:
     """The slope in the unit that fits it: `2.31 KiB`."""
-    return ("−" if fit.slope < 0 else "") + words.scale("bytes", [abs(fit.slope)]).with_unit(abs(fit.slope))
+    return ("−" if fit.slope < 0 else "") + wording.scale("bytes", [abs(fit.slope)]).with_unit(abs(fit.slope))
 
 
 def _next(results: Results, first: MemoryFit, rest: list[MemoryFit]) -> str:
@@ -62,10 +61,10 @@ def _next(results: Results, first: MemoryFit, rest: list[MemoryFit]) -> str:
     alike = [results.label(fit.name) for fit in rest if fit.there_low <= first.there_high]
     if alike:
         reach = "interval of {} reaches" if len(alike) == 1 else "intervals of {} reach"
-        return f"; the {reach.format(words.listed(alike))} into its own"
+        return f"; the {reach.format(wording.listed(alike))} into its own"
     if not rest:
         return ""
-    size = words.scale("bytes", [rest[0].there])
+    size = wording.scale("bytes", [rest[0].there])
     return f"; the next is {results.label(rest[0].name)} with {size.with_unit(rest[0].there)}"
 
 
@@ -73,7 +72,7 @@ def _cannot(lines: list[MemoryFit], there: int) -> list[str]:
     largest = max(fit.largest for fit in lines)
     if there <= largest:
         return []
-    fewer = words.number(there / largest)
+    fewer = wording.number(there / largest)
     return [
         f"{there:,} connections were not measured: the line is drawn on from {largest:,}, {fewer} times fewer. "
         "Memory that is set aside in steps, or a limit in between, would not be seen."
@@ -90,18 +89,18 @@ def _table(results: Results, fits: list[MemoryFit], there: int) -> Table:
     ]
     known = sorted((fit for fit in fits if fit.slope is not None), key=lambda fit: fit.there)
     each, all_ = (
-        words.scale("bytes", [abs(fit.slope) for fit in known]),
-        words.scale("bytes", [fit.there for fit in known]),
+        wording.scale("bytes", [abs(fit.slope) for fit in known]),
+        wording.scale("bytes", [fit.there for fit in known]),
     )
     rows = []
     for fit in known:
         slope = ("−" if fit.slope < 0 else "") + each.with_unit(abs(fit.slope))
         ends = f"{_signed(each, fit.low)} to {_signed(each, fit.high)}"
-        reach = words.between(all_.of(max(fit.there_low, 0.0)), all_.of(fit.there_high))
+        reach = wording.between(all_.of(max(fit.there_low, 0.0)), all_.of(fit.there_high))
         rows.append([results.label(fit.name), slope, ends, all_.with_unit(fit.there), reach])
     missing = [fit for fit in fits if fit.slope is None]
-    return Table(head, rows + [[results.label(fit.name), fit.reason, *[words.NONE] * 3] for fit in missing])
+    return Table(head, rows + [[results.label(fit.name), fit.reason, *[wording.NONE] * 3] for fit in missing])
 
 
-def _signed(scale: words.Scale, value: float) -> str:
+def _signed(scale: wording.Scale, value: float) -> str:
     return ("−" if value < 0 else "") + scale.text(abs(value))

@@ -21,16 +21,17 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
-from wsbench import limits, metrics, stats
-from wsbench.plain import visible
-from wsbench.report import words
+from wsbench import metrics
+from wsbench.analysis import stats, wording
+from wsbench.analysis.results import Results, TrialResult
+from wsbench.analysis.summary import left_out, summary
+from wsbench.analysis.table import FILE as TABLE_FILE
+from wsbench.metrics import limits
+from wsbench.records.plain import visible
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow
 from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
-from wsbench.report.results import Results, TrialResult
 from wsbench.report.still import BROWSER, DRAWING, script, still
-from wsbench.report.summary import left_out, summary
-from wsbench.report.table import FILE as TABLE_FILE
 
 HERE = Path(__file__).parent
 LARGEST_BYTES = 2_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
@@ -58,7 +59,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"number": words.number, "listed": words.listed, "moment": _moment, "bytes": _bytes}
+    environment.filters |= {"number": wording.number, "listed": wording.listed, "moment": _moment, "bytes": _bytes}
     environment.filters |= {"prose": _prose}
     return environment.get_template("page.html").render(
         results=results,
@@ -70,8 +71,8 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         most_cells=MOST_CELLS,
         large=len(results.trials) > LARGE,
         has_logs=len(results.curves) <= MOST_LOGS,
-        best=f"{words.title(results.leading, inside=True)}, the best first",
-        left_out=[f"{words.title(name)} ({why})" for name, why in left_out(results).items()],
+        best=f"{wording.title(results.leading, inside=True)}, the best first",
+        left_out=[f"{wording.title(name)} ({why})" for name, why in left_out(results).items()],
         facts=_facts(results),
         blocks=blocks,
         claims=claims,
@@ -106,11 +107,11 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
         "are means with their 95 % interval."
     )
     drawn_metrics = [name for name in (results.leading, results.second) if name is not None]
-    first, *rest = (words.title(name, inside=bool(place)) for place, name in enumerate(drawn_metrics))
+    first, *rest = (wording.title(name, inside=bool(place)) for place, name in enumerate(drawn_metrics))
     reference = results.label(results.reference) if results.reference else ""
     texts = {
         "throughput": (
-            words.listed([first, *rest]),
+            wording.listed([first, *rest]),
             " ".join([*filter(None, map(_better, drawn_metrics)), points]),
         ),
         "distance": (
@@ -126,9 +127,9 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
         "resources": ("CPU and memory", f"Of the server's whole process tree. {points}"),
         "time": (
             "Over time",
-            f"Of each server the trial with the median {words.title(results.leading, inside=True)}, on one time axis; where a line "
-            "falls or swings, a mean hides something. Drag over a lane to zoom. The heat maps show how many messages of a second "
-            "took how long: the darker, the more.",
+            f"Of each server the trial with the median {wording.title(results.leading, inside=True)}, on one time axis; where a "
+            "line falls or swings, a mean hides something. Drag over a lane to zoom. The heat maps show how many messages of a "
+            "second took how long: the darker, the more.",
         ),
     }
     return [
@@ -138,7 +139,7 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
 
 def _better(metric: str) -> str:
     wanted = {"higher": "More", "lower": "Less"}.get(metrics.METRICS[metric].direction)
-    return f"{wanted} {words.title(metric, inside=True)} is better." if wanted else ""
+    return f"{wanted} {wording.title(metric, inside=True)} is better." if wanted else ""
 
 
 # ---- texts of the template -----------------------------------------------------------------------------------------
@@ -165,9 +166,9 @@ def _facts(results: Results) -> list[str]:
     planned = sum(not order.control for order in results.order)  # the control's trials are no result
     facts = [_moment(campaign.created_unix_s)]
     if machine is not None:
-        facts.append(f"{machine.cpu_model or 'unknown CPU'}, {words.count(machine.cpus, 'CPU')}")
-    facts += [words.count(len(results.names), "server"), words.count(len(results.cells), "cell")]
-    facts += [words.count(campaign.rounds, "round"), f"{completed:,} of {planned:,} trials completed"]
+        facts.append(f"{machine.cpu_model or 'unknown CPU'}, {wording.count(machine.cpus, 'CPU')}")
+    facts += [wording.count(len(results.names), "server"), wording.count(len(results.cells), "cell")]
+    facts += [wording.count(campaign.rounds, "round"), f"{completed:,} of {planned:,} trials completed"]
     return facts
 
 
@@ -185,7 +186,7 @@ def _moment(unix_s: float) -> str:
 
 
 def _bytes(value: int) -> str:
-    return words.scale("bytes", [value]).with_unit(value)
+    return wording.scale("bytes", [value]).with_unit(value)
 
 
 # ---- data, script and the policy -----------------------------------------------------------------------------------

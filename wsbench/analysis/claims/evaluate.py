@@ -1,0 +1,276 @@
+"""Claims against a campaign: `evaluate(results)` says of each, for each set of versions, whether it holds.
+
+Reads the claims in the campaign's own experiment.toml. Nothing is measured and nothing is drawn here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pydantic import TypeAdapter, ValidationError
+
+from wsbench.analysis import stats
+from wsbench.analysis.claims.comparing import Asked, compare
+from wsbench.analysis.claims.outcome import ClaimVerdict, Comparison, Figure
+from wsbench.analysis.claims.truth import Joined, Judged, Leaf, Negated, Node
+from wsbench.analysis.claims.values import Scope, Spread, Term, spread
+from wsbench.experiments.claims import conditions, language, written
+from wsbench.records.errors import UserError
+from wsbench.records.frozen import one_line, toml_of
+
+MOST_REASONS = 3
+#: What a trial record says of a server that ended under its load: it did not carry it.
+ENDED = "the server ended before it was stopped"
+
+
+def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
+    """Every claim for every set of versions; `source` is an experiment's text in place of the campaign's own.
+
+    `results` is a `report.Results`. UserError where a claim cannot be understood.
+    """
+    claims, versions = read(results.experiment.source if source is None else source)
+    return [
+        _verdict(claim, name, Scope(results, _rows(roles, results.names), tuple(results.cells)))
+        for claim in claims
+        for name, roles in versions.items()
+    ]
+
+
+def read(source: str) -> tuple[list[written.Claim], written.Versions]:
+    """The claims and versions in the text of an experiment, checked."""
+    keys = toml_of(source, "experiment.toml")
+    try:
+        claims = TypeAdapter(list[written.Claim]).validate_python(keys.get("claim", []))
+        versions = TypeAdapter(written.Versions).validate_python(keys.get("versions", {}))
+    except ValidationError as error:
+        raise UserError(one_line(error)) from error
+    written.check(claims, versions, list(keys.get("sweep", {})))
+    return claims, versions
+
+
+def _rows(roles: dict[str, str], names: list[str]) -> dict[str, str]:
+    """The campaign's row for each role: where an experiment chooses one runtime for all, its choice stands behind the name."""
+    return {role: _row(server, names) for role, server in roles.items()}
+
+
+def _row(server: str, names: list[str]) -> str:
+    chosen = [name for name in names if name.partition("+")[0] == server]
+    return chosen[0] if server not in names and len(chosen) == 1 else server
+
+
+def _verdict(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
+    try:
+        judged = node(claim.condition, scope).judged()
+        figures = tuple(_figure(text, scope) for text in claim.figures.items())
+    except UserError as error:
+        raise UserError(f"claim {claim.id}: {error}") from error
+    smaller = _smaller_load(claim, scope)
+    truth = None if smaller else judged.truth
+    obstacle, why = ("scaled", smaller) if smaller else _why(judged)
+    return ClaimVerdict(
+        id=claim.id,
+        says=claim.says.strip(),
+        means=claim.means.strip(),
+        published=claim.published.strip(),
+        holds_if=" ".join(claim.holds_if.split()),
+        versions=versions,
+        servers=dict(scope.roles),
+        verdict={True: "holds", False: "does not hold", None: "undecided"}[truth],
+        why=why,
+        obstacle=obstacle if truth is None else None,
+        by_means=judged.by_means,
+        comparisons=judged.comparisons,
+        figures=figures,
+    )
+
+
+# ---- conditions become comparisons ---------------------------------------------------------------------------------
+
+
+def node(condition: conditions.Condition, scope: Scope) -> Node:
+    """A condition at a place as a tree of comparisons."""
+    match condition:
+        case conditions.Join(op, joined):
+            return Joined("every" if op == "and" else "some", tuple(node(one, scope) for one in joined))
+        case conditions.Not(inner):
+            return Negated(node(inner, scope))
+        case conditions.Servers(quantifier, roles, body):
+            chosen = roles or tuple(scope.roles)
+            return _quantified(quantifier, [node(body, replace(scope, server=role)) for role in chosen])
+        case conditions.Cells(quantifier, where, body):
+            cells = conditions.choose(scope.cells, where)
+            if not cells:
+                return _never(f"the campaign has no cell where {' and '.join(map(str, where))}")
+            return _quantified(quantifier, [node(body, replace(scope, cells=(cell,))) for cell in cells])
+        case conditions.Reaches():
+            return _reaches(condition, scope)
+        case conditions.Trend():
+            return _trend(condition, _naming(condition, scope))
+        case conditions.Within(left, right, share):
+            at = _naming(condition, scope)
+            one, other = spread(left, at), spread(right, at)
+            if one.kind != "one" or other.kind != "one":
+                raise UserError("'within' compares two single values")
+            return _leaf(Asked(one.terms[0], "within", other.terms[0], share))
+        case conditions.Compare(left, op, right):
+            at = _naming(condition, scope)
+            return _compared(spread(left, at), op, spread(right, at))
+    raise AssertionError(condition)
+
+
+def _naming(condition: conditions.Condition, scope: Scope) -> Scope:
+    """`others` are those whom the comparison at hand does not name."""
+    named = conditions.roles(list(conditions.parts(condition)))
+    return replace(scope, named=frozenset(named | ({scope.server} if scope.server else set())))
+
+
+def _quantified(quantifier: conditions.Quantifier, nodes: list[Node]) -> Node:
+    if quantifier == "no":
+        return Negated(Joined("some", tuple(nodes)))
+    return Joined(quantifier, tuple(nodes))
+
+
+def _compared(left: Spread, op: str, right: Spread) -> Node:
+    if op in ("<", "<="):
+        return _compared(right, op.replace("<", ">"), left)
+    if "others" in (left.kind, right.kind):
+        raise UserError("say which of the 'others': highest(others.METRIC) or lowest(others.METRIC)")
+    if op == "=":
+        if left.kind != "one" or right.kind != "one":
+            raise UserError("'=' compares two single values")
+        return _leaf(Asked(left.terms[0], "=", right.terms[0]))
+    outer, inner = ("some" if left.kind == "highest" else "every"), ("some" if right.kind == "lowest" else "every")
+    rows = [Joined(inner, tuple(_leaf(Asked(one, op, other)) for other in right.terms)) for one in left.terms]
+    return Joined(outer, tuple(rows))
+
+
+def _trend(trend: conditions.Trend, scope: Scope) -> Node:
+    """One step after another of the key, for every combination of what else is swept."""
+    rest = dict.fromkeys(tuple(pair for pair in cell if pair[0] != trend.key) for cell in scope.cells)
+    lines: list[Node] = []
+    for other in rest:
+        cells = [cell for cell in scope.cells if tuple(pair for pair in cell if pair[0] != trend.key) == other]
+        if len(cells) < 2:
+            return _never(f"the campaign has one value of {trend.key!r}, a trend needs two")
+        steps = [spread(trend.value, replace(scope, cells=(cell,))) for cell in cells]
+        down, up = ("<", ">") if trend.kind == "falls" else (">", "<")
+        against = [Negated(_compared(after, up, before)) for before, after in pairwise(steps)]
+        lines.append(Joined("every", (_compared(steps[-1], down, steps[0]), *against)))
+    return Joined("every", tuple(lines))
+
+
+def _leaf(asked: Asked) -> Leaf:
+    return Leaf(lambda truth_of, falsity_of: compare(asked, truth_of, falsity_of))
+
+
+def _never(reason: str) -> Leaf:
+    found = Comparison("–", None, None, "–", reason, "missing")
+    return Leaf(lambda *_: found)
+
+
+# ---- reaching a number of connections ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reached:
+    """One trial: the most connections it had, and how many it was asked to have."""
+
+    most: int
+    asked: int
+
+
+def _reaches(condition: conditions.Reaches, scope: Scope) -> Leaf:
+    role = scope.role(condition.role)
+    name, wanted = scope.roles.get(role), condition.connections
+    text = f"{name or role} reaches {wanted:,} connections"
+    if name is None or name not in scope.campaign.names:
+        reason = f"{name} is not in this campaign" if name else f"no server plays {role!r} in these versions"
+        return _fact(text, None, "–", reason, "missing")
+    trials = [trial for cell in scope.cells for trial in scope.campaign.group(name, cell)]
+    ended = [trial for trial in trials if trial.record.reason == ENDED]
+    seen = [found for trial in trials if (found := _reached(trial)) is not None]
+    if not seen and not ended:
+        return _fact(text, None, "–", f"{name}: no trial says how many connections it had", "missing")
+    # A trial asked for less than `wanted` can refute, never confirm.
+    most, asked = max((one.most for one in seen), default=0), max((one.asked for one in seen), default=0)
+    ours = f"{most:,} of {asked:,} asked for" + (f", ended under the load in {len(ended)} trials" if ended else "")
+    full = [one for one in seen if one.asked >= wanted] if asked >= wanted else seen
+    met = [one.most >= min(wanted, one.asked) for one in full]
+    if not any(met):
+        if any(trial.verdict.bottleneck == "engine" for trial in trials):
+            return _fact(text, None, ours, f"{text}: the engine was the limit", "spans")
+        return _fact(text, False, ours, None, None)
+    if not all(met) or ended:
+        return _fact(text, None, ours, f"{text} in {sum(met)} of {len(met) + len(ended)} trials", "spans")
+    if asked < wanted:
+        return _fact(text, None, ours, f"{text}: scaled run, {asked:,} were asked for and reached", "scaled")
+    return _fact(text, True, ours, None, None)
+
+
+def _reached(trial) -> Reached | None:
+    most = trial.values.get("connections_reached")
+    asked = trial.load.get("connections")
+    return None if most is None or asked is None else Reached(int(most), asked)
+
+
+def _fact(text: str, holds: bool | None, ours: str, reason: str | None, obstacle) -> Leaf:
+    found = Comparison(text, holds, holds, ours, reason, obstacle)
+    return Leaf(lambda *_: found)
+
+
+# ---- words ---------------------------------------------------------------------------------------------------------
+
+
+def _smaller_load(claim: written.Claim, scope: Scope) -> str | None:
+    """Why the campaign's load, or the server's CPUs, are not what the claim needs; from what the trials really had."""
+    loads = [trial.load | dict(cell) for cell in scope.cells for trial in _trials(cell, scope)]
+    for one in claim.needed:
+        values = [load[one.key] for load in loads if load.get(one.key) is not None]
+        if not values:
+            return f"scaled run: no trial has {one.key}, and {one} is needed" if loads else None
+        if not any(one.admits({one.key: value}) for value in values):
+            kind = "other machine" if one.key == "server_cpus" else "scaled run"
+            return f"{kind}: {one} is needed, the campaign has {round(max(values), 3):,}"
+    return None
+
+
+def _trials(cell: conditions.Cell, scope: Scope) -> list:
+    return [trial for name in scope.roles.values() for trial in scope.campaign.group(name, cell)]
+
+
+def _why(judged: Judged) -> tuple[str | None, str]:
+    """The obstacle, if any, and one sentence: what refutes it, what leaves it open, or how much speaks for it."""
+    comparisons = judged.comparisons
+    if judged.truth is None:
+        open_ = list(judged.resting_on(None))
+        reasons = list(dict.fromkeys(one.reason for one in open_ if one.reason))
+        more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+        return open_[0].obstacle, "; ".join(reasons[:MOST_REASONS]) + more
+    resting = list(judged.resting_on(judged.truth))
+    if judged.truth:
+        said = f"{resting[0].text}: {resting[0].ours}" if len(comparisons) == 1 else ""
+        return None, said or f"{len(resting)} of {len(comparisons)} comparisons hold"
+    more = f"; and {len(resting) - 1} more" if len(resting) > 1 else ""
+    first = resting[0]
+    negated = first.text.startswith("not ")
+    said = f"{first.text.removeprefix('not ')} ({first.ours})" if negated else f"{first.text} is not so: {first.ours}"
+    return None, said + more
+
+
+def _figure(printed: tuple[str, float], scope: Scope) -> Figure:
+    text, published = printed
+    found = spread(language.value(text), scope)
+    if found.kind != "one":
+        raise UserError(f"figure {text!r} is not a single value")
+    return _beside(text, published, found.terms[0])
+
+
+def _beside(text: str, published: float, term: Term) -> Figure:
+    if term.problem:
+        return Figure(text, published, None, None, None, term.problem.reason)
+    found = stats.estimate(list(term.rounds.values()))
+    if found.mean is None:
+        values = list(term.rounds.values())
+        return Figure(text, published, sum(values) / len(values), None, None, found.reason)
+    return Figure(text, published, found.mean, found.low, found.high, found.reason)

@@ -1,0 +1,193 @@
+"""Values of the language over a campaign: which server and cell each reading means, and its number in every round.
+
+A `highest` or `lowest` stays open as the list of what it is taken over, so that each of its comparisons is judged by its own
+interval: the maximum of five means has none that is known. Numbers out; whether anything holds is decided in `evaluate`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from wsbench import metrics
+from wsbench.analysis.claims.outcome import Obstacle
+from wsbench.experiments.claims import conditions
+from wsbench.records.errors import UserError
+
+COMBINE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why there is no number."""
+
+    obstacle: Obstacle
+    reason: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a reading is about: a server, a metric, a cell in words."""
+
+    server: str
+    metric: str
+    cell: str
+
+    def __str__(self) -> str:
+        return f"{self.server} {self.metric}" + (f" at {self.cell}" if self.cell else "")
+
+
+def together(left: Term, op: str, right: Term) -> str:
+    """Two terms in words; what they share is said once."""
+    one, other = left.subject, right.subject
+    if one and other and (one.metric, one.cell) == (other.metric, other.cell):
+        at = f" at {one.cell}" if one.cell else ""
+        return f"{one.metric}{at}: {one.server} {op} {other.server}"
+    if one and other and (one.server, one.metric) == (other.server, other.metric):
+        return f"{one.server} {one.metric}: at {one.cell} {op} at {other.cell}"
+    return f"{left.text} {op} {right.text}"
+
+
+@dataclass(frozen=True)
+class Term:
+    """One number for each round, or one number (`constant`) for all. `noise` is the largest that the A/A control found for what
+    is in it, as a share; `subject` is set where it is a plain reading."""
+
+    text: str
+    rounds: dict[int, float]
+    constant: float | None
+    noise: float
+    problem: Problem | None
+    subject: Subject | None = None
+
+    def value(self, round_: int) -> float:
+        return self.rounds[round_] if self.constant is None else self.constant
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A value: one term, or several of which the highest or lowest is meant; `others` are several of which nobody has said yet."""
+
+    kind: Literal["one", "others", "highest", "lowest"]
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a condition stands: the campaign, who plays which role, which cells are meant, who `server` is, who is named."""
+
+    campaign: object
+    roles: dict[str, str]
+    cells: tuple[conditions.Cell, ...]
+    server: str | None = None
+    named: frozenset[str] = frozenset()
+
+    def role(self, role: str) -> str:
+        if role != "server":
+            return role
+        if self.server is None:
+            raise UserError("'server' stands outside of 'every server: …'")
+        return self.server
+
+
+def spread(value: conditions.Value, scope: Scope) -> Spread:
+    """UserError where a value means more than one cell, or mixes highest and lowest."""
+    match value:
+        case conditions.Number(number):
+            return Spread("one", (Term(f"{number:,g}", {}, number, 0.0, None),))
+        case conditions.Extreme(kind, values):
+            inner = [spread(one, scope) for one in values]
+            if any(one.kind not in ("one", "others", kind) for one in inner):
+                raise UserError(f"{kind!r} of a value that is already of the other kind")
+            return Spread(kind, tuple(term for one in inner for term in one.terms))
+        case conditions.Reading(role, metric, where):
+            return _readings(role, metric, where, scope)
+        case conditions.Arithmetic(op, left, right):
+            return _combined(op, spread(left, scope), spread(right, scope))
+    raise AssertionError(value)
+
+
+def _readings(role: str, metric: str, where: tuple[conditions.Filter, ...], scope: Scope) -> Spread:
+    if metric not in metrics.METRICS:
+        raise UserError(f"no metric is called {metric!r}; `wsbench list metrics` has them all")
+    cells = conditions.choose(scope.cells, where)
+    if len(cells) > 1:
+        raise UserError(
+            f"'{role}.{metric}' means {len(cells)} cells; say which by 'every cell: …', 'at KEY = …: …' or […]"
+        )
+    if role != "others":
+        roles = [scope.role(role)]
+    else:
+        roles = [other for other in scope.roles if other not in scope.named]
+        if not roles:
+            raise UserError("there are no 'others': all roles are named")
+    terms = tuple(_reading(one, metric, cells, where, scope) for one in roles)
+    return Spread("one" if role != "others" else "others", terms)
+
+
+def _reading(
+    role: str, metric: str, cells: list[conditions.Cell], where: tuple[conditions.Filter, ...], scope: Scope
+) -> Term:
+    name = scope.roles.get(role)
+    if not cells:
+        wanted = " and ".join(map(str, where)) or "its place"
+        return _none(Subject(name or role, metric, ""), Problem("missing", f"the campaign has no cell for {wanted}"))
+    (cell,) = cells
+    subject = Subject(name or role, metric, scope.campaign.cell_text(cell))
+    if name is None:
+        return _none(subject, Problem("missing", f"no server plays {role!r} in these versions"))
+    if problem := _absent(name, cell, scope):
+        return _none(subject, problem)
+    by_round = scope.campaign.by_round(name, cell, metric)
+    known = {number: float(value) for number, value in by_round.items() if value is not None}
+    if not known:
+        trials = [trial for trial in scope.campaign.group(name, cell) if trial.counts]
+        return _none(subject, Problem("missing", f"{subject}: {trials[0].reasons.get(metric, 'not measured')}"))
+    return Term(str(subject), known, None, scope.campaign.noise(cell, metric) or 0.0, None, subject)
+
+
+def _absent(name: str, cell: conditions.Cell, scope: Scope) -> Problem | None:
+    """Why a server has no trial that counts in this cell."""
+    if name not in scope.campaign.names:
+        skipped = next((row.skipped for row in scope.campaign.servers if row.name == name and row.skipped), None)
+        return Problem("missing", f"{name} is not in this campaign" + (f": {skipped}" if skipped else ""))
+    group = scope.campaign.group(name, cell)
+    if not group:
+        return Problem("missing", f"{name} has not run in this cell")
+    if any(trial.counts for trial in group):
+        return None
+    failed = [trial for trial in group if trial.record.outcome == "failed"]
+    if failed:
+        return Problem("failed", f"{name} failed: {failed[0].record.reason}")
+    return Problem("failed", f"{name} has no valid trial: {'; '.join(group[0].verdict.reasons) or 'INVALID'}")
+
+
+def _none(subject: Subject | str, problem: Problem) -> Term:
+    return Term(str(subject), {}, None, 0.0, problem, subject if isinstance(subject, Subject) else None)
+
+
+def _combined(op: str, left: Spread, right: Spread) -> Spread:
+    flip = {"one": "one", "highest": "lowest", "lowest": "highest"}
+    if "others" in (left.kind, right.kind):
+        raise UserError("say which of the 'others': highest(others.METRIC) or lowest(others.METRIC)")
+    kinds = {left.kind, flip[right.kind] if op in "-/" else right.kind} - {"one"}
+    if len(kinds) > 1:
+        raise UserError(f"{left.kind} {op} {right.kind}: one value cannot be both the highest and the lowest")
+    terms = [_term(op, one, other) for one in left.terms for other in right.terms]
+    return Spread(kinds.pop() if kinds else "one", tuple(terms))
+
+
+def _term(op: str, left: Term, right: Term) -> Term:
+    combine: Callable = COMBINE[op]
+    text, noise = together(left, op, right), max(left.noise, right.noise)
+    if problem := left.problem or right.problem:
+        return _none(text, problem)
+    if left.constant is not None and right.constant is not None:
+        return Term(text, {}, combine(left.constant, right.constant), 0.0, None)
+    rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
+    if op == "/" and any(right.value(number) == 0 for number in rounds):
+        return _none(text, Problem("missing", f"{right.text} is zero, nothing can be divided by it"))
+    found = {number: combine(left.value(number), right.value(number)) for number in rounds}
+    return Term(text, found, None, noise, None if found else Problem("missing", "no round has both"))

@@ -1,0 +1,98 @@
+"""Many campaigns of one experiment on one machine: where did a server become faster or slower, and by how much?
+
+A point is one campaign's mean. Change points are found on logarithms by PELT (Killick 2012; the library ruptures) with a penalty
+of 3 σ² log n, σ from the differences of neighbours, so that a step does not hide itself. A step is told where Welch's interval
+leaves out 1 and it is larger than 3 %. Campaigns in, frozen values out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import ruptures
+
+from wsbench.analysis import stats
+from wsbench.analysis.campaigns import Campaign, Cell
+from wsbench.analysis.compare import SAME_MACHINE
+from wsbench.records.errors import UserError
+
+SHORTEST = 3  # campaigns on each side of a step: below it there is no interval
+PENALTY = 3.0
+NORMAL = 0.954  # the median distance of two normal neighbours, in σ: √2 × 0.6745
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where it changed: between two campaigns; `ratio` is after over before."""
+
+    before: Campaign
+    after: Campaign
+    ratio: stats.Estimate
+
+
+@dataclass(frozen=True)
+class Line:
+    """One server and cell over time. `reason` says why no step could be looked for."""
+
+    server: str
+    cell: Cell
+    points: list[tuple[Campaign, float]]
+    steps: list[Step]
+    reason: str | None
+
+
+def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> tuple[str, list[Line], int]:
+    """(metric, lines, campaigns left out because they are of another machine than the newest). UserError where there is none."""
+    chosen = sorted(
+        (one for one in campaigns if one.experiment == experiment), key=lambda one: one.record.created_unix_s
+    )
+    if not chosen:
+        known = ", ".join(sorted({one.experiment for one in campaigns})) or "none"
+        raise UserError(f"no campaign of {experiment!r} is here; there are campaigns of: {known}")
+    same = same_machine(chosen)
+    metric = metric or chosen[-1].headline
+    series: dict[tuple[str, Cell], list[tuple[Campaign, float]]] = {}
+    for campaign in same:
+        for line in campaign.lines([metric]):
+            if line.found[metric].mean is not None:
+                series.setdefault((line.server, line.cell), []).append((campaign, line.found[metric].mean))
+    lines = [_line(server, cell, points) for (server, cell), points in series.items()]
+    return metric, lines, len(chosen) - len(same)
+
+
+def same_machine(campaigns: list[Campaign]) -> list[Campaign]:
+    """Those of the newest one's machine, the oldest first."""
+    ordered = sorted(campaigns, key=lambda one: one.record.created_unix_s)
+    machines = [_machine(one) for one in ordered]
+    return [one for one, machine in zip(ordered, machines, strict=True) if machine == machines[-1]]
+
+
+def _machine(campaign: Campaign) -> list:
+    machine = campaign.run.machine if (campaign.run.path / "machine.json").exists() else None
+    return [None if machine is None else getattr(machine, key) for key in SAME_MACHINE]
+
+
+def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]]) -> Line:
+    if len(points) < 2 * SHORTEST:
+        reason = f"{len(points)} campaigns; {2 * SHORTEST} are needed to look for a step"
+        return Line(server, cell, points, [], reason)
+    values = [value for _, value in points]
+    edges = [0, *change_points(values)]
+    steps = []
+    for start, at, end in zip(edges, edges[1:], edges[2:], strict=False):
+        ratio = stats.ratio_of_groups(values[at:end], values[start:at], comparisons=len(edges) - 2)
+        told = ratio.low is not None and (ratio.low > 1 or ratio.high < 1)
+        if told and max(ratio.mean, 1 / ratio.mean) > 1 + stats.PRACTICAL:
+            steps.append(Step(points[at - 1][0], points[at][0], ratio))
+    return Line(server, cell, points, steps, None)
+
+
+def change_points(values: list[float]) -> list[int]:
+    """The ends of the stretches between which the level changes, the last one included. Values must be positive."""
+    logs = np.log(values)
+    sigma = median(abs(float(step)) for step in np.diff(logs)) / NORMAL
+    penalty = PENALTY * max(sigma, 1e-6) ** 2 * math.log(len(values))
+    return ruptures.Pelt(model="l2", min_size=SHORTEST, jump=1).fit(logs).predict(pen=penalty)

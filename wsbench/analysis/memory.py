@@ -1,0 +1,77 @@
+"""Memory per connection: a straight line through all trials of a server where nothing but the connections is swept.
+
+Results in, a `MemoryFit` a server out, or none where the campaign does not ask the question. The slope has a t interval, and so has
+the line at the number of connections that the experiment's file is about, which may be more than were measured. The intercept
+is no measurement of an idle server, only where the line begins.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy import stats as distributions
+
+from wsbench.analysis import stats
+from wsbench.analysis.results import Results
+
+METRIC = "server_rss_bytes_max"
+FEWEST_TRIALS, FEWEST_SIZES = 4, 3  # with two sizes any two points are a perfect line
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """Bytes = intercept + slope × connections, and `there` of them (with an interval) at the connections asked about.
+
+    `reason` says why there is no line.
+    """
+
+    name: str
+    slope: float | None
+    low: float | None
+    high: float | None
+    intercept: float | None
+    r2: float | None
+    smallest: int
+    largest: int
+    reason: str | None
+    there: float | None = None
+    there_low: float | None = None
+    there_high: float | None = None
+
+
+def memory_fits(results: Results) -> list[MemoryFit]:
+    if results.swept != ["connections"]:
+        return []
+    there = asked_connections(results)
+    return [found for name in results.names if (found := _fit(results, name, there)) is not None]
+
+
+def asked_connections(results: Results) -> int:
+    """The most connections of the experiment's file, whatever a scaled campaign made of them; else the most that were measured."""
+    sweep = results.experiment.keys.get("sweep", {}).get("connections", [])
+    measured = [dict(cell)["connections"] for cell in results.cells]
+    return max(number for number in [*sweep, *measured] if type(number) is int)
+
+
+def _fit(results: Results, name: str, there: int) -> MemoryFit | None:
+    counted = [trial for trial in results.trials if trial.record.name == name and trial.counts and trial.plan]
+    pairs = [(trial.plan.connections, trial.values[METRIC]) for trial in counted if trial.values[METRIC] is not None]
+    if not pairs:
+        return None
+    sizes = sorted({size for size, _ in pairs})
+    nothing = MemoryFit(name, None, None, None, None, None, sizes[0], sizes[-1], None)
+    if len(sizes) < FEWEST_SIZES or len(pairs) < FEWEST_TRIALS:
+        reason = f"no line: {len(sizes)} sizes and {len(pairs)} trials, {FEWEST_SIZES} and {FEWEST_TRIALS} are needed"
+        return MemoryFit(**{**vars(nothing), "reason": reason})
+    line = distributions.linregress(*zip(*pairs, strict=True))
+    slope, intercept, error = float(line.slope), float(line.intercept), float(line.stderr)
+    t = float(distributions.t.ppf((1 + stats.LEVEL) / 2, len(pairs) - 2))
+    # The line's own error: it pivots about the middle of the sizes, so that it grows with the distance from there.
+    middle = sum(size for size, _ in pairs) / len(pairs)
+    spread = sum((size - middle) ** 2 for size, _ in pairs)
+    half = t * error * math.sqrt(spread / len(pairs) + (there - middle) ** 2)
+    value = intercept + slope * there
+    found = {"slope": slope, "low": slope - t * error, "high": slope + t * error, "intercept": intercept}
+    found |= {"r2": float(line.rvalue**2), "there": value, "there_low": value - half, "there_high": value + half}
+    return MemoryFit(**{**vars(nothing), **found})

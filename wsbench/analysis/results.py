@@ -1,0 +1,343 @@
+"""A campaign as the report sees it: every trial with its metrics and its verdict, and what is asked of all of them.
+
+`reading.load` makes a `Results`; here is what it holds and the questions it answers. It computes no number of its own:
+metrics, verdict and stats do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from wsbench import metrics
+from wsbench.analysis import stats
+from wsbench.analysis.columns import Columns, columns
+from wsbench.engine.histogram import Histogram, decode
+from wsbench.metrics.verdict import Verdict
+from wsbench.records.engine_files import Plan, Seconds
+from wsbench.records.errors import UserError
+from wsbench.records.files import read_text
+from wsbench.records.frozen import toml_of
+from wsbench.records.rundir import (
+    CONTROL,
+    CampaignRecord,
+    CellValue,
+    HostRow,
+    MachineRecord,
+    RunFolder,
+    ServerRow,
+    TrialOrder,
+    TrialRecord,
+)
+
+REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
+
+Cell = tuple[tuple[str, CellValue], ...]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A finished trial, reduced. `reasons` has an entry for each value that is None."""
+
+    record: TrialRecord
+    values: dict[str, float | int | None]
+    reasons: dict[str, str]
+    verdict: Verdict
+    plan: Plan | None
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
+        return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
+
+    @property
+    def cell(self) -> Cell:
+        return tuple(self.record.cell.items())
+
+    @cached_property
+    def load(self) -> dict[str, CellValue]:
+        """What the engine was asked to do, whatever the experiment says: connections, messages or measure_s, payload_bytes; and
+        server_cpus, how many the server had for it."""
+        if (plan := self.plan) is None:
+            return {}
+        connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
+        measure = plan.measure
+        ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
+        size = getattr(plan.scenario, "bytes", None)
+        had = {"connections": connections, "server_cpus": len(self.record.server_cpus)}
+        return had | ends | ({} if size is None else {"payload_bytes": size})
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The pooled latencies of a server in a cell: (1/(1-q), ns) pairs, and the histogram as the payload of a log's line."""
+
+    count: int
+    points: list[tuple[float, float]]
+    log: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The texts and choices of experiment.toml that a reader needs; an absent one is None. `source` is all of it, `keys` what it
+    says."""
+
+    question: str | None
+    reading: str | None
+    headline: str | None
+    source: str
+    keys: dict
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that the report shows."""
+
+    folder: RunFolder
+    campaign: CampaignRecord
+    machine: MachineRecord | None
+    machine_after: MachineRecord | None
+    hosts: list[HostRow]  # none: one machine
+    servers: list[ServerRow]
+    order: list[TrialOrder]
+    experiment: Experiment
+    trials: list[TrialResult]  # without the control's
+    control_trials: list[TrialResult]
+    curves: dict[tuple[str, Cell], Curve]
+    per_request: bool
+    doc: bool
+    push: bool
+
+    @cached_property
+    def pooled(self) -> dict[tuple[str, Cell], Histogram]:
+        return {key: decode(curve.log) for key, curve in self.curves.items()}
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Every cell, numbers in their order."""
+        seen = dict.fromkeys(tuple(planned.cell.items()) for planned in self.order)
+        return sorted(seen, key=lambda cell: [sortable(value) for _, value in cell])
+
+    @cached_property
+    def swept(self) -> list[str]:
+        """The keys whose value differs between cells."""
+        keys = dict.fromkeys(key for cell in self.cells for key, _ in cell)
+        return [key for key in keys if len({dict(cell).get(key) for cell in self.cells}) > 1]
+
+    @cached_property
+    def numeric_key(self) -> str | None:
+        """The swept key that charts use as their x axis: the one with the most values, all of them numbers."""
+        of = {key: {dict(cell).get(key) for cell in self.cells} for key in self.swept}
+        numeric = [key for key, found in of.items() if all(type(value) in (int, float) for value in found)]
+        return max(numeric, key=lambda key: len(of[key]), default=None)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The servers that were to run, `server@variant`, in the campaign's order; the A/A control is none of them."""
+        rows = sorted(self.order, key=lambda row: (row.round, row.name))
+        return list(dict.fromkeys(planned.name for planned in rows if not planned.control))
+
+    @cached_property
+    def control(self) -> str | None:
+        """The name of the A/A control, a server's second series; None where the campaign has none."""
+        return next((planned.name for planned in self.order if planned.control), None)
+
+    def against_itself(self, cell: Cell, metric: str) -> stats.Estimate | None:
+        """The control over the server that it is: how far two series of one thing came apart. None without a control."""
+        if self.control is None:
+            return None
+        return self.ratio(self.control, self.control.removesuffix(CONTROL), cell, metric)
+
+    def noise(self, cell: Cell, metric: str) -> float | None:
+        """The same as a share; None where it is not known."""
+        found = self.against_itself(cell, metric)
+        return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
+
+    def label(self, name: str) -> str:
+        """A server as charts call it: bare where the campaign has one variant of it, and nothing of its runtime was chosen."""
+        server, _, variant = name.rpartition("@")
+        return (
+            server
+            if "+" not in variant and sum(other.rpartition("@")[0] == server for other in self.names) == 1
+            else name
+        )
+
+    @cached_property
+    def machine_changes(self) -> list[str] | None:
+        """What of the machine was otherwise after the last trial; None where it was not read again."""
+        if self.machine is None or self.machine_after is None:
+            return None
+        before, after = _flat(self.machine), _flat(self.machine_after)
+        keys = [key for key in before | after if before.get(key) != after.get(key)]
+        return [f"{key}: {before.get(key, 'not told')} → {after.get(key, 'not told')}" for key in keys]
+
+    @cached_property
+    def throughput(self) -> str:
+        return "requests_per_s" if self.doc else "messages_per_s"
+
+    @cached_property
+    def latency(self) -> str:
+        """The prefix of the latency metrics that describe this experiment."""
+        return "push_us" if self.push else "request_us" if self.per_request else "service_us"
+
+    @cached_property
+    def headline(self) -> str:
+        """The experiment's headline metric; p99 where it names none."""
+        return self.experiment.headline or f"{self.latency}_p99"
+
+    @cached_property
+    def leading(self) -> str:
+        """The metric that the answer is about.
+
+        In a closed loop the throughput: no latency can be compared without it. Where the load is given (an open loop, users who
+        pause, connections that are only held), every server is asked for the same, and the experiment's headline tells them apart.
+        """
+        loops = [trial.plan.loop for trial in self.trials if trial.plan is not None]
+        given = bool(loops) and not any(loop.kind == "closed" and loop.think is None for loop in loops)
+        tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
+        return self.headline if given and tells else self.throughput
+
+    @cached_property
+    def second(self) -> str | None:
+        """What is drawn beside it."""
+        wanted = (self.headline, f"{self.latency}_p99", self.throughput)
+        return next(
+            (name for name in wanted if name in metrics.METRICS and name != self.leading and self.has(name)), None
+        )
+
+    def has(self, metric: str) -> bool:
+        """Whether any server has a mean of it in any cell."""
+        return any(self.estimate(name, cell, metric).mean is not None for cell in self.cells for name in self.names)
+
+    def why_not(self, metric: str) -> str:
+        """Why no server has one: the first trial's reason."""
+        found = self.columns.of(metric, self.counted_rows)
+        if len(known := found[~np.isnan(found)]):
+            return "0 in every trial" if not known.any() else "no mean, since a value is zero or below"
+        return next((trial.reasons[metric] for trial in self.trials if trial.counts), "no trial counts")
+
+    @cached_property
+    def every_trial(self) -> list[TrialResult]:
+        """The control's among the others, by number."""
+        return sorted([*self.trials, *self.control_trials], key=lambda trial: trial.record.number)
+
+    @cached_property
+    def missing(self) -> list[TrialOrder]:
+        """Trials that were planned and have no outcome."""
+        done = {trial.record.number for trial in self.every_trial}
+        return [planned for planned in self.order if planned.number not in done]
+
+    @cached_property
+    def columns(self) -> Columns:
+        """All numbers of `every_trial`, a row each."""
+        return columns(self.every_trial)
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The rows of `trials` in `columns`."""
+        return [row for row, trial in enumerate(self.every_trial) if not trial.record.control]
+
+    @cached_property
+    def counted_rows(self) -> list[int]:
+        """The rows in `columns` of the trials that take part in means, without the control's."""
+        return [row for row in self.rows if self.every_trial[row].counts]
+
+    def group(self, name: str, cell: Cell) -> list[TrialResult]:
+        return self._groups.get((name, cell), [])
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str, Cell], list[TrialResult]]:
+        groups: dict[tuple[str, Cell], list[TrialResult]] = {}
+        for trial in [*self.trials, *self.control_trials]:
+            groups.setdefault((trial.record.name, trial.cell), []).append(trial)
+        return groups
+
+    def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
+        """Over the repeats that count; where none has the number, with the first one's reason."""
+        if (name, cell, metric) not in self._estimates:
+            self._estimates[name, cell, metric] = self._estimate(name, cell, metric)
+        return self._estimates[name, cell, metric]
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[str, Cell, str], stats.Estimate]:
+        return {}
+
+    def _estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
+        counted = [trial for trial in self.group(name, cell) if trial.counts]
+        found = stats.estimate([trial.values[metric] for trial in counted])
+        if found.values or not counted:
+            return found
+        return replace(found, reason=counted[0].reasons[metric])
+
+    def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
+        return {trial.record.round: trial.values[metric] for trial in self.group(name, cell) if trial.counts}
+
+    def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
+        return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
+
+    def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
+        """Which servers can be told apart in a cell, the reference among them."""
+        if (cell, metric) not in self._tiers:
+            series = {name: self.by_round(name, cell, metric) for name in self.names}
+            best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
+            self._tiers[cell, metric] = stats.tiers(series, self.noise(cell, metric), best)
+        return self._tiers[cell, metric]
+
+    @cached_property
+    def _tiers(self) -> dict[tuple[Cell, str], stats.Tiers]:
+        return {}
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The ceiling in all its variants; the others contend."""
+        return tuple(name for name in self.names if name.rpartition("@")[0] == REFERENCE)
+
+    @property
+    def reference(self) -> str | None:
+        """The one that others are compared with."""
+        return next(iter(self.references), None)
+
+    def cell_text(self, cell: Cell, without: Iterable[str] = ()) -> str:
+        """The swept values of a cell in words; empty where nothing is swept."""
+        shown = [key for key in self.swept if key not in without]
+        return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
+
+
+def read_experiment(run: RunFolder) -> Experiment:
+    if not run.experiment_toml.exists():
+        return Experiment(None, None, None, "", {})
+    source = read_text(run.experiment_toml)
+    keys = toml_of(source, run.experiment_toml)
+    for name in ("sweep", "timing"):
+        if not isinstance(keys.get(name, {}), dict):
+            raise UserError(f"{run.experiment_toml}: '{name}': found {keys[name]!r}, allowed: a table")
+    for name, swept in keys.get("sweep", {}).items():
+        if not isinstance(swept, list):
+            raise UserError(f"{run.experiment_toml}: 'sweep.{name}': found {swept!r}, allowed: a list")
+    headline = keys.get("headline")
+    if headline is not None and (not isinstance(headline, str) or headline not in metrics.METRICS):
+        raise UserError(
+            f"{run.experiment_toml}: headline is no metric: {headline!r}; `wsbench list metrics` has them all"
+        )
+    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys)
+
+
+def _flat(machine: MachineRecord) -> dict[str, object]:
+    plain = machine.model_dump(exclude={"sysctls", "tools"})
+    return plain | machine.sysctls | {tool.name: tool.version for tool in machine.tools}
+
+
+def _text(value) -> str | None:
+    return value.strip() if isinstance(value, str) and value.strip() else None
+
+
+def _value(value: CellValue) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def sortable(value: CellValue) -> tuple:
+    """Numbers in their order, before texts."""
+    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)

@@ -1,0 +1,186 @@
+"""Which of many servers can be told apart: tiers in place of ranks.
+
+The unit is a fresh run; a round, in which everything ran once, is a block. On logarithms, value = server + round + noise, each
+server with a noise of its own. What the rounds have in common is fitted and taken out, then every pair is compared by Welch's
+t, and all pairs together keep a family-wise error of 5 % (Holm 1979). Two servers differ where that says so *and* by more than the
+practical threshold, max(3 %, A/A noise). METHODOLOGY.md has the simulation, and what was tried and rejected. Numbers in, a
+frozen value out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from scipy import special
+
+from wsbench.analysis.stats.estimates import LEVEL, PRACTICAL, RANK_ROUNDS
+
+PAIRED_UP_TO = 3  # servers: with so few the fit takes too much of their noise with it; they are compared within rounds
+
+Series = Mapping[int, float | None]
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """What can be said of an order, the best first.
+
+    `names` are those that could be compared; `different` has every pair of them that can be told apart, the better first.
+    `left_out` says why a server is not among them, `reason` why there are no tiers at all. `threshold` is a share.
+    """
+
+    names: tuple[str, ...]
+    different: frozenset[tuple[str, str]]
+    threshold: float
+    left_out: dict[str, str]
+    reason: str | None
+
+    def differ(self, one: str, other: str) -> bool:
+        return (one, other) in self.different or (other, one) in self.different
+
+    @cached_property
+    def first(self) -> tuple[str, ...]:
+        """The best and all that cannot be told from it."""
+        return tuple(name for name in self.names if name == self.names[0] or not self.differ(name, self.names[0]))
+
+    @cached_property
+    def letters(self) -> dict[str, str]:
+        """Servers that share a letter cannot be told apart (compact letter display); `a` begins with the best."""
+        place = {name: at for at, name in enumerate(self.names)}
+        found = sorted(sorted(place[name] for name in group) for group in _groups(self))
+        return {
+            name: "".join(_letter(letter) for letter, group in enumerate(found) if at in group)
+            for name, at in place.items()
+        }
+
+
+def tiers(series: Mapping[str, Series], noise: float | None = None, best: str = "higher") -> Tiers:
+    """`series` is server → round → value; a None, like a round that is absent, has not been measured.
+
+    `noise` is what the A/A control found, as a share; `best` is which values are, `higher` or `lower`.
+    """
+    threshold = max(PRACTICAL, noise or 0.0)
+    left_out = {name: why for name, values in series.items() if (why := _obstacle(values))}
+    names = [name for name in series if name not in left_out]
+    if len(names) < 2:
+        few = next(iter(left_out.values()), "there is no other server to compare with")
+        return Tiers(tuple(names), frozenset(), threshold, left_out, few)
+    logs = {name: {at: math.log(value) for at, value in series[name].items() if value is not None} for name in names}
+    levels, p_values = _paired(logs) if len(names) <= PAIRED_UP_TO else _fitted(logs)
+    sign = -1 if best == "higher" else 1
+    ordered = tuple(sorted(names, key=lambda name: sign * levels[name]))
+    found = {pair for pair in _holm(p_values) if abs(levels[pair[0]] - levels[pair[1]]) > math.log1p(threshold)}
+    different = frozenset(tuple(sorted(pair, key=ordered.index)) for pair in found)
+    return Tiers(ordered, different, threshold, left_out, None)
+
+
+def _obstacle(values: Series) -> str | None:
+    known = [value for value in values.values() if value is not None]
+    if len(known) < RANK_ROUNDS:
+        return f"not enough rounds to rank: {len(known)} of {RANK_ROUNDS}"
+    if min(known) <= 0 or not all(map(math.isfinite, known)):
+        return "not on a logarithmic scale: a value is zero or below"
+    return None
+
+
+# ---- pairs ---------------------------------------------------------------------------------------------------------
+
+Levels = dict[str, float]
+PValues = dict[tuple[str, str], float]
+
+
+def _paired(logs: dict[str, dict[int, float]]) -> tuple[Levels, PValues]:
+    """Few servers: each pair within the rounds that have both (paired t)."""
+    p_values = {}
+    for one, other in combinations(logs, 2):
+        rounds = sorted(set(logs[one]) & set(logs[other]))
+        found = np.array([logs[one][at] - logs[other][at] for at in rounds])
+        p_values[one, other] = (
+            _p(found.mean(), found.var(ddof=1) / len(found), len(found) - 1) if len(found) > 2 else 1.0
+        )
+    return _fit(logs)[0], p_values
+
+
+def _fitted(logs: dict[str, dict[int, float]]) -> tuple[Levels, PValues]:
+    """Many servers: Welch's t on what the rounds leave.
+
+    With *k* servers in a round the fit takes 1/k of a server's variance with it, which is given back.
+    """
+    levels, residuals = _fit(logs)
+    present = {at: sum(at in values for values in logs.values()) for values in logs.values() for at in values}
+    squared = {}
+    for name, left in residuals.items():
+        number = len(left)
+        given_back = np.mean([present[at] / (present[at] - 1) if present[at] > 1 else 1.0 for at in left])
+        squared[name] = sum(value**2 for value in left.values()) / (number - 1) * given_back / number, number
+    p_values = {}
+    for one, other in combinations(logs, 2):
+        (a, n), (b, m) = squared[one], squared[other]
+        freedom = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1)) if a + b > 0 else min(n, m) - 1
+        p_values[one, other] = _p(levels[one] - levels[other], a + b, freedom)
+    return levels, p_values
+
+
+def _fit(logs: dict[str, dict[int, float]]) -> tuple[Levels, dict[str, dict[int, float]]]:
+    """Least squares of server + round; levels of the servers, and what is left of every value.
+
+    Where no trial is missing this is the mean of each server, and of each round what it is above the mean.
+    """
+    names, rounds = list(logs), sorted({at for values in logs.values() for at in values})
+    place = {at: number for number, at in enumerate(rounds)}
+    cells = [(row, place[at], value) for row, name in enumerate(names) for at, value in logs[name].items()]
+    design = np.zeros((len(cells), len(names) + len(rounds)))
+    for at, (row, column, _) in enumerate(cells):
+        design[at, row] = design[at, len(names) + column] = 1.0
+    # Adding to all servers what is taken from all rounds changes nothing: the rounds are to add up to zero.
+    balance = np.concatenate([np.zeros(len(names)), np.ones(len(rounds))])
+    values = np.array([value for _, _, value in cells])
+    fitted = np.linalg.lstsq(np.vstack([design, balance]), np.append(values, 0.0), rcond=None)[0]
+    left = values - design @ fitted
+    residuals: dict[str, dict[int, float]] = {name: {} for name in names}
+    for (row, column, _), residual in zip(cells, left, strict=True):
+        residuals[names[row]][rounds[column]] = float(residual)
+    return dict(zip(names, map(float, fitted), strict=False)), residuals
+
+
+def _p(difference: float, variance: float, freedom: float) -> float:
+    """Two-sided. Without any variance a difference is certain, and none is none."""
+    if variance < 1e-24:
+        return 0.0 if abs(difference) > 1e-12 else 1.0
+    return float(2 * special.stdtr(freedom, -abs(difference) / math.sqrt(variance)))
+
+
+def _holm(p_values: PValues) -> list[tuple[str, str]]:
+    """The pairs that differ, with a family-wise error of 1 − LEVEL."""
+    found = []
+    for left, (pair, p) in zip(
+        range(len(p_values), 0, -1), sorted(p_values.items(), key=lambda row: row[1]), strict=True
+    ):
+        if p > (1 - LEVEL) / left:
+            break
+        found.append(pair)
+    return found
+
+
+# ---- letters -------------------------------------------------------------------------------------------------------
+
+
+def _groups(found: Tiers) -> list[frozenset[str]]:
+    """The largest groups in which nobody differs from anybody: insert and absorb (Piepho 2004)."""
+    groups = [frozenset(found.names)]
+    place = {name: at for at, name in enumerate(found.names)}
+    for one, other in sorted(found.different, key=lambda pair: [place[name] for name in pair]):
+        whole = [group for group in groups if not (one in group and other in group)]
+        parts = [group - {name} for group in groups if one in group and other in group for name in (one, other)]
+        # No group is inside another, so only a new one can have come to be.
+        groups = whole + [part for part in dict.fromkeys(parts) if not any(part <= group for group in whole)]
+    return groups
+
+
+def _letter(place: int) -> str:
+    """a … z, then aa …, which nobody should need."""
+    return chr(ord("a") + place % 26) * (place // 26 + 1)

@@ -1,0 +1,163 @@
+"""The summary of a campaign: one row for each server and cell, numbers and their texts, for the terminal and the
+page.
+
+Rows are sorted by what the answer is about, the best first, inside each cell. It decides nothing about how they are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from wsbench import metrics
+from wsbench.analysis import stats, wording
+from wsbench.analysis.reading import load
+from wsbench.analysis.results import Cell, Results, TrialResult
+from wsbench.records.rundir import RunFolder
+
+LOWER_BOUND = "lower bound"
+KINDS = ("VALID", "SUSPECT", "INVALID")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric of one row: its estimate over the repeats, and how it is written without its unit."""
+
+    metric: str
+    unit: str
+    estimate: stats.Estimate
+    text: str
+    interval: str
+
+    @property
+    def with_interval(self) -> str:
+        """`17,200 (16,900–17,500)`; the mean alone where there is no interval."""
+        return f"{self.text} ({self.interval})" if self.interval else self.text
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """A server in a cell. `figures` holds the metrics of `columns(results)`, by name."""
+
+    name: str
+    server: str
+    cell: Cell
+    cell_text: str
+    repeats: int
+    figures: dict[str, Figure]
+    against_reference: stats.Estimate | None
+    against_reference_text: str
+    verdicts: dict[str, int]
+    failed: int
+    missing: int
+    bottleneck: str
+    verdict_text: str
+    note: str
+    tier: str  # servers of a cell that share a letter cannot be told apart by the leading metric; empty where nothing is ranked
+
+    def figure(self, metric: str) -> Figure:
+        return self.figures[metric]
+
+
+def columns(results: Results) -> list[str]:
+    """The metrics of the summary, what the answer is about first; those that no row has a number of are left out."""
+    chosen = _wanted(results)
+    return [chosen[0], *(name for name in chosen[1:] if results.has(name))]
+
+
+def left_out(results: Results) -> dict[str, str]:
+    """The metrics that `columns` leaves out, each with the reason."""
+    shown = columns(results)
+    return {name: results.why_not(name) for name in _wanted(results) if name not in shown}
+
+
+def _wanted(results: Results) -> list[str]:
+    latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
+    resources = ["server_cpu_percent_mean", "server_cpu_us_per_message", "server_rss_bytes_max"]
+    chosen = list(dict.fromkeys([results.leading, results.throughput, *latencies, *resources]))
+    if results.headline not in chosen:
+        chosen.insert(1, results.headline)
+    return chosen
+
+
+def summary(run: RunFolder | Results) -> list[SummaryRow]:
+    """Every server and cell of a campaign, by cell and then by the leading metric, the best first."""
+    results = load(run) if isinstance(run, RunFolder) else run
+    scales = {name: column_scale(results, name) for name in columns(results)}
+    letters = {cell: results.tiers(cell, results.leading).letters for cell in results.cells}
+    rows = [_row(results, name, cell, scales, letters[cell]) for cell in results.cells for name in results.names]
+    place = {cell: index for index, cell in enumerate(results.cells)}
+    return sorted(rows, key=lambda row: (place[row.cell], _rank(row, results.leading), row.name))
+
+
+def column_scale(results: Results, metric: str) -> wording.Scale:
+    """One unit for a metric throughout the report."""
+    return wording.scale(metrics.METRICS[metric].unit, results.columns.of(metric, results.counted_rows))
+
+
+def _row(
+    results: Results, name: str, cell: Cell, scales: dict[str, wording.Scale], letters: dict[str, str]
+) -> SummaryRow:
+    group = results.group(name, cell)
+    ok = [trial for trial in group if trial.record.outcome != "failed"]
+    verdicts = Counter(trial.verdict.kind for trial in ok)
+    failed = len(group) - len(ok)
+    missing = sum(planned.name == name and tuple(planned.cell.items()) == cell for planned in results.missing)
+    against = None
+    if results.reference and name != results.reference:
+        against = results.ratio(name, results.reference, cell, results.leading)
+    return SummaryRow(
+        name=name,
+        server=results.label(name),
+        cell=cell,
+        cell_text=results.cell_text(cell),
+        repeats=sum(trial.counts for trial in ok),
+        figures={metric: _figure(results, name, cell, metric, scale) for metric, scale in scales.items()},
+        against_reference=against,
+        against_reference_text="" if against is None else wording.times(against),
+        verdicts={kind: verdicts[kind] for kind in KINDS},
+        failed=failed,
+        missing=missing,
+        bottleneck=_bottleneck(ok),
+        verdict_text=_verdict_text(verdicts, failed, missing),
+        note=_note([trial for trial in ok if trial.counts]),
+        tier=letters.get(name, ""),
+    )
+
+
+def _figure(results: Results, name: str, cell: Cell, metric: str, scale: wording.Scale) -> Figure:
+    found = results.estimate(name, cell, metric)
+    return Figure(metric, scale.unit, found, scale.text(found.mean), scale.interval(found))
+
+
+def _bottleneck(trials: list[TrialResult]) -> str:
+    """The common one, or all that were seen with their number."""
+    seen = Counter(trial.verdict.bottleneck for trial in trials if trial.counts)
+    if len(seen) <= 1:
+        return next(iter(seen), "")
+    return ", ".join(f"{name} {number}" for name, number in seen.most_common())
+
+
+def _verdict_text(verdicts: Counter, failed: int, missing: int) -> str:
+    parts = [f"{verdicts[kind]} {kind}" for kind in KINDS if verdicts[kind]]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{missing} not run"] if missing else []
+    return ", ".join(parts)
+
+
+def _note(counted: list[TrialResult]) -> str:
+    """What a reader must know before comparing this row."""
+    stopped = ["; ".join(trial.verdict.reasons) for trial in counted if trial.record.outcome == "stopped"]
+    if stopped:
+        return "; ".join(dict.fromkeys(stopped))
+    engine = sum(trial.verdict.bottleneck == "engine" for trial in counted)
+    return f"{LOWER_BOUND}: the engine was the limit in {engine} of {len(counted)}" if engine else ""
+
+
+def _rank(row: SummaryRow, metric: str) -> float:
+    """The best first, those without a number last."""
+    mean = row.figures[metric].estimate.mean
+    if mean is None:
+        return math.inf
+    return -mean if metrics.METRICS[metric].direction == "higher" else mean

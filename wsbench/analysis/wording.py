@@ -1,0 +1,137 @@
+"""Numbers in words: how many digits, which unit, how an interval and a missing value are written.
+
+Three significant digits: repeats of one trial differ in the third. A column keeps one unit, so that it can be
+compared by eye.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wsbench.analysis.stats import Estimate
+
+DIGITS = 3
+NONE = "–"
+
+# unit of a metric → (unit shown, its size in the metric's unit, smallest typical value it is chosen for)
+LADDERS = {
+    "µs": (("s", 1e6, 1e6), ("ms", 1e3, 1e3), ("µs", 1.0, 0.0)),
+    "ms": (("s", 1e3, 1e3), ("ms", 1.0, 1.0), ("µs", 1e-3, 0.0)),
+    "bytes": (("GiB", 2.0**30, 2.0**30), ("MiB", 2.0**20, 2.0**19), ("KiB", 2.0**10, 0.0)),
+    "bytes/s": (("MB/s", 1e6, 1e6), ("kB/s", 1e3, 0.0)),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The unit of a column or an axis."""
+
+    unit: str
+    size: float
+
+    def of(self, value: float | None) -> float | None:
+        return None if value is None else value / self.size
+
+    def text(self, value: float | None) -> str:
+        return number(self.of(value))
+
+    def with_unit(self, value: float | None) -> str:
+        return NONE if value is None else f"{self.text(value)} {self.unit}"
+
+    def interval(self, found: Estimate) -> str:
+        """`low–high`, or nothing where there is none."""
+        return "" if found.low is None else between(self.of(found.low), self.of(found.high))
+
+
+def scale(unit: str, values: Iterable[float | None]) -> Scale:
+    """The unit in which the typical one of these values is easily read."""
+    if unit not in LADDERS:
+        return Scale(unit, 1.0)
+    found = np.array(values if isinstance(values, np.ndarray) else list(values), dtype=float)  # None is NaN
+    if not (positive := found > 0).any():
+        return Scale(unit, 1.0)
+    typical = float(np.exp(np.log(found[positive]).mean()))
+    shown, size, _ = next(step for step in LADDERS[unit] if typical >= step[2])
+    return Scale(shown, size)
+
+
+def number(value: float | None, digits: int = DIGITS) -> str:
+    """Rounded to so many significant digits, in groups of three; whole numbers below 10,000 keep all of theirs."""
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0"
+    if isinstance(value, int) and abs(value) < 10_000:
+        return f"{value:,}"
+    rounded = float(f"{value:.{digits}g}")
+    places = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(0, places)}f}"
+
+
+def between(low: float, high: float) -> str:
+    """An interval, with a digit more where that keeps its ends from reading alike."""
+    alike, told_apart = number(low) == number(high), number(low, DIGITS + 1) != number(high, DIGITS + 1)
+    digits = DIGITS + 1 if alike and told_apart else DIGITS
+    return f"{number(low, digits)}–{number(high, digits)}"
+
+
+def times(found: Estimate) -> str:
+    """A ratio with its interval: `1.23× (1.19–1.27)`."""
+    if found.mean is None:
+        return NONE
+    interval = "" if found.low is None else f" ({between(found.low, found.high)})"
+    return f"{number(found.mean)}×{interval}"
+
+
+def count(number_: int, noun: str) -> str:
+    return f"{number_:,} {noun}{'' if number_ == 1 else 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *rest, last = list(names)
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+TITLES = {
+    "messages_per_s": "Throughput",
+    "requests_per_s": "Throughput",
+    "time_per_request_ms": "Time per request",
+    "time_per_request_across_ms": "Time per request, across all",
+    "served_90_ms": "Time in which 90 % were served",
+    "server_cpu_percent_mean": "Server CPU",
+    "server_cpu_us_per_message": "Server CPU per message",
+    "server_rss_bytes_max": "Server memory",
+    "push_reach": "Share of the receivers reached",
+    "push_spread_us": "Time from the first to the last receiver",
+    "connections_reached": "Connections reached",
+    "connects_per_s": "Connections made a second",
+    "listen_overflows": "Connects dropped at a full listen queue",
+    "backlog_drops": "Packets dropped at a CPU's full queue",
+    "elapsed_us_per_message": "Window per message",
+}
+STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "longest", "mean": "mean"}
+TIMES = {
+    "service": "service time",
+    "request": "request time",
+    "response": "response time",
+    "connect": "connect time",
+    "push": "delivery time",
+    "push_last": "time to the last receiver",
+}
+
+
+def title(metric: str, inside: bool = False) -> str:
+    """A metric as a heading: `Median service time`; `inside` a sentence without its capital."""
+    prefix, _, statistic = metric.partition("_us_")
+    if prefix in TIMES and statistic in STATISTICS:
+        found = f"{STATISTICS[statistic]} {TIMES[prefix]}"
+    else:
+        found = TITLES.get(metric, metric.replace("_", " "))
+    if found.startswith("p9"):
+        return found
+    return (found[0].lower() if inside else found[0].upper()) + found[1:]

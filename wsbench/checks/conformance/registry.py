@@ -1,0 +1,123 @@
+"""The list of checks, and how one of them is carried out.
+
+A new check is one decorated function in the room of its theme: its docstring says what is right, it returns when all is well and
+raises `Wrong` when not. *Required* is what a measurement rests on: the contract and the frames that the engine sends. *Advisory*
+is the rest of the RFCs, where libraries differ: it is shown beside the server and keeps nobody from being measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from wsbench.checks.peer import Server, Wrong
+
+WEBSOCKET = ("echo", "ping", "push")
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of one check. An advisory one (`required` false) may fail: that is shown, no more."""
+
+    name: str
+    section: str
+    required: bool
+    scenarios: tuple[str, ...]
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A check before it is carried out. `transport` None: of either kind. `patience`: how many times the usual wait."""
+
+    function: Callable[[Server], None]
+    section: str
+    required: bool
+    scenarios: tuple[str, ...]
+    transport: str | None
+    patience: float
+    sees_process: bool
+    deep: bool
+    last: bool
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def concerns(self, scenarios: Collection[str], transport: str) -> bool:
+        return bool(set(self.scenarios) & set(scenarios)) and self.transport in (None, transport)
+
+
+SPECS: list[Spec] = []
+
+
+def checks(
+    section: str,
+    *scenarios: str,
+    required: bool = True,
+    transport: str | None = "websocket",
+    patience: float = 1,
+    sees_process: bool = False,
+    deep: bool = False,
+    last: bool = False,
+) -> Callable[[Callable[[Server], None]], Callable[[Server], None]]:
+    """Put a function on the list."""
+
+    def register(function: Callable[[Server], None]) -> Callable[[Server], None]:
+        SPECS.append(Spec(function, section, required, scenarios, transport, patience, sees_process, deep, last))
+        return function
+
+    return register
+
+
+def check(
+    host: str,
+    port: int,
+    scenarios: Collection[str],
+    transport: str,
+    *,
+    pid: int | None = None,
+    deep: bool = False,
+    idle_s: float = 90.0,
+    patience_s: float = 5.0,
+    total_s: float = 120.0,
+    watch: Callable[[str], None] = lambda name: None,
+) -> list[Check]:
+    """Try everything that concerns these scenarios and this transport, each on connections of its own.
+
+    One check waits `patience_s` at most (a large message has four times that), all of them together `total_s`; a deep one has
+    its own time on top. `pid` is the server's first process: without it, what it listens on and holds open is not looked at.
+    `watch` is told each check's name before it begins.
+    """
+    end = time.monotonic() + total_s
+    results = []
+    # What is required comes first: a server that a violation brings down is measured all the same.
+    for spec in sorted(SPECS, key=lambda spec: (not spec.required, spec.last, spec.deep)):
+        if not spec.concerns(scenarios, transport) or (spec.deep and not deep) or (spec.sees_process and pid is None):
+            continue
+        watch(spec.name)
+        began = time.monotonic()
+        patience = patience_s * spec.patience
+        deadline = began + idle_s + patience if spec.deep else min(end, began + patience)
+        with ExitStack() as sockets:
+            server = Server(host, port, frozenset(scenarios), transport, deadline, sockets, pid, idle_s)
+            passed, detail = _carry_out(spec, server)
+        if spec.deep:
+            end += time.monotonic() - began
+        results.append(Check(spec.name, spec.section, spec.required, spec.scenarios, passed, detail))
+    return results
+
+
+def _carry_out(spec: Spec, server: Server) -> tuple[bool, str]:
+    try:
+        spec.function(server)
+    except Wrong as wrong:
+        return False, str(wrong)
+    except TimeoutError:
+        return False, "no complete answer in time"
+    except OSError as error:
+        return False, f"connection lost: {error.strerror or error}"
+    return True, ""

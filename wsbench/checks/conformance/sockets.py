@@ -1,0 +1,56 @@
+"""The sockets of the server's process tree, seen from outside: where it listens, and whether it lets go of what has ended."""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from wsbench.checks.conformance.push import leave
+from wsbench.checks.conformance.registry import WEBSOCKET, checks
+from wsbench.checks.peer import Server, expect
+
+LEAVING = 60
+RELEASE_S = 5.0
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+@checks("contract: listens on HOST:PORT", "doc", "echo", "ping", "push", transport=None, sees_process=True)
+def listens_nowhere_else(server: Server) -> None:
+    """No process of the server accepts connections, or takes datagrams, anywhere but on its HOST and PORT."""
+    own = {(server.host, server.port), (f"::ffff:{server.host}", server.port)}
+    found = set()
+    for process in _tree(server.pid):
+        for socket in process.net_connections(kind="inet"):
+            if socket.status == psutil.CONN_LISTEN or (socket.status == psutil.CONN_NONE and not socket.raddr):
+                found.add((socket.laddr.ip, socket.laddr.port))
+    expect(bool(found & own), "its process tree does not listen on its port")
+    others = ", ".join(f"{host}:{port}" for host, port in sorted(found - own))
+    expect(not others, f"listens on {others} as well")
+
+
+def _socket_count(server: Server) -> int:
+    """Sockets that are open in the server, whether the connection behind them lives or not."""
+    count = 0
+    for process in _tree(server.pid):
+        for file in Path(f"/proc/{process.pid}/fd").iterdir():
+            with suppress(OSError):
+                count += str(file.readlink()).startswith("socket:")
+    return count
+
+
+@checks("contract", *WEBSOCKET, required=False, patience=2, sees_process=True)
+def ended_connections_are_released(server: Server) -> None:
+    """Sixty connections end by a Close frame, by a bare end or by a reset: within 5 s the server holds none of them open."""
+    before = _socket_count(server)
+    members = [server.websocket(server.any_path) for _ in range(LEAVING)]
+    for number, member in enumerate(members):
+        leave(member, number % 3)
+    until = time.monotonic() + RELEASE_S
+    while (left := _socket_count(server) - before) > 0 and time.monotonic() < until:
+        time.sleep(0.05)
+    expect(left <= 0, f"{left} of {LEAVING} are still open {RELEASE_S:g} s after they ended")

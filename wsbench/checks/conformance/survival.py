@@ -1,0 +1,38 @@
+"""What is asked last of what is required, and last of all."""
+
+from wsbench.checks.conformance.control import ping_frame_gets_a_pong
+from wsbench.checks.conformance.documents import doc_is_exact_and_persistent
+from wsbench.checks.conformance.messages import echo_returns_binary
+from wsbench.checks.conformance.ping import ping_is_answered, ping_is_answered_over_tcp
+from wsbench.checks.conformance.push import push_reaches_every_member_once
+from wsbench.checks.conformance.registry import WEBSOCKET, checks
+from wsbench.checks.peer import Server
+
+
+@checks("contract", "doc", "echo", "ping", "push", transport=None, last=True)
+def still_serves(server: Server) -> None:
+    """After all that it must be able to do, the server answers as if nothing had happened."""
+    _ask_for_everything(server)
+
+
+@checks("contract", *WEBSOCKET, required=False, last=True)
+def still_serves_after_violations(server: Server) -> None:
+    """So it does after all that no client may do."""
+    _ask_for_everything(server)
+
+
+def _ask_for_everything(server: Server) -> None:
+    if "doc" in server.scenarios:
+        doc_is_exact_and_persistent(server)
+    if server.transport == "tcp":
+        ping_is_answered_over_tcp(server)
+        return
+    if server.scenarios != {"doc"}:
+        ping_frame_gets_a_pong(server)
+    for scenario, asked in (
+        ("echo", echo_returns_binary),
+        ("ping", ping_is_answered),
+        ("push", push_reaches_every_member_once),
+    ):
+        if scenario in server.scenarios:
+            asked(server)

@@ -1,0 +1,175 @@
+"""The gate: a variant built, started, held against its contract, and stopped. What does not pass is not measured.
+
+In: a variant and how deep to look. Out: a `CheckResult` for each check, or why there is none. It prints nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsbench.checks import autobahn, conformance
+from wsbench.checks.conformance import deep as deep_checks
+from wsbench.host import machine
+from wsbench.host.process import Server
+from wsbench.records.errors import TrialFailed, UserError
+from wsbench.records.rundir import CheckResult
+from wsbench.servers import build, serving
+from wsbench.servers.catalogue import Variant
+
+OPEN_AT_THE_END = 20
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How far to look. `idle_s` and `idle connections` belong to the deep checks, `suite` is who runs Autobahn's cases."""
+
+    deep: bool = False
+    idle_s: float = 90.0
+    suite: autobahn.Suite | None = None
+
+
+QUICK = Depth()
+
+
+@dataclass(frozen=True)
+class Gated:
+    """What came of one variant. `outcome`: passes, fails, or skipped (it cannot be run here); `reason`: why there are no checks."""
+
+    variant: Variant
+    outcome: str
+    receipt: str | None
+    reason: str | None
+    checks: list[CheckResult]
+    cases: autobahn.Cases | None
+    took_s: float
+
+    def count(self, *, required: bool) -> tuple[int, int]:
+        """How many of the required (or the advisory) checks hold, of how many."""
+        kind = [one for one in self.checks if one.required is required]
+        return sum(one.passed for one in kind), len(kind)
+
+
+def hold(variant: Variant, built: build.Built, depth: Depth, watch: Callable[[str], None]) -> Gated:
+    """Tries everything that a built variant serves. `watch` is told what is being tried."""
+    began = time.monotonic()
+    receipt, checks, cases = None, [], None
+    outcome, reason = ("fails" if built.did == "failed" else "skipped"), built.problem
+    if built.problem is None:
+        receipt = built.receipt
+        try:
+            checks = check(variant, variant.scenarios, None, depth, watch)
+            if depth.suite is not None and "echo" in variant.scenarios:
+                watch("Autobahn's cases")
+                cases = run_suite(variant, depth.suite)
+            outcome = "passes" if all(one.passed for one in checks if one.required) else "fails"
+        except TrialFailed as failure:
+            outcome, reason = "fails", str(failure)
+    return Gated(variant, outcome, receipt, reason, checks, cases, time.monotonic() - began)
+
+
+def check(
+    variant: Variant,
+    scenarios: Collection[str],
+    port: int | None,
+    depth: Depth = QUICK,
+    watch: Callable[[str], None] = lambda name: None,
+) -> list[CheckResult]:
+    """Starts the server once and holds it against its contract. TrialFailed if it does not start."""
+    if depth.deep:
+        _require_files()
+    with started(variant, port, "check") as (server, at_port):
+        found = conformance.check(
+            serving.HOST,
+            at_port,
+            scenarios,
+            variant.transport,
+            pid=server.pid,
+            deep=depth.deep,
+            idle_s=depth.idle_s,
+            watch=watch,
+        )
+        watch("ends_within_five_seconds")
+        ended = _ends_in_time(server, at_port)
+    return [
+        *(
+            CheckResult(name=one.name, section=one.section, required=one.required, passed=one.passed, detail=one.detail)
+            for one in found
+        ),
+        ended,
+    ]
+
+
+@contextmanager
+def started(variant: Variant, port: int | None, purpose: str) -> Iterator[tuple[Server, int]]:
+    """The running server and its port; its output is in the build's log of that purpose."""
+    asked = serving.Order(port=port, number=os.getpid(), cpus=machine.placement().server)
+    log = log_of(variant, purpose)
+    log.parent.mkdir(exist_ok=True)
+    log.unlink(missing_ok=True)
+    with serving.started(variant, asked, log) as (server, at_port, _):
+        yield server, at_port
+
+
+def keep_running(variant: Variant, port: int | None, say: Callable[[str], None]) -> None:
+    """Starts it, says where it is, and returns when it ends by itself, which is a TrialFailed, or by Ctrl-C."""
+    with started(variant, port, "start") as (server, at_port):
+        try:
+            scheme = "ws" if variant.transport == "websocket" else "tcp"
+            for scenario in variant.scenarios:
+                path = "" if scheme == "tcp" else f"/{scenario}" if scenario != "doc" else "/doc?size=512"
+                say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
+            say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
+            while server.exit_code is None:
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            say(server.stop())
+            return
+        raise TrialFailed(f"{variant.name} {server.stop()}")
+
+
+def log_of(variant: Variant, purpose: str) -> Path:
+    return build.log_of(variant).with_suffix(f".{purpose}.log")
+
+
+def run_suite(variant: Variant, suite: autobahn.Suite) -> autobahn.Cases:
+    """Autobahn's cases against a fresh server. TrialFailed if they cannot be carried out."""
+    folder = variant.folder / "build" / f"autobahn-{variant.row}"
+    with started(variant, None, "autobahn") as (_, at_port):
+        return autobahn.run(suite, variant.name, f"ws://{serving.HOST}:{at_port}/echo", folder)
+
+
+def _ends_in_time(server: Server, port: int) -> CheckResult:
+    """SIGTERM with connections open. The leash kills what has not ended by then."""
+    with ExitStack() as sockets:
+        for _ in range(OPEN_AT_THE_END):
+            with suppress(OSError):
+                sockets.enter_context(socket.create_connection((serving.HOST, port), timeout=1))
+        words = server.stop()
+    killed = server.exit_code == 128 + signal.SIGKILL
+    crashed = words.startswith("had ended")
+    return CheckResult(
+        name="ends_within_five_seconds",
+        section="contract: SIGTERM",
+        required=True,
+        passed=not killed and not crashed,
+        detail=words if killed or crashed else "",
+    )
+
+
+def _require_files() -> None:
+    """The deep checks hold one socket a member, and so does the server, which inherits this limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < deep_checks.FILES:
+        raise UserError(
+            f"--deep needs {deep_checks.FILES} open files, this host allows {hard}: raise `ulimit -Hn` "
+            "(/etc/security/limits.conf)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard), hard))

@@ -1,0 +1,51 @@
+"""The commands about claims: which there are, and what campaigns say of them, as a table, Markdown or JSON.
+
+What is asked in, printed text out. It judges nothing itself: `claims.evaluate` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from wsbench.cli import terminal
+from wsbench.experiments import experiment
+from wsbench.records.rundir import RunFolder
+
+
+def add(made: argparse.ArgumentParser) -> None:
+    """The arguments of `wsbench claims`."""
+    made.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    made.add_argument("--from", dest="source", type=Path, metavar="FILE", help="claims of this experiment instead")
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="everything they rest on, as JSON")
+    form.add_argument("--markdown", action="store_true", help="a Markdown table")
+
+
+def show(runs: list[Path], source: Path | None, as_json: bool, as_markdown: bool) -> None:
+    # Statistics take a second to load, which no other command should wait for.
+    from wsbench.analysis.claims import evaluate, text
+    from wsbench.analysis.reading import load
+
+    other = experiment.text_of(source) if source else None
+    judged = {str(run): evaluate.evaluate(load(RunFolder.open(run)), other) for run in runs}
+    if as_json:
+        print(text.document(judged))
+        return
+    for run, verdicts in judged.items():
+        if not verdicts:
+            print(f"{run}: its experiment makes no claim")
+        elif as_markdown:
+            print(text.markdown(verdicts))
+        else:
+            terminal.table(run, *text.table(verdicts))
+
+
+def listed() -> None:
+    """Every claim of every experiment."""
+    rows = [
+        [file.stem, one.id, one.says, " ".join(one.holds_if.split())]
+        for file in sorted(experiment.EXPERIMENTS.glob("*.toml"))
+        for one in experiment.read(file).claim
+    ]
+    terminal.table(None, ["experiment", "claim", "says", "holds if"], rows)

@@ -1,0 +1,264 @@
+"""What `wsbench load` shows: a live view while it runs, and what was measured, for people and for programs.
+
+It follows the two files that the engine appends to, and reads the finished trial as everybody else does. It starts nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from rich.live import Live
+from rich.table import Table
+
+from wsbench import metrics
+from wsbench.analysis.thresholds import Judged
+from wsbench.cli.terminal import COLOUR, console, duration, shown, table
+from wsbench.engine.histogram import Histogram, Interval, parse_line
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import Verdict, verdict
+from wsbench.records.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event, summed
+from wsbench.records.frozen import Tail
+from wsbench.records.rundir import TrialFolder, TrialRecord
+
+FAILED, BREACHED, INVALID, INTERRUPTED = 1, 3, 4, 130
+QUANTILES = ("0.5", "0.9", "0.99", "0.999")
+TAGS = ("response", "service", "send_lag", "request", "push", "connect")
+#: The times that a second is described by: the first of these that it has.
+SHOWN = ("response", "push", "request", "service")
+
+
+class Progress:
+    """Looks at a running load a few times a second: a live table on a terminal, a line a second elsewhere, or nothing."""
+
+    def __init__(self, plan_seconds: float | None, quiet: bool) -> None:
+        self._seconds = plan_seconds
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._files: list[tuple[Tail, Tail]] = []
+        self._at: dict[int, list[Tick]] = {}
+        self._ticks: list[Tick] = []
+        self._measure_ns: int | None = None
+        self._latest: dict[str, Interval] = {}
+
+    def __enter__(self) -> Progress:
+        if not self._quiet and sys.stdout.isatty():
+            self._live = Live(console=console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def look(self, folder: TrialFolder) -> None:
+        if self._quiet:
+            return
+        if not self._files:
+            parts = folder.parts() or [folder]
+            self._files = [(Tail(part.path / "events.jsonl"), Tail(part.latency_log)) for part in parts]
+        for events, log in self._files:
+            # The engine writes a tick before its latencies: what is read in the other order belongs together.
+            lines = events.new_lines()
+            for line in log.new_lines():
+                if (interval := parse_line(line)) is not None:
+                    self._keep(interval)
+            for line in lines:
+                event = parse_event(line)
+                if event.event == "phase" and event.phase == "measure":
+                    self._measure_ns = event.t_ns
+                if isinstance(event, Tick):
+                    self._tick(event)
+
+    def say(self, line: str) -> None:
+        if not self._quiet:
+            console.print(shown(line))
+
+    def _keep(self, interval: Interval) -> None:
+        """The last stretch of time of each tag, of all processes."""
+        known = self._latest.get(interval.tag)
+        if known is not None and known.start_s == interval.start_s:
+            interval = replace(interval, histogram=known.histogram + interval.histogram)
+        self._latest[interval.tag] = interval
+
+    def _tick(self, tick: Tick) -> None:
+        """Shown when all processes have told theirs of that instant."""
+        here = self._at.setdefault(tick.t_ns, [])
+        here.append(tick)
+        if len(here) == len(self._files):
+            self._ticks = [*self._ticks[-1:], summed(tick.t_ns, here)]
+            self._at = {t_ns: ticks for t_ns, ticks in self._at.items() if t_ns > tick.t_ns}
+            self._show()
+
+    def _show(self) -> None:
+        if len(self._ticks) < 2:
+            return
+        before, tick = self._ticks
+        seconds = (tick.t_ns - before.t_ns) / 1e9
+        if seconds < 0.1:
+            return
+        cells = {
+            "phase": tick.phase,
+            "open": f"{tick.open:,}",
+            "sent/s": f"{(tick.sent - before.sent) / seconds:,.0f}",
+            "answered/s": f"{(tick.answered - before.answered) / seconds:,.0f}",
+            **self._latencies(tick.phase),
+            "failed": f"{tick.failed:,}",
+            "left": self._left(tick),
+        }
+        if self._live is None:
+            console.print(shown(", ".join(f"{name} {text}" for name, text in cells.items() if text)))
+            return
+        drawn = Table(box=None, pad_edge=False, header_style="bold")
+        for name in cells:
+            drawn.add_column(name, justify="left" if name == "phase" else "right")
+        drawn.add_row(*cells.values())
+        self._live.update(drawn)
+
+    def _latencies(self, phase: str) -> dict[str, str]:
+        """p50, p99 and longest of the last interval; empty texts where it had none."""
+        prefix = "warmup-" if phase == "warmup" else ""
+        found = next((self._latest[prefix + tag] for tag in SHOWN if prefix + tag in self._latest), None)
+        self._latest.clear()
+        if found is None or not found.histogram.count:
+            return {"p50": "", "p99": "", "max": ""}
+        of = found.histogram
+        return {"p50": _ms(of.quantile("0.5")), "p99": _ms(of.quantile("0.99")), "max": _ms(of.max)}
+
+    def _left(self, tick: Tick) -> str:
+        if self._measure_ns is None or self._seconds is None or tick.phase != "measure":
+            return ""
+        return duration(max(0.0, self._seconds - (tick.t_ns - self._measure_ns) / 1e9))
+
+
+def _ms(value_ns: int) -> str:
+    return f"{value_ns / 1e6:,.3g} ms"
+
+
+# ---- for people ------------------------------------------------------------------------------------------------------
+
+
+def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> None:
+    """What was measured, with percentiles, errors and verdict."""
+    trial = TrialData(folder, record)
+    if record.outcome == "failed" or trial.end is None:
+        console.print(f"[red]failed[/]: {shown(record.reason or 'the engine wrote no result')}")
+        return
+    found = verdict(trial)
+    _counts(trial, trial.end)
+    rows = []
+    for tag in TAGS:
+        if (of := trial.histograms.get(tag)) is not None and of.count:
+            values = [of.min, *[of.quantile(q) for q in QUANTILES], of.max]
+            rows.append([tag, f"{of.count:,}", *[f"{value / 1000:,.1f}" for value in values]])
+    table(None, ["µs", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
+    for kind, count in sorted(trial.end.errors.items()):
+        examples = [event.example for event in trial.events if isinstance(event, Error) and event.kind == kind]
+        console.print(f"[red]{kind}[/]: {count} ({shown(examples[0] if examples else '')})")
+    if trial.plan is not None:
+        console.print(shown(_loop_words(trial, trial.plan)))
+    console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]  limit: {found.bottleneck}")
+    for reason in found.reasons:
+        console.print(f"  {shown(reason)}")
+    for one in judged:
+        console.print(f"[{'red' if one.breached else 'green'}]{shown(one.words)}[/]")
+
+
+def _counts(trial: TrialData, end: End) -> None:
+    measured, rate = end.measured, metrics.rates.messages_per_s(trial)
+    console.print(f"{shown(trial.record.server)}  {end.connections.established} of {end.connections.asked} connections")
+    if trial.plan is not None and isinstance(trial.plan.loop, NoLoop):
+        return
+    window = "the measured window never began" if trial.window_s is None else f"over {trial.window_s:.2f} s"
+    unsent = f"; {measured.unsent:,} due and never sent" if measured.unsent else ""
+    console.print(
+        f"{'no rate' if rate is None else f'{rate:,.0f} messages/s'} {window}: {measured.sent:,} sent = "
+        f"{measured.answered:,} answered + {measured.failed:,} failed + {measured.unanswered:,} unanswered{unsent}"
+    )
+
+
+def _loop_words(trial: TrialData, plan: Plan) -> str:
+    """How to read the numbers: what the load was."""
+    if isinstance(plan.scenario, Push):
+        found = metrics.values(trial, ["push_reach", "push_last_us_p50", "push_spread_us"])
+        if None in found.values():
+            return f"{len(trial.broadcasts)} broadcasts; none reached all of its receivers"
+        reach, last, spread = found.values()
+        return f"{len(trial.broadcasts)} broadcasts reached {reach:.2%}; median to the last {last:,.1f} µs, spread {spread:,.1f} µs"
+    if isinstance(plan.loop, Open):
+        ratio = metrics.rates.rate_ratio(trial)
+        reached = "not known whether its rate was reached" if ratio is None else f"{ratio:.2%} of its rate left in time"
+        return f"open loop ({plan.loop.arrivals} arrivals), {reached}: response counts from the due time"
+    if isinstance(plan.loop, Closed) and plan.loop.think is None:
+        return "closed loop: service time at saturation, not response time at a fixed rate"
+    if isinstance(plan.loop, Closed):
+        return "closed loop with pauses: a slow server is asked less often"
+    return (
+        f"{metrics.failures.connections_lost(trial)} connections died"
+        if trial.plan.stages is None
+        else "connections came and went"
+    )
+
+
+def exit_code(done_ok: bool, interrupted: bool, kind: str, judged: list[Judged]) -> int:
+    """Ctrl-C first, then what did not run, then what cannot be believed, then what was breached."""
+    if interrupted:
+        return INTERRUPTED
+    if not done_ok:
+        return FAILED
+    if kind == "INVALID":
+        return INVALID
+    return BREACHED if any(one.breached for one in judged) else 0
+
+
+# ---- for programs ----------------------------------------------------------------------------------------------------
+
+
+def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], interrupted: bool) -> str:
+    """One JSON document: every metric with its unit, or null with its reason."""
+    trial = TrialData(folder, record)
+    found: Verdict = verdict(trial)
+    measured = metrics.measure(trial)
+    end = trial.end
+    whole = {
+        "format": 1,
+        "url": record.server,
+        "folder": str(folder.path),
+        "outcome": record.outcome if end is None or record.outcome == "failed" else end.outcome,
+        "reason": record.reason,
+        "interrupted": interrupted,
+        "verdict": {"kind": found.kind, "reasons": list(found.reasons), "limit": found.bottleneck},
+        "plan": None if trial.plan is None else trial.plan.model_dump(),
+        "connections": None if end is None else end.connections.model_dump(),
+        "ledger": None if end is None else end.measured.model_dump(),
+        "errors": None if end is None else end.errors,
+        "metrics": {
+            name: {"value": value, "unit": metrics.METRICS[name].unit, "reason": measured.reasons.get(name)}
+            for name, value in measured.values.items()
+        },
+        "times_ns": {tag: _times(of) for tag, of in trial.histograms.items() if of.count},
+        "thresholds": [
+            {"text": one.threshold.text, "value": one.value, "reason": one.reason, "breached": one.breached}
+            for one in judged
+        ],
+    }
+    return json.dumps(whole, indent=1, ensure_ascii=False)
+
+
+def _times(of: Histogram) -> dict:
+    quantiles = {f"p{q[2:].ljust(2, '0')}": of.quantile(q) for q in QUANTILES}
+    return {"count": of.count, "min": of.min, "mean": of.mean, **quantiles, "max": of.max}
+
+
+def write_csv(folder: TrialFolder, record: TrialRecord, file: Path) -> None:
+    """A row a metric: name, value, unit, and the reason where there is no value."""
+    measured = metrics.measure(TrialData(folder, record))
+    with file.open("w", newline="", encoding="utf-8") as out:
+        rows = csv.writer(out)
+        rows.writerow(["metric", "value", "unit", "reason"])
+        for name, value in measured.values.items():
+            shown = "" if value is None else value
+            rows.writerow([name, shown, metrics.METRICS[name].unit, measured.reasons.get(name, "")])

@@ -1,0 +1,51 @@
+"""What the command line shows of servers: the list of them, and builds as they go on. It decides nothing."""
+
+from __future__ import annotations
+
+from wsbench.cli import terminal
+from wsbench.host import machine
+from wsbench.servers import build, catalogue, runtime
+from wsbench.servers.catalogue import Variant
+
+
+def list_servers() -> None:
+    """Every variant, with its receipt or what is in the way, and the JDKs that may be chosen."""
+    rows = [
+        [
+            variant.name + (" (default)" if variant.is_default else ""),
+            variant.manifest.language,
+            variant.manifest.library,
+            " ".join(variant.scenarios),
+            build.obstacle(variant) or build.last_receipt(variant) or build.state(variant),
+        ]
+        for variant in catalogue.read()
+    ]
+    terminal.table(None, ["server", "language", "library", "scenarios", "receipt, if built"], rows)
+    found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
+    print(f"JDKs here: {found}; choose with `+jdk17`, `+jdk25+ZGC+heap4g` behind a server's name")
+
+
+def build_servers(variants: list[Variant], jobs: int) -> int:
+    """Builds them and shows a row each; the exit code."""
+    built = build_with_progress(variants, jobs)
+    rows = [
+        [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or str(one.problem)]
+        for name, one in built.items()
+    ]
+    terminal.table(None, ["server", "result", "s", "receipt, or what is in the way"], rows, right={2})
+    counts = {did: sum(one.did == did for one in built.values()) for did in ("built", "was built", "skipped", "failed")}
+    print(", ".join(f"{count} {did}" for did, count in counts.items() if count))
+    return int(counts["failed"] > 0)
+
+
+def build_with_progress(variants: list[Variant], jobs: int, quiet: bool = False) -> dict[str, build.Built]:
+    say = terminal.Progress().say
+
+    def tell(now: build.Progress) -> None:
+        if quiet:
+            return
+        left = f", about {terminal.duration(now.left_s)} left" if now.done < now.total else ""
+        why = f": {now.built.problem}" if now.built.did == "failed" else ""
+        say(f"[{now.done}/{now.total}] {now.variant.name} {now.built.did}{why}{left}")
+
+    return build.build_all(variants, machine.placement().server, jobs, tell)

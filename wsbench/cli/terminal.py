@@ -1,0 +1,135 @@
+"""What a person sees in the terminal: progress while a campaign runs, and the tables at its end.
+
+Plain lines where the output is piped; colours only where there is a terminal that wants them (rich respects NO_COLOR).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wsbench import metrics
+from wsbench.checks.selftest import judgements
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import verdict
+from wsbench.records import plain
+from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
+
+console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
+
+
+def shown(text: str) -> str:
+    """For the console: nothing in it is taken for an order to the terminal."""
+    return escape(plain.line(text))
+
+
+def say(text: str) -> None:
+    """A line, as it is."""
+    console.print(shown(text))
+
+
+def table(title: str | None, headers: list[str], rows: list[list[str]], right: set[int] = frozenset()) -> None:
+    """A table of plain texts; columns in `right` are numbers."""
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for index, header in enumerate(headers):
+        drawn.add_column(shown(header), justify="right" if index in right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*[shown(text) for text in row])
+    if sys.stdout.isatty():
+        console.print(drawn)
+    else:
+        # Nothing is cut or folded where the output is read by a program.
+        Console(highlight=False, width=400, force_terminal=False).print(drawn)
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def cell_text(cell: dict) -> str:
+    return " ".join(f"{key}={value}" for key, value in cell.items())
+
+
+class Progress:
+    """A campaign's watcher: a line a trial, and where there is a terminal a live line in between."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, line: str) -> None:
+        say(line)
+
+    def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None:
+        self._head = f"[{done + 1}/{total}] {order.name} {cell_text(order.cell)}".rstrip()
+        self._left = f"about {duration(left_s)} left"
+        if sys.stdout.isatty():
+            console.print(shown(f"{self._head} … {self._left}"), end="\r")
+
+    def trial_runs(self, folder: TrialFolder) -> None:
+        if not sys.stdout.isatty():
+            return
+        if (last := folder.latest()) is not None:
+            line = f"{self._head}  {last.phase}: {last.open} open, {last.answered} answered, {last.failed} failed … {self._left}"
+            console.print(shown(line[: console.width - 1].ljust(console.width - 1)), end="\r")
+
+    def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
+        trial = TrialData(folder, record)
+        found = verdict(trial)
+        if record.outcome == "failed":
+            result = f"[red]failed: {shown(record.reason or '')}[/]"
+        elif record.outcome == "stopped":
+            result = f"[yellow]{shown(record.reason or '')}[/]"
+        else:
+            rate = metrics.rates.messages_per_s(trial)
+            rate_text = "no rate" if rate is None else f"{rate:,.0f} messages/s"
+            why = f" ({shown(found.reasons[0])})" if found.reasons else ""
+            result = f"{rate_text}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"
+        line = f"{shown(self._head)}  {result}  {self._left}"
+        console.print(line + (" " * 20 if sys.stdout.isatty() else ""))
+
+
+def campaign_summary(results) -> None:
+    """The summary table of a campaign's `Results`."""
+    from wsbench.analysis.summary import columns, summary
+
+    metrics_shown = columns(results)
+    rows = summary(results)
+    units = {name: next((row.figure(name).unit for row in rows), "") for name in metrics_shown}
+    headers = ["server", "cell", *[f"{name} [{units[name]}]" if units[name] else name for name in metrics_shown]]
+    headers += ["of reference", "verdict", "limit"]
+    body = [
+        [
+            row.name,
+            row.cell_text,
+            *[
+                row.figure(name).with_interval if index == 0 else row.figure(name).text
+                for index, name in enumerate(metrics_shown)
+            ],
+            row.against_reference_text,
+            row.verdict_text,
+            row.bottleneck,
+        ]
+        for row in rows
+    ]
+    table(None, headers, body, right=set(range(2, 2 + len(metrics_shown))))
+
+
+def selftest_table(rows: list[judgements.Row]) -> int:
+    """The table of a self-test; 0 only where everything that was checked holds."""
+    table(
+        None,
+        ["check", "quantity", "allowed", "found", "result"],
+        [[row.check, row.quantity, row.allowed, row.found, row.result] for row in rows],
+    )
+    for row in rows:
+        if row.result != "holds":
+            console.print(shown(f"{row.result}: {row.check}, {row.quantity}{': ' if row.why else ''}{row.why}"))
+    counts = {result: sum(row.result == result for row in rows) for result in ("holds", "FAILS", "undecided")}
+    console.print(", ".join(f"{count} {result}" for result, count in counts.items()))
+    return 0 if judgements.passed(rows) else 1

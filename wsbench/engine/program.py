@@ -1,0 +1,120 @@
+"""The engine from outside: where the binary is, what plan a load becomes, and what its exit says.
+
+It builds plans and reads nothing of the results. The plan's contract is protocol/README.md.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from wsbench.host import installation
+from wsbench.records.engine_files import Closed, Connect, Limits, Loop, Messages, Plan, Scenario, Seconds, Stage, Target
+from wsbench.records.errors import TrialFailed, UserError
+
+DRAIN_S = 2.0
+CONNECT_S = 10.0
+REPLY_S = 10.0
+#: What a trial that ends by count may take at the most.
+LONGEST_COUNTED_S = 600.0
+CONNECTS_PER_S = 500  # of a slow server
+
+
+class EngineFailed(TrialFailed):
+    """An engine process did not carry out its plan; `code` is its exit code, None where it did not end."""
+
+    def __init__(self, text: str, code: int | None):
+        super().__init__(text)
+        self.code = code
+
+
+def binary() -> Path:
+    """Where WSBENCH_ENGINE says; else the wheel's, or in a checkout the one that `make setup` put beside Python."""
+    beside = Path(sys.executable).parent if installation.IS_CHECKOUT else installation.SHIPPED
+    return Path(os.environ.get("WSBENCH_ENGINE") or beside / "wsbench-engine")
+
+
+def require_binary() -> Path:
+    path = binary()
+    if not path.exists():
+        raise UserError(f"the engine is not built: {path} is missing; run `make setup`")
+    return path
+
+
+def path_for(scenario: Scenario, transport: str) -> str:
+    """The request target that the server contract gives this scenario."""
+    if transport == "tcp":
+        return "/"
+    if scenario.kind == "doc":
+        return f"/doc?size={scenario.bytes}"
+    return "/echo" if scenario.kind == "idle" else f"/{scenario.kind}"
+
+
+def plan(
+    scenario: Scenario,
+    transport: str,
+    target: Target,
+    connections: int,
+    warmup: Seconds | Messages | None,
+    measure: Seconds | Messages,
+    seed: int,
+    cpus: list[int],
+    loop: Loop = Closed(),  # noqa: B008 (frozen)
+    connect: Connect = Connect(),  # noqa: B008 (frozen)
+    stages: list[Stage] | None = None,
+    busy_poll: bool = False,
+    reply_s: float = REPLY_S,
+    connect_s: float = CONNECT_S,
+) -> Plan:
+    """One local engine process: a worker per CPU it was given, as far as there are connections for them."""
+    longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
+    before = warmup.seconds if isinstance(warmup, Seconds) else 0.0
+    return Plan(
+        scenario=scenario,
+        transport=transport,
+        target=target,
+        loop=loop,
+        connections=connections,
+        connect=connect,
+        stages=stages,
+        mask="random",
+        tls=None,
+        deflate=None,
+        fragment_bytes=None,
+        subprotocols=[],
+        warmup=warmup,
+        measure=measure,
+        drain_s=DRAIN_S,
+        limits=Limits(
+            connect_s=connect_s,
+            reply_s=reply_s,
+            deadline_s=before + longest + DRAIN_S + connect_s + connecting_s(connections, connect.per_s) + 15,
+        ),
+        threads=max(1, min(len(cpus), connections)),
+        cpus=cpus,
+        busy_poll=busy_poll,
+        receive_stamps=None,
+        source_addresses=["0.0.0.0"],
+        headers=[],
+        seed=seed,
+        shard=(0, 1),
+    )
+
+
+def connecting_s(connections: int, per_s: float | None) -> float:
+    """What opening so many connections may take."""
+    return connections / min(CONNECTS_PER_S, per_s or CONNECTS_PER_S)
+
+
+def check_exit(code: int | None, log: Path) -> None:
+    """TrialFailed, with the engine's own line, unless the plan was carried out."""
+    if code == 0:
+        return
+    if code is None:
+        raise TrialFailed("the engine did not end by its deadline")
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("wsbench-engine:")]
+    words = f"exit code {code}" if code > 0 else f"it was killed by {signal.Signals(-code).name}"
+    said = lines[-1] if lines else words
+    raise TrialFailed({3: f"this host could not carry out the plan: {said}"}.get(code, f"the engine failed: {said}"))

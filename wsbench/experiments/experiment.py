@@ -1,0 +1,248 @@
+"""An experiment: a TOML file that opens with the question it answers, as a frozen value, and the cells its sweep makes.
+
+No loops, no conditions, no templates. Unknown keys are errors. It knows no server and starts nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from wsbench.experiments.claims import written
+from wsbench.experiments.claims.written import Claim, Versions
+from wsbench.experiments.figure_table import FigureTable
+from wsbench.host import installation
+from wsbench.records.engine_files import (
+    Closed,
+    Connect,
+    Doc,
+    Echo,
+    Idle,
+    Loop,
+    Messages,
+    NoLoop,
+    Open,
+    Ping,
+    Push,
+    Scenario,
+    Seconds,
+    Segment,
+    Stage,
+    Think,
+)
+from wsbench.records.errors import UserError
+from wsbench.records.files import read_text
+from wsbench.records.frozen import Frozen, one_line, read_toml
+from wsbench.records.rundir import CellValue
+from wsbench.servers.settings import RuntimeTable
+
+EXPERIMENTS = installation.ROOT / "experiments"
+REPLY_S = CONNECT_S = 10.0
+#: Keys of [load] that a sweep may vary.
+SWEPT = (
+    "connections",
+    "payload_bytes",
+    "messages",
+    "persistent",
+    "opcode",
+    "depth",
+    "messages_per_connection",
+    "rate_per_s",
+    "slow_readers",
+)
+
+
+Scaled = Literal["connections", "messages", "heap"]
+
+
+class Load(Frozen):
+    """What the engine puts on the server; `connections` are requests under way at once where each has its own connection.
+
+    A closed loop may have `depth`, `think` and `messages_per_connection`, an open one needs `rate_per_s` or `rate`. The rate
+    is that of messages; of broadcasts where the scenario is push.
+    """
+
+    connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
+    payload_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 128
+    opcode: Literal["text", "binary"] = "text"
+    persistent: bool = True
+    messages: Annotated[int, Field(ge=1)] | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    think: Think | None = None
+    messages_per_connection: Annotated[int, Field(ge=1)] | None = None
+    rate_per_s: Annotated[float, Field(gt=0)] | None = None
+    rate: list[Segment] | None = None
+    arrivals: Literal["constant", "poisson"] = "constant"
+    connect: Connect = Connect()
+    stages: list[Stage] | None = None
+    slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
+    #: Seconds after which a reply counts as failed, and its connection is closed.
+    reply_s: Annotated[float, Field(gt=0)] = REPLY_S
+    #: Seconds in which a connection must be made.
+    connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
+
+    @property
+    def most_connections(self) -> int:
+        """Those of the highest stage where stages say how many there are."""
+        return self.connections if self.stages is None else max(stage.to for stage in self.stages)
+
+    def scenario(self, kind: str) -> Scenario:
+        match kind:
+            case "doc":
+                return Doc(persistent=self.persistent, bytes=self.payload_bytes)
+            case "echo":
+                return Echo(opcode=self.opcode, bytes=self.payload_bytes)
+            case "push":
+                return Push(slow_readers=self.slow_readers)
+            case "idle":
+                return Idle()
+        return Ping()
+
+    def loop(self, kind: str) -> Loop:
+        """UserError where the loop and what is said of it do not go together."""
+        rated = self.rate_per_s is not None or self.rate is not None
+        if rated != (kind == "open") or (self.rate_per_s is not None and self.rate is not None):
+            raise UserError(
+                f"a loop that is {kind!r} needs {'one of' if kind == 'open' else 'neither'} 'load.rate_per_s', 'load.rate'"
+            )
+        if kind == "open":
+            steady = Segment(from_per_s=self.rate_per_s or 0, to_per_s=self.rate_per_s or 0, for_s=1)
+            return Open(arrivals=self.arrivals, rate=self.rate or [steady], depth=self.depth)
+        if kind == "none":
+            return NoLoop()
+        return Closed(depth=self.depth or 1, think=self.think, messages_per_connection=self.messages_per_connection)
+
+
+class Timing(Frozen):
+    """Seconds before and during the measurement, and how often all of it is repeated.
+
+    `measure_s` is left out where `load.messages` ends the measurement, or `load.stages` last as long as they do. A trial that the
+    machine disturbed (`verdict.disturbed`) runs once more at the end of its round, `again` times at most.
+    """
+
+    warmup_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    rounds: Annotated[int, Field(ge=1, le=1000)] = 5
+    again: Annotated[int, Field(ge=0, le=100)] = 1
+
+
+class Stop(Frozen):
+    """When a trial is ended while it still connects, because the server cannot keep up. Its outcome is then `stopped`.
+
+    Fewer than `connects_per_s` connections a second over the last `over_s` seconds, or more than the share `errors` of all
+    connections failed, or the server ended.
+    """
+
+    connects_per_s: Annotated[float, Field(gt=0)]
+    over_s: Annotated[float, Field(ge=1)]
+    errors: Annotated[float, Field(gt=0, le=1)]
+
+
+class Experiment(Frozen):
+    question: str
+    reading: str
+    servers: list[str]
+    scenario: Literal["doc", "echo", "ping", "idle", "push"]
+    loop: Literal["closed", "open", "none"]
+    headline: str
+    load: Load = Load()
+    sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
+    runtime: RuntimeTable = RuntimeTable()
+    timing: Timing = Timing()
+    #: What `--scale` makes smaller; nothing: the experiment has one size only.
+    scales: list[Scaled] = []
+    stop: Stop | None = None
+    figure: list[FigureTable] = []
+    versions: Versions = {}
+    claim: list[Claim] = []
+
+    @property
+    def served(self) -> str:
+        """What of the server contract a server must serve for it: idle connections are those of an echo."""
+        return "echo" if self.scenario == "idle" else self.scenario
+
+    def cells(self) -> list[dict[str, CellValue]]:
+        """Every combination of swept values, in the order of the file."""
+        return [dict(zip(self.sweep, values, strict=True)) for values in itertools.product(*self.sweep.values())]
+
+    def load_of(self, cell: dict[str, CellValue]) -> Load:
+        return Load.model_validate({**self.load.model_dump(), **cell})
+
+    def measure_of(self, load: Load) -> Seconds | Messages:
+        if load.messages is not None:
+            return Messages(messages=load.messages)
+        return Seconds(seconds=self.timing.measure_s or staged_s(load))
+
+    @property
+    def measure_s(self) -> float | None:
+        """How long the measured phase is; None where a count ends it."""
+        return self.timing.measure_s or staged_s(self.load)
+
+
+def staged_s(load: Load) -> float | None:
+    """How long the stages last together; None without stages."""
+    return None if load.stages is None else sum(stage.over_s for stage in load.stages)
+
+
+#: A file's name has at most 255 bytes.
+LONGEST_NAME = 200
+#: The largest experiment here has six.
+MOST_CELLS = 10_000
+
+
+def path_of(name: str) -> Path:
+    """The file of an experiment given by name, or by a path that ends in .toml."""
+    if name.endswith(".toml"):
+        return Path(name)
+    path = EXPERIMENTS / f"{name}.toml"
+    if len(name.encode()) > LONGEST_NAME or not path.exists():
+        known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
+        raise UserError(f"no experiment {name[:LONGEST_NAME]!r}; there are: {known} (or give a path to a .toml file)")
+    return path
+
+
+def read(path: Path) -> Experiment:
+    """The checked experiment. UserError: path, key, what was found, what is allowed."""
+    experiment = read_toml(Experiment, path)
+    for key in experiment.sweep:
+        if key not in SWEPT:
+            raise UserError(f"{path}: 'sweep.{key}' cannot be swept; allowed: {', '.join(SWEPT)}")
+    cells = math.prod(map(len, experiment.sweep.values()))
+    if cells > MOST_CELLS:
+        raise UserError(f"{path}: 'sweep' makes {cells:,} cells, allowed: {MOST_CELLS:,}")
+    try:
+        for cell in experiment.cells():
+            _require_end(path, experiment, cell)
+    except ValidationError as error:
+        raise UserError(f"{path}: {one_line(error)}") from error
+    _check_claims(path, experiment)
+    return experiment
+
+
+def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
+    """A cell's load and loop can be made, and it ends by one thing. pydantic's ValidationError where a swept value is none."""
+    load = experiment.load_of(cell)
+    ends = [load.messages, experiment.timing.measure_s]
+    both, neither = None not in ends, ends == [None, None]
+    if both or (neither and load.stages is None):
+        raise UserError(
+            f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither without 'load.stages'"
+        )
+    load.loop(experiment.loop)
+
+
+def text_of(path: Path) -> str:
+    """An experiment's file as it is written, once it is known to be one."""
+    read(path)
+    return read_text(path, links=True)
+
+
+def _check_claims(path: Path, experiment: Experiment) -> None:
+    try:
+        written.check(experiment.claim, experiment.versions, list(experiment.sweep))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error

@@ -1,0 +1,255 @@
+"""The only room that starts processes: servers on a leash, engines, and short commands whose output is wanted.
+
+A server is started with an environment of its own, its output goes to a file and is never parsed; it ends when it is stopped,
+when this process ends, or when its `Server` is left as a context.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsbench.host import leftovers
+from wsbench.records.errors import TrialFailed
+
+STOP_S = 8.0
+KILLED_S = 300.0  # a process that was killed is there until the kernel has closed its connections, one by one
+LEASH = Path(__file__).with_name("leash.py")
+#: What a server inherits of our environment; everything else would be a hidden setting.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "TMPDIR", "USER")
+
+
+@dataclass(frozen=True)
+class Output:
+    code: int
+    text: str
+
+
+def output_of(
+    argv: list[str],
+    folder: Path | None = None,
+    timeout_s: float = 60.0,
+    env: dict[str, str] | None = None,
+    cpus: list[int] | None = None,
+) -> Output:
+    """A short command's exit code and its standard output and error together; code 127 where there is no such program.
+
+    With `env` it has the environment that a server with it has, with `cpus` a server's CPUs.
+    """
+    try:
+        with _on(cpus):
+            done = subprocess.run(
+                argv,
+                cwd=folder,
+                env=None if env is None else _server_environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout_s,
+                check=False,
+            )
+    except FileNotFoundError:
+        return Output(127, f"{argv[0]}: not found")
+    except subprocess.TimeoutExpired:
+        return Output(124, f"{argv[0]}: no end within {timeout_s:g} s")
+    return Output(done.returncode, done.stdout.decode(errors="replace").strip())
+
+
+@contextlib.contextmanager
+def _on(cpus: list[int] | None):
+    """This thread on these CPUs, and so what it starts meanwhile."""
+    before = os.sched_getaffinity(0)
+    if cpus is not None:
+        os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _server_environment(env: dict[str, str]) -> dict[str, str]:
+    return {**{name: os.environ[name] for name in INHERITED if name in os.environ}, **env}
+
+
+def run_logged(argv: list[str], folder: Path, log: Path, env: dict[str, str], timeout_s: float = 1800.0) -> int:
+    """Runs a build command with `env` added to our environment, its output appended to `log`; its exit code."""
+    with log.open("ab") as out:
+        out.write(f"$ {' '.join(argv)}\n".encode())
+        out.flush()
+        try:
+            return subprocess.run(
+                argv,
+                cwd=folder,
+                env={**os.environ, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=timeout_s,
+                check=False,
+            ).returncode
+        except FileNotFoundError:
+            out.write(f"{argv[0]}: not found\n".encode())
+            return 127
+        except subprocess.TimeoutExpired:
+            out.write(f"no end within {timeout_s:g} s\n".encode())
+            return 124
+
+
+class Server:
+    """A running server: its first process's id, when its program began (monotonic), what it was given,
+    whether it lives, and how it is stopped."""
+
+    def __init__(self, argv: list[str], folder: Path, env: dict[str, str], cpus: list[int], log: Path):
+        self.env = env
+        self._mark = leftovers.mark()
+        status_read, status_write = os.pipe()
+        cpu_list = ",".join(str(cpu) for cpu in cpus)
+        with log.open("ab") as out:
+            self._leash = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(LEASH), cpu_list, str(status_write), "--", *argv],
+                cwd=folder,
+                env=_server_environment(env) | {leftovers.NAME: self._mark},
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                pass_fds=(status_write,),
+                start_new_session=True,
+            )
+        os.close(status_write)
+        with os.fdopen(status_read) as status:
+            line = status.readline()
+            status.read()  # ends when the program takes the place of the leash's child, which held the other end
+        self.started_ns = time.monotonic_ns()
+        if not line:
+            raise TrialFailed(f"the server could not be started: {argv[0]}")
+        self.pid = int(line)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._leash.poll()
+
+    def stop(self) -> str:
+        """Stops it and everything it started; how it ended, in words."""
+        ended = self._leash.poll()
+        if ended is not None:
+            # Whoever kills a leash leaves what its server started without one.
+            leftovers.end({self._mark})
+            return f"had ended by itself with {_exit_words(ended)}"
+        self._leash.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        try:
+            code = self._leash.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._leash.stdin.close()
+            try:
+                code = self._leash.wait(KILLED_S)
+            except subprocess.TimeoutExpired as late:
+                raise TrialFailed(f"the server was still there {KILLED_S:g} s after SIGKILL") from late
+        with contextlib.suppress(OSError):
+            self._leash.stdin.close()
+        return f"ended with {_exit_words(code)} {time.monotonic() - began:.1f} s after SIGTERM"
+
+
+def _exit_words(code: int) -> str:
+    if code > 128 and code - 128 in iter(signal.Signals):
+        return signal.Signals(code - 128).name
+    return f"exit code {code}"
+
+
+class Engine:
+    """A running engine; it ends by itself when this process does, since its standard input is our pipe."""
+
+    def __init__(self, binary: Path, plan: Path, folder: Path, log: Path, env: dict[str, str] | None = None):
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [str(binary), str(plan), str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=env,
+            )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def tell(self, line: str) -> None:
+        """A line on its standard input; one that has ended hears nothing."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+
+    def interrupt(self) -> None:
+        """Asks it to write what was measured and to end."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Its exit code, or None if it has not ended within the time."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def start_detached(argv: list[str], env: dict[str, str], log: Path) -> int:
+    """A process that outlives this one, with nothing but this environment and the usual inherited names; its id."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    with log.open("ab") as out:
+        started = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**inherited, **env},
+            start_new_session=True,
+        )
+    return started.pid
+
+
+def is_running(pid: int, word: str) -> bool:
+    """Whether a process that `start_detached` started still runs. `word` is in its command line, which no other process that has
+    come to its number since would have."""
+    try:
+        return word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def end_detached(pid: int, word: str, timeout_s: float = 10.0) -> bool:
+    """Ends a process that `start_detached` started and all of its session; False where there is none any more."""
+    if not is_running(pid, word):
+        return False
+    os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + timeout_s
+    while is_running(pid, word) and time.monotonic() < until:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    return True

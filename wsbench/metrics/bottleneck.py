@@ -1,0 +1,65 @@
+"""Who had no CPU left in a trial, and whether what was due could leave: what a verdict is told of the two sides."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from wsbench import metrics
+from wsbench.metrics.limits import LIMITS
+from wsbench.metrics.trial_data import TrialData
+
+Bottleneck = Literal["server", "engine", "neither", "unknown"]
+SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let a saturated process tree show more
+
+
+def bottleneck(trial: TrialData) -> Bottleneck:
+    """Who had no CPU left: the busier of the two, once past its limit. Nobody, where an open loop's rate was met.
+
+    "neither" also covers a server that keeps fewer threads busy than it has CPUs: samples are of whole process trees.
+    """
+    if rate_met(trial):
+        return "neither"
+    engine, server = engine_busy(trial), server_busy(trial)
+    engine_full = engine is not None and engine >= LIMITS["engine_busy"].suspect
+    server_full = server is not None and server >= SERVER_BUSY
+    if engine_full and server is not None and engine > server:
+        return "engine"
+    if server_full:
+        return "server"
+    return "neither" if engine is not None and server is not None else "unknown"
+
+
+def rate_met(trial: TrialData) -> bool:
+    """Whether an open loop's messages left at the rate at which they were due."""
+    short = shortfall(trial)
+    return short is not None and abs(short) <= LIMITS["rate"].suspect
+
+
+def engine_busy(trial: TrialData) -> float | None:
+    """CPU share of the engine's busiest worker: its connections are limited, even where another worker is idle.
+
+    None where workers poll without ever sleeping: then it is always 1, and tells nothing.
+    """
+    if trial.plan is not None and trial.plan.busy_poll:
+        return None
+    threads = trial.end.threads if trial.end else []
+    return max((worker.cpu_ns / worker.wall_ns for worker in threads if worker.wall_ns), default=None)
+
+
+def server_busy(trial: TrialData) -> float | None:
+    """The server's CPU use as a share of the CPUs it was given."""
+    percent, cpus = metrics.resources.server_cpu_percent_mean(trial), len(trial.record.server_cpus)
+    return percent / 100 / cpus if percent is not None and cpus else None
+
+
+def shortfall(trial: TrialData) -> float | None:
+    """The share of due messages that did not leave in the window; negative: more left than were due, a backlog.
+
+    A message of each worker may be on its way to the socket at either edge.
+    """
+    left, due = trial.left_in_window, trial.due_in_window
+    if left is None or not due:
+        return None
+    gap = max(0, abs(due - left) - trial.plan.threads - 1)
+    return math.copysign(gap / due, due - left)

@@ -1,0 +1,310 @@
+"""Samples of what a trial uses: the server's process tree, the engine, the machine, as lines of `resources.jsonl`.
+
+A thread of the harness on the same clock as the engine's events; it never touches a message. It looks only, and ends when
+it is told to. What is read, and how, is in `kernel` and `hsperf`.
+
+How often: the server, its heap and the machine every 5 % of the time since the engine began, but not more often than every 25 ms
+nor less often than every 250 ms; which processes there are, the engine and the server's control group every 250 ms. CPU over a
+span is interpolated between the samples around its edges (`view.growth`), which is off by up to a quarter of their distance at
+each edge: so a run that ends by a count after 0.3 s is measured as well as one of a minute, and none is looked at more than its
+length asks for. Where a plan has nothing due at first, the counting starts again with its first message.
+
+From where: a process's CPU clock, clock_getcpuclockid(3), is the scheduler's own account in nanoseconds, threads that have
+ended included, in 2 µs a reading. `/proc/PID/task/*/schedstat` has the same number, but of living threads only and in 8 µs for
+each. Only what ended children have used comes in ticks of 10 ms, from `/proc/PID/stat`. Context switches are told by thread alone,
+so a sweep over all of them is made as rarely as its own length asks for. The proportional set size is read when no latency is
+measured: before the load, in the middle of a stretch in which nothing is due, and after it.
+
+What it costs is measured in every trial: the last line is the CPU time of this thread. METHODOLOGY has the figures.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import chain
+from pathlib import Path
+
+import psutil
+
+from wsbench.monitoring import hsperf, kernel
+from wsbench.monitoring.kernel import Standing
+from wsbench.records.engine_files import PhaseBegin, parse_event
+from wsbench.records.files import named
+from wsbench.records.samples import HeapSample, ProcessSample, Sample, SamplerCost, SharedMemorySample, SwitchesSample
+
+SHARE_OF_ELAPSED = 0.05
+SHORTEST_S, LONGEST_S = 0.025, 0.25
+COARSE_S = 0.25
+#: Sweeps over all threads, for children and for context switches: at most so often, and at most this share of one CPU each.
+#: A server with a thread for each of 5,000 connections takes 0.1 s a sweep.
+CHILDREN_S, SWITCHES_S = 0.25, 1.0
+SWEEP_SHARE = 0.002
+#: A stretch with nothing due is looked into from this length on.
+SHORTEST_QUIET_S = 2.0
+CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
+
+
+class Sampler:
+    """Samples from entry to exit of its context. `server_pids` are the roots of the server's process trees; none where the
+    server is not known."""
+
+    def __init__(self, file: Path, *server_pids: int):
+        self._path, self._file = file, file.open("w", encoding="utf-8")
+        self._server = Tree("server", *server_pids) if server_pids else None
+        self._engine: Tree | None = None
+        self._quiet: Quiet | None = None
+        self._group = kernel.own_group(server_pids[0]) if server_pids else None
+        self._machine = kernel.Machine()
+        self._began = time.monotonic()
+        self._next_coarse = self._next_children = self._next_switches = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._failed: OSError | None = None
+
+    def __enter__(self) -> Sampler:
+        self._look_at_shared_memory("ready")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        """OSError where the samples could not be written."""
+        self._stop.set()
+        self._thread.join()
+        with named(self._path):
+            try:
+                self._look_at_shared_memory("ended")
+            finally:
+                self._close()
+            if self._failed is not None:
+                raise self._failed
+
+    def watch_engine(self, events: Path, quiet_s: float, *pids: int) -> None:
+        """From now on the engine is looked at too, as far as it runs here, and its events. After connecting nothing is due for
+        `quiet_s`; 0 where that is not so."""
+        self._began = time.monotonic()
+        self._engine = Tree("engine", *pids)
+        self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
+
+    def _run(self) -> None:
+        try:
+            self._look_on()
+        except OSError as error:
+            self._failed = error
+
+    def _look_on(self) -> None:
+        began_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
+        while not self._stop.is_set():
+            now = time.monotonic()
+            self._coarse(now)
+            self._fine()
+            if self._quiet is not None:
+                self._look_into(self._quiet, now)
+            self._stop.wait(min(LONGEST_S, max(SHORTEST_S, SHARE_OF_ELAPSED * (now - self._began))))
+        self._next_coarse = self._next_children = self._next_switches = 0.0
+        self._coarse(time.monotonic())
+        self._fine()
+        spent_ns = time.thread_time_ns() - used_ns
+        self._write(SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=began_ns, cpu_ns=spent_ns))
+
+    def _fine(self) -> None:
+        if self._server is not None:
+            self._write(self._server.sample())
+            self._write(self._server.heap())
+        self._write(self._machine.sample())
+        self._file.flush()
+
+    def _coarse(self, now: float) -> None:
+        if now < self._next_coarse:
+            return
+        self._next_coarse = now + COARSE_S
+        if self._server is not None and now >= self._next_children:
+            self._server.look_for_children()
+            self._next_children = now + _sweep_again_s(CHILDREN_S, now)
+        if self._engine is not None:
+            self._write(self._engine.sample())
+        if self._group is not None:
+            self._write(self._group.sample())
+        self._write(self._machine.network())
+        if now >= self._next_switches:
+            self._look_at_switches(time.monotonic())
+
+    def _look_at_switches(self, now: float) -> None:
+        for tree in (self._server, self._engine):
+            if tree is not None:
+                self._write(tree.switches())
+        self._next_switches = now + _sweep_again_s(SWITCHES_S, now)
+
+    def _look_at_shared_memory(self, moment: str) -> None:
+        if self._server is not None:
+            self._write(self._server.shared_memory(moment))
+
+    def _look_into(self, quiet: Quiet, now: float) -> None:
+        quiet.look()
+        if quiet.middle_has_come():
+            self._look_at_shared_memory("idle")
+        if quiet.is_over():
+            self._began, self._quiet = now, None
+
+    def _write(self, sample: Sample | None) -> None:
+        if sample is not None:
+            self._file.write(sample.model_dump_json() + "\n")
+
+    def _close(self) -> None:
+        for one in (self._server, self._engine, self._group, self._machine, self._file):
+            if one is not None:
+                one.close()
+
+
+def _sweep_again_s(at_most_every_s: float, began: float) -> float:
+    return max(at_most_every_s, (time.monotonic() - began) / SWEEP_SHARE)
+
+
+class Quiet:
+    """The stretch after connecting in which nothing is due, on the clock of the engine's events."""
+
+    def __init__(self, events: Path, seconds: float):
+        self._events = events
+        self._ns = round(seconds * 1e9)
+        self._read_to = 0
+        self._begin_ns: int | None = None
+        self._middle_was_told = False
+
+    def look(self) -> None:
+        """Until it is known when connecting ended: reads what the engine has written since."""
+        if self._begin_ns is not None or not self._events.exists():
+            return
+        with self._events.open("rb") as file:
+            file.seek(self._read_to)
+            whole = file.read().rpartition(b"\n")[0]
+        self._read_to += len(whole) + 1 if whole else 0
+        for event in map(parse_event, whole.splitlines()):
+            if isinstance(event, PhaseBegin) and event.phase != "connect" and self._begin_ns is None:
+                self._begin_ns = event.t_ns
+
+    def middle_has_come(self) -> bool:
+        """True once."""
+        come = self._begin_ns is not None and time.monotonic_ns() >= self._begin_ns + self._ns // 2
+        first, self._middle_was_told = come and not self._middle_was_told, come
+        return first
+
+    def is_over(self) -> bool:
+        """Also a little before it is, so that the first message is already looked at closely."""
+        return self._begin_ns is not None and time.monotonic_ns() >= self._begin_ns + self._ns - 300_000_000
+
+
+class Tree:
+    """Processes and those below them, as far as they were last looked for."""
+
+    def __init__(self, of: str, *roots: int):
+        self._of = of
+        self._roots = list(roots)
+        self._stats = {root: Standing(f"/proc/{root}/stat") for root in roots}
+        self._heaps = {root: hsperf.heap_of(root) for root in roots}
+        self._switches: dict[int, tuple[int, int]] = {}
+
+    def look_for_children(self) -> None:
+        found, new = [], self._roots
+        while new:
+            found += new
+            new = [child for pid in new for child in children_of(pid)]
+        for gone in self._stats.keys() - set(found):
+            self._forget(gone)
+        for pid in found:
+            if pid not in self._stats:
+                self._stats[pid] = Standing(f"/proc/{pid}/stat")
+                self._heaps[pid] = hsperf.heap_of(pid)
+
+    def sample(self) -> ProcessSample | None:
+        """All of the tree at one instant; None once nothing of it is left."""
+        t_ns = time.monotonic_ns()
+        parts = [part for pid, stat in self._stats.items() if (part := _process(pid, stat.read())) is not None]
+        if not parts:
+            return None
+        threads, files, rss, user, system, exact = zip(*parts, strict=True)
+        return ProcessSample(
+            t_ns=t_ns,
+            of=self._of,
+            processes=len(parts),
+            threads=sum(threads),
+            fds=None if None in files else sum(files),
+            rss_bytes=sum(rss),
+            cpu_ns=None if None in exact else sum(exact),
+            cpu_user_s=sum(user),
+            cpu_system_s=sum(system),
+        )
+
+    def heap(self) -> HeapSample | None:
+        """Of all JVMs in the tree; None where there is none."""
+        found = [sample for heap in self._heaps.values() if heap is not None and (sample := heap.sample()) is not None]
+        if not found:
+            return None
+        used = [one.used_bytes for one in found]
+        return HeapSample(
+            t_ns=found[0].t_ns,
+            of="heap",
+            used_bytes=None if None in used else sum(used),
+            committed_bytes=sum(one.committed_bytes for one in found),
+        )
+
+    def switches(self) -> SwitchesSample | None:
+        """Of every thread as it was last seen, so that the sums never fall."""
+        t_ns = time.monotonic_ns()
+        for pid in self._stats:
+            self._switches |= kernel.switches(pid)
+        if not self._switches:
+            return None
+        voluntary, involuntary = (sum(counts) for counts in zip(*self._switches.values(), strict=True))
+        return SwitchesSample(t_ns=t_ns, of="switches", who=self._of, voluntary=voluntary, involuntary=involuntary)
+
+    def shared_memory(self, moment: str) -> SharedMemorySample | None:
+        """None where the kernel does not tell of all of them, or nobody is left."""
+        began = time.monotonic_ns()
+        self.look_for_children()
+        sizes = [kernel.pss_bytes(pid) for pid in self._stats]
+        if None in sizes:
+            return None
+        took_s = (time.monotonic_ns() - began) / 1e9
+        return SharedMemorySample(t_ns=began, of="pss", moment=moment, pss_bytes=sum(sizes), took_s=took_s)
+
+    def close(self) -> None:
+        for pid in list(self._stats):
+            self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
+        for one in (self._stats.pop(pid), self._heaps.pop(pid)):
+            if one is not None:
+                one.close()
+
+
+def children_of(pid: int) -> list[int]:
+    """From each thread's list; where the kernel keeps none, from every process's parent (2 ms)."""
+    threads = kernel.listed(f"/proc/{pid}/task")
+    texts = [kernel.read(f"/proc/{pid}/task/{thread}/children") for thread in threads]
+    if not CHILDREN_ARE_LISTED and None in texts:
+        return [child.pid for child in _children_by_parent(pid)]
+    return [int(child) for child in chain.from_iterable((text or b"").split() for text in texts)]
+
+
+def _children_by_parent(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children()
+    except psutil.Error:
+        return []
+
+
+def _process(pid: int, stat: bytes | None) -> tuple[int, int | None, int, float, float, int | None] | None:
+    """Threads, open files, resident bytes, user and system seconds, CPU in ns; None once it is gone.
+
+    What its ended and awaited children have used is part of its CPU: a server may fork.
+    """
+    if not stat:
+        return None
+    # The second field is the name in parentheses, which may hold anything; proc(5) counts from 1.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    user, system, ended_user, ended_system = (int(field) for field in fields[11:15])
+    exact = kernel.cpu_clock_ns(pid)
+    if exact is not None:
+        exact += (ended_user + ended_system) * 1_000_000_000 // kernel.TICKS_PER_S
+    seconds = (user + ended_user) / kernel.TICKS_PER_S, (system + ended_system) / kernel.TICKS_PER_S
+    return int(fields[17]), kernel.open_files(pid), int(fields[21]) * kernel.PAGE_BYTES, *seconds, exact

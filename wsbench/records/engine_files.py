@@ -1,0 +1,372 @@
+"""What passes between harness and engine as files: the plan that the harness writes, the events that the engine writes.
+
+Frozen types, a line each of `protocol/README.md` sections 1 and 2. It knows no folder and starts nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from wsbench.records.frozen import Frozen
+
+# ---- the plan (protocol §1) ----------------------------------------------------------------------------------------
+
+
+class Doc(Frozen):
+    kind: Literal["doc"] = "doc"
+    persistent: bool
+    bytes: Annotated[int, Field(ge=0)]
+
+
+class Echo(Frozen):
+    """`content` is a file of exactly `bytes`; without one the payload is drawn from the seed."""
+
+    kind: Literal["echo"] = "echo"
+    opcode: Literal["text", "binary"]
+    bytes: Annotated[int, Field(ge=0)]
+    content: str | None = None
+
+
+class Ping(Frozen):
+    kind: Literal["ping"] = "ping"
+
+
+class Idle(Frozen):
+    """Connections that are only held."""
+
+    kind: Literal["idle"] = "idle"
+
+
+class Push(Frozen):
+    """Broadcasts; `slow_readers` is the share of connections that never read."""
+
+    kind: Literal["push"] = "push"
+    slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+Scenario = Annotated[Doc | Echo | Ping | Idle | Push, Field(discriminator="kind")]
+
+
+class Seconds(Frozen):
+    seconds: Annotated[float, Field(gt=0)]
+
+
+class Messages(Frozen):
+    messages: Annotated[int, Field(gt=0)]
+
+
+class Target(Frozen):
+    """`replicas` are further addresses of the same server, in other processes; connections take all of them in turn."""
+
+    address: str
+    replicas: list[str] = []
+    host: str
+    path: str
+
+
+class ConstantThink(Frozen):
+    kind: Literal["constant"] = "constant"
+    mean_s: float
+
+
+class UniformThink(Frozen):
+    kind: Literal["uniform"] = "uniform"
+    from_s: float
+    to_s: float
+
+
+class GaussianThink(Frozen):
+    kind: Literal["gaussian"] = "gaussian"
+    mean_s: float
+    deviation_s: float
+
+
+class ExponentialThink(Frozen):
+    kind: Literal["exponential"] = "exponential"
+    mean_s: float
+
+
+class LognormalThink(Frozen):
+    kind: Literal["lognormal"] = "lognormal"
+    median_s: float
+    sigma: float
+
+
+Think = Annotated[
+    ConstantThink | UniformThink | GaussianThink | ExponentialThink | LognormalThink, Field(discriminator="kind")
+]
+
+
+class Closed(Frozen):
+    """The next message is due when a reply is complete, after a pause to think if there is one."""
+
+    kind: Literal["closed"] = "closed"
+    depth: Annotated[int, Field(ge=1)] = 1
+    think: Think | None = None
+    messages_per_connection: Annotated[int, Field(ge=1)] | None = None
+
+
+class Segment(Frozen):
+    """A rate that moves evenly from one value to the other; the last segment's end holds for ever."""
+
+    from_per_s: Annotated[float, Field(ge=0)]
+    to_per_s: Annotated[float, Field(ge=0)]
+    for_s: Annotated[float, Field(ge=0)]
+
+
+class Open(Frozen):
+    """Messages are due by a schedule, whatever the replies do."""
+
+    kind: Literal["open"] = "open"
+    arrivals: Literal["constant", "poisson"] = "constant"
+    rate: Annotated[list[Segment], Field(min_length=1)]
+    depth: Annotated[int, Field(ge=1)] | None = None
+
+    def due_before(self, seconds: float) -> float:
+        """How many messages are due in the first so many seconds of the schedule; of Poisson arrivals the mean."""
+        due = 0.0
+        for segment in self.rate:
+            inside = min(seconds, segment.for_s)
+            grown = (segment.to_per_s - segment.from_per_s) * inside / segment.for_s if segment.for_s else 0.0
+            due += (segment.from_per_s + grown / 2) * inside
+            seconds -= inside
+        return due + self.rate[-1].to_per_s * seconds
+
+
+class NoLoop(Frozen):
+    """Nothing is ever due."""
+
+    kind: Literal["none"] = "none"
+
+
+Loop = Annotated[Closed | Open | NoLoop, Field(discriminator="kind")]
+
+
+class Connect(Frozen):
+    """How connections are opened before the first phase: so many a second, or as fast as they are made."""
+
+    per_s: Annotated[float, Field(gt=0)] | None = None
+    at_once: Annotated[int, Field(ge=1)] = 100
+
+
+class Stage(Frozen):
+    """The number of connections moves evenly to `to`, `chunk` at a time."""
+
+    to: Annotated[int, Field(ge=0)]
+    over_s: Annotated[float, Field(ge=0)]
+    chunk: Annotated[int, Field(ge=1)] = 1
+
+
+class Tls(Frozen):
+    """TLS under the transport; `ca` is a PEM file to trust instead of what this host trusts."""
+
+    verify: bool = True
+    ca: str | None = None
+
+
+class Deflate(Frozen):
+    """permessage-deflate (RFC 7692), which the server must agree to; `level` is zlib's."""
+
+    client_context_takeover: bool = True
+    server_context_takeover: bool = True
+    level: Annotated[int, Field(ge=0, le=9)] = 6
+
+
+class Limits(Frozen):
+    connect_s: float
+    reply_s: float
+    deadline_s: float
+
+
+class Plan(Frozen):
+    """What an engine process is to do; of several, which part: their plans differ in `shard`, CPUs and sources only.
+
+    Nothing is left to a default but what runs from before it was a key do not have.
+    """
+
+    format: Literal[1] = 1
+    scenario: Scenario
+    transport: Literal["http", "websocket", "tcp"]
+    target: Target
+    loop: Loop
+    connections: Annotated[int, Field(ge=1)]
+    connect: Connect
+    stages: Annotated[list[Stage], Field(min_length=1)] | None
+    mask: Literal["random", "fixed", "zero"]
+    tls: Tls | None
+    deflate: Deflate | None
+    fragment_bytes: Annotated[int, Field(ge=1)] | None
+    subprotocols: list[str]
+    warmup: Seconds | Messages | None
+    measure: Seconds | Messages
+    drain_s: float
+    limits: Limits
+    threads: Annotated[int, Field(ge=1)]
+    cpus: list[int]
+    busy_poll: bool
+    receive_stamps: Annotated[int, Field(ge=1)] | None
+    source_addresses: list[str]
+    headers: list[tuple[str, str]]
+    seed: int
+    shard: tuple[int, int]
+    gate_s: float | None = None
+
+
+# ---- the engine's events (protocol §2) -----------------------------------------------------------------------------
+
+Phase = Literal["connect", "warmup", "measure", "drain"]
+
+
+class Anchor(Frozen):
+    event: Literal["anchor"]
+    t_ns: int
+    unix_ns: int
+    engine: str
+    pid: int
+
+
+class Gate(Frozen):
+    """A process that begins together with others stands here and waits for an instant."""
+
+    event: Literal["gate"]
+    t_ns: int
+    gate: Literal["connect", "begin"]
+
+
+class PhaseBegin(Frozen):
+    """`entered_ns` is when the last worker was in it; null in a run from before it was kept."""
+
+    event: Literal["phase"]
+    t_ns: int
+    phase: Phase
+    entered_ns: int | None = None
+
+
+class Tick(Frozen):
+    event: Literal["tick"]
+    t_ns: int
+    phase: Phase
+    open: int
+    sent: int
+    answered: int
+    failed: int
+    bytes_sent: int
+    bytes_received: int
+    cpu_ns: int
+    wait_ns: int | None
+
+
+def summed(t_ns: int, ticks: list[Tick]) -> Tick:
+    """What several processes had counted at an instant, added up; the phase is the last one's."""
+    waits = [tick.wait_ns for tick in ticks]
+    counted = ("open", "sent", "answered", "failed", "bytes_sent", "bytes_received", "cpu_ns")
+    counts = {key: sum(getattr(tick, key) for tick in ticks) for key in counted}
+    wait_ns = None if None in waits else sum(waits)
+    return Tick(event="tick", t_ns=t_ns, phase=ticks[-1].phase, wait_ns=wait_ns, **counts)
+
+
+class Error(Frozen):
+    event: Literal["error"]
+    t_ns: int
+    phase: Phase
+    kind: str
+    count: int
+    example: str
+
+
+class Broadcast(Frozen):
+    """One broadcast of this process; `t_ns` is when it was triggered, the two others when the first and the last came."""
+
+    event: Literal["broadcast"]
+    t_ns: int
+    number: int
+    expected: int
+    received: int
+    first_ns: int | None
+    last_ns: int | None
+
+
+class Copies(Frozen):
+    """What came to a shard of a broadcast that another triggered; `t_ns` is when the first copy did."""
+
+    event: Literal["copies"]
+    t_ns: int
+    number: int
+    received: int
+    last_ns: int
+
+
+class Receivers(Frozen):
+    """From here on a shard that triggers no broadcasts had so many connections open and reading."""
+
+    event: Literal["receivers"]
+    t_ns: int
+    reading: int
+
+
+class ConnectionCounts(Frozen):
+    asked: int
+    established: int
+    open: int
+
+
+class Measured(Frozen):
+    """Ledger over the messages sent in the measured window: sent = answered + failed + unanswered.
+
+    `unsent` were due in the window and never sent. `window_ns` is null where the window never began.
+    """
+
+    sent: int
+    answered: int
+    failed: int
+    unanswered: int
+    unsent: int
+    window_ns: int | None
+    replies_in_window: int
+    bytes_sent: int
+    bytes_received: int
+
+
+class Control(Frozen):
+    pings_answered: int
+    fragmented_replies: int
+    reconnects: int
+    out_of_order: int
+    foreign: int
+
+
+class Worker(Frozen):
+    """One worker over the measured window; `wait_ns` is null where the kernel keeps no schedstat."""
+
+    cpu_ns: int
+    wait_ns: int | None
+    wall_ns: int
+    voluntary_switches: int
+    involuntary_switches: int
+
+
+class End(Frozen):
+    event: Literal["end"]
+    t_ns: int
+    outcome: Literal["completed", "interrupted", "deadline", "no_connection", "connections_lost", "not_begun"]
+    connections: ConnectionCounts
+    measured: Measured
+    control: Control
+    errors: dict[str, int]
+    threads: list[Worker]
+    #: How far the wall clock moved against the monotonic one between two ticks, at most; null in runs from before it was told.
+    wall_moved_ns: int | None = None
+
+
+Event = Annotated[
+    Anchor | Gate | PhaseBegin | Tick | Error | Broadcast | Copies | Receivers | End, Field(discriminator="event")
+]
+_event = TypeAdapter(Event)
+EVENTS = TypeAdapter(list[Event])
+
+
+def parse_event(line: str | bytes) -> Event:
+    """One line of `events.jsonl`. Raises pydantic's ValidationError where it breaks the contract."""
+    return _event.validate_json(line)

@@ -1,0 +1,162 @@
+"""Values on disk: the base of every type in a file, and how they are read and written.
+
+A value that does not change and refuses unknown keys; a broken file is one plain line. It knows no file by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from wsbench.records.errors import UserError
+from wsbench.records.files import read_file, read_text, write_whole
+
+#: No number that is kept is larger: what counts on in 64 bits overflows nowhere, and sums of it are finite.
+LARGEST = 2**63 - 1
+
+
+def _bounded(schema):
+    """Every number of a schema with LARGEST as its limits, where it has none of its own."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_bounded, schema))
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _bounded(part) for key, part in schema.items()}
+    if found.get("type") in ("int", "float"):
+        found = ({} if "lt" in found else {"le": LARGEST}) | ({} if "gt" in found else {"ge": -LARGEST}) | found
+    return found
+
+
+def _as_declared(schema):
+    if isinstance(schema, list):
+        return [_as_declared(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    limits = {"maximum": LARGEST, "minimum": -LARGEST}
+    return {key: _as_declared(part) for key, part in schema.items() if key not in limits or part != limits[key]}
+
+
+class Frozen(BaseModel):
+    """Base of everything on disk: unknown keys are errors, every number is one and none is beyond LARGEST, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        return _bounded(handler(source))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema, handler):
+        """As it is declared: what holds for every number need not stand at each."""
+        return _as_declared(handler(schema))
+
+
+def read_json(kind: type[Frozen], file: Path):
+    """A frozen value from a JSON file; a UserError of one line if the file is broken."""
+    try:
+        return kind.model_validate_json(read_file(file))
+    except ValidationError as error:
+        raise UserError(f"{file}: {one_line(error)}") from error
+
+
+def read_json_if_any(kind: type[Frozen], file: Path):
+    """As `read_json`; None where there is no such file."""
+    return read_json(kind, file) if os.path.lexists(file) else None
+
+
+def read_json_list(kind: type[Frozen], file: Path) -> list:
+    """Like `read_json`, for a list."""
+    try:
+        return TypeAdapter(list[kind]).validate_json(read_file(file))
+    except ValidationError as error:
+        raise UserError(f"{file}: {one_line(error)}") from error
+
+
+def toml_of(text: str, file: Path | str) -> dict:
+    """The keys of a TOML file's text; a UserError of one line, which names the file, where it is none."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of five thousand digits, a thousand brackets
+        raise UserError(f"{file}: {error}") from error
+
+
+def read_toml(kind: type[Frozen], file: Path):
+    """A frozen value from a TOML file of the user's; a UserError of one line if it is broken, or not to be read."""
+    try:
+        return kind.model_validate(toml_of(read_text(file, links=True), file))
+    except ValidationError as error:
+        raise UserError(f"{file}: {one_line(error)}") from error
+
+
+def write_json(file: Path, value: Frozen | list) -> None:
+    """Written whole or not at all."""
+    plain = [item.model_dump() for item in value] if isinstance(value, list) else value.model_dump()
+    write_whole(file, (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def one_line(error: Exception) -> str:
+    """An error as one plain line: for a validation error the key, what is wrong and what was found."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{key}'"
+    if first["type"] == "missing":
+        return f"missing key '{key}'"
+    found = first.get("input")
+    shown = f", found {found!r}" if isinstance(found, str | int | float | bool | type(None)) else ""
+    return f"'{key}': {first['msg'][:1].lower()}{first['msg'][1:]}{shown}"
+
+
+def read_lines(file: Path, parse) -> Iterator:
+    """Parsed lines; a last line cut off by a crash is left out, any other broken line is an error."""
+    if not os.path.lexists(file):
+        return
+    lines = read_file(file).splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield parse(line)
+        except ValidationError as error:
+            raise UserError(f"{file}:{number}: {one_line(error)}") from error
+
+
+def read_every_line(file: Path, every: TypeAdapter, parse) -> list:
+    """As `read_lines`, all lines at once, which is faster; `every` is the adapter of a list. Only a broken file is read twice."""
+    if not os.path.lexists(file):
+        return []
+    whole = read_file(file).rpartition(b"\n")[0]
+    try:
+        found = every.validate_json(b"[%b]" % whole.replace(b"\n", b","))
+    except ValidationError:
+        found = None
+    one_a_line = found is not None and len(found) == whole.count(b"\n") + bool(whole)
+    return found if one_a_line else list(read_lines(file, parse))
+
+
+class Tail:
+    """The complete lines that a growing file has gained since the last look."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._offset = 0
+
+    def new_lines(self) -> list[str]:
+        return self.new_bytes().decode().splitlines()
+
+    def new_bytes(self) -> bytes:
+        """The same lines, each with its end."""
+        if not self._file.exists():
+            return b""
+        with self._file.open("rb") as opened:
+            opened.seek(self._offset)
+            whole, newline, _ = opened.read().rpartition(b"\n")
+        self._offset += len(whole + newline)
+        return whole + newline

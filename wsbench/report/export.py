@@ -1,0 +1,371 @@
+"""A campaign for other programs: one document of its own with a schema, and the formats that dashboards, pull requests and CI read.
+
+Derived from what the report derives: means with intervals over trials that count, every trial with its verdict. A number that
+is not known is left out or null with its reason, never zero. It draws nothing and computes no number of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.openmetrics.exposition import generate_latest
+
+from wsbench import __version__, metrics
+from wsbench.analysis import stats
+from wsbench.analysis.results import Cell, Results
+from wsbench.analysis.table import trials_table
+from wsbench.analysis.thresholds import Threshold, judge_values
+from wsbench.records.errors import UserError
+from wsbench.records.files import write_whole
+from wsbench.records.frozen import Frozen
+from wsbench.records.rundir import CampaignRecord, CellValue, MachineRecord, ServerRow
+from wsbench.report import hdr
+
+NS_PER_MS = 1e6
+
+
+# ---- the document of our own ---------------------------------------------------------------------------------------
+
+
+class CellMetric(Frozen):
+    """A geometric mean over the trials that count, with its 95 % interval; `reason` says why something is null."""
+
+    metric: str
+    unit: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    repeats: int
+    reason: str | None
+
+
+class CellRow(Frozen):
+    server: str
+    cell: dict[str, CellValue]
+    metrics: list[CellMetric]
+
+
+class TrialRow(Frozen):
+    """A finished trial; `again_of` is the number of the one it repeats. `reasons` has an entry for every metric that is null."""
+
+    number: int
+    round: int
+    server: str
+    cell: dict[str, CellValue]
+    again_of: int | None
+    outcome: Literal["ok", "failed", "stopped"]
+    reason: str | None
+    verdict: Literal["VALID", "SUSPECT", "INVALID"]
+    verdict_reasons: list[str]
+    bottleneck: str
+    metrics: dict[str, float | None]
+    reasons: dict[str, str]
+
+
+class Document(Frozen):
+    """A campaign in one file. `server` is `name@variant`, as in `servers`; the A/A control's trials have ` (control)` behind it."""
+
+    format: Literal["wsbench-campaign-1"] = "wsbench-campaign-1"
+    written_by: str
+    campaign: CampaignRecord
+    question: str | None
+    headline: str
+    machine: MachineRecord | None
+    servers: list[ServerRow]
+    cells: list[CellRow]
+    trials: list[TrialRow]
+
+
+def document(results: Results) -> Document:
+    return Document(
+        written_by=f"wsbench {__version__}",
+        campaign=results.campaign,
+        question=results.experiment.question,
+        headline=results.headline,
+        machine=results.machine,
+        servers=results.servers,
+        cells=[
+            CellRow(
+                server=name, cell=dict(cell), metrics=[_cell_metric(results, name, cell, m) for m in metrics.METRICS]
+            )
+            for name, cell in _cells(results)
+        ],
+        trials=[
+            TrialRow(
+                number=trial.record.number,
+                round=trial.record.round,
+                server=trial.record.name,
+                cell=trial.record.cell,
+                again_of=trial.record.again_of,
+                outcome=trial.record.outcome,
+                reason=trial.record.reason,
+                verdict=trial.verdict.kind,
+                verdict_reasons=list(trial.verdict.reasons),
+                bottleneck=trial.verdict.bottleneck,
+                metrics=trial.values,
+                reasons=trial.reasons,
+            )
+            for trial in results.every_trial
+        ],
+    )
+
+
+def schema() -> dict:
+    """JSON Schema (2020-12) of `Document`."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Document.model_json_schema()}
+
+
+def _cell_metric(results: Results, name: str, cell: Cell, metric: str) -> CellMetric:
+    found = results.estimate(name, cell, metric)
+    return CellMetric(
+        metric=metric,
+        unit=metrics.METRICS[metric].unit,
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        repeats=found.repeats,
+        reason=found.reason,
+    )
+
+
+# ---- what is asked of every format ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The campaign, the metrics that short formats carry, and what must not hold of any trial."""
+
+    results: Results
+    metrics: list[str]
+    thresholds: list[Threshold]
+
+
+def _cells(results: Results) -> Iterator[tuple[str, Cell]]:
+    """Every server and cell that has a finished trial, in the campaign's order."""
+    for cell in results.cells:
+        for name in results.names:
+            if results.group(name, cell):
+                yield name, cell
+
+
+def _measured(asked: Asked) -> list[tuple[str, Cell, str, stats.Estimate]]:
+    """Every server, cell and chosen metric that has a mean. UserError where none has: an empty file would look like a result."""
+    rows = [
+        (name, cell, metric, found)
+        for name, cell in _cells(asked.results)
+        for metric in asked.metrics
+        if (found := asked.results.estimate(name, cell, metric)).mean is not None
+    ]
+    if not rows:
+        raise UserError(
+            f"no trial that counts has any of {', '.join(asked.metrics)}; `wsbench export RUN json` has the reasons"
+        )
+    return rows
+
+
+def _title(asked: Asked, name: str, cell: Cell) -> str:
+    return ", ".join(text for text in (name, asked.results.cell_text(cell)) if text)
+
+
+# ---- the formats ---------------------------------------------------------------------------------------------------
+
+
+def as_json(asked: Asked) -> bytes:
+    return document(asked.results).model_dump_json(indent=1).encode() + b"\n"
+
+
+def as_csv(asked: Asked) -> bytes:
+    """Tidy: a row a trial and metric, as in trials.parquet; a number that is not known is an empty field with its reason."""
+    table = trials_table(asked.results)
+    out = io.StringIO()
+    rows = csv.DictWriter(out, table.column_names, lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(table.to_pylist())
+    return out.getvalue().encode()
+
+
+def as_parquet(asked: Asked) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(trials_table(asked.results), out)
+    return out.getvalue()
+
+
+def as_bmf(asked: Asked) -> bytes:
+    """Bencher Metric Format (https://bencher.dev/docs/reference/bencher-metric-format/): benchmark → measure → value, bounds."""
+    benchmarks: dict[str, dict] = {}
+    for name, cell, metric, found in _measured(asked):
+        measure = {"value": found.mean}
+        if found.low is not None:
+            measure |= {"lower_value": found.low, "upper_value": found.high}
+        benchmarks.setdefault(_title(asked, name, cell), {})[metric] = measure
+    return _json(benchmarks)
+
+
+def as_github_bigger(asked: Asked) -> bytes:
+    """github-action-benchmark, `customBiggerIsBetter`: those of the metrics for which more is better."""
+    return _github(asked, "higher")
+
+
+def as_github_smaller(asked: Asked) -> bytes:
+    """github-action-benchmark, `customSmallerIsBetter`: those of the metrics for which less is better."""
+    return _github(asked, "lower")
+
+
+def _github(asked: Asked, direction: str) -> bytes:
+    rows = []
+    for name, cell, metric, found in _measured(asked):
+        one = metrics.METRICS[metric]
+        if one.direction == direction:
+            row = {"name": f"{_title(asked, name, cell)}: {metric}", "unit": one.unit, "value": found.mean}
+            if found.low is not None:
+                row["range"] = f"{found.low:.6g} to {found.high:.6g}"
+            rows.append(row | {"extra": f"{found.repeats} trials"})
+    if not rows:
+        raise UserError(
+            f"none of the metrics is one for which {direction} is better: {', '.join(asked.metrics)}; choose by --metric"
+        )
+    return _json(rows)
+
+
+def as_junit(asked: Asked) -> bytes:
+    """JUnit XML: a suite a server, a case a trial. Failed trials, INVALID verdicts and breached thresholds are failures."""
+    results, suites = asked.results, ElementTree.Element("testsuites", name=asked.results.campaign.experiment)
+    for row in results.servers:
+        trials = [trial for trial in results.trials if trial.record.name == row.name]
+        suite = ElementTree.SubElement(suites, "testsuite", name=row.name)
+        for trial in trials:
+            title = ", ".join(text for text in (results.cell_text(trial.cell), f"round {trial.record.round}") if text)
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=row.name, name=title, time=f"{trial.record.duration_s:.3f}"
+            )
+            for kind, message in _wrong(asked, trial):
+                ElementTree.SubElement(case, "failure", type=kind, message=_printable(message))
+            if trial.verdict.kind == "SUSPECT":
+                ElementTree.SubElement(case, "system-out").text = _printable(
+                    "SUSPECT: " + "; ".join(trial.verdict.reasons)
+                )
+        if row.skipped is not None:
+            case = ElementTree.SubElement(suite, "testcase", classname=row.name, name="skipped", time="0")
+            ElementTree.SubElement(case, "skipped", message=_printable(row.skipped))
+        failures = sum(case.find("failure") is not None for case in suite)
+        suite.attrib |= {
+            "tests": str(len(suite)),
+            "failures": str(failures),
+            "errors": "0",
+            "skipped": str(int(row.skipped is not None)),
+            "time": f"{sum(trial.record.duration_s for trial in trials):.3f}",
+        }
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _wrong(asked: Asked, trial) -> Iterator[tuple[str, str]]:
+    if trial.record.outcome == "failed":
+        yield "failed", trial.record.reason or "failed"
+        return
+    if trial.verdict.kind == "INVALID":
+        yield "INVALID", "; ".join(trial.verdict.reasons)
+        return
+    for judged in judge_values(trial.values, trial.reasons, asked.thresholds):
+        if judged.breached:
+            yield "threshold", judged.words
+
+
+def _printable(text: str) -> str:
+    """Without the control characters that XML 1.0 §2.2 does not allow, which a server's log may hold."""
+    return "".join(
+        c if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "�" for c in text
+    )
+
+
+def as_openmetrics(asked: Asked) -> bytes:
+    """OpenMetrics text: a gauge a metric with labels server, variant, statistic (mean, low, high) and one a swept key."""
+    gauges: dict[str, GaugeMetricFamily] = {}
+    for name, cell, metric, found in _measured(asked):
+        labels = ["server", "variant", "statistic", *(key for key, _ in cell)]
+        gauge = gauges.setdefault(
+            metric, GaugeMetricFamily(f"wsbench_{metric}", metrics.METRICS[metric].summary, labels=labels)
+        )
+        server, _, variant = name.rpartition("@")
+        for statistic in ("mean", "low", "high"):
+            if (value := getattr(found, statistic)) is not None:
+                gauge.add_metric([server, variant, statistic, *(str(value) for _, value in cell)], value)
+    return generate_latest(_Gauges(list(gauges.values())))
+
+
+@dataclass(frozen=True)
+class _Gauges:
+    """What the library writes: all that it asks of a registry."""
+
+    gauges: list[GaugeMetricFamily]
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        return self.gauges
+
+
+def as_hgrm(asked: Asked) -> bytes:
+    """HdrHistogram percentile distributions in ms, one after another: a server and cell each, its trials that count pooled.
+
+    Pooled for drawing: an interval is never made of it.
+    """
+    results = asked.results
+    parts = [
+        f"# {_title(asked, name, cell)}\n{hdr.percentile_distribution(results.pooled[name, cell], NS_PER_MS)}"
+        for name, cell in _cells(results)
+        if (name, cell) in results.pooled
+    ]
+    if not parts:
+        raise UserError("no trial that counts has recorded a time")
+    return "\n".join(parts).encode()
+
+
+FORMATS: dict[str, Callable[[Asked], bytes]] = {
+    "json": as_json,
+    "csv": as_csv,
+    "parquet": as_parquet,
+    "bmf": as_bmf,
+    "github-bigger": as_github_bigger,
+    "github-smaller": as_github_smaller,
+    "junit": as_junit,
+    "openmetrics": as_openmetrics,
+    "hgrm": as_hgrm,
+}
+#: What the short formats carry beside headline and throughput, unless metrics are named.
+USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
+
+
+def chosen(results: Results, named: list[str]) -> list[str]:
+    """The metrics named, or the headline and the usual ones. UserError for a name that is none."""
+    for name in named:
+        if name not in metrics.METRICS:
+            raise UserError(f"no metric is called {name!r}; `wsbench list metrics` has them all")
+    return named or list(dict.fromkeys([results.headline, results.throughput, *USUAL]))
+
+
+def write(asked: Asked, form: str, file: Path | None) -> bytes | None:
+    """Writes the campaign in that format, whole or not at all; without a file it is returned."""
+    made = FORMATS[form](asked)
+    if file is None:
+        return made
+    try:
+        write_whole(file, made)
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
+    return None
+
+
+def _json(value) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1, ensure_ascii=False))

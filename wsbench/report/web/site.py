@@ -1,0 +1,63 @@
+"""The pages, written: a folder that any web server can publish as it is, and that opens from the disk too."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from wsbench.analysis.campaigns import Campaign, look
+from wsbench.analysis.reading import load
+from wsbench.records.errors import UserError
+from wsbench.records.files import read_file, whole_folder
+from wsbench.report import export
+from wsbench.report.web import pages
+from wsbench.report.web.over_time import shown_metrics
+
+
+def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
+    """Writes the site into a new folder: how many campaigns it has, and a line for each that cannot be read. UserError where the
+    folder exists."""
+    with whole_folder(out) as part:
+        (part / "assets").mkdir()
+        for name in pages.ASSETS:
+            shutil.copyfile(pages.HERE / name, part / "assets" / name)
+        campaigns, broken = look(folders)
+        campaigns = [
+            one for one in campaigns if not one.running and _downloads(one, part / "campaign" / one.id, broken)
+        ]
+        _write(part / "index.html", pages.listing(campaigns, broken, pages.Links("", static=True)))
+        for one in campaigns:
+            folder = part / "campaign" / one.id
+            others = [other for other in campaigns if other.experiment == one.experiment and other.id != one.id]
+            _write(folder / "index.html", pages.campaign(one, others, pages.Links("../../../", static=True)))
+            if one.report is not None:
+                (folder / "report.html").write_bytes(read_file(one.report))
+        for experiment in {one.experiment for one in campaigns}:
+            chosen = [one for one in campaigns if one.experiment == experiment]
+            text = pages.overlaid(f"Campaigns of {experiment}", chosen, None, pages.Links("../", static=True))
+            _write(part / "overlay" / f"{experiment}.html", text)
+            links = pages.Links("../", static=True)
+            _write(part / "history" / f"{experiment}.html", pages.over_time(chosen, experiment, None, links))
+            for metric in shown_metrics(chosen):
+                page = pages.over_time(chosen, experiment, metric, links)
+                _write(part / "history" / f"{experiment}.{metric}.html", page)
+    return len(campaigns), broken
+
+
+def _downloads(one: Campaign, folder: Path, broken: list[str]) -> bool:
+    """The campaign for other programs; False, and a line more, where its trials cannot be read."""
+    try:
+        results = load(one.run)
+        made = {form: export.FORMATS[form](export.Asked(results, [], [])) for form in ("json", "csv")}
+    except UserError as error:
+        broken.append(str(error))
+        return False
+    folder.mkdir(parents=True)
+    for form, content in made.items():
+        (folder / f"campaign.{form}").write_bytes(content)
+    return True
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,382 @@
+"""A campaign: an experiment carried out, all its trials in one run directory, in rounds of fresh random order.
+
+Nothing measured is ever lost: a finished trial is on disk, an unfinished one is run again by `resume`. A server that fails is a
+row, and the campaign goes on. Of what was measured it asks one thing: whether the machine disturbed a trial, which then runs
+once more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import secrets
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Protocol
+
+from wsbench import __version__
+from wsbench.experiments import experiment, scaling
+from wsbench.experiments.experiment import Experiment
+from wsbench.host import machine
+from wsbench.metrics import verdict
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records.errors import UserError
+from wsbench.records.files import is_plain, new_folder
+from wsbench.records.frozen import write_json
+from wsbench.records.packing import ARCHIVE
+from wsbench.records.rundir import CampaignRecord, HostRow, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
+from wsbench.run import preparing, trial
+from wsbench.run.testbed import Testbed
+from wsbench.servers import catalogue
+from wsbench.servers.catalogue import Variant
+
+#: Start, stop and connecting, per trial, for the estimate only.
+OVERHEAD_S = 3.0
+#: A trial that ends by count, for the estimate only.
+COUNTED_S = 3.0
+#: From so many rounds on servers are ranked (`stats.RANK_ROUNDS`), and a campaign has an A/A control.
+CONTROL_ROUNDS = 5
+#: The server that is the control where it takes part.
+CONTROL_SERVER = "reference"
+
+
+class Watcher(Protocol):
+    """Who is told how a campaign goes."""
+
+    def say(self, line: str) -> None: ...
+    def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None: ...
+    def trial_runs(self, folder: TrialFolder) -> None: ...
+    def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None: ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for: the experiment with what was asked differently, which `departures` names."""
+
+    name: str
+    file: Path
+    experiment: Experiment
+    variants: list[Variant]
+    seed: int
+    command: str
+    departures: list[str]
+    tags: list[str]
+    scale: float = 1.0
+    time_scale: float = 1.0
+    control: bool = True
+    engines: int | None = None
+    server_processes: int | None = None
+    again: int = 1
+
+
+def request(
+    name: str,
+    command: str,
+    *,
+    servers: list[str] | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    scale: float = 1.0,
+    time_scale: float = 1.0,
+    tags: list[str] | None = None,
+    control: bool = True,
+    engines: int | None = None,
+    server_processes: int | None = None,
+    again: int | None = None,
+) -> Request:
+    """Checks everything before anything is started. `command` is what the user typed; None: as the experiment says."""
+    file = experiment.path_of(name)
+    written = experiment.read(file)
+    asked = _sized(written, rounds or written.timing.rounds, scale, time_scale)
+    if servers is not None:
+        asked = asked.model_copy(update={"servers": servers})
+    named = catalogue.select(asked.servers, catalogue.read())
+    variants = catalogue.chosen_for(asked.runtime, named)
+    if servers is None and (untaken := catalogue.untaken(asked.runtime, variants)):
+        raise UserError(f"{file}: 'runtime.{untaken[0]}' is taken by none of {', '.join(one.name for one in named)}")
+    if not any(asked.served in variant.scenarios for variant in variants):
+        names = ", ".join(variant.name for variant in variants)
+        raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
+    seed = secrets.randbits(32) if seed is None else seed
+    departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
+    sizes = (scale, time_scale, control, engines, server_processes, asked.timing.again if again is None else again)
+    return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
+
+
+def _sized(written: Experiment, rounds: int, scale: float, time_scale: float) -> Experiment:
+    repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+    return scaling.scaled(repeated, scale, time_scale)
+
+
+def _departures(written: Experiment, asked: Experiment) -> list[str]:
+    """In words, where what runs is not what the experiment's file says."""
+    found = []
+    if asked.timing.rounds != written.timing.rounds:
+        found.append(f"{_rounds(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
+    if asked.servers != written.servers:
+        found.append(f"servers {', '.join(asked.servers)} instead of the experiment's {', '.join(written.servers)}")
+    return found
+
+
+def _rounds(number: int) -> str:
+    return f"{number} round{'' if number == 1 else 's'}"
+
+
+def left_out(asked: Request) -> dict[str, str]:
+    """Which of the chosen variants have no trial, whatever is installed here, and why."""
+    reasons = {}
+    for variant in asked.variants:
+        if asked.experiment.served not in variant.scenarios:
+            reasons[variant.name] = f"does not serve {asked.experiment.served!r}"
+        elif variant.table.unavailable is not None:
+            reasons[variant.name] = f"unavailable: {variant.table.unavailable}"
+    return reasons
+
+
+def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
+    """The variant that runs twice in every round where servers are to be ranked: its two series differ by noise alone.
+
+    The reference, because what it does varies least, so that the difference shows the machine; else the first.
+    """
+    if not asked.control or asked.experiment.timing.rounds < CONTROL_ROUNDS or len(variants) < 2:
+        return None
+    return next((variant for variant in variants if variant.server == CONTROL_SERVER), variants[0])
+
+
+def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None) -> list[TrialOrder]:
+    """Every round runs every cell of every variant once, in a random order of its own, all drawn from the seed; the control's
+    cells run once more."""
+    draw = random.Random(seed)
+    entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
+    order = []
+    for number in range(1, asked.timing.rounds + 1):
+        block = [(variant, again, cell) for variant, again in entered for cell in asked.cells()]
+        draw.shuffle(block)
+        order += [
+            {"round": number, "server": variant.server, "variant": variant.variant, "cell": cell, "control": again}
+            for variant, again, cell in block
+        ]
+    return [TrialOrder(number=index, **row) for index, row in enumerate(order, 1)]
+
+
+def estimate_s(asked: Experiment, trials: int) -> float:
+    """What that many trials take, roughly."""
+    return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.measure_s or COUNTED_S))
+
+
+def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watcher: Watcher) -> RunFolder:
+    """Builds, checks and starts a new campaign, and runs it to its end."""
+    for departure in asked.departures:
+        watcher.say(f"departure: {departure}")
+    rows = _prepare(asked, testbed, port, watcher)
+    variants = [variant for variant, row in rows if row.skipped is None]
+    if not variants:
+        raise UserError("no server can be run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+    control = control_of(asked, variants)
+    if control is not None:
+        watcher.say(f"A/A control: {control.name} runs twice in every round")
+    stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
+    run = RunFolder(new_folder(runs, f"{stamp}-{asked.name}"))
+    run.experiment_toml.write_bytes(asked.file.read_bytes())
+    _read_machines(run, testbed, "")
+    write_json(run.path / "servers.json", [row for _, row in rows])
+    write_json(run.path / "order.json", order_of(asked.experiment, variants, asked.seed, control))
+    record = CampaignRecord(
+        wsbench=__version__,
+        experiment=asked.name,
+        command=asked.command,
+        created_unix_s=time.time(),
+        seed=asked.seed,
+        rounds=asked.experiment.timing.rounds,
+        scale=asked.scale,
+        time_scale=asked.time_scale,
+        departures=asked.departures,
+        tags=asked.tags,
+        engines=asked.engines,
+        server_processes=asked.server_processes,
+        again=asked.again,
+        servers=[variant.name for variant in variants],
+        skipped=[row.name for _, row in rows if row.skipped is not None],
+    )
+    # Written last: from here on the campaign exists and can be resumed.
+    write_json(run.path / "campaign.json", record)
+    return resume(run, testbed, port, watcher)
+
+
+def resume(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher, again: int | None = None) -> RunFolder:
+    """Runs every trial that has no outcome yet, then those the machine disturbed, as often as `again` or the campaign says.
+
+    UserError if another process is at it, if it is packed, or if the place is another.
+    """
+    if run.packed:
+        raise UserError(
+            f"{run.path} is packed: what is measured now would not be in it. Unpack its trials, then go on: "
+            f"tar -xJf {run.path / ARCHIVE} -C {run.path} && rm {run.path / ARCHIVE}"
+        )
+    lock_file = run.path / ".lock"
+    if os.path.lexists(lock_file) and not is_plain(lock_file):
+        raise UserError(f"{lock_file} is no plain file; remove it")
+    _require_same(run.hosts, testbed)
+    with lock_file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(f"{run.path} is being run by another wsbench; wait for it, or stop it") from error
+        if again is not None and again != run.campaign.again:
+            write_json(run.path / "campaign.json", run.campaign.model_copy(update={"again": again}))
+        _run_missing(run, testbed, port, watcher)
+    return run
+
+
+def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher) -> None:
+    record, order = run.campaign, run.order
+    setting = trial.Setting(
+        experiment=_sized(experiment.read(run.experiment_toml), record.rounds, record.scale, record.time_scale),
+        seed=record.seed,
+        testbed=testbed,
+        port=port,
+        engines=record.engines,
+        server_processes=record.server_processes,
+    )
+    missing = [planned for planned in order if run.trial(planned.number).record is None]
+    rows, table = catalogue.read(), setting.experiment.runtime
+    variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in order}
+    gone = sorted({planned.variant_name for planned in missing if variants[planned.variant_name] is None})
+    if len(missing) < len(order):
+        rest = "".join(f"; {departure}" for departure in record.departures or [])
+        watcher.say(
+            f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}"
+        )
+    if gone:
+        raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign still needs")
+    for line in _shapes(setting, missing):
+        watcher.say(line)
+    course = _Course(run, order, setting, variants, watcher)
+    for number in sorted({planned.round for planned in order}):
+        due = [planned for planned in missing if planned.round == number] or course.once_more(number)
+        while due:
+            for planned in due:
+                course.take(planned)
+            due = course.once_more(number)
+    testbed.be_whole(watcher.say)
+    _read_machines(run, testbed, "-after")
+
+
+class _Course:
+    """The trials of a campaign, one after the other."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        order: list[TrialOrder],
+        setting: trial.Setting,
+        variants: dict[str, Variant | None],
+        watcher: Watcher,
+    ) -> None:
+        self._run, self._order, self._setting, self._variants, self._watcher = run, order, setting, variants, watcher
+        self._again, self._seed = run.campaign.again, run.campaign.seed
+        self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
+        self._took_s: list[float] = []
+
+    def take(self, planned: TrialOrder) -> None:
+        """Carries one trial out; its outcome is on disk afterwards."""
+        total, left, began = len(self._order), len(self._left), time.monotonic()
+        # How long a trial takes that ends by a count is known only from those that did.
+        left_s = left * fmean(self._took_s) if self._took_s else estimate_s(self._setting.experiment, left)
+        self._watcher.trial_begins(planned, total - left, total, left_s)
+        self._setting.testbed.be_whole(self._watcher.say)
+        folder = self._run.trial(planned.number)
+        # What an interrupted trial left behind was never a result.
+        shutil.rmtree(folder.path, ignore_errors=True)
+        folder.path.mkdir()
+        variant = self._variants[planned.variant_name]
+        ended = trial.carry_out(planned, variant, self._setting, folder, self._watcher.trial_runs)
+        self._watcher.trial_ends(folder, ended)
+        self._left.remove(planned.number)
+        self._took_s.append(time.monotonic() - began)
+
+    def once_more(self, number: int) -> list[TrialOrder]:
+        """Plans what the machine disturbed in a round once more, in an order of its own; none that was repeated often enough."""
+        again_of = {planned.number: planned.again_of for planned in self._order}
+        repeated = set(again_of.values())
+        last = [one for one in self._order if one.round == number and one.number not in repeated]
+        found = [one for one in last if _attempts(one, again_of) <= self._again and self._disturbed(one)]
+        if not found:
+            return []
+        random.Random(f"{self._seed} {number} {len(self._order)}").shuffle(found)
+        first = len(self._order) + 1
+        planned_again = [
+            planned.model_copy(update={"number": first + at, "again_of": planned.number})
+            for at, planned in enumerate(found)
+        ]
+        self._order += planned_again
+        write_json(self._run.path / "order.json", self._order)
+        self._left |= {planned.number for planned in planned_again}
+        trials = "a trial" if len(found) == 1 else f"{len(found)} trials"
+        self._watcher.say(f"the machine disturbed {trials} of round {number}: once more, under new numbers")
+        return planned_again
+
+    def _disturbed(self, planned: TrialOrder) -> bool:
+        folder = self._run.trial(planned.number)
+        known = self._variants[planned.variant_name] is not None
+        return known and verdict.disturbed(TrialData(folder, folder.record)) is not None
+
+
+def _attempts(planned: TrialOrder, again_of: dict[int, int | None]) -> int:
+    """How often it has been run, with those that it repeats."""
+    before, attempts = planned.again_of, 1
+    while before is not None:
+        before, attempts = again_of[before], attempts + 1
+    return attempts
+
+
+def _read_machines(run: RunFolder, testbed: Testbed, moment: str) -> None:
+    serves, hosts = testbed.machines()
+    write_json(run.path / f"machine{moment}.json", serves)
+    if hosts:
+        write_json(run.path / f"hosts{moment}.json", hosts)
+
+
+def _require_same(began: list[HostRow], testbed: Testbed) -> None:
+    """UserError where a campaign that is to be finished was begun elsewhere."""
+    if [one.key for one in began] != testbed.roster:
+        names = ", ".join(one.key.name for one in began)
+        where = (
+            f"on the hosts {names}: give --cluster with the same" if began else "on one machine: leave out --cluster"
+        )
+        raise UserError(f"this campaign was begun {where}")
+
+
+def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
+    """For each number of connections that takes more than one process of a kind, a line; also where it cannot be had."""
+    limit = machine.file_limit()
+    why = "" if limit is None or setting.testbed.roster else f" (the file limit here is {limit:,} a process)"
+    lines = {}
+    for planned in missing:
+        load = setting.experiment.load_of(planned.cell)
+        try:
+            said = trial.shape_of(setting, load).words
+        except UserError as error:
+            said = str(error)
+        if said:
+            lines[load.connections] = f"{load.connections:,} connections: {said}{why}"
+    return list(lines.values())
+
+
+def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
+    """A row for every chosen variant; one that cannot be run says why."""
+    reasons = left_out(asked)
+    serving = [variant for variant in asked.variants if variant.name not in reasons]
+    prepared = testbed.prepare(serving, asked.experiment.runtime, asked.experiment.served, port, watcher.say)
+    found = {row.name: row for row in prepared}
+    rows = []
+    for variant in asked.variants:
+        row = found.get(variant.name) or preparing.left_out(variant, reasons[variant.name])
+        if row.skipped is not None:
+            watcher.say(f"skipped {row.name}: {row.skipped}")
+        rows.append((variant, row))
+    return rows

@@ -1,0 +1,201 @@
+"""What runs on a host: the server or the engines of a trial, and the sampler, which are those of a run on one machine; the time
+there, and what has been written since somebody last asked.
+
+It is an actor of Ray's that knows no Ray (`remote`): all it takes and returns is plain data. When it ends, however that is, the
+pipes to what it started close, and everything ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from wsbench import __version__
+from wsbench.host import installation, machine
+from wsbench.host.process import INHERITED, Engine
+from wsbench.monitoring.sampler import Sampler
+from wsbench.records.errors import TrialFailed
+from wsbench.records.frozen import Tail
+from wsbench.run import preparing
+from wsbench.servers import catalogue, serving
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.settings import RuntimeTable
+
+PLACES = "wsbench-host-"  # in the host's folder for temporary files
+
+
+class OnHost:
+    def __init__(self, engine: str | None):
+        self._binary = Path(engine) if engine else Path(sys.executable).parent / "wsbench-engine"
+        self._place, self._lock = _own_place()
+        self._folder = self._place / "trial"
+        self._folder.mkdir()
+        self._serving: serving.Serving | None = None
+        self._sampler: Sampler | None = None
+        self._engines: dict[int, Engine] = {}
+        self._events: dict[int, Tail] = {}
+
+    def describe(self) -> dict:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        return {
+            "engine": self._binary.exists(),
+            "binary": str(self._binary),
+            "wsbench": installed(),
+            "files": None if limit == resource.RLIM_INFINITY else limit,
+            "ports": machine.local_ports(),
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "nice": os.nice(0),
+            "oom": int(Path("/proc/self/oom_score_adj").read_text()),
+        }
+
+    def machine(self) -> str:
+        return machine.read().model_dump_json()
+
+    def time(self) -> tuple[int, int]:
+        heard = time.monotonic_ns()
+        return heard, time.monotonic_ns()
+
+    def epoch(self) -> int:
+        """The wall clock minus the monotonic one: of a few readings the one that took least."""
+        readings = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(9)]
+        before, wall, after = min(readings, key=lambda one: one[2] - one[0])
+        return wall - (before + after) // 2
+
+    # ---- the server --------------------------------------------------------------------------------------------------
+
+    def prepare(self, name: str, table: str, served: str, cpus: list[int], port: int | None) -> str:
+        """The server's row in a campaign, if it is built here."""
+        return preparing.row_of_built(_variant(name, table), served, cpus, port).model_dump_json()
+
+    def serve(self, name: str, table: str, order: str) -> str:
+        own = self._folder / "server"
+        own.mkdir()
+        asked = serving.Order.model_validate_json(order)
+        self._serving = serving.Serving(_variant(name, table), asked, own)
+        try:
+            return self._serving.__enter__().ready.model_dump_json()
+        except BaseException:
+            self._serving = None
+            raise
+
+    def look(self) -> bool:
+        """Whether a process of the server has ended. TrialFailed where this host has no memory left."""
+        self._serving.look()
+        return self._serving.ended()
+
+    def stop(self) -> str:
+        return self._serving.stop()
+
+    # ---- samples -----------------------------------------------------------------------------------------------------
+
+    def sample(self) -> None:
+        pids = [] if self._serving is None else self._serving.pids
+        self._sampler = Sampler(self._folder / "resources.jsonl", *pids)
+        self._sampler.__enter__()
+
+    def watch_engine(self, quiet_s: float) -> None:
+        """The engines are looked at; where there is none, phases begin when somebody says so (`hear`)."""
+        first = min(self._engines, default=None)
+        events = self._folder / "heard.jsonl" if first is None else self._folder / str(first) / "events.jsonl"
+        self._sampler.watch_engine(events, quiet_s, *(engine.pid for engine in self._engines.values()))
+
+    def hear(self, lines: bytes) -> None:
+        with (self._folder / "heard.jsonl").open("ab") as file:
+            file.write(lines)
+
+    def samples(self) -> bytes:
+        """All of them; no more are taken."""
+        self._sampler.__exit__()
+        self._sampler = None
+        return (self._folder / "resources.jsonl").read_bytes()
+
+    # ---- engines -----------------------------------------------------------------------------------------------------
+
+    def start(self, number: int, plan: str) -> int:
+        own = self._folder / str(number)
+        own.mkdir()
+        (own / "plan.json").write_text(plan, encoding="utf-8")
+        # Ray's workers have settings of their own in the environment, which are not those of a user's shell.
+        env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        self._engines[number] = Engine(self._binary, own / "plan.json", own, own / "engine.log", env)
+        self._events[number] = Tail(own / "events.jsonl")
+        return self._engines[number].pid
+
+    def news(self) -> dict[int, tuple[bytes, int | None]]:
+        """Of each engine the whole lines it has written since, and its exit code, looked at before what it wrote. TrialFailed where
+        this host has no memory left."""
+        serving.require_memory()
+        found = {}
+        for number, engine in self._engines.items():
+            code = engine.exit_code
+            found[number] = (self._events[number].new_bytes(), code)
+        return found
+
+    def tell(self, number: int, line: str) -> None:
+        self._engines[number].tell(line)
+
+    def interrupt(self, number: int) -> None:
+        self._engines[number].interrupt()
+
+    def end(self, number: int) -> None:
+        self._engines[number].__exit__()
+
+    # ---- the folder --------------------------------------------------------------------------------------------------
+
+    def read(self, name: str) -> bytes | None:
+        """None where there is no such file."""
+        file = self._folder / name
+        return file.read_bytes() if file.exists() else None
+
+    def clear(self) -> None:
+        """Ends all that runs and leaves no file; another trial may begin."""
+        if self._sampler is not None:
+            self._sampler.__exit__()
+        for engine in self._engines.values():
+            engine.__exit__()
+        if self._serving is not None:
+            self._serving.__exit__()
+        self._sampler = self._serving = None
+        self._engines.clear()
+        self._events.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+
+    def leave(self) -> None:
+        self.clear()
+        shutil.rmtree(self._place)
+        self._lock.close()
+
+
+def _own_place() -> tuple[Path, IO]:
+    """A new folder, and the lock that this process has on it while it lives. Those whose processes were killed are removed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PLACES}*"):
+        with suppress(OSError), (old / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old)
+    place = Path(tempfile.mkdtemp(prefix=PLACES))
+    lock = (place / "locking").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (place / "locking").rename(place / "lock")
+    return place, lock
+
+
+def _variant(name: str, table: str) -> Variant:
+    found = catalogue.named(name, catalogue.read(), RuntimeTable.model_validate_json(table))
+    if found is None:
+        raise TrialFailed(f"the catalogue there has no {name}")
+    return found
+
+
+def installed() -> str:
+    """Which wsbench is there: release and commit."""
+    revision = installation.revision()
+    return __version__ if revision is None else f"{__version__}, revision {revision}"

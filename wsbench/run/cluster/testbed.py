@@ -1,0 +1,131 @@
+"""A cluster as the place of a campaign: the words of `place.Here`, carried out on the host that serves and on those that load."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from wsbench.records.errors import TrialFailed, UserError
+from wsbench.records.rundir import HostKey, HostRow, MachineRecord, ServerRow
+from wsbench.run.cluster import hosts, remote
+from wsbench.run.cluster.engines import OnCluster
+from wsbench.run.cluster.hosts import Cluster
+from wsbench.run.cluster.remotes import Calls, Remote, RemoteServer, Samples
+from wsbench.servers import serving
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.settings import RuntimeTable
+
+#: Checking a server takes some ten seconds, reading a machine some tools' versions.
+CHECK_S, READ_S = 600.0, 60.0
+
+
+@contextlib.contextmanager
+def reach(file: Path) -> Iterator[Elsewhere]:
+    """The hosts of cluster.toml, which are left at the end."""
+    cluster = hosts.read(file)
+    serves = hosts.serving(file, cluster)
+    with remote.Connected(cluster, cluster.host) as connected:
+        yield Elsewhere(cluster, serves.name, connected)
+
+
+@contextlib.contextmanager
+def loading(file: Path) -> Iterator[tuple[OnCluster, Callable[[Path], Samples]]]:
+    """The hosts that load, for a server that is none of ours, and what samples them into a folder."""
+    cluster = hosts.read(file)
+    if not cluster.loads:
+        raise UserError(f"{file}: no host loads")
+    with remote.Connected(cluster, cluster.loads) as connected:
+        loads = [_remote(host, connected) for host in cluster.loads]
+        yield OnCluster(loads), lambda folder: Samples(None, loads, folder)
+
+
+class Elsewhere:
+    def __init__(self, cluster: Cluster, serves: str, calls: Calls):
+        self._cluster, self._calls = cluster, calls
+        self._hosts = [_remote(host, calls) for host in cluster.host]
+        self._server = next(one for one in self._hosts if one.host.name == serves)
+        self._loads = [one for one in self._hosts if one is not self._server]
+        self.engines = OnCluster(self._loads)
+
+    @property
+    def server_address(self) -> str:
+        return self._server.host.address
+
+    @property
+    def server_cpus(self) -> list[int]:
+        return self._server.cpus
+
+    @property
+    def engine_cpus(self) -> list[int]:
+        """Of all hosts that load, one after the other."""
+        return [cpu for one in self._loads for cpu in one.cpus]
+
+    @property
+    def apart(self) -> bool:
+        beside = [one for one in self._loads if one.host.address == self._server.host.address]
+        return not any(set(one.cpus) & set(self._server.cpus) for one in beside)
+
+    @property
+    def server_files(self) -> int | None:
+        return self._server.files
+
+    @property
+    def roster(self) -> list[HostKey]:
+        return [one.key for one in self._hosts]
+
+    def prepare(
+        self,
+        variants: list[Variant],
+        table: RuntimeTable,
+        served: str,
+        port: int | None,
+        say: Callable[[str], None],
+    ) -> list[ServerRow]:
+        return [self._row(variant, table, served, port, say) for variant in variants]
+
+    def _row(self, variant: Variant, table: RuntimeTable, served: str, port: int | None, say) -> ServerRow:
+        """UserError where that host has another server under the name."""
+        name = self._server.host.name
+        say(f"checking {variant.name} on {name}")
+        asked = (variant.name, table.model_dump_json(), served, self.server_cpus, port)
+        try:
+            row = ServerRow.model_validate_json(self._server.call("prepare", *asked, timeout_s=CHECK_S))
+        except TrialFailed as failure:
+            raise UserError(f"{variant.name}: {failure}") from failure
+        ours = variant.table
+        if (row.library_version, row.build, row.run, row.env) != (
+            *(ours.library_version, ours.build, ours.run),
+            variant.env,
+        ):
+            raise UserError(f"{variant.name}: the manifest on {name} is another; install the same wsbench there")
+        return row
+
+    def machines(self) -> tuple[MachineRecord, list[HostRow]]:
+        found = []
+        for one in self._hosts:
+            try:
+                said = one.call("machine", timeout_s=READ_S)
+            except TrialFailed as failure:
+                raise UserError(str(failure)) from failure
+            found.append(HostRow(key=one.key, machine=MachineRecord.model_validate_json(said)))
+        serves = next(row.machine for row in found if row.key == self._server.key)
+        return serves, found
+
+    def be_whole(self, say: Callable[[str], None]) -> None:
+        self._calls.restore(self._cluster.wait_s, say)
+
+    def serving(self, variant: Variant, table: RuntimeTable, order: serving.Order, folder: Path) -> RemoteServer:
+        ask = (variant.name, table.model_dump_json(), order.model_dump_json())
+        return RemoteServer(self._server, ask, folder)
+
+    def sampling(self, server: RemoteServer, folder: Path) -> Samples:
+        server.samples = Samples(self._server, self._loads, folder)
+        return server.samples
+
+
+def _remote(host: hosts.Host, calls: Calls) -> Remote:
+    try:
+        return Remote(host, calls)
+    except TrialFailed as failure:
+        raise UserError(str(failure)) from failure

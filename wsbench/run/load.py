@@ -1,0 +1,342 @@
+"""`wsbench load URL`: one run of the engine against any server the user names, kept as a trial's folder.
+
+It refuses to load what is neither this machine nor named as the user's own. It starts no server; it samples one whose process
+the user names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, quote, urlsplit
+
+from wsbench.engine import program, shards
+from wsbench.host import http_deadline, machine
+from wsbench.metrics import spans
+from wsbench.monitoring.sampler import Sampler
+from wsbench.records.engine_files import (
+    Connect,
+    Deflate,
+    Doc,
+    Echo,
+    Idle,
+    Loop,
+    Messages,
+    Ping,
+    Plan,
+    Push,
+    Scenario,
+    Seconds,
+    Stage,
+    Target,
+    Tls,
+)
+from wsbench.records.errors import TrialFailed, UserError
+from wsbench.records.files import new_folder
+from wsbench.records.frozen import write_json
+from wsbench.records.rundir import TrialFolder, TrialRecord
+from wsbench.run import capacity
+
+#: Scheme: transport, whether below it is TLS, and the usual port.
+SCHEMES = {
+    "ws": ("websocket", False, 80),
+    "wss": ("websocket", True, 443),
+    "http": ("http", False, 80),
+    "https": ("http", True, 443),
+    "tcp": ("tcp", False, 80),
+}
+STAMP_BYTES = 16
+#: Of a document that is asked for once, to know how long it is.
+DOCUMENT_S, LARGEST_DOCUMENT = 10.0, 16 << 20
+#: What a path and a query may hold as it is (RFC 3986 §3.3, §3.4), and escapes that are there already.
+PATH_LETTERS = "/?:@!$&'()*+,;=-._~%"
+PLAN_WAS_WRONG = 2
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; `measure` is a time or a number of messages. `kind` None: what the URL's scheme says."""
+
+    url: str
+    kind: str | None
+    loop: Loop
+    connections: int
+    connect_per_s: float | None
+    stages: list[Stage] | None
+    measure: Seconds | Messages
+    warmup_s: float
+    payload_bytes: int | None
+    content: Path | None
+    opcode: str
+    persistent: bool
+    slow_readers: float
+    mask: str
+    deflate: Deflate | None
+    fragment_bytes: int | None
+    subprotocols: list[str]
+    headers: list[tuple[str, str]]
+    ca: Path | None
+    verify: bool
+    sources: list[str]
+    threads: int | None
+    cpus: list[int]
+    busy_poll: bool
+    mine: list[str]
+    server_pid: int | None
+    engines: int | None = None
+    cluster: Path | None = None
+    replicas: tuple[str, ...] = ()
+
+
+def plan_of(asked: Request) -> Plan:
+    """The plan for a request; UserError where the URL, the target, the payload or this machine's limits forbid it."""
+    url = _split(asked.url)
+    if url is None or url.scheme not in SCHEMES:
+        raise UserError(
+            f"{asked.url!r} is no target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
+        )
+    _cpus_of(asked.server_pid)
+    transport, sealed, usual_port = SCHEMES[url.scheme]
+    others = [_split(f"{url.scheme}://{one}") for one in asked.replicas]
+    if None in others:
+        raise UserError(f"--replica: found {asked.replicas[others.index(None)]!r}, allowed: HOST:PORT")
+    address, *replicas = (_address(one, usual_port, asked.mine) for one in [url, *others])
+    if asked.cluster is None:
+        capacity.require_room(asked.connections, ends=2 if ipaddress.ip_address(address[0]).is_loopback else 1)
+    shown, *others = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in [address, *replicas])
+    cpus = asked.cpus or machine.placement().engine
+    made = program.plan(
+        scenario=_scenario(asked, url, usual_port),
+        transport=transport,
+        target=Target(address=shown, replicas=others, host=url.netloc.rpartition("@")[2], path=_path(url)),
+        connections=asked.connections,
+        warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
+        measure=asked.measure,
+        seed=secrets.randbits(32),
+        # The server may be anywhere on this machine: unless the user says otherwise, the engine is not pinned.
+        cpus=asked.cpus,
+        loop=asked.loop,
+        connect=Connect(per_s=asked.connect_per_s),
+        stages=asked.stages,
+    )
+    changed = {
+        "mask": asked.mask,
+        "tls": Tls(verify=asked.verify, ca=_absolute(asked.ca)) if sealed else None,
+        "deflate": asked.deflate,
+        "fragment_bytes": asked.fragment_bytes,
+        "subprotocols": asked.subprotocols,
+        "headers": asked.headers,
+        "busy_poll": asked.busy_poll,
+        "threads": min(asked.threads or len(cpus), asked.connections),
+        "source_addresses": asked.sources or ["::" if ":" in address[0] else "0.0.0.0"],
+    }
+    return made.model_copy(update=changed)
+
+
+def _split(text: str) -> SplitResult | None:
+    """The parts of a URL with a host; None where it is none."""
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        return None
+    return url if url.hostname and text.isprintable() and " " not in text else None
+
+
+def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, int]:
+    """The address to load: loopback, or a host that the user has named as theirs. One that refuses is an error at once."""
+    try:
+        port = url.port or usual_port
+        found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)[0][4]
+    except (OSError, ValueError) as error:  # UnicodeError of a name that is none is a ValueError
+        raise UserError(f"{url.netloc}: {error}") from error
+    if not ipaddress.ip_address(found[0]).is_loopback and url.hostname not in mine:
+        raise UserError(
+            f"{url.hostname} is not this machine; wsbench loads other hosts only if they are yours: add --mine {url.hostname}"
+        )
+    try:
+        socket.create_connection(found[:2], 5).close()
+    except OSError as error:
+        raise UserError(f"{url.netloc} does not answer: {error.strerror or error}; is the server running?") from error
+    return found[0], found[1]
+
+
+def _scenario(asked: Request, url: SplitResult, usual_port: int) -> Scenario:
+    if SCHEMES[url.scheme][0] == "http":
+        if asked.kind is not None or asked.content is not None:
+            raise UserError("http and https ask for documents: --ping, --idle, --push and --file need ws, wss or tcp")
+        known = asked.payload_bytes is not None
+        length = asked.payload_bytes if known else _document_length(asked, url, usual_port)
+        return Doc(persistent=asked.persistent, bytes=length)
+    if not asked.persistent:
+        raise UserError("--close is for http and https; --per-connection closes others after so many replies")
+    if asked.kind == "idle":
+        return Idle()
+    if asked.kind == "ping" or (url.scheme == "tcp" and asked.kind is None):
+        return Ping()
+    if url.scheme == "tcp":
+        raise UserError("--push needs ws or wss")
+    if asked.kind == "push":
+        return Push(slow_readers=asked.slow_readers)
+    if asked.content is not None:
+        return _content(asked.content, asked.opcode)
+    return Echo(opcode=asked.opcode, bytes=128 if asked.payload_bytes is None else asked.payload_bytes)
+
+
+def _content(file: Path, opcode: str) -> Echo:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"--file {file}: {error.strerror}") from error
+    if opcode == "text":
+        try:
+            # The first bytes are overwritten: what is left must still be text.
+            data[STAMP_BYTES:].decode()
+        except UnicodeDecodeError as error:
+            raise UserError(f"--file {file}: not UTF-8 from byte {STAMP_BYTES} on; give --binary") from error
+    return Echo(opcode=opcode, bytes=len(data), content=_absolute(file))
+
+
+def _document_length(asked: Request, url: SplitResult, usual_port: int) -> int:
+    """How long the document is now; every reply will have to be just as long."""
+    where = url.hostname, url.port or usual_port
+    try:
+        if url.scheme == "https":
+            context = ssl.create_default_context(cafile=_absolute(asked.ca))
+            if not asked.verify:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            connection = http.client.HTTPSConnection(*where, timeout=DOCUMENT_S, context=context)
+        else:
+            connection = http.client.HTTPConnection(*where, timeout=DOCUMENT_S)
+        with http_deadline.within(connection, DOCUMENT_S):
+            connection.request("GET", _path(url), headers=dict(asked.headers))
+            reply = connection.getresponse()
+            body = reply.read(LARGEST_DOCUMENT + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise UserError(f"{url.geturl()}: {error or type(error).__name__}") from error
+    if reply.status != 200:
+        raise UserError(f"{url.geturl()} answers {reply.status}; only documents that answer 200 can be measured")
+    if len(body) > LARGEST_DOCUMENT:
+        raise UserError(f"{url.geturl()} is longer than {LARGEST_DOCUMENT >> 20} MiB, or has no end; give its --bytes")
+    return len(body)
+
+
+def _path(url: SplitResult) -> str:
+    """As it goes over the wire: letters of other scripts as a browser writes them (RFC 3986 §2.5)."""
+    return quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=PATH_LETTERS)
+
+
+def _absolute(file: Path | None) -> str | None:
+    return None if file is None else str(file.resolve())
+
+
+@dataclass(frozen=True)
+class Done:
+    """A load that ran: its record, on disk by then, and whether Ctrl-C ended it."""
+
+    record: TrialRecord
+    interrupted: bool
+
+
+def carry_out(asked: Request, plan: Plan, folder: TrialFolder, watch, say=lambda line: None) -> Done:
+    """Runs the engine and writes a trial's files. On Ctrl-C what was measured is kept, with outcome `interrupted`.
+
+    `watch(folder)` is called a few times a second, `say(line)` with what the user should know
+    before. UserError, and nothing in the folder, where the load cannot begin.
+    """
+    binary = program.require_binary()
+    with _hosts(asked, binary) as (hosts, sampling):
+        return _load(asked, plan, hosts, sampling, folder, watch, say)
+
+
+@contextlib.contextmanager
+def _hosts(asked: Request, binary: Path):
+    """Where the engines run, here or on the hosts of a cluster, which is left at the end; and how those are sampled."""
+    if asked.cluster is None:
+        yield shards.ThisHost(binary), lambda folder: contextlib.nullcontext()
+        return
+    from wsbench.run.cluster.testbed import loading
+
+    with loading(asked.cluster) as found:
+        yield found
+
+
+def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: TrialFolder, watch, say) -> Done:
+    count = hosts.count(asked.engines, plan)
+    hosts.plans(plan, count)
+    if count > 1:
+        say(shards.words(count) if asked.cluster is None else f"{count} engine processes on {hosts.words}")
+    server_cpus = _cpus_of(asked.server_pid)
+    pids = [] if asked.server_pid is None else [asked.server_pid]
+    for pid in pids:
+        limit = machine.file_limit(pid)
+        if limit is not None and limit <= plan.connections and not asked.replicas:
+            say(
+                f"the server (process {pid}) may open {limit:,} files: not all {plan.connections:,} connections can be made"
+            )
+    folder.path.mkdir(parents=True, exist_ok=True)
+    began, clock = time.time(), time.monotonic()
+    reason, interrupted = None, False
+    try:
+        with (
+            Sampler(folder.path / "resources.jsonl", *pids) as sampler,
+            sampling(folder.path) as hosts_sampler,
+            shards.Engines(plan, count, folder, hosts) as running,
+        ):
+            events = running.folders[0].path / "events.jsonl"
+            (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
+            try:
+                running.carry_out(lambda: watch(folder))
+                watch(folder)
+            except KeyboardInterrupt:
+                interrupted = True
+                running.interrupt()
+                running.conclude(interrupted=True)
+    except TrialFailed as failure:
+        reason = str(failure)
+        if getattr(failure, "code", None) == PLAN_WAS_WRONG:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise UserError(reason) from failure
+    record = TrialRecord(
+        number=1,
+        round=1,
+        server=asked.url,
+        variant="",
+        cell={},
+        outcome="ok" if reason is None else "failed",
+        reason=reason,
+        started_unix_s=began,
+        duration_s=time.monotonic() - clock,
+        ready_s=None,
+        server_cpus=server_cpus,
+        engine_cpus=plan.cpus,
+        server_exit=None,
+        log_tail=[],
+        engines=count,
+    )
+    write_json(folder.path / "trial.json", record)
+    return Done(record, interrupted)
+
+
+def _cpus_of(pid: int | None) -> list[int]:
+    """The CPUs that a process may use; none where it is not known."""
+    if pid is None:
+        return []
+    try:
+        return sorted(os.sched_getaffinity(pid))
+    except OSError as error:
+        raise UserError(f"--pid {pid}: {error.strerror}") from error
+
+
+def claimed(runs: Path) -> TrialFolder:
+    """A new folder for a load; loads that begin in one second have a number each."""
+    return TrialFolder(new_folder(runs, f"{time.strftime('%Y-%m-%dT%H%M%S', time.gmtime())}-load"))

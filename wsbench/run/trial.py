@@ -1,0 +1,200 @@
+"""One trial: a fresh server, readiness, the engine, samples, the server stopped, one outcome.
+
+Everything goes into the trial's folder; `trial.json` is written last, so that a folder with it is a finished trial. It knows
+no metric: whether the numbers are good is asked later, of the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsbench.engine import program, shards
+from wsbench.experiments.experiment import Experiment, Load
+from wsbench.metrics import spans
+from wsbench.monitoring.runtime_logs import probes
+from wsbench.records.engine_files import Seconds, Target
+from wsbench.records.errors import HostLost, TrialFailed, UserError
+from wsbench.records.frozen import write_json
+from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
+from wsbench.run import stopping
+from wsbench.run.testbed import Server, Testbed
+from wsbench.servers import serving
+from wsbench.servers.catalogue import Variant
+
+LOG_LINES, LOG_BYTES = 20, 65_536
+
+
+class Stopped(Exception):
+    """The experiment's stop rule ends the trial; the message says why."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all trials of a campaign share."""
+
+    experiment: Experiment
+    seed: int
+    testbed: Testbed
+    port: int | None
+    engines: int | None = None  # as many as each trial needs
+    server_processes: int | None = None
+
+
+def carry_out(
+    order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable
+) -> TrialRecord:
+    """Runs the trial and returns its record, which is on disk by then. Ctrl-C leaves no record: the trial did not happen.
+
+    `watch(folder)` is called a few times a second while the engine runs.
+    """
+    began, clock = time.time(), time.monotonic()
+    outcome, reason = "ok", None
+    ready = server_exit = None
+    shape, probe = Shape(1, 1), probes.probe_of(variant.tags)
+    log = folder.path / serving.LOG
+    try:
+        shape = shape_of(setting, setting.experiment.load_of(order.cell))
+        # What a runtime tells of itself goes into one file, which several processes would write over each other.
+        probe = probe if shape.servers == 1 else None
+        asked = serving.Order(
+            address=setting.testbed.server_address,
+            port=setting.port,
+            number=order.number,
+            cpus=setting.testbed.server_cpus,
+            processes=shape.servers,
+            probe=probe,
+        )
+        with setting.testbed.serving(variant, setting.experiment.runtime, asked, folder.path) as server:
+            ready = server.ready
+            reason = _measure(order, variant, setting, folder, shape, server, watch)
+            time.sleep(probes.settle_s(probe))
+            if reason is not None:
+                outcome = "stopped"
+            elif server.ended():
+                raise TrialFailed("the server ended before it was stopped")
+            server_exit = server.stop()
+    except (TrialFailed, UserError) as failure:
+        outcome, reason = "failed", str(failure)
+    record = TrialRecord(
+        **order.model_dump(),
+        outcome=outcome,
+        reason=reason,
+        started_unix_s=began,
+        duration_s=time.monotonic() - clock,
+        ready_s=ready and ready.ready_s,
+        server_cpus=setting.testbed.server_cpus,
+        engine_cpus=setting.testbed.engine_cpus,
+        server_exit=server_exit,
+        server_env=ready and ready.env,
+        server_executable=ready and ready.executable,
+        server_pollers=ready and ready.pollers,
+        log_tail=_tail(log, probe),
+        server_started_ns=ready and ready.started_ns,
+        probe=probe,
+        engines=shape.engines,
+        server_processes=shape.servers,
+    )
+    write_json(folder.path / "trial.json", record)
+    return record
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many processes load, and how many serve."""
+
+    engines: int
+    servers: int
+
+    @property
+    def words(self) -> str:
+        """For people; nothing where there is one of each."""
+        parts = [(self.engines, "engine processes"), (self.servers, "server processes")]
+        return ", ".join(f"{count} {name}" for count, name in parts if count > 1)
+
+
+def shape_of(setting: Setting, load: Load) -> Shape:
+    """As many as were asked for, or as the file limit demands. UserError where that cannot be."""
+    engines = setting.engines or setting.testbed.engines.least(load.most_connections, len(setting.testbed.engine_cpus))
+    limit = setting.testbed.server_files
+    least = serving.processes_for(load.most_connections, limit)
+    servers = setting.server_processes or least
+    if servers < least:
+        raise UserError(
+            f"{load.most_connections:,} connections need {least} server processes: the file limit is {limit:,} a process"
+        )
+    return Shape(engines, servers)
+
+
+def _measure(order, variant, setting, folder, shape, server, watch) -> str | None:
+    """Carries the load out; the reason where the experiment's stop rule ended it."""
+    experiment = setting.experiment
+    load = experiment.load_of(order.cell)
+    scenario = load.scenario(experiment.scenario)
+    transport = "http" if scenario.kind == "doc" else variant.transport
+    address, *replicas = server.ready.addresses
+    plan = program.plan(
+        scenario=scenario,
+        transport=transport,
+        target=Target(address=address, replicas=replicas, host=address, path=program.path_for(scenario, transport)),
+        connections=load.most_connections,
+        warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
+        measure=experiment.measure_of(load),
+        seed=setting.seed + order.number,
+        cpus=setting.testbed.engine_cpus,
+        loop=load.loop(experiment.loop),
+        connect=load.connect,
+        stages=load.stages,
+        # On CPUs of its own the engine need not sleep, so that no response includes its waking up. Where a stop rule must
+        # be able to tell whether the engine was the limit, it sleeps: of workers that poll nobody knows how busy they are.
+        busy_poll=experiment.loop == "open" and experiment.stop is None and setting.testbed.apart,
+        reply_s=load.reply_s,
+        connect_s=load.connect_s,
+    )
+    count = setting.testbed.engines.count(shape.engines, plan)
+    with (
+        setting.testbed.sampling(server, folder.path) as samples,
+        shards.Engines(plan, count, folder, setting.testbed.engines) as running,
+    ):
+        events = running.folders[0].path / "events.jsonl"
+        samples.watch_engine(events, spans.quiet_s(plan), *running.pids)
+
+        def look() -> None:
+            watch(folder)
+            server.look()
+            if reason := _stop_reason(experiment, load, running, server):
+                raise Stopped(reason)
+
+        try:
+            running.carry_out(look)
+        except Stopped as stop:
+            running.interrupt()
+            with contextlib.suppress(TrialFailed):
+                running.conclude(interrupted=True)
+            return str(stop)
+        except HostLost:
+            raise
+        except TrialFailed:
+            if reason := _stop_reason(experiment, load, running, server):
+                return reason
+            raise
+        return _stop_reason(experiment, load, running, server)
+
+
+def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, server: Server) -> str | None:
+    if experiment.stop is None:
+        return None
+    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, server.ended())
+
+
+def _tail(log: Path, probe: str | None) -> list[str]:
+    """The last lines that the server wrote itself."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return [line[:500] for line in lines if not probes.is_told(probe, line)][-LOG_LINES:]

@@ -1,0 +1,224 @@
+"""Building servers: are the tools there, is anything changed, and does the result say which version it is.
+
+What `build` made is remembered by a stamp beside the artefacts: a hash of the server's sources and of the build commands.
+Nothing changed, nothing run, nothing fetched. Variants with the same build commands share what they make. Output goes to a log
+that is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsbench.host import toolchains
+from wsbench.host.process import output_of, run_logged
+from wsbench.records.errors import TrialFailed
+from wsbench.records.rundir import RuntimeRecord
+from wsbench.servers import runtime, sources
+from wsbench.servers.catalogue import Need, Variant
+
+
+@dataclass(frozen=True)
+class Built:
+    """A variant's build: its receipt and what its runtime says of itself, or in one line why there is no receipt.
+
+    `did` is `built`, `was built`, `skipped` (it cannot be had here) or `failed`.
+    """
+
+    receipt: str | None
+    problem: str | None
+    did: str
+    runtime: RuntimeRecord | None = None
+    took_s: float = 0.0
+
+
+def log_of(variant: Variant) -> Path:
+    return _beside(variant, "log")
+
+
+def state(variant: Variant) -> str:
+    """`built`, `changed` (since it was built) or `not built`."""
+    stamp = _beside(variant, "stamp")
+    if not stamp.exists() or not all((variant.folder / artefact).exists() for artefact in variant.table.artefacts):
+        return "not built"
+    return "built" if stamp.read_text() == _fingerprint(variant) else "changed"
+
+
+def last_receipt(variant: Variant) -> str | None:
+    """What a variant said of itself when it was built; None where it is not built, or its runtime was chosen."""
+    file = variant.folder / "build" / f"wsbench-{variant.variant}.receipt"
+    return file.read_text().strip() if file.exists() and state(variant) == "built" else None
+
+
+def obstacle(variant: Variant) -> str | None:
+    """Why it cannot be had here: it is unavailable altogether, or a tool or its JDK is missing."""
+    if variant.table.unavailable is not None:
+        return f"unavailable: {variant.table.unavailable}"
+    for key, need in variant.needs.items():
+        if (problem := _lacks(variant, key, need)) is not None:
+            return problem
+    return runtime.obstacle(variant)
+
+
+def _lacks(variant: Variant, key: str, need: str | Need) -> str | None:
+    """One line that names the tool that is missing or too old, and how to install it."""
+    if isinstance(need, str):
+        problem = toolchains.lacks(key, need)
+        return None if problem is None else f"{problem}; `wsbench build --install {variant.server}` installs it"
+    version = toolchains.version_of(tuple(need.run))
+    if version is not None and toolchains.numbers(version) >= toolchains.numbers(need.at_least):
+        return None
+    return f"needs {key} ≥ {need.at_least}, found {version or 'none'}; {need.install}"
+
+
+def missing(variant: Variant) -> list[tuple[str, str]]:
+    """What `toolchains.install` may install for it: tools and the versions needed."""
+    if variant.table.unavailable is not None:
+        return []
+    lacking = [one for one in _known(variant).items() if toolchains.lacks(*one) is not None]
+    jdk = runtime.missing_jdk(variant)
+    return lacking + ([] if jdk is None else [("jdk", str(jdk))])
+
+
+def _known(variant: Variant) -> dict[str, str]:
+    """Those of its needs that toolchains.toml has."""
+    return {key: need for key, need in variant.needs.items() if isinstance(need, str)}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One variant is done: how many are, of how many, and how long the rest will take by those before."""
+
+    variant: Variant
+    built: Built
+    done: int
+    total: int
+    left_s: float
+
+
+def build_all(
+    variants: list[Variant], cpus: list[int], jobs: int, tell: Callable[[Progress], None] = lambda _: None
+) -> dict[str, Built]:
+    """Builds what is not built or has changed, `jobs` servers at once, and asks each for its receipt; by the variants' names.
+
+    One server's variants are built one after the other: they share a folder. What fails stops nothing else.
+    """
+    folders: dict[Path, threading.Lock] = {variant.folder: threading.Lock() for variant in variants}
+    began, found = time.monotonic(), {}
+    pool = ThreadPoolExecutor(jobs)
+
+    def one(variant: Variant) -> Built:
+        with folders[variant.folder]:
+            return build(variant, cpus)
+
+    try:
+        started = {pool.submit(one, variant): variant for variant in _spread(variants)}
+        for future in as_completed(started):
+            variant = started[future]
+            found[variant.name] = future.result()
+            left = len(variants) - len(found)
+            left_s = (time.monotonic() - began) / len(found) * left
+            tell(Progress(variant, found[variant.name], len(found), len(variants), left_s))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return {variant.name: found[variant.name] for variant in variants}
+
+
+def _spread(variants: list[Variant]) -> list[Variant]:
+    """Neighbours of different servers, so that no worker waits for another's folder without need."""
+    turns: dict[Path, int] = {}
+    ranked = []
+    for variant in variants:
+        turns[variant.folder] = turns.get(variant.folder, -1) + 1
+        ranked.append((turns[variant.folder], variant))
+    return [variant for _, variant in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def build(variant: Variant, cpus: list[int]) -> Built:
+    """Builds what is not built or has changed, then asks for the receipt, under the settings and on the CPUs that the server
+    will have. Never raises for a server's own problems."""
+    began = time.monotonic()
+    if (problem := obstacle(variant)) is not None:
+        return Built(None, problem, "skipped")
+    did = "was built"
+    if state(variant) != "built":
+        if (problem := _run_commands(variant)) is not None:
+            return Built(None, problem, "failed", took_s=time.monotonic() - began)
+        did = "built"
+    return _receipt(variant, cpus, did, began)
+
+
+def _run_commands(variant: Variant) -> str | None:
+    """What went wrong, in one line."""
+    log, stamp = log_of(variant), _beside(variant, "stamp")
+    _lay_out(variant)
+    log.parent.mkdir(exist_ok=True)
+    # From here on the artefacts are no longer what the stamp says, also where the build is interrupted.
+    stamp.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
+    for argv in variant.table.build:
+        code = run_logged(argv, variant.folder, log, _environment(variant))
+        if code != 0:
+            return f"build failed: `{' '.join(argv)}` ended with {code}; see {log}"
+    stamp.write_text(_fingerprint(variant))
+    return None
+
+
+def _lay_out(variant: Variant) -> None:
+    """The sources, copied to where they are built, if that is elsewhere; another process may do the same at the same time."""
+    if variant.folder.exists():
+        return
+    variant.folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=variant.folder.parent) as made:
+        shutil.copytree(variant.sources, Path(made, "copy"))
+        try:
+            Path(made, "copy").rename(variant.folder)
+        except OSError:
+            if not variant.folder.exists():
+                raise
+
+
+def _environment(variant: Variant) -> dict[str, str]:
+    """What a build is given: its JDK, and a PATH on which the tools are found."""
+    path = toolchains.path(_known(variant))
+    jdk = runtime.build_environment(variant)
+    if "JAVA_HOME" not in jdk:
+        return {"PATH": path}
+    return {**jdk, "PATH": f"{jdk['JAVA_HOME']}/bin{os.pathsep}{path}"}
+
+
+def _receipt(variant: Variant, cpus: list[int], did: str, began: float) -> Built:
+    command, expected = variant.table.version, variant.table.library_version
+
+    def failed(problem: str) -> Built:
+        return Built(None, problem, "failed", took_s=time.monotonic() - began)
+
+    try:
+        output = output_of(command, variant.folder, env=runtime.environment(variant), cpus=cpus)
+        lines = [line.strip() for line in output.text.splitlines() if line.strip()]
+        if output.code != 0 or not lines:
+            said = runtime.complaint(output.text)
+            return failed(f"no receipt: `{' '.join(command)}` ended with {output.code}: {said}")
+        if expected not in lines[-1]:
+            return failed(f"the receipt {lines[-1]!r} does not contain the manifest's version {expected!r}")
+        seen = runtime.observe(variant, cpus)
+    except TrialFailed as failure:
+        return failed(str(failure))
+    (variant.folder / "build").mkdir(exist_ok=True)
+    (variant.folder / "build" / f"wsbench-{variant.variant}.receipt").write_text(lines[-1] + "\n")
+    return Built(lines[-1], None, did, seen, time.monotonic() - began)
+
+
+def _beside(variant: Variant, kind: str) -> Path:
+    return variant.folder / "build" / f"wsbench-{variant.builder}.{kind}"
+
+
+def _fingerprint(variant: Variant) -> str:
+    return sources.digest(variant.sources, repr(variant.table.build))
