@@ -24,8 +24,7 @@ from trial_maker import (
 )
 
 from wsbench.analysis.reading import load
-from wsbench.analysis.table import FILE as TABLE
-from wsbench.analysis.table import table_bytes
+from wsbench.analysis.tables import TRIALS, write
 from wsbench.records import frozen, rundir
 
 __all__ = [
@@ -208,7 +207,6 @@ def _server_row(server: Server) -> rundir.ServerRow:
 
 
 def write_table(run: rundir.RunFolder) -> Path:
-    """A campaign's table alone, without a report."""
-    file = run.path / TABLE
-    file.write_bytes(table_bytes(load(run)))
-    return file
+    """A campaign's data set alone, without a report."""
+    write(run, load(run).data)
+    return run.path / TRIALS

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from browsing import served
-from run_maker import HOSTILE, SERVERS, Server, failed, make_run
+from run_maker import EXPERIMENT, HOSTILE, SERVERS, Server, failed, make_run
 
 from wsbench.analysis import campaigns
+from wsbench.analysis.reading import load
+from wsbench.records.rundir import RunFolder
 from wsbench.report import document
 
 HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
@@ -169,12 +171,35 @@ def test_a_site_opens_from_the_disk(wsbench, folder, tmp_path, page):
     assert "exists" in again.stderr
 
 
-def test_a_table_and_the_trials_say_the_same(folder):
+def test_pages_and_the_report_say_the_same(folder):
     one = next(one for one in campaigns.find([folder]) if "11-01" in one.id)
-    table = one.run.path / campaigns.TABLE
-    assert sorted(campaigns._from_table(table, one.shown), key=lambda trial: trial.number) == campaigns._from_folders(
-        one.run, one.shown
-    )
+    raw = load(RunFolder(one.run.path), anew=True)
+    for line in one.lines():
+        for name, found in line.found.items():
+            assert found == raw.estimate(line.server, line.cell, name)
+
+
+def test_a_campaign_that_grows_shows_each_trial_once_it_has_ended(tmp_path):
+    run = make_run(tmp_path / "runs" / "a", SERVERS[:2])
+    hidden = [folder.rename(folder.with_name(f"x{folder.name}")) for folder in sorted(run.path.glob("00*"))[2:]]
+    (before,) = campaigns.find([tmp_path / "runs"])
+    assert before.trials == 2
+    for folder in hidden:
+        folder.rename(folder.with_name(folder.name[1:]))
+    (after,) = campaigns.find([tmp_path / "runs"])
+    assert after.trials == len(run.order)
+    assert after.lines() == campaigns.Campaign(after.id, run, after.record, 0).lines()
+    assert after.results.trials == load(run).trials
+
+
+@pytest.mark.parametrize("headline", ["messages_per_s", "server_rss_bytes_max"])
+def test_the_best_server_of_a_cell_comes_first_whichever_way_is_better(tmp_path, headline):
+    text = EXPERIMENT.replace('headline = "service_us_p99"', f'headline = "{headline}"')
+    assert headline in text
+    make_run(tmp_path / "runs" / "a", SERVERS[:3], experiment=text)
+    (one,) = campaigns.find([tmp_path / "runs"])
+    means = [line.found[headline].mean for line in one.lines() if line.cell == one.results.cells[0]]
+    assert means == sorted(means, reverse=headline == "messages_per_s")
 
 
 def test_a_folder_that_is_not_there_is_one_plain_line(wsbench):

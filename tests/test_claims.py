@@ -169,7 +169,7 @@ def reaching(*trials):
     made = [
         SimpleNamespace(
             load={"connections": asked},
-            values={"connections_reached": reached},
+            value={"connections_reached": reached}.get,
             reasons={},
             counts=outcome == "ok",
             record=SimpleNamespace(outcome=outcome, reason=ENDED if outcome == "failed" else None),

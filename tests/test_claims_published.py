@@ -158,9 +158,8 @@ def campaign(name, source, figures, scale=1.0):
                 load=asked,
                 counts=True,
                 record=record,
-                reasons={},
                 verdict=SimpleNamespace(bottleneck="server", reasons=[]),
-                values={"connections_reached": value(variant, cell, "connections_reached", at)},
+                value=lambda metric, at=at: value(variant, cell, metric, at),
             )
             for at in range(ROUNDS)
         ]

@@ -17,7 +17,6 @@ OF_REPORT = {
     "ruptures",
     "jinja2",
     "py_mini_racer",
-    "vl_convert",
     "starlette",
     "uvicorn",
 }

@@ -305,7 +305,7 @@ def test_a_server_may_open_as_many_files_as_the_machine_allows(tmp_path):
     code = """
 import resource, sys
 from pathlib import Path
-from wsbench.process import Server
+from wsbench.host.process import Server
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
 with Server(["sh", "-c", "ulimit -Sn; ulimit -Hn; exec sleep 60"], Path(), {}, [0], Path("log")) as running:

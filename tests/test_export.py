@@ -126,8 +126,8 @@ def test_openmetrics_is_read_by_prometheus(results):
 
 def test_the_percentile_distributions_hold_every_message(results):
     text = export.as_hgrm(asked(results)).decode()
-    assert text.count("#[Mean") == len(results.pooled)
-    assert text.count("TotalCount     =") == len(results.pooled)
+    assert text.count("#[Mean") == len(results.curves)
+    assert text.count("TotalCount     =") == len(results.curves)
 
 
 def test_a_campaign_without_a_trial_that_counts_makes_no_file(tmp_path):

@@ -12,10 +12,11 @@ from run_maker import SERVERS, Server, failed, make_run, write_table
 
 from wsbench import metrics
 from wsbench.analysis import wording
+from wsbench.analysis.measuring import timelines
 from wsbench.analysis.memory import memory_fits
-from wsbench.analysis.reading import load, timelines
+from wsbench.analysis.reading import load
 from wsbench.analysis.summary import summary
-from wsbench.analysis.table import trials_table
+from wsbench.analysis.tables import trials_table
 from wsbench.engine.histogram import decode, encode
 from wsbench.report import document
 from wsbench.report.answer import answer
@@ -46,7 +47,7 @@ def test_cell_values_of_mixed_kinds_become_text(tmp_path):
     run = make_run(
         tmp_path / "r", SERVERS[:1], cells=({"opcode": "text", "x": 1}, {"opcode": "binary", "x": "a"}), rounds=1
     )
-    rows = trials_table(load(run)).to_pylist()
+    rows = trials_table(load(run).data, run.order).to_pylist()
     assert {(row["cell.opcode"], row["cell.x"]) for row in rows} == {("text", "1"), ("binary", "a")}
 
 
@@ -208,8 +209,8 @@ def test_curves_series_and_heat_maps_have_no_more_points_than_can_be_seen(tmp_pa
         change=lambda trial, _: replace(trial, window_s=1500.0, sample_s=5),
     )
     results = load(long)
-    (line,) = timelines(results, results.trials)
-    assert line.buckets <= 600
+    (line,) = timelines(results.folder, results.data.numbers).values()
+    assert line.buckets <= 1200
     assert len(line.heat.columns) <= 300
     rows = [row for column in line.heat.columns for row, _ in column]
     assert max(rows) - min(rows) < 60
@@ -222,7 +223,7 @@ def test_over_time_a_series_that_does_not_exist_is_absent_with_its_reason(tmp_pa
     (run.path / "0001" / "resources.jsonl").write_text("")
     (run.path / "0001" / "latency.hlog").unlink()
     results = load(run)
-    (line,) = timelines(results, results.trials)
+    (line,) = timelines(results.folder, results.data.numbers).values()
     assert line.absent["cpu"] == line.absent["rss"] == "the server was not sampled"
     assert line.absent["p99"] == "no latencies were recorded"
     assert line.heat is None
@@ -231,7 +232,7 @@ def test_over_time_a_series_that_does_not_exist_is_absent_with_its_reason(tmp_pa
 
 def test_over_time_the_rate_adds_up_to_the_messages_that_were_answered(run, results):
     trial = next(trial for trial in results.trials if trial.counts)
-    (line,) = timelines(results, [trial])
+    (line,) = timelines(run, [trial.record.number]).values()
     ticks = [json.loads(text) for text in (run.path / f"{trial.record.number:04}" / "events.jsonl").open()]
     answered = max(event["answered"] for event in ticks if event["event"] == "tick")
     end = max(event["t_ns"] for event in ticks if event["event"] == "tick") - ticks[0]["t_ns"]
@@ -256,7 +257,7 @@ def test_the_pooled_histogram_of_the_page_is_that_of_the_trials(results):
 
 
 def test_a_histogram_that_was_written_is_read_as_it_was_by_us_and_by_the_library(results):
-    for found in results.pooled.values():
+    for found in (results.pooled(*key) for key in results.curves):
         again, theirs = decode(encode(found)), HdrHistogram.decode(encode(found).encode())
         assert np.array_equal(again.counts, found.counts)
         assert theirs.get_total_count() == found.count
@@ -270,7 +271,7 @@ def test_ten_thousand_numbers_are_shortened_as_one_is():
 
 
 def test_many_trials_are_read_by_several_processes_with_the_same_result(run, results, monkeypatch):
-    monkeypatch.setattr("wsbench.analysis.reading.WORTH_PROCESSES", 1)
+    monkeypatch.setattr("wsbench.analysis.measuring.WORTH_PROCESSES", 1)
     assert load(run).trials == results.trials
 
 

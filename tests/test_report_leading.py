@@ -116,7 +116,7 @@ def test_the_interval_far_from_what_was_measured_holds_the_truth_as_often_as_it_
                 record=SimpleNamespace(name="x"),
                 counts=True,
                 plan=SimpleNamespace(connections=size),
-                values={METRIC: 5e6 + 2000 * size + draw.gauss(0, 1e5)},
+                value={METRIC: 5e6 + 2000 * size + draw.gauss(0, 1e5)}.__getitem__,
             )
             for size in (20, 50, 100, 200) * 3
         ]

@@ -133,8 +133,8 @@ def test_what_was_packed_is_unpacked(tmp_path):
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from wsbench import histogram
-from wsbench.errors import UserError
+from wsbench.engine import histogram
+from wsbench.records.errors import UserError
 import numpy
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 try:

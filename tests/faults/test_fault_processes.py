@@ -81,7 +81,7 @@ def test_a_killed_server(server, how):
 HARNESS = """
 import sys
 from pathlib import Path
-from wsbench.process import Server
+from wsbench.host.process import Server
 server = Server([sys.executable, "-c", sys.argv[1]], Path("."), {}, [], Path("log"))
 print(server._leash.pid, server._mark, flush=True)
 sys.stdin.read()

@@ -1,34 +1,29 @@
 """The campaigns of some folders: what each one asked, how far it has come, and what it found so far.
 
-A finished campaign is read from its table; of a running one, and of one without a table, the trials are read. It knows no page.
+Folders in, `Campaign`s out; every number of one comes from its `Results`, so that all pages and the report agree. It knows no page.
 """
 
 from __future__ import annotations
 
 import fcntl
-import io
 import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
 
 from wsbench import metrics
-from wsbench.analysis import stats
-from wsbench.analysis.results import sortable
-from wsbench.analysis.table import FILE as TABLE
-from wsbench.metrics.trial_data import TrialData
-from wsbench.metrics.verdict import verdict
+from wsbench.analysis import stats, tables
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.reading import load
+from wsbench.analysis.results import Results, sortable
 from wsbench.records.errors import UserError
-from wsbench.records.files import is_plain, read_file, read_text
-from wsbench.records.frozen import toml_of
-from wsbench.records.rundir import CampaignRecord, CellValue, RunFolder
+from wsbench.records.files import is_plain
+from wsbench.records.rundir import CampaignRecord, RunFolder
 
-Cell = tuple[tuple[str, CellValue], ...]
 #: Shown beside the headline.
 USUAL = (
     *("messages_per_s", "requests_per_s", "service_us_p50", "service_us_p99"),
@@ -36,22 +31,9 @@ USUAL = (
 )
 #: Files and addresses are called after an experiment, and a campaign may come from anybody.
 IS_NAME = re.compile(r"[^./\x00][^/\x00]*")
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A finished trial, as far as these pages need it."""
-
-    number: int
-    server: str
-    cell: Cell
-    outcome: str
-    verdict: str
-    values: dict[str, float | None]
-
-    @property
-    def counts(self) -> bool:
-        return self.outcome == "ok" and self.verdict != "INVALID"
+#: Files that a campaign's results are made of.
+READ = (*tables.FILES, "campaign.json", "order.json", "experiment.toml", "servers.json", "machine.json")
+MOST_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -88,20 +70,20 @@ class Campaign:
         return datetime.fromtimestamp(self.record.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M")
 
     @cached_property
-    def texts(self) -> dict[str, str]:
-        """The experiment's question, reading and headline, as far as they can be read."""
-        try:
-            found = toml_of(read_text(self.run.experiment_toml), self.run.experiment_toml)
-        except UserError:
-            return {}
-        return {
-            key: found[key].strip() for key in ("question", "reading", "headline") if isinstance(found.get(key), str)
-        }
+    def results(self) -> Results:
+        return _results(self.run, self.running)
+
+    @property
+    def question(self) -> str | None:
+        return self.results.experiment.question
+
+    @property
+    def reading(self) -> str | None:
+        return self.results.experiment.reading
 
     @property
     def headline(self) -> str:
-        named = self.texts.get("headline")
-        return named if named in metrics.METRICS else "service_us_p99"
+        return self.results.headline
 
     @property
     def report(self) -> Path | None:
@@ -125,7 +107,7 @@ class Campaign:
     def problem(self) -> str | None:
         """Why its numbers cannot be shown; None where they can."""
         try:
-            _ = self.created, self.trials
+            _ = self.created, self.verdicts
         except UserError as error:
             return str(error)
         # Whatever a campaign from elsewhere holds, the others do not suffer from it.
@@ -133,50 +115,49 @@ class Campaign:
             return f"{self.run.path}: {type(error).__name__}: {error}"
         return None
 
+    @property
+    def trials(self) -> int:
+        """Finished ones, the control's among them."""
+        return len(self.results.every_trial)
+
     @cached_property
+    def verdicts(self) -> Counter:
+        """Of the trials that the report tells of: without the control's."""
+        trials = self.results.trials
+        return Counter("failed" if one.record.outcome == "failed" else one.verdict.kind for one in trials)
+
+    def lines(self, names: list[str] | None = None) -> list[Line]:
+        """Every server and cell that has a finished trial, with the metrics shown or those named; the best in the first first."""
+        results, names = self.results, names or self.shown
+        best = -1 if metrics.METRICS[names[0]].direction == "higher" else 1
+        lines = [
+            Line(server, cell, len(trials), {name: results.estimate(server, cell, name) for name in names})
+            for cell in results.cells
+            for server in results.names
+            if (trials := results.group(server, cell))
+        ]
+
+        def place(line: Line) -> tuple:
+            mean = line.found[names[0]].mean
+            return [sortable(value) for _, value in line.cell], mean is None, best * (mean or 0)
+
+        return sorted(lines, key=place)
+
+    @property
     def shown(self) -> list[str]:
         """The metrics that its pages show, the headline first."""
         return list(dict.fromkeys([self.headline, *USUAL]))
 
-    @cached_property
-    def trials(self) -> list[Trial]:
-        return self.read(self.shown)
-
-    def read(self, names: list[str]) -> list[Trial]:
-        """The finished trials with these metrics."""
-        table = self.run.path / TABLE
-        fresh = is_plain(table) and not self.running
-        return _from_table(table, names) if fresh else _from_folders(self.run, names)
-
-    @property
-    def verdicts(self) -> Counter:
-        return Counter("failed" if trial.outcome == "failed" else trial.verdict for trial in self.trials)
-
-    def lines(self, names: list[str] | None = None) -> list[Line]:
-        """Every server and cell that has a finished trial, with the metrics shown or those named; by the first of them."""
-        names = names or self.shown
-        groups: dict[tuple[Cell, str], list[Trial]] = {}
-        for trial in self.trials if names == self.shown else self.read(names):
-            groups.setdefault((trial.cell, trial.server), []).append(trial)
-        lines = []
-        for (cell, server), trials in groups.items():
-            counted = [trial for trial in trials if trial.counts]
-            found = {name: stats.estimate([trial.values.get(name) for trial in counted]) for name in names}
-            lines.append(Line(server, cell, len(trials), found))
-        return sorted(
-            lines,
-            key=lambda line: ([sortable(value) for _, value in line.cell], -(line.found[names[0]].mean or 0)),
-        )
-
     def columns(self) -> list[str]:
         """Of the metrics shown, those that some trial has."""
-        return [name for name in self.shown if any(trial.values.get(name) is not None for trial in self.trials)]
+        results = self.results
+        return [name for name in self.shown if not np.isnan(results.columns.of(name, results.rows)).all()]
 
     def now(self) -> str | None:
         """What the trial under way is doing, in words; None where nothing runs."""
         if not self.running:
             return None
-        done = {trial.number for trial in self.trials}
+        done = self.results.data.numbers
         for planned in self.run.order:
             if planned.number not in done:
                 last = self.run.trial(planned.number).latest()
@@ -184,6 +165,25 @@ class Campaign:
                 said = "starting" if last is None else f"{last.phase}: {last.open:,} open, {last.answered:,} answered"
                 return " · ".join(text for text in (f"trial {planned.number}", planned.name, cell, said) if text)
         return "writing the report"
+
+
+_read: dict[Path, tuple[tuple, int, Results]] = {}
+
+
+def _results(run: RunFolder, running: bool) -> Results:
+    """The campaign as it is now. What was read before is read again only where its files have changed, and of a running campaign
+    only the trials that have ended since."""
+    state = tuple(file.stat().st_mtime_ns if is_plain(file) else 0 for file in map(run.path.joinpath, READ))
+    kept = all(is_plain(run.path / name) for name in tables.FILES) and not running
+    finished = 0 if kept or run.packed else len(run.finished_numbers())
+    before, count, results = _read.get(run.path, ((), 0, None))
+    if before != state or count != finished:
+        results = load(run, known=results.data if before == state else None)
+        _read.pop(run.path, None)
+        _read[run.path] = state, finished, results
+        if len(_read) > MOST_KEPT:
+            _read.pop(next(iter(_read)))
+    return results
 
 
 def find(folders: list[Path]) -> list[Campaign]:
@@ -224,37 +224,3 @@ def overlay(campaigns: list[Campaign], metric: str) -> list[tuple[Cell, str, lis
             if line.found[metric].mean is not None:
                 rows.setdefault((line.cell, line.server), []).append((campaign, line.found[metric]))
     return [(cell, server, found) for (cell, server), found in rows.items()]
-
-
-def _from_table(file: Path, shown: list[str]) -> list[Trial]:
-    return list(_read_table(file, file.stat().st_mtime_ns, tuple(shown)))
-
-
-@lru_cache(maxsize=256)
-def _read_table(file: Path, changed_ns: int, shown: tuple[str, ...]) -> tuple[Trial, ...]:
-    trials: dict[int, Trial] = {}
-    try:
-        rows = pq.read_table(io.BytesIO(read_file(file)), filters=[("metric", "in", shown)]).to_pylist()
-    except pa.ArrowException as error:
-        raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
-    for row in rows:
-        number = row["trial"]
-        if number not in trials:
-            cell = tuple((key.removeprefix("cell."), value) for key, value in row.items() if key.startswith("cell."))
-            name = f"{row['server']}@{row['variant']}"
-            trials[number] = Trial(number, name, cell, row["outcome"], row["verdict"], {})
-        trials[number].values[row["metric"]] = row["value"]
-    return tuple(trials.values())
-
-
-def _from_folders(run: RunFolder, shown: list[str]) -> list[Trial]:
-    return [_read_trial(run, record.number, tuple(shown)) for _, record in run.finished()]
-
-
-@lru_cache(maxsize=20_000)
-def _read_trial(run: RunFolder, number: int, shown: tuple[str, ...]) -> Trial:
-    folder = run.trial(number)
-    record = folder.record
-    data = TrialData(folder, record)
-    values = metrics.values(data, [name for name in shown])
-    return Trial(number, record.name, tuple(record.cell.items()), record.outcome, verdict(data).kind, values)

@@ -13,8 +13,9 @@ from typing import Literal
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
+from wsbench.analysis.dataset import Cell
 from wsbench.analysis.reading import load
-from wsbench.analysis.results import Cell, Results
+from wsbench.analysis.results import Results
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 
@@ -87,9 +88,9 @@ def compare(base: Side, new: Side, named: list[str], anyway: bool = False) -> Co
             raise UserError(f"no metric is called {name!r}; `wsbench list metrics` has them all")
     if (base.server is None) != (new.server is None):
         raise UserError("name a server on both sides, or on none: RUN:SERVER@VARIANT")
-    differences = [] if base.results.folder == new.results.folder else _differences(base.results, new.results)
-    if differences and not anyway:
-        raise UserError(f"these are not comparable (--anyway compares them): {'; '.join(differences)}")
+    found = [] if base.results.folder == new.results.folder else differences(base.results, new.results)
+    if found and not anyway:
+        raise UserError(f"these are not comparable (--anyway compares them): {'; '.join(found)}")
     pairs, left_out = _pairs(base, new)
     if not pairs:
         raise UserError("no server and cell is on both sides: " + "; ".join(left_out))
@@ -99,10 +100,11 @@ def compare(base: Side, new: Side, named: list[str], anyway: bool = False) -> Co
     measured = [row for row in rows if row.base.values or row.new.values]
     if not measured:
         raise UserError(f"neither side has measured any of {', '.join(wanted)}")
-    return Comparison(base, new, differences, measured, left_out)
+    return Comparison(base, new, found, measured, left_out)
 
 
-def _differences(base: Results, new: Results) -> list[str]:
+def differences(base: Results, new: Results) -> list[str]:
+    """Of machine and settings, in words; nothing where numbers of both may be compared."""
     found = []
     if base.machine is None or new.machine is None:
         found.append("a campaign does not say what machine it ran on")

@@ -1,4 +1,4 @@
-"""Many campaigns of one experiment on one machine: where did a server become faster or slower, and by how much?
+"""Many campaigns of one experiment, alike in machine and settings: where did a server become faster or slower, and by how much?
 
 A point is one campaign's mean. Change points are found on logarithms by PELT (Killick 2012; the library ruptures) with a penalty
 of 3 σ² log n, σ from the differences of neighbours, so that a step does not hide itself. A step is told where Welch's interval
@@ -15,8 +15,9 @@ import numpy as np
 import ruptures
 
 from wsbench.analysis import stats
-from wsbench.analysis.campaigns import Campaign, Cell
-from wsbench.analysis.compare import SAME_MACHINE
+from wsbench.analysis.campaigns import Campaign
+from wsbench.analysis.compare import differences
+from wsbench.analysis.dataset import Cell
 from wsbench.records.errors import UserError
 
 SHORTEST = 3  # campaigns on each side of a step: below it there is no interval
@@ -45,14 +46,14 @@ class Line:
 
 
 def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> tuple[str, list[Line], int]:
-    """(metric, lines, campaigns left out because they are of another machine than the newest). UserError where there is none."""
+    """(metric, lines, campaigns left out: another machine, or other settings, than the newest). UserError where there is none."""
     chosen = sorted(
         (one for one in campaigns if one.experiment == experiment), key=lambda one: one.record.created_unix_s
     )
     if not chosen:
         known = ", ".join(sorted({one.experiment for one in campaigns})) or "none"
         raise UserError(f"no campaign of {experiment!r} is here; there are campaigns of: {known}")
-    same = same_machine(chosen)
+    same = alike(chosen)
     metric = metric or chosen[-1].headline
     series: dict[tuple[str, Cell], list[tuple[Campaign, float]]] = {}
     for campaign in same:
@@ -63,16 +64,11 @@ def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> t
     return metric, lines, len(chosen) - len(same)
 
 
-def same_machine(campaigns: list[Campaign]) -> list[Campaign]:
-    """Those of the newest one's machine, the oldest first."""
+def alike(campaigns: list[Campaign]) -> list[Campaign]:
+    """Those of the newest one's machine and settings, the oldest first."""
     ordered = sorted(campaigns, key=lambda one: one.record.created_unix_s)
-    machines = [_machine(one) for one in ordered]
-    return [one for one, machine in zip(ordered, machines, strict=True) if machine == machines[-1]]
-
-
-def _machine(campaign: Campaign) -> list:
-    machine = campaign.run.machine if (campaign.run.path / "machine.json").exists() else None
-    return [None if machine is None else getattr(machine, key) for key in SAME_MACHINE]
+    newest = ordered[-1].results
+    return [one for one in ordered if one.results is newest or not differences(one.results, newest)]
 
 
 def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]]) -> Line:

@@ -56,7 +56,8 @@ def asked_connections(results: Results) -> int:
 
 def _fit(results: Results, name: str, there: int) -> MemoryFit | None:
     counted = [trial for trial in results.trials if trial.record.name == name and trial.counts and trial.plan]
-    pairs = [(trial.plan.connections, trial.values[METRIC]) for trial in counted if trial.values[METRIC] is not None]
+    found = [(trial.plan.connections, trial.value(METRIC)) for trial in counted]
+    pairs = [(size, used) for size, used in found if used is not None]
     if not pairs:
         return None
     sizes = sorted({size for size, _ in pairs})
@@ -72,6 +73,6 @@ def _fit(results: Results, name: str, there: int) -> MemoryFit | None:
     spread = sum((size - middle) ** 2 for size, _ in pairs)
     half = t * error * math.sqrt(spread / len(pairs) + (there - middle) ** 2)
     value = intercept + slope * there
-    found = {"slope": slope, "low": slope - t * error, "high": slope + t * error, "intercept": intercept}
-    found |= {"r2": float(line.rvalue**2), "there": value, "there_low": value - half, "there_high": value + half}
-    return MemoryFit(**{**vars(nothing), **found})
+    values = {"slope": slope, "low": slope - t * error, "high": slope + t * error, "intercept": intercept}
+    values |= {"r2": float(line.rvalue**2), "there": value, "there_low": value - half, "there_high": value + half}
+    return MemoryFit(**{**vars(nothing), **values})

@@ -1,23 +1,23 @@
 """A campaign as the report sees it: every trial with its metrics and its verdict, and what is asked of all of them.
 
-`reading.load` makes a `Results`; here is what it holds and the questions it answers. It computes no number of its own:
-metrics, verdict and stats do.
+`reading.load` makes a `Results` of a campaign's records and its data set. It computes no number of its own: metrics, verdict
+and stats do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from wsbench import metrics
 from wsbench.analysis import stats
-from wsbench.analysis.columns import Columns, columns
-from wsbench.engine.histogram import Histogram, decode
-from wsbench.metrics.verdict import Verdict
-from wsbench.records.engine_files import Plan, Seconds
+from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
+from wsbench.engine.histogram import Histogram
+from wsbench.records.engine_files import Doc, Plan, Push
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import toml_of
@@ -30,50 +30,18 @@ from wsbench.records.rundir import (
     RunFolder,
     ServerRow,
     TrialOrder,
-    TrialRecord,
 )
 
 REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
 
-Cell = tuple[tuple[str, CellValue], ...]
 
-
-@dataclass(frozen=True)
-class TrialResult:
-    """A finished trial, reduced. `reasons` has an entry for each value that is None."""
-
-    record: TrialRecord
-    values: dict[str, float | int | None]
-    reasons: dict[str, str]
-    verdict: Verdict
-    plan: Plan | None
-
-    @cached_property
-    def counts(self) -> bool:
-        """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
-        return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
-
-    @property
-    def cell(self) -> Cell:
-        return tuple(self.record.cell.items())
-
-    @cached_property
-    def load(self) -> dict[str, CellValue]:
-        """What the engine was asked to do, whatever the experiment says: connections, messages or measure_s, payload_bytes; and
-        server_cpus, how many the server had for it."""
-        if (plan := self.plan) is None:
-            return {}
-        connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
-        measure = plan.measure
-        ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
-        size = getattr(plan.scenario, "bytes", None)
-        had = {"connections": connections, "server_cpus": len(self.record.server_cpus)}
-        return had | ends | ({} if size is None else {"payload_bytes": size})
+CURVE_POINTS = 60
+EVENLY = [Fraction(step, 20) for step in range(1, 18)]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The pooled latencies of a server in a cell: (1/(1-q), ns) pairs, and the histogram as the payload of a log's line."""
+    """Latencies as (1/(1-q), ns) pairs, and the histogram as the payload of a log's line."""
 
     count: int
     points: list[tuple[float, float]]
@@ -104,16 +72,54 @@ class Results:
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment
-    trials: list[TrialResult]  # without the control's
-    control_trials: list[TrialResult]
-    curves: dict[tuple[str, Cell], Curve]
-    per_request: bool
-    doc: bool
-    push: bool
+    data: DataSet
 
     @cached_property
-    def pooled(self) -> dict[tuple[str, Cell], Histogram]:
-        return {key: decode(curve.log) for key, curve in self.curves.items()}
+    def trials(self) -> list[TrialResult]:
+        """The finished trials, without the control's."""
+        return [trial for trial in self.data.trials if not trial.record.control]
+
+    @property
+    def every_trial(self) -> list[TrialResult]:
+        """The control's among the others, by number."""
+        return self.data.trials
+
+    @property
+    def columns(self) -> Columns:
+        """All numbers of `every_trial`, a row each."""
+        return self.data.columns
+
+    def pooled(self, name: str, cell: Cell, tag: str | None = None) -> Histogram | None:
+        """The latencies of a server in a cell over the trials that count; by default those that describe the experiment."""
+        found = self.data.latencies.get((name, cell, tag or self.latency.removesuffix("_us")))
+        return None if found is None else found.histogram
+
+    @cached_property
+    def curves(self) -> dict[tuple[str, Cell], Curve]:
+        """The same as curves."""
+        tag = self.latency.removesuffix("_us")
+        return {
+            (name, cell): Curve(one.histogram.count, curve_points(one.histogram), one.log)
+            for (name, cell, of), one in self.data.latencies.items()
+            if of == tag
+        }
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """Every plan once."""
+        return list({id(trial.plan): trial.plan for trial in self.trials if trial.plan is not None}.values())
+
+    @cached_property
+    def doc(self) -> bool:
+        return bool(self.plans) and all(isinstance(plan.scenario, Doc) for plan in self.plans)
+
+    @cached_property
+    def push(self) -> bool:
+        return bool(self.plans) and all(isinstance(plan.scenario, Push) for plan in self.plans)
+
+    @cached_property
+    def per_request(self) -> bool:
+        return bool(self.plans) and all(map(connection_per_request, self.plans))
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -195,7 +201,7 @@ class Results:
         In a closed loop the throughput: no latency can be compared without it. Where the load is given (an open loop, users who
         pause, connections that are only held), every server is asked for the same, and the experiment's headline tells them apart.
         """
-        loops = [trial.plan.loop for trial in self.trials if trial.plan is not None]
+        loops = [plan.loop for plan in self.plans]
         given = bool(loops) and not any(loop.kind == "closed" and loop.think is None for loop in loops)
         tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
         return self.headline if given and tells else self.throughput
@@ -217,23 +223,13 @@ class Results:
         found = self.columns.of(metric, self.counted_rows)
         if len(known := found[~np.isnan(found)]):
             return "0 in every trial" if not known.any() else "no mean, since a value is zero or below"
-        return next((trial.reasons[metric] for trial in self.trials if trial.counts), "no trial counts")
-
-    @cached_property
-    def every_trial(self) -> list[TrialResult]:
-        """The control's among the others, by number."""
-        return sorted([*self.trials, *self.control_trials], key=lambda trial: trial.record.number)
+        return next((trial.reason(metric) for trial in self.trials if trial.counts), "no trial counts")
 
     @cached_property
     def missing(self) -> list[TrialOrder]:
         """Trials that were planned and have no outcome."""
         done = {trial.record.number for trial in self.every_trial}
         return [planned for planned in self.order if planned.number not in done]
-
-    @cached_property
-    def columns(self) -> Columns:
-        """All numbers of `every_trial`, a row each."""
-        return columns(self.every_trial)
 
     @cached_property
     def rows(self) -> list[int]:
@@ -251,7 +247,7 @@ class Results:
     @cached_property
     def _groups(self) -> dict[tuple[str, Cell], list[TrialResult]]:
         groups: dict[tuple[str, Cell], list[TrialResult]] = {}
-        for trial in [*self.trials, *self.control_trials]:
+        for trial in self.every_trial:
             groups.setdefault((trial.record.name, trial.cell), []).append(trial)
         return groups
 
@@ -267,13 +263,13 @@ class Results:
 
     def _estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         counted = [trial for trial in self.group(name, cell) if trial.counts]
-        found = stats.estimate([trial.values[metric] for trial in counted])
+        found = stats.estimate([trial.value(metric) for trial in counted])
         if found.values or not counted:
             return found
-        return replace(found, reason=counted[0].reasons[metric])
+        return replace(found, reason=counted[0].reason(metric))
 
     def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
-        return {trial.record.round: trial.values[metric] for trial in self.group(name, cell) if trial.counts}
+        return {trial.record.round: trial.value(metric) for trial in self.group(name, cell) if trial.counts}
 
     def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
         return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
@@ -304,6 +300,16 @@ class Results:
         """The swept values of a cell in words; empty where nothing is swept."""
         shown = [key for key in self.swept if key not in without]
         return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
+
+
+def curve_points(found: Histogram, points: int = CURVE_POINTS) -> list[tuple[float, float]]:
+    """(1/(1-q), ns), the x of an HdrHistogram chart, with as many below the median as a distribution needs besides.
+
+    The largest value stands at x = n: there it becomes one.
+    """
+    even = zip(map(float, EVENLY), found.quantiles(EVENLY), strict=True)
+    curve = sorted({*found.curve(points), *even})
+    return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
 
 
 def read_experiment(run: RunFolder) -> Experiment:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
+from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.reading import load
-from wsbench.analysis.results import Cell, Results, TrialResult
+from wsbench.analysis.results import Results
 from wsbench.records.rundir import RunFolder
 
 LOWER_BOUND = "lower bound"

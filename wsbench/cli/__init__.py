@@ -13,7 +13,7 @@ import signal
 import sys
 
 #: What the statistics, the report and the pages need, and a base installation does not have.
-OF_REPORT = ("jinja2", "py_mini_racer", "pyarrow", "scipy", "starlette", "statsmodels", "vl_convert")
+OF_REPORT = ("jinja2", "py_mini_racer", "pyarrow", "scipy", "starlette", "statsmodels")
 INTERRUPTED = 130
 
 

@@ -128,6 +128,9 @@ def _run(made: Parser) -> None:
 
 def _report(made: Parser) -> None:
     made.add_argument("run", type=Path)
+    made.add_argument(
+        "--rebuild", action="store_true", help="compute every metric and verdict again from the raw trials"
+    )
 
 
 def _compare(made: Parser) -> None:

@@ -13,7 +13,6 @@ from wsbench.host import installation, machine
 from wsbench.records import packing
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
-from wsbench.report import document
 
 RUNS = Path("runs")
 RESULTS = Path("results")
@@ -53,7 +52,7 @@ def list_things(arguments) -> int:
 
 
 def report_campaign(arguments) -> int:
-    write_report(RunFolder.open(arguments.run))
+    write_report(RunFolder.open(arguments.run), anew=arguments.rebuild)
     return 0
 
 
@@ -62,9 +61,10 @@ def judge_claims(arguments) -> int:
     return 0
 
 
-def write_report(run: RunFolder, results=None) -> None:
+def write_report(run: RunFolder, results=None, anew: bool = False) -> None:
+    from wsbench.report import document
 
-    print(f"report: {document.build(run, results).resolve()}")
+    print(f"report: {document.build(run, results, anew).resolve()}")
 
 
 def compare_campaigns(arguments) -> int:

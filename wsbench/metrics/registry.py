@@ -94,3 +94,10 @@ def _of(trial: TrialData, compute: Callable[[TrialData], Number]) -> tuple[Numbe
 
 def values(trial: TrialData, names: Iterable[str] | None = None) -> dict[str, Number | None]:
     return measure(trial, names).values
+
+
+def plain(value: float) -> float | int | None:
+    """A number as it is written: None for NaN, whole where it is."""
+    if value != value:
+        return None
+    return int(value) if value.is_integer() and abs(value) < 2**53 else float(value)

@@ -15,10 +15,11 @@ import numpy as np
 from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram, Interval
 from wsbench.metrics import series as over_time
+from wsbench.metrics.registry import plain
 from wsbench.metrics.trial_data import NS_PER_S, TrialData, Unmeasured, cpu_s, known
 from wsbench.records.engine_files import Anchor, Plan, Push
 
-MOST_BUCKETS, MOST_COLUMNS, MOST_ROWS = 600, 300, 60
+MOST_BUCKETS, MOST_COLUMNS, MOST_ROWS = 1200, 300, 60
 ROWS_PER_DECADE = (12, 6, 4, 3)
 NO_EVENTS = "the engine wrote no ticks"
 NO_SAMPLES = "the server was not sampled"
@@ -30,7 +31,7 @@ Values = list[float | int | None]
 class Heat:
     """Messages by second and latency: column i has `(row, count)` pairs; row r holds 10^(r/per_decade) ns and more."""
 
-    width_s: float
+    width_s: int
     per_decade: int
     columns: list[list[tuple[int, int]]]
 
@@ -39,7 +40,7 @@ class Heat:
 class Timeline:
     """`series[name][i]` belongs to the seconds from `i·width_s` on; None where a bucket has none."""
 
-    width_s: float
+    width_s: int
     buckets: int
     phases: list[tuple[str, float]]
     series: dict[str, Values]
@@ -141,7 +142,8 @@ SERIES: dict[str, Callable[[TrialData, np.ndarray, int], Values]] = {
     "cpu": _cpu,
     "rss": _rss,
 }
-LATENCIES: dict[str, Callable[[Histogram], int | None]] = {
+LATENCIES: dict[str, Callable[[Histogram], float | None]] = {
+    "mean": lambda found: found.mean,
     "p50": lambda found: found.quantile("0.5"),
     "p99": lambda found: found.quantile("0.99"),
     "max": lambda found: found.max,
@@ -230,4 +232,4 @@ def _column(found: Histogram | None, per_decade: int) -> list[tuple[int, int]]:
 
 def _short(value: float | int | None) -> float | int | None:
     """Four digits: as many as are shown."""
-    return None if value is None else value if isinstance(value, int) and value < 10_000 else float(f"{value:.4g}")
+    return None if value is None else plain(float(f"{value:.4g}"))

@@ -375,6 +375,10 @@ class RunFolder:
     def trial(self, number: int) -> TrialFolder:
         return TrialFolder(self.trials / f"{number:04}")
 
+    def finished_numbers(self) -> set[int]:
+        """The numbers of the trials that have an outcome, without reading any."""
+        return {planned.number for planned in self.order if is_plain(self.trial(planned.number).path / "trial.json")}
+
     def finished(self) -> Iterator[tuple[TrialFolder, TrialRecord]]:
         """Every trial that has an outcome, by number."""
         for planned in self.order:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
-from wsbench.analysis.results import Cell, Results
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.results import Results
 from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
 from wsbench.records.rundir import CONTROL
 from wsbench.report.need import Need, need
@@ -234,7 +235,7 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         ]
         what = "these" if results.leading == results.throughput else "their throughputs"
         said.append(f"The engine, not the server, was the limit for {wording.listed(where)}: {what} are lower bounds.")
-    if full := dict.fromkeys(results.label(one.record.name) for one in trials if one.values["listen_overflows"]):
+    if full := dict.fromkeys(results.label(one.record.name) for one in trials if one.value("listen_overflows")):
         said.append(
             f"Connects were dropped at a full listen queue, and tried again after a second or more: {wording.listed(full)}."
         )

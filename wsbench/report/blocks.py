@@ -1,15 +1,12 @@
 """Blocks and claims: what a study adds to the page of its campaign, between the answer and the results.
 
 A function from `Results` to a list of `Block`s makes them; the page escapes their texts and puts them in as they come. A block
-has words, and a table or a drawing or both. `still.svg` draws bars and lines as the page draws its own; a drawing made
-elsewhere is SVG that its maker vouches for (`Markup`). Either way its numbers are in the table.
+has words, and a table or a figure or both; the figure's numbers are in the table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,10 @@ class ClaimRow:
 
 @dataclass(frozen=True)
 class Block:
-    """`id` is its anchor in the page; `description` is read aloud in place of the drawing."""
+    """`id` is its anchor in the page; `figure` is a value of `figure_drawing`."""
 
     id: str
     title: str
     text: str
     table: Table | None = None
-    svg: Markup | None = None
-    description: str = ""
+    figure: dict | None = None

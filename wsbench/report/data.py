@@ -13,10 +13,9 @@ import numpy as np
 
 from wsbench import metrics
 from wsbench.analysis import wording
-from wsbench.analysis.columns import PLACE
+from wsbench.analysis.dataset import COLUMN, TrialResult
 from wsbench.analysis.memory import memory_fits
-from wsbench.analysis.reading import timelines
-from wsbench.analysis.results import Results, TrialResult
+from wsbench.analysis.results import Results
 from wsbench.analysis.summary import KINDS, SummaryRow, column_scale
 from wsbench.analysis.summary import columns as summary_columns
 from wsbench.report.palette import looks_by_name
@@ -50,7 +49,7 @@ def page_data(results: Results, rows: list[SummaryRow]) -> dict:
     server_at = {name: place for place, name in enumerate(results.names)}
     cell_at = {cell: place for place, cell in enumerate(results.cells)}
     typical = _typical(results)
-    found, note = _timelines(results, typical)
+    found, note = _timelines(results)
     return {
         "servers": _servers(results),
         "reference": None if results.reference is None else server_at[results.reference],
@@ -105,7 +104,7 @@ def trial_columns(results: Results) -> list[str]:
         "server_rss_bytes_max",
     ]
     known = ~np.isnan(results.columns.values[results.rows]).all(axis=0)
-    return [name for name in dict.fromkeys([*chosen, results.headline]) if known[PLACE[name]] or not known.any()]
+    return [name for name in dict.fromkeys([*chosen, results.headline]) if known[COLUMN[name]] or not known.any()]
 
 
 def _roles(results: Results) -> dict:
@@ -180,7 +179,7 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
         "why": {},
     }
     for name in metrics.METRICS:
-        reasons = all_reasons[:, PLACE[name]].tolist()
+        reasons = all_reasons[:, COLUMN[name]].tolist()
         place = {reason: texts.place(columns.texts[reason]) if reason else None for reason in dict.fromkeys(reasons)}
         if 0 in place:
             found["values"][name] = _all_short(columns.of(name, results.rows))
@@ -231,29 +230,36 @@ def _typical(results: Results) -> set[int]:
     for cell in results.cells:
         for name in results.names:
             counted = [trial for trial in results.group(name, cell) if trial.counts]
-            ranked = sorted(counted, key=lambda trial: (trial.values[results.leading] or 0, trial.record.number))
+            ranked = sorted(counted, key=lambda trial: (trial.value(results.leading) or 0, trial.record.number))
             if ranked:
                 found.add(ranked[(len(ranked) - 1) // 2].record.number)
     return found
 
 
-def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], str]:
-    """By place in the list of trials; all of them, or the typical ones of as many cells as fit."""
-    place = {trial.record.number: at for at, trial in enumerate(results.trials)}
+def drawn(results: Results) -> list[int]:
+    """The numbers of the trials that the page draws over time: all, or the typical ones of as many cells as fit."""
     ran = [trial for trial in results.trials if trial.record.outcome != "failed"]
-    note = ""
     if len(ran) > MOST_TIMELINES:
-        of_cell = {cell: at for at, cell in enumerate(results.cells)}
+        typical, of_cell = _typical(results), {cell: at for at, cell in enumerate(results.cells)}
         chosen = [trial for trial in ran if trial.record.number in typical]
         ran = sorted(chosen, key=lambda trial: of_cell[trial.cell])[:MOST_TIMELINES]
+    return [trial.record.number for trial in ran]
+
+
+def _timelines(results: Results) -> tuple[dict[int, dict], str]:
+    """By place in the list of trials, and what is left out."""
+    place = {trial.record.number: at for at, trial in enumerate(results.trials)}
+    chosen = drawn(results)
+    note = ""
+    if len(chosen) < sum(trial.record.outcome != "failed" for trial in results.trials):
         note = (
-            f"Over time the page keeps {len(ran):,} trials: of each server and cell the one with the median "
+            f"Over time the page keeps {len(chosen):,} trials: of each server and cell the one with the median "
             + wording.title(results.leading, inside=True)
         )
         note += ", as far as there is room; the raw files of every trial are in the run directory."
     found, numbers = {}, 0
-    for trial, line in zip(ran, timelines(results, ran), strict=True):
-        if line is None:
+    for number in chosen:
+        if (line := results.data.timelines.get(number)) is None:
             continue
         made = vars(line) | {"heat": None if line.heat is None else vars(line.heat)}
         numbers += sum(map(len, line.series.values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
@@ -262,7 +268,7 @@ def _timelines(results: Results, typical: set[int]) -> tuple[dict[int, dict], st
                 f"Over time the page has room for the first {len(found):,} trials; the others are in the run directory."
             )
             break
-        found[place[trial.record.number]] = made
+        found[place[number]] = made
     return found, note
 
 

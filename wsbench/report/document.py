@@ -1,49 +1,58 @@
-"""The files of a report, `report.html` and `trials.parquet`, written into the run folder, each whole or not at all."""
+"""The files of a report: the data set as Parquet and `report.html`, written into the run folder."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-from wsbench.analysis.reading import load, without_collections
+from wsbench.analysis import tables
+from wsbench.analysis.measuring import timelines, without_collections
+from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
-from wsbench.analysis.table import FILE as TABLE
-from wsbench.analysis.table import table_bytes, trials_in
 from wsbench.records.errors import UserError
 from wsbench.records.files import write_whole
 from wsbench.records.plain import visible
 from wsbench.records.rundir import RunFolder
 from wsbench.report import figures
 from wsbench.report.claimed import claim_rows
+from wsbench.report.data import drawn
 from wsbench.report.page import render
 
 FILE = "report.html"
 
 
-def build(run: RunFolder, results: Results | None = None) -> Path:
-    """Writes `trials.parquet` and `report.html` into the run directory, each whole or not at all; returns the page.
+def build(run: RunFolder, results: Results | None = None, anew: bool = False) -> Path:
+    """Writes the data set and `report.html` into the run folder, each file whole or not at all; returns the page.
 
-    `results` is the campaign where it has been read already.
+    `results` is the campaign where it has been read already; `anew` measures it again from its raw files.
     """
-    with without_collections(), ThreadPoolExecutor(1) as beside:
-        results = load(run) if results is None else results
+    with without_collections():
+        results = load(run, anew) if results is None else results
         require_nothing_lost(run, results)
-        made = beside.submit(table_bytes, results)  # a second of compressing, which holds nobody up
+        results = with_timelines(results)
         page = render(results, figures.blocks(results), claim_rows(results))
-        table = made.result()
+        tables.write(run, results.data)
     file = run.path / FILE
-    write_whole(run.path / TABLE, table)
     write_whole(file, visible(page).encode())
     return file
 
 
+def with_timelines(results: Results) -> Results:
+    """The same with every trial over time that the page or a figure draws, as far as its raw files are here."""
+    wanted = {*drawn(results), *figures.over_time(results)} - results.data.timelines.keys()
+    if not wanted or (results.folder.packed and results.data.timelines):
+        return results
+    found = timelines(results.folder, sorted(wanted))
+    return replace(results, data=replace(results.data, timelines=results.data.timelines | found))
+
+
 def require_nothing_lost(run: RunFolder, results: Results) -> None:
-    """UserError where what would be written has less in it than what is there: of a published campaign the trials are elsewhere."""
-    known = trials_in(run.path / TABLE)
-    lost = known - {trial.record.number for trial in results.every_trial}
+    """UserError where less would be written than is there: a published campaign without its data set, for one."""
+    known = tables.trials_in(run)
+    lost = known - results.data.numbers
     if lost or (not results.every_trial and (run.path / FILE).exists()):
         trials = f"the raw files of {len(lost):,} of {len(known):,} trials" if known else "the trials' raw files"
         raise UserError(
-            f"{run.path}: {trials} are not here, so a report made now would lose what {TABLE} and {FILE} have of them; "
-            f"they are left as they are"
+            f"{run.path}: {trials} are not here, so a report made now would lose what {tables.TRIALS} and {FILE} have of "
+            f"them; they are left as they are"
         )

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
 
-import pyarrow.parquet as pq
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from wsbench import __version__, metrics
-from wsbench.analysis import stats
-from wsbench.analysis.results import Cell, Results
-from wsbench.analysis.table import trials_table
+from wsbench.analysis import stats, tables
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.results import Results
 from wsbench.analysis.thresholds import Threshold, judge_values
 from wsbench.records.errors import UserError
 from wsbench.records.files import write_whole
@@ -185,7 +184,7 @@ def as_json(asked: Asked) -> bytes:
 
 def as_csv(asked: Asked) -> bytes:
     """Tidy: a row a trial and metric, as in trials.parquet; a number that is not known is an empty field with its reason."""
-    table = trials_table(asked.results)
+    table = tables.trials_table(asked.results.data, asked.results.order)
     out = io.StringIO()
     rows = csv.DictWriter(out, table.column_names, lineterminator="\n")
     rows.writeheader()
@@ -194,9 +193,7 @@ def as_csv(asked: Asked) -> bytes:
 
 
 def as_parquet(asked: Asked) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(trials_table(asked.results), out)
-    return out.getvalue()
+    return tables.parquet(tables.trials_table(asked.results.data, asked.results.order))
 
 
 def as_bmf(asked: Asked) -> bytes:
@@ -319,9 +316,9 @@ def as_hgrm(asked: Asked) -> bytes:
     """
     results = asked.results
     parts = [
-        f"# {_title(asked, name, cell)}\n{hdr.percentile_distribution(results.pooled[name, cell], NS_PER_MS)}"
+        f"# {_title(asked, name, cell)}\n{hdr.percentile_distribution(found, NS_PER_MS)}"
         for name, cell in _cells(results)
-        if (name, cell) in results.pooled
+        if (found := results.pooled(name, cell)) is not None
     ]
     if not parts:
         raise UserError("no trial that counts has recorded a time")

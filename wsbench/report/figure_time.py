@@ -1,37 +1,37 @@
 """Users and response times over a run, second by second: asked for and connected; means of seconds and their trend.
 
-Trials of a campaign in, blocks out. The engine keeps a histogram of every second and no single response, so a point is the mean
+Timelines of a campaign in, blocks out. The engine keeps a histogram of every second and no single response, so a point is the mean
 of a second. The trend is LOWESS (Cleveland 1979) by statsmodels: local lines through SHARE of the points, three robust rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from wsbench.analysis import wording
-from wsbench.analysis.results import Cell, Results, TrialResult
-from wsbench.engine import histogram
+from wsbench.analysis.dataset import Cell, TrialResult
+from wsbench.analysis.results import Results
 from wsbench.experiments.figure_table import FigureTable
-from wsbench.metrics.trial_data import NS_PER_S, TrialData
-from wsbench.records.engine_files import Anchor, Plan, Push
+from wsbench.records.engine_files import Plan
 from wsbench.report import figure_drawing
 from wsbench.report.blocks import Block, Table
-from wsbench.report.figure_drawing import Point, Row
+from wsbench.report.figure_drawing import Line, Point
 
 SHARE, ROUNDS = 0.1, 3
 FEWEST = 10  # seconds; with fewer a trend is the points themselves
 NEIGHBOURS = 20  # points of a local line; with 10 a single peak spoils all around it, whatever the rounds
 NS_PER_MS = 1e6
+SECONDS = "seconds of the measured phase"
 LONG_TAIL = 50  # a longest second that many times the median hides all others on a linear axis
 
 
 @dataclass(frozen=True)
 class Run:
-    """One trial over its measured phase: (second, users) at every tick, (second, mean ms, longest ms) of every second."""
+    """One trial over its measured phase: (second, users), (second, mean ms, longest ms), and the corners of what was asked for."""
 
+    name: str
     server: str
     number: int
     users: list[tuple[float, int]]
@@ -52,24 +52,21 @@ def blocks(results: Results, asked: FigureTable, id_: str) -> list[Block]:
 
 def _run(results: Results, trial: TrialResult) -> Run | None:
     """INVALID trials too: a server that lost its users is what this figure is to show."""
-    data = TrialData(results.folder.trial(trial.record.number), trial.record)
-    if trial.record.outcome == "failed" or data.window is None or data.plan is None:
+    line, name, number = results.data.timelines.get(trial.record.number), trial.record.name, trial.record.number
+    if trial.record.outcome == "failed" or line is None or trial.plan is None or "measure" not in dict(line.phases):
         return None
-    begin, end = data.window
-    users = [((tick.t_ns - begin) / NS_PER_S, tick.open) for tick in data.ticks if begin <= tick.t_ns <= end]
-    return Run(results.label(trial.record.name), trial.record.number, users, list(_seconds(data)), asked_for(data.plan))
-
-
-def _seconds(data: TrialData) -> Iterator[tuple[float, float, float]]:
-    """The middle of every second, its mean and its longest time, in ms. The log counts from the engine's first event."""
-    anchor = next(event for event in data.events if isinstance(event, Anchor))
-    offset = (data.window[0] - anchor.t_ns) / NS_PER_S
-    tag = "push" if isinstance(data.plan.scenario, Push) else "request" if data.connection_per_request else "service"
-    for interval in histogram.read_log(data.folder.latency_log) if data.folder.latency_log.exists() else ():
-        found = interval.histogram
-        if interval.tag == tag and found.count:
-            middle = interval.start_s + interval.length_s / 2 - offset
-            yield middle, found.mean / NS_PER_MS, found.max / NS_PER_MS
+    phases, last = dict(line.phases), line.buckets * line.width_s
+    begin, end = phases["measure"], phases.get("drain", last)
+    ends = [(min((at + 1) * line.width_s, last) - begin, at) for at in range(line.buckets)]
+    inside = [(second, at) for second, at in ends if second >= 0 and second + begin <= end + 1e-9]
+    users = [(second, line.series["open"][at]) for second, at in inside if line.series["open"][at] is not None]
+    means, longest = (line.series.get(of, [None] * line.buckets) for of in ("mean", "max"))
+    times = [
+        (second - line.width_s / 2, means[at] / NS_PER_MS, longest[at] / NS_PER_MS)
+        for second, at in ends
+        if means[at] is not None and 0 <= second - line.width_s / 2 <= end - begin
+    ]
+    return Run(name, results.label(name), number, users, times, asked_for(trial.plan))
 
 
 def asked_for(plan: Plan) -> list[tuple[float, float]]:
@@ -101,9 +98,9 @@ def trend(times: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
 
 
 def _users(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_: str) -> Block:
-    lines = [Row(run.server, x, float(y), float(run.number), None) for run in runs for x, y in run.users]
-    steps = [Row("asked", x, y, float(place), None) for place, (x, y) in enumerate(runs[0].asked)]
-    drawing = figure_drawing.over_time(results, "users connected", lines, [], steps)
+    lines = [Line(None, runs[0].asked), *(Line(run.name, run.users) for run in runs)]
+    label = "users connected over time, by server; the table has the extremes"
+    drawing = figure_drawing.lines(results, label, SECONDS, "users connected", lines)
     rows = []
     for run in runs:
         at = [(x, wanted(run.asked, x), found) for x, found in run.users]
@@ -119,9 +116,7 @@ def _users(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
         )
     head = ["server", "most connected at once", "most missing at once", "at second"]
     text = "Dashed: what was asked for. One line a trial; a user whose exchange failed stays out."
-    return Block(
-        id_, _title(asked, "users", cell), text, Table(head, rows), drawing, "users connected over time, by server"
-    )
+    return Block(id_, _title(asked, "users", cell), text, Table(head, rows), drawing)
 
 
 def wanted(corners: list[tuple[float, float]], second: float) -> float:
@@ -134,11 +129,18 @@ def wanted(corners: list[tuple[float, float]], second: float) -> float:
 
 
 def _times(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_: str) -> Block:
-    points = [Point(run.server, x, mean, "VALID") for run in runs for x, mean, _ in run.times]
-    lines = [Row(run.server, x, y, float(run.number), None) for run in runs for x, y in trend(run.times) if y > 0]
-    means = sorted(point.y for point in points)
+    lines = [
+        Line(
+            run.name,
+            [(x, y) for x, y in trend(run.times) if y > 0],
+            dots=[Point(x, mean) for x, mean, _ in run.times],
+        )
+        for run in runs
+    ]
+    means = sorted(point.y for line in lines for point in line.dots)
     log = bool(means) and means[0] > 0 and means[-1] > LONG_TAIL * means[len(means) // 2]
-    drawing = figure_drawing.over_time(results, "response time (ms)", lines, points, log=log)
+    label = "response time over time, by server; the table has the extremes"
+    drawing = figure_drawing.lines(results, label, SECONDS, "response time (ms)", lines, log=log)
     head = ["server", "median of the seconds' means (ms)", "highest mean of a second (ms)", "longest of all (ms)"]
     rows = []
     for run in runs:
@@ -148,14 +150,7 @@ def _times(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
         texts = [wording.number(value) for value in (middle, max(seen, default=None), longest)]
         rows.append([f"{run.server}, trial {run.number:04}", *texts])
     text = f"{asked.note or ''} LOWESS of statsmodels through a tenth of the points at a time, {ROUNDS} robust rounds.".strip()
-    return Block(
-        id_,
-        _title(asked, "response time", cell),
-        text,
-        Table(head, rows),
-        drawing,
-        "response time over time, by server",
-    )
+    return Block(id_, _title(asked, "response time", cell), text, Table(head, rows), drawing)
 
 
 def _title(asked: FigureTable, what: str, cell: Cell | str) -> str:

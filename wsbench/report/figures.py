@@ -15,7 +15,8 @@ from scipy import stats as distributions
 
 from wsbench import metrics
 from wsbench.analysis import wording
-from wsbench.analysis.results import Cell, Results
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.results import Results
 from wsbench.analysis.stats import LEVEL
 from wsbench.engine import histogram
 from wsbench.experiments.figure_table import FigureTable
@@ -23,7 +24,7 @@ from wsbench.records.errors import UserError
 from wsbench.records.frozen import one_line
 from wsbench.report import figure_drawing, figure_time
 from wsbench.report.blocks import Block, Table
-from wsbench.report.figure_drawing import Point, Row
+from wsbench.report.figure_drawing import Line, Point
 
 FEWEST_SIZES = 3  # with two sizes any two points are a perfect line
 PERCENTILES = (
@@ -74,11 +75,11 @@ def asked_of(results: Results) -> list[FigureTable]:
 
 def _missing(results: Results, asked: FigureTable, id_: str, some: bool) -> list[Block]:
     """What was asked for and no trial has, each with its first reason."""
-    absent = [name for name in asked.metrics if all(trial.values[name] is None for trial in results.trials)]
+    absent = [name for name in asked.metrics if all(trial.value(name) is None for trial in results.trials)]
     if some and not absent:
         return []
     why = [
-        f"{title(name)} ({next((trial.reasons[name] for trial in results.trials), 'no trial has ended')})"
+        f"{title(name)} ({next((trial.reason(name) for trial in results.trials), 'no trial has ended')})"
         for name in absent
     ]
     who = "No trial has" if absent else "No trial that counts (VALID or SUSPECT) has"
@@ -105,12 +106,17 @@ def _lines(results: Results, asked: FigureTable, id_: str) -> list[Block]:
     made = []
     for metric in asked.metrics:
         for cells in panels.values():
-            scale, rows, points = _numbers(results, metric, cells, key)
-            if points:
+            scale = _scale(results, metric, results.cells)
+            lines = [_swept(results, name, metric, cells, key, scale) for name in results.names]
+            lines = [line for line in lines if line.dots]
+            if lines:
+                log = figure_drawing.spread_out([point.y for line in lines for point in line.dots])
                 name = _title(asked, metric, results.cell_text(cells[0], without=[key]))
-                drawing = figure_drawing.lines(results, key, axis(metric, scale), rows, points)
+                drawing = figure_drawing.lines(
+                    results, _said(metric, scale), key, axis(metric, scale), lines, swept=True, log=log
+                )
                 table = _swept_table(results, metric, key, cells, scale)
-                made.append(_block(f"{id_}-{len(made) + 1}", name, asked, table, drawing, axis(metric, scale)))
+                made.append(_block(f"{id_}-{len(made) + 1}", name, asked, table, drawing))
     return made
 
 
@@ -118,12 +124,13 @@ def _bars(results: Results, asked: FigureTable, id_: str) -> list[Block]:
     made = []
     for metric in asked.metrics:
         for cell in results.cells:
-            scale, rows, points = _numbers(results, metric, [cell], None)
-            if points:
+            scale = _scale(results, metric, [cell])
+            rows = [_bar(results, name, metric, cell, scale) for name in results.names]
+            if any(dots for *_, dots in rows):
                 name = _title(asked, metric, results.cell_text(cell))
-                drawing = figure_drawing.bars(results, axis(metric, scale), rows, points)
+                drawing = figure_drawing.bars(results, _said(metric, scale), axis(metric, scale), rows)
                 table = Table(["server", scale.unit, f"{LEVEL:.0%} interval"], _bar_rows(results, metric, cell, scale))
-                made.append(_block(f"{id_}-{len(made) + 1}", name, asked, table, drawing, axis(metric, scale)))
+                made.append(_block(f"{id_}-{len(made) + 1}", name, asked, table, drawing))
     return made
 
 
@@ -146,15 +153,17 @@ def _fit(results: Results, asked: FigureTable, id_: str) -> list[Block]:
     made = []
     for metric in asked.metrics:
         scale = _scale(results, metric, results.cells)
-        points, ends, rows = [], [], []
+        lines, rows = [], []
         for name in results.names:
-            pairs = _pairs(results, name, metric, asked.over)
-            points += [Point(results.label(name), x, scale.of(y), "VALID") for x, y in pairs]
-            row, line = _line(results.label(name), pairs, metrics.METRICS[metric].unit)
-            rows += [row] if pairs else []
-            ends += [Row(results.label(name), x, scale.of(y), None, None) for x, y in line]
-        if points:
-            drawing = figure_drawing.fit(results, asked.over, axis(metric, scale), ends, points)
+            if pairs := _pairs(results, name, metric, asked.over):
+                row, ends = _line(results.label(name), pairs, metrics.METRICS[metric].unit)
+                rows.append(row)
+                dots = [Point(x, scale.of(y), kind, number) for x, y, kind, number in pairs]
+                lines.append(Line(name, [(x, scale.of(y)) for x, y in ends], dots=dots))
+        if lines:
+            drawing = figure_drawing.lines(
+                results, _said(metric, scale), asked.over, axis(metric, scale), lines, swept=True
+            )
             one = asked.over.removesuffix("s").replace("_", " ")
             head = [
                 "server",
@@ -164,28 +173,27 @@ def _fit(results: Results, asked: FigureTable, id_: str) -> list[Block]:
                 "trials",
             ]
             called = _title(asked, metric, "")
-            made.append(
-                _block(f"{id_}-{len(made) + 1}", called, asked, Table(head, rows), drawing, axis(metric, scale))
-            )
+            made.append(_block(f"{id_}-{len(made) + 1}", called, asked, Table(head, rows), drawing))
     return made
 
 
-def _pairs(results: Results, name: str, metric: str, over: str) -> list[tuple[float, float]]:
+def _pairs(results: Results, name: str, metric: str, over: str) -> list[tuple[float, float, str, int]]:
+    """(swept number, value, verdict, trial) of the trials that count."""
     counted = [trial for trial in results.trials if trial.record.name == name and trial.counts]
     return [
-        (trial.record.cell[over], trial.values[metric])
+        (trial.record.cell[over], trial.value(metric), trial.verdict.kind, trial.record.number)
         for trial in counted
-        if over in trial.record.cell and trial.values[metric] is not None
+        if over in trial.record.cell and trial.value(metric) is not None
     ]
 
 
-def _line(label: str, pairs: list[tuple[float, float]], unit: str) -> tuple[list[str], list[tuple[float, float]]]:
+def _line(label: str, pairs: list[tuple], unit: str) -> tuple[list[str], list[tuple[float, float]]]:
     """The row of the table and the two ends of the line; a reason instead where there are too few sizes."""
-    sizes = sorted({x for x, _ in pairs})
+    sizes = sorted({x for x, *_ in pairs})
     if len(sizes) < FEWEST_SIZES:
         reason = f"no line: {wording.count(len(sizes), 'size')}, {FEWEST_SIZES} are needed"
         return [label, wording.NONE, reason, wording.NONE, str(len(pairs))], []
-    found = distributions.linregress([x for x, _ in pairs], [y for _, y in pairs])
+    found = distributions.linregress([x for x, *_ in pairs], [y for _, y, *_ in pairs])
     half = float(distributions.t.ppf((1 + LEVEL) / 2, len(pairs) - 2)) * float(found.stderr)
     slope, start = float(found.slope), float(found.intercept)
     exact = f"{_signed(slope)} {unit}", f"{_signed(slope - half)} to {_signed(slope + half)}"
@@ -207,10 +215,8 @@ def _percentiles(results: Results, asked: FigureTable, id_: str) -> list[Block]:
     rows = []
     for cell in results.cells:
         for name in results.names:
-            logs = [results.folder.trial(t.record.number).latency_log for t in results.group(name, cell) if t.counts]
-            of_tag = (i for log in logs if log.exists() for i in histogram.read_log(log) if i.tag == asked.tag)
-            merged = histogram.merge(of_tag).get(asked.tag)
-            if merged is not None and merged.count:
+            merged = results.pooled(name, cell, asked.tag)
+            if merged is not None:
                 rows.append(
                     [results.label(name), *([results.cell_text(cell)] if results.swept else []), *_spread(merged)]
                 )
@@ -239,6 +245,13 @@ def _time(results: Results, asked: FigureTable, id_: str) -> list[Block]:
     return figure_time.blocks(results, asked, id_)
 
 
+def over_time(results: Results) -> list[int]:
+    """The numbers of the trials that a figure draws second by second."""
+    if not any(asked.kind == "time" for asked in asked_of(results)):
+        return []
+    return [trial.record.number for trial in results.trials if trial.record.outcome != "failed"]
+
+
 DRAWN = {"lines": _lines, "bars": _bars, "table": _table, "fit": _fit, "percentiles": _percentiles, "time": _time}
 
 
@@ -262,33 +275,43 @@ def _title(asked: FigureTable, metric: str, cell: str) -> str:
     return ", ".join([asked.title, *more, *([cell] if cell else [])])
 
 
-def _block(id_: str, title: str, asked: FigureTable, table: Table, drawing, what: str) -> Block:
+def _block(id_: str, title: str, asked: FigureTable, table: Table, figure: dict) -> Block:
     text = asked.note or "Small marks are single trials, hollow ones INVALID and in no mean; lines and bars are means."
-    return Block(id_, title, text, table, drawing, f"{what}, by server; the table has the numbers")
+    return Block(id_, title, text, table, figure)
+
+
+def _said(metric: str, scale: wording.Scale) -> str:
+    """Read aloud in place of the drawing."""
+    return f"{axis(metric, scale)}, by server; the table has the numbers"
 
 
 def _scale(results: Results, metric: str, cells: list[Cell]) -> wording.Scale:
-    seen = (trial.values[metric] for trial in results.trials if trial.counts and trial.cell in cells)
+    seen = (trial.value(metric) for trial in results.trials if trial.counts and trial.cell in cells)
     return wording.scale(metrics.METRICS[metric].unit, seen)
 
 
-def _numbers(
-    results: Results, metric: str, cells: list[Cell], key: str | None
-) -> tuple[wording.Scale, list[Row], list[Point]]:
-    """Means with their intervals, and every single trial that has the number."""
-    scale, rows = _scale(results, metric, cells), []
+def _dots(results: Results, name: str, metric: str, cell: Cell, scale: wording.Scale, x: float = 0) -> list[Point]:
+    """Every single trial that has the number."""
+    trials = [trial for trial in results.group(name, cell) if trial.value(metric) is not None]
+    return [Point(x, scale.of(one.value(metric)), one.verdict.kind, one.record.number) for one in trials]
+
+
+def _swept(results: Results, name: str, metric: str, cells: list[Cell], key: str, scale: wording.Scale) -> Line:
+    """A server's means over the swept number with their intervals, and its single trials."""
+    points, intervals, dots = [], [], []
     for cell in cells:
-        for name in results.names:
-            found = results.estimate(name, cell, metric)
-            if found.mean is not None:
-                low, high = scale.of(found.low), scale.of(found.high)
-                rows.append(Row(results.label(name), dict(cell).get(key, 0), scale.of(found.mean), low, high))
-    points = [
-        Point(results.label(t.record.name), dict(t.cell).get(key, 0), scale.of(t.values[metric]), t.verdict.kind)
-        for t in results.trials
-        if t.cell in cells and t.values[metric] is not None
-    ]
-    return scale, rows, points
+        x, found = dict(cell)[key], results.estimate(name, cell, metric)
+        dots += _dots(results, name, metric, cell, scale, x)
+        if found.mean is not None:
+            points.append((x, scale.of(found.mean)))
+            intervals.append((x, scale.of(found.low), scale.of(found.high)))
+    return Line(name, points, intervals, dots)
+
+
+def _bar(results: Results, name: str, metric: str, cell: Cell, scale: wording.Scale) -> tuple:
+    found = results.estimate(name, cell, metric)
+    values = tuple(scale.of(one) for one in (found.mean, found.low, found.high))
+    return name, values, scale.text(found.mean), _dots(results, name, metric, cell, scale)
 
 
 def _swept_table(results: Results, metric: str, key: str, cells: list[Cell], scale: wording.Scale) -> Table:

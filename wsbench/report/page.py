@@ -23,15 +23,16 @@ from markupsafe import Markup, escape
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
-from wsbench.analysis.results import Results, TrialResult
+from wsbench.analysis.dataset import TrialResult
+from wsbench.analysis.results import Results
 from wsbench.analysis.summary import left_out, summary
-from wsbench.analysis.table import FILE as TABLE_FILE
+from wsbench.analysis.tables import TRIALS
 from wsbench.metrics import limits
 from wsbench.records.plain import visible
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow
 from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
-from wsbench.report.still import BROWSER, DRAWING, script, still
+from wsbench.report.still import BROWSER, DRAWING, script, still, studies
 
 HERE = Path(__file__).parent
 LARGEST_BYTES = 2_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
@@ -54,6 +55,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
     """The whole report as HTML; blocks and claims are what a study adds, between the answer and the results."""
     rows = summary(results)
     data = visible(json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":")))
+    drawings = [block for block in blocks if block.figure is not None]
     drawn, own = still(data), script(*DRAWING, *BROWSER)
     assert "</script" not in own.lower(), "the script would end its own element"
     environment = jinja2.Environment(
@@ -75,6 +77,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         left_out=[f"{wording.title(name)} ({why})" for name, why in left_out(results).items()],
         facts=_facts(results),
         blocks=blocks,
+        studies=dict(zip((one.id for one in drawings), studies([one.figure for one in drawings]), strict=True)),
         claims=claims,
         claimed=_claimed(claims),
         versions=list(dict.fromkeys(name for claim in claims for name in claim.verdicts)),
@@ -89,7 +92,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         place={name: at for at, name in enumerate(results.names)},
         log_tail=_log_tail,
         failed=[trial for trial in results.trials if trial.record.outcome == "failed"],
-        table_file=TABLE_FILE,
+        table_file=TRIALS,
         metric_texts=list(metrics.METRICS.values()),
         limits=limits.LIMITS,
         never=limits.NEVER,

@@ -14,7 +14,9 @@ from py_mini_racer import MiniRacer
 
 SCRIPTS = Path(__file__).parent / "script"
 DRAWING = ("text", "scales", "draw", "view", "time", "figures", "tables", "detail")
+STILL = ("study", "still")
 BROWSER = ("filters", "files", "pointer", "app")
+STUDY_WIDTH = 760
 WIDTH = 540  # pixels of a drawing in one of two columns; the browser draws again for its own
 
 
@@ -26,15 +28,15 @@ def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
     """What a function of the drawing scripts returns; for the page, and for tests."""
     engine = MiniRacer()
     try:
-        engine.eval(script(*DRAWING, "still", *also))
+        engine.eval(script(*DRAWING, *STILL, *also))
         return engine.call(function, *arguments)
     finally:
         engine.close()
 
 
-def svg(figure: dict, width: int = WIDTH) -> Markup:
-    """One drawing, of a figure as `script/draw.js` takes it: for the blocks of a study."""
-    return Markup(call("drawing", figure, width))
+def studies(figures: list[dict]) -> list[Markup]:
+    """The drawings of a study's figures (see `figure_drawing`), each with its legend."""
+    return [Markup(html) for html in json.loads(call("studies", json.dumps(figures), STUDY_WIDTH))] if figures else []
 
 
 def still(data: str) -> dict:

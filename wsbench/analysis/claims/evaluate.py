@@ -209,7 +209,7 @@ def _reaches(condition: conditions.Reaches, scope: Scope) -> Leaf:
 
 
 def _reached(trial) -> Reached | None:
-    most = trial.values.get("connections_reached")
+    most = trial.value("connections_reached")
     asked = trial.load.get("connections")
     return None if most is None or asked is None else Reached(int(most), asked)
 

@@ -144,7 +144,7 @@ def _reading(
     known = {number: float(value) for number, value in by_round.items() if value is not None}
     if not known:
         trials = [trial for trial in scope.campaign.group(name, cell) if trial.counts]
-        return _none(subject, Problem("missing", f"{subject}: {trials[0].reasons.get(metric, 'not measured')}"))
+        return _none(subject, Problem("missing", f"{subject}: {trials[0].reason(metric)}"))
     return Term(str(subject), known, None, scope.campaign.noise(cell, metric) or 0.0, None, subject)
 
 

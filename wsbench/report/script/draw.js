@@ -44,7 +44,7 @@ function dots(look, places, crowd) {
 }
 
 function isCrowd(figure) {
-  return (figure.rows || figure.series).reduce((sum, one) => sum + (one.dots || []).length, 0) > CROWD;
+  return figure.crowd || (figure.rows || figure.series).reduce((sum, one) => sum + (one.dots || []).length, 0) > CROWD;
 }
 
 function swatch(look) {

@@ -17,7 +17,6 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from wsbench.analysis.campaigns import Campaign, find, look
-from wsbench.analysis.reading import load
 from wsbench.records.errors import UserError
 from wsbench.report import export
 from wsbench.report.web import pages
@@ -74,7 +73,7 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
         form = request.path_params["form"]
         if form not in DOWNLOADS:
             raise HTTPException(404, f"no such download; there are: {', '.join(DOWNLOADS)}")
-        results = load(campaign_of(request).run)
+        results = campaign_of(request).results
         made = export.FORMATS[form](export.Asked(results, [], []))
         return Response(made, media_type=DOWNLOADS[form], headers=PAGE)
 

@@ -59,8 +59,8 @@ def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, li
 
 def shown_metrics(campaigns: list[Campaign]) -> list[str]:
     """What the campaigns of the newest one's machine have all measured."""
-    alike = history.same_machine(campaigns)
-    return metrics_in_common(alike[::-1]) if alike else []
+    same = history.alike(campaigns)
+    return metrics_in_common(same[::-1]) if same else []
 
 
 def _summary(lines: list[Drawn]) -> str:

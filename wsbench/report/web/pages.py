@@ -75,7 +75,7 @@ def overlaid(title: str, campaigns: list[Campaign], chosen: str | None, links: L
 def search_text(one: Campaign) -> str:
     """What a search looks at, in small letters."""
     verdicts = " ".join(kind for kind, count in one.verdicts.items() if count)
-    parts = (one.id, one.experiment, *one.record.servers, *one.record.tags, one.texts.get("question", ""), verdicts)
+    parts = (one.id, one.experiment, *one.record.servers, *one.record.tags, one.question or "", verdicts)
     return " ".join(parts).lower()
 
 

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 from wsbench.analysis.campaigns import Campaign, look
-from wsbench.analysis.reading import load
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_file, whole_folder
 from wsbench.report import export
@@ -47,7 +46,7 @@ def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
 def _downloads(one: Campaign, folder: Path, broken: list[str]) -> bool:
     """The campaign for other programs; False, and a line more, where its trials cannot be read."""
     try:
-        results = load(one.run)
+        results = one.results
         made = {form: export.FORMATS[form](export.Asked(results, [], [])) for form in ("json", "csv")}
     except UserError as error:
         broken.append(str(error))

@@ -1,0 +1,130 @@
+"""The data set of a campaign: kept, it says what the raw trials said; it grows with them and is never overwritten by less."""
+
+import shutil
+from dataclasses import replace
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from run_maker import EXPERIMENT, SERVERS, make_run, pushing, spoil_some
+
+from wsbench.analysis import measuring, tables
+from wsbench.analysis.claims.evaluate import evaluate
+from wsbench.analysis.reading import load
+from wsbench.metrics import METRICS
+from wsbench.records import packing
+from wsbench.records.errors import UserError
+from wsbench.records.rundir import RunFolder
+from wsbench.report import document
+
+CLAIM = """
+[versions.today]
+netty = "netty@4.2"
+ws = "ws@8.18"
+[[claim]]
+id = "X1"
+says = "Netty is faster than ws."
+published = "page 1"
+means = "more messages per second"
+holds_if = "every cell: netty.messages_per_s > ws.messages_per_s"
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    return make_run(tmp_path / "run", rounds=5, change=spoil_some, control="netty", experiment=EXPERIMENT + CLAIM)
+
+
+def without_trials(run: RunFolder) -> RunFolder:
+    for folder in run.path.iterdir():
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    return RunFolder(run.path)
+
+
+def said(results):
+    """Everything of a campaign that a reader sees, as plain values."""
+    cells = [(name, cell) for cell in results.cells for name in results.names]
+    return {
+        "trials": [(one.record, one.verdict, one.plan, one.values, one.reasons) for one in results.every_trial],
+        "means": [results.estimate(*of, metric) for of in cells for metric in METRICS],
+        "curves": results.curves,
+        "claims": [one.as_json() for one in evaluate(results)],
+        "leading": (results.leading, results.second, results.control),
+    }
+
+
+def test_a_kept_data_set_says_what_the_raw_trials_said(run):
+    raw = said(load(run))
+    page = document.build(run).read_bytes()
+    published = without_trials(run)
+    assert said(load(published)) == raw
+    assert raw["claims"][0]["verdict"] == "holds"
+    assert document.build(published).read_bytes() == page
+
+
+def test_a_packed_campaign_is_read_without_being_unpacked(run, tmp_path, monkeypatch):
+    raw = said(load(run))
+    document.build(run)
+    packed = RunFolder(packing.pack(run.path, tmp_path / "packed", {}))
+    monkeypatch.setattr("wsbench.records.rundir.unpacked", lambda _: pytest.fail("it was unpacked"))
+    assert said(load(packed)) == raw
+
+
+def test_trials_that_a_data_set_lacks_are_measured_and_added(run):
+    raw = said(load(run))
+    late = [run.path / f"{number:04}" for number in (3, 17, 40)]
+    for folder in late:
+        folder.rename(folder.with_name(f"x{folder.name}"))
+    document.build(run)
+    assert len(load(run).every_trial) == len(raw["trials"]) - 3
+    for folder in late:
+        folder.with_name(f"x{folder.name}").rename(folder)
+    assert said(load(run)) == raw
+
+
+def test_a_data_set_of_other_code_is_made_again_where_the_raw_files_are(run, monkeypatch):
+    document.build(run)
+    kept = tables.read(run)
+    tables.write(run, replace(kept, made_by="another"))
+    assert load(run).data.made_by == measuring.digest()
+    assert len(load(run).every_trial) == len(kept.trials)
+    assert load(without_trials(run)).data.made_by == "another"
+
+
+def test_a_metric_that_a_data_set_does_not_have_is_none_with_a_reason(run):
+    document.build(run)
+    file = run.path / tables.TRIALS
+    table = pq.read_table(file)
+    pq.write_table(table.filter(pc.not_equal(table["metric"], "errors")), file)
+    trial = load(without_trials(run)).trials[0]
+    assert trial.value("errors") is None
+    assert trial.reason("errors") == tables.NOT_THEN
+
+
+@pytest.mark.parametrize("name", tables.FILES)
+def test_a_broken_data_set_is_one_line_and_nothing_where_the_trials_are(run, name):
+    raw = said(load(run))
+    document.build(run)
+    (run.path / name).write_bytes((run.path / name).read_bytes()[:-20])
+    assert said(load(run)) == raw
+    with pytest.raises(UserError, match="run"):
+        load(without_trials(run))
+
+
+def test_a_data_set_of_some_trials_is_not_replaced_by_one_of_fewer(run):
+    document.build(run)
+    (run.path / tables.OUTCOMES).unlink()
+    before = (run.path / tables.TRIALS).read_bytes()
+    with pytest.raises(UserError, match="would lose"):
+        document.build(without_trials(run))
+    assert (run.path / tables.TRIALS).read_bytes() == before
+
+
+def test_broadcasts_keep_their_latencies_too(tmp_path):
+    run = make_run(tmp_path / "push", SERVERS[:2], rounds=2, change=lambda *_: pushing())
+    raw = said(load(run))
+    document.build(run)
+    kept = load(without_trials(run))
+    assert said(kept) == raw
+    assert kept.pooled("netty@4.2", kept.cells[0]).count > 0

@@ -1,0 +1,190 @@
+"""The data set of a campaign: what every trial measured, kept so that nothing raw need be read again.
+
+Report, claims, comparisons, history, pages and exports read this and nothing else. `measuring` makes it from raw trials, `tables`
+keeps it as Parquet in the run folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from wsbench import metrics
+from wsbench.engine.histogram import Histogram, decode, encode
+from wsbench.metrics.registry import plain
+from wsbench.metrics.timeline import Timeline
+from wsbench.metrics.verdict import Verdict
+from wsbench.records.engine_files import Doc, Plan, Push, Seconds
+from wsbench.records.rundir import CellValue, TrialRecord
+
+COLUMN = {name: column for column, name in enumerate(metrics.METRICS)}
+Cell = tuple[tuple[str, CellValue], ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All numbers of all trials: a row a trial, a column a metric in the order of `metrics.METRICS`.
+
+    `values` is NaN where a trial has no number; there `reasons` is the index of its reason in `texts`, elsewhere 0.
+    """
+
+    values: np.ndarray
+    reasons: np.ndarray
+    texts: list[str | None]
+
+    def of(self, metric: str, rows: Sequence[int]) -> np.ndarray:
+        return self.values[rows, COLUMN[metric]]
+
+    def value(self, row: int, metric: str) -> float | int | None:
+        return plain(self.values[row, COLUMN[metric]])
+
+    def reason(self, row: int, metric: str) -> str | None:
+        return self.texts[self.reasons[row, COLUMN[metric]]]
+
+
+def columns(found: Iterable[metrics.Numbers]) -> Columns:
+    """The numbers of trials as two arrays. Ten thousand trials have more than a million numbers and few different reasons."""
+    values, reasons = [], []
+    texts: dict[str | None, int] = {None: 0}
+    for one in found:
+        for reason in one.reasons.values():
+            texts.setdefault(reason, len(texts))
+        values.append(list(map(one.values.__getitem__, COLUMN)))
+        reasons.append(list(map(texts.__getitem__, map(one.reasons.get, COLUMN))))
+    shape = (len(values), len(COLUMN))
+    return Columns(
+        np.array(values, dtype=float).reshape(shape), np.array(reasons, dtype=np.int32).reshape(shape), list(texts)
+    )
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A finished trial. `row` is its row in `columns`."""
+
+    record: TrialRecord
+    verdict: Verdict
+    plan: Plan | None
+    columns: Columns = field(repr=False, compare=False)
+    row: int
+
+    def value(self, metric: str) -> float | int | None:
+        return self.columns.value(self.row, metric)
+
+    def reason(self, metric: str) -> str | None:
+        """Why a metric is None."""
+        return self.columns.reason(self.row, metric)
+
+    @property
+    def values(self) -> dict[str, float | int | None]:
+        """Every metric by name."""
+        return dict(zip(COLUMN, map(plain, self.columns.values[self.row]), strict=True))
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The reason for every metric that is None."""
+        found = zip(COLUMN, self.columns.reasons[self.row], strict=True)
+        return {name: self.columns.texts[reason] for name, reason in found if reason}
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
+        return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
+
+    @cached_property
+    def cell(self) -> Cell:
+        return tuple(self.record.cell.items())
+
+    @cached_property
+    def load(self) -> dict[str, CellValue]:
+        """The load that the engine was given, and the server's CPUs: connections, messages or measure_s, payload_bytes,
+        server_cpus."""
+        if (plan := self.plan) is None:
+            return {}
+        connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
+        measure = plan.measure
+        ends = {"measure_s": measure.seconds} if isinstance(measure, Seconds) else {"messages": measure.messages}
+        size = getattr(plan.scenario, "bytes", None)
+        had = {"connections": connections, "server_cpus": len(self.record.server_cpus)}
+        return had | ends | ({} if size is None else {"payload_bytes": size})
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Pooled latencies of the trials of a server and cell that count: for curves and distributions, never for an interval.
+
+    `log` is the histogram as the payload of a log's line.
+    """
+
+    log: str
+
+    @cached_property
+    def histogram(self) -> Histogram:
+        return decode(self.log)
+
+    def __add__(self, other: Latencies) -> Latencies:
+        return of_histogram(self.histogram + other.histogram)
+
+
+def of_histogram(found: Histogram) -> Latencies:
+    return Latencies(encode(found))
+
+
+#: A server (or its control), a cell and a tag of the latency log.
+Key = tuple[str, Cell, str]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A campaign's finished trials by number. `timelines` has those that the report draws, by trial number; `made_by` is the
+    digest of the code that computed the metrics."""
+
+    trials: list[TrialResult]
+    columns: Columns
+    latencies: dict[Key, Latencies]
+    timelines: dict[int, Timeline]
+    made_by: str
+
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        return frozenset(trial.record.number for trial in self.trials)
+
+    def __add__(self, other: DataSet) -> DataSet:
+        """Both together; they have no trial in common."""
+        texts = list(dict.fromkeys([*self.columns.texts, *other.columns.texts]))
+        place = {text: index for index, text in enumerate(texts)}
+        parts = [
+            np.array([place[text] for text in one.texts], np.int32)[one.reasons]
+            for one in (self.columns, other.columns)
+        ]
+        trials = [*self.trials, *other.trials]
+        order = sorted(range(len(trials)), key=lambda row: trials[row].record.number)
+        values = np.concatenate([self.columns.values, other.columns.values])[order]
+        whole = Columns(values, np.concatenate(parts)[order], texts)
+        latencies = dict(self.latencies)
+        for key, found in other.latencies.items():
+            latencies[key] = latencies[key] + found if key in latencies else found
+        return DataSet(
+            [
+                TrialResult(trials[old].record, trials[old].verdict, trials[old].plan, whole, new)
+                for new, old in enumerate(order)
+            ],
+            whole,
+            latencies,
+            self.timelines | other.timelines,
+            other.made_by,
+        )
+
+
+def reported_tag(plan: Plan) -> str:
+    """The tag of the latencies that describe a trial: whole requests where each has its own connection, copies of a broadcast,
+    else service times."""
+    if isinstance(plan.scenario, Push):
+        return "push"
+    return "request" if connection_per_request(plan) else "service"
+
+
+def connection_per_request(plan: Plan) -> bool:
+    return isinstance(plan.scenario, Doc) and not plan.scenario.persistent

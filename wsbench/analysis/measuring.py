@@ -1,0 +1,115 @@
+"""Raw trials measured: every file read once, a server and cell at a time, on all CPUs where there are many trials.
+
+A run folder in, a `DataSet` out. Histograms are dropped as soon as a server and cell is pooled, so that ten thousand trials fit
+into memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from wsbench import metrics
+from wsbench.analysis.dataset import DataSet, Key, Latencies, TrialResult, columns, of_histogram, reported_tag
+from wsbench.engine import histogram
+from wsbench.metrics.timeline import Timeline, timeline
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import Verdict, verdict
+from wsbench.records.engine_files import Plan
+from wsbench.records.rundir import RunFolder, TrialFolder, TrialRecord
+
+WORTH_PROCESSES = 300  # trials; below it, starting processes takes longer than reading
+
+
+@dataclass(frozen=True)
+class _Measured:
+    record: TrialRecord
+    plan: Plan | None
+    numbers: metrics.Numbers
+    verdict: Verdict
+
+
+def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str]) -> DataSet:
+    """These finished trials. `tags` are the latencies pooled besides those that describe a trial."""
+    wanted = set(numbers)
+    groups: dict[tuple, list[TrialFolder]] = {}
+    for planned in run.order:
+        if planned.number in wanted:
+            groups.setdefault((planned.name, tuple(planned.cell.items())), []).append(run.trial(planned.number))
+    trials: list[_Measured] = []
+    latencies: dict[Key, Latencies] = {}
+    for key, (found, pooled) in zip(groups, _all(list(groups.values()), len(wanted), tags), strict=True):
+        trials += found
+        latencies |= {(*key, tag): one for tag, one in pooled.items()}
+    trials.sort(key=lambda one: one.record.number)
+    whole = columns(one.numbers for one in trials)
+    results = [TrialResult(one.record, one.verdict, one.plan, whole, row) for row, one in enumerate(trials)]
+    return DataSet(results, whole, latencies, {}, digest())
+
+
+def timelines(run: RunFolder, numbers: Iterable[int]) -> dict[int, Timeline]:
+    """These trials over time; one that wrote nothing is left out."""
+    found = {}
+    for number in numbers:
+        folder = run.trial(number)
+        if (record := folder.record) is not None and (line := timeline(TrialData(folder, record))) is not None:
+            found[number] = line
+    return found
+
+
+@cache
+def digest() -> str:
+    """Of the code that makes numbers of raw files: a data set that other code made is made again where the raw files are."""
+    files = [*sorted(Path(metrics.__file__).parent.glob("*.py")), Path(histogram.__file__)]
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def _all(tasks: list[list[TrialFolder]], trials: int, tags: frozenset[str]) -> list:
+    workers = len(os.sched_getaffinity(0))
+    of_one = partial(_group, tags=tags)
+    if trials < WORTH_PROCESSES or workers == 1:
+        return list(map(of_one, tasks))
+    chunk = max(1, len(tasks) // (8 * workers))
+    context = multiprocessing.get_context("fork")
+    # What a worker inherits is never garbage, and what it reads has no cycles.
+    with ProcessPoolExecutor(workers, context, initializer=gc.freeze) as pool, without_collections():
+        return list(pool.map(of_one, tasks, chunksize=chunk))
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Pauses the cycle collector: a report's objects have no cycles, and looking for them takes seconds."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _group(folders: list[TrialFolder], tags: frozenset[str]) -> tuple[list[_Measured], dict[str, Latencies]]:
+    """The finished trials of a server in a cell, and the pooled latencies of those that count."""
+    trials: list[_Measured] = []
+    pooled: dict[str, histogram.Histogram] = {}
+    for folder in folders:
+        if (record := folder.record) is None:
+            continue
+        data = TrialData(folder, record)
+        one = _Measured(record, data.plan, metrics.measure(data), verdict(data))
+        trials.append(one)
+        if record.outcome == "failed" or one.verdict.kind == "INVALID" or record.control:
+            continue
+        wanted = tags if data.plan is None else tags | {reported_tag(data.plan)}
+        for tag in wanted & data.histograms.keys():
+            found = data.histograms[tag]
+            pooled[tag] = pooled[tag] + found if tag in pooled else found
+    return trials, {tag: of_histogram(found) for tag, found in pooled.items() if found.count}

@@ -1,0 +1,257 @@
+"""The data set on disk: three Parquet tables in the run folder.
+
+`trials.parquet`: the long table, a row a trial and metric, for any program. `outcomes.parquet`: a row a trial with its record,
+plan, verdict and timeline. `latencies.parquet`: pooled histograms by server, cell and tag.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from wsbench import metrics
+from wsbench.analysis.dataset import COLUMN, Columns, DataSet, Latencies, TrialResult
+from wsbench.metrics.registry import plain
+from wsbench.metrics.timeline import Timeline
+from wsbench.metrics.verdict import Verdict
+from wsbench.records.engine_files import Plan
+from wsbench.records.errors import UserError
+from wsbench.records.files import is_plain, read_file, write_whole
+from wsbench.records.frozen import one_line
+from wsbench.records.rundir import RunFolder, TrialOrder, TrialRecord
+
+TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
+MADE_BY = b"wsbench.made_by"
+NOT_THEN = "this metric did not exist when the data set was made"
+UNREAD = (pa.ArrowException, KeyError, ValueError, TypeError, IndexError, RecursionError)
+
+
+def write(run: RunFolder, data: DataSet) -> None:
+    """Each file whole or not at all."""
+    order = run.order
+    made = {
+        TRIALS: trials_table(data, order),
+        OUTCOMES: _outcomes(data),
+        LATENCIES: _latencies(data),
+    }
+    for name, table in made.items():
+        write_whole(run.path / name, parquet(table))
+
+
+def read(run: RunFolder) -> DataSet | None:
+    """None where there is no whole data set. UserError where one cannot be read."""
+    if not all(is_plain(run.path / name) for name in FILES):
+        return None
+    outcomes = _table(run, OUTCOMES)
+    try:
+        made_by = (outcomes.schema.metadata or {}).get(MADE_BY, b"").decode()
+        rows = outcomes.sort_by("trial").to_pylist()
+        columns = _columns(_table(run, TRIALS), [row["trial"] for row in rows])
+        plans: dict[str, Plan] = {}
+        trials = [_trial(row, plans, columns, number) for number, row in enumerate(rows)]
+        timelines = {row["trial"]: _timeline(row["timeline"]) for row in rows if row["timeline"] is not None}
+        latencies = {
+            (row["server"], tuple(json.loads(row["cell"]).items()), row["tag"]): Latencies(row["log"])
+            for row in _table(run, LATENCIES).to_pylist()
+        }
+    except ValidationError as error:
+        raise UserError(f"{run.path / OUTCOMES}: {one_line(error)}") from error
+    except UNREAD as error:
+        said = str(error).splitlines() or [type(error).__name__]
+        raise UserError(f"{run.path}: its data set cannot be read: {said[0]}") from error
+    return DataSet(trials, columns, latencies, timelines, made_by)
+
+
+def trials_in(run: RunFolder) -> set[int]:
+    """The numbers of the trials in the long table; nothing where there is none."""
+    return set(_table(run, TRIALS, ["trial"])["trial"].unique().to_pylist()) if is_plain(run.path / TRIALS) else set()
+
+
+def parquet(table: pa.Table) -> bytes:
+    """A Parquet file."""
+    made = io.BytesIO()
+    pq.write_table(table, made, compression="zstd")
+    return made.getvalue()
+
+
+def _table(run: RunFolder, name: str, columns: list[str] | None = None) -> pa.Table:
+    try:
+        return pq.read_table(io.BytesIO(read_file(run.path / name)), columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{run.path / name}: {str(error).splitlines()[0]}") from error
+
+
+# ---- the long table ------------------------------------------------------------------------------------------------
+
+
+def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
+    """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck."""
+    names, trials = list(metrics.METRICS), data.trials
+    cells = [planned.cell for planned in order]
+    rows = np.repeat(np.arange(len(trials)), len(names))
+    by_name = np.tile(np.arange(len(names)), len(trials))
+    numbers = data.columns.values.ravel()
+
+    def of_trial(values: list, kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).take(rows)
+
+    columns = {
+        "trial": of_trial([trial.record.number for trial in trials], pa.int64()),
+        "round": of_trial([trial.record.round for trial in trials], pa.int64()),
+        "server": of_trial([trial.record.server for trial in trials], pa.string()),
+        "variant": of_trial([trial.record.variant for trial in trials], pa.string()),
+    }
+    for key in dict.fromkeys(key for cell in cells for key in cell):
+        kind = _type([cell.get(key) for cell in cells])
+        values = [trial.record.cell.get(key) for trial in trials]
+        as_text = [None if value is None else str(value) for value in values]
+        columns[f"cell.{key}"] = of_trial(as_text if kind == pa.string() else values, kind)
+    columns |= {
+        "control": of_trial([trial.record.control for trial in trials], pa.bool_()),
+        "outcome": of_trial([trial.record.outcome for trial in trials], pa.string()),
+        "metric": pa.array(names, pa.string()).take(by_name),
+        "value": pa.array(numbers, pa.float64(), mask=np.isnan(numbers)),
+        "unit": pa.array([metrics.METRICS[name].unit for name in names]).take(by_name),
+        "reason": pa.array(data.columns.texts, pa.string()).take(data.columns.reasons.ravel()),
+        "verdict": of_trial([trial.verdict.kind for trial in trials], pa.string()),
+        "bottleneck": of_trial([trial.verdict.bottleneck for trial in trials], pa.string()),
+    }
+    return pa.table(columns)
+
+
+def _type(values: list) -> pa.DataType:
+    """One type for a column of cell values; mixed kinds are written as text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int}:
+        return pa.int64()
+    return pa.float64() if kinds <= {int, float} else pa.string()
+
+
+def _columns(table: pa.Table, numbers: list[int]) -> Columns:
+    """The numbers of these trials, each row by its trial and metric. Metrics that wsbench no longer has are left out."""
+    row_of = pc.index_in(table["trial"], pa.array(numbers, pa.int64()))
+    column_of = pc.index_in(table["metric"], pa.array(list(COLUMN), pa.string()))
+    known = pc.and_(pc.is_valid(row_of), pc.is_valid(column_of))
+    table = table.filter(known)
+    at = np.asarray(row_of.filter(known)), np.asarray(column_of.filter(known))
+    reasons = table["reason"].combine_chunks().dictionary_encode()
+    texts = [None, NOT_THEN, *reasons.dictionary.to_pylist()]
+    shape = (len(numbers), len(COLUMN))
+    values, places = np.full(shape, np.nan), np.ones(shape, np.int32)
+    values[at] = np.asarray(table["value"].combine_chunks().fill_null(np.nan))
+    places[at] = np.asarray(reasons.indices.fill_null(-2)) + 2
+    if not (np.isfinite(values) | np.isnan(values)).all() or (np.isnan(values) != (places != 0)).any():
+        raise ValueError("a number is not finite, or there is neither a number nor a reason")
+    return Columns(values, places, texts)
+
+
+# ---- a row a trial -------------------------------------------------------------------------------------------------
+
+_NUMBERS = pa.list_(pa.float64())
+_TIMELINE = pa.struct(
+    {
+        "width_s": pa.int64(),
+        "buckets": pa.int64(),
+        "phases": pa.list_(pa.struct({"phase": pa.string(), "second": pa.float64()})),
+        "series": pa.map_(pa.string(), _NUMBERS),
+        "absent": pa.map_(pa.string(), pa.string()),
+        "heat": pa.string(),
+    }
+)
+_OUTCOMES = pa.schema(
+    {
+        "trial": pa.int64(),
+        "record": pa.string(),
+        "plan": pa.string(),
+        "verdict": pa.string(),
+        "reasons": pa.list_(pa.string()),
+        "bottleneck": pa.string(),
+        "timeline": _TIMELINE,
+    }
+)
+
+
+def _outcomes(data: DataSet) -> pa.Table:
+    plans: dict[int, str] = {}
+    rows = []
+    for trial in data.trials:
+        if trial.plan is not None and id(trial.plan) not in plans:
+            plans[id(trial.plan)] = trial.plan.model_dump_json()
+        line = data.timelines.get(trial.record.number)
+        rows.append(
+            {
+                "trial": trial.record.number,
+                "record": trial.record.model_dump_json(),
+                "plan": None if trial.plan is None else plans[id(trial.plan)],
+                "verdict": trial.verdict.kind,
+                "reasons": list(trial.verdict.reasons),
+                "bottleneck": trial.verdict.bottleneck,
+                "timeline": None if line is None else _of_timeline(line),
+            }
+        )
+    return pa.Table.from_pylist(rows, _OUTCOMES.with_metadata({MADE_BY: data.made_by.encode()}))
+
+
+def _of_timeline(line: Timeline) -> dict:
+    return {
+        "width_s": line.width_s,
+        "buckets": line.buckets,
+        "phases": [{"phase": phase, "second": second} for phase, second in line.phases],
+        "series": list(line.series.items()),
+        "absent": list(line.absent.items()),
+        "heat": None if line.heat is None else json.dumps(asdict(line.heat), separators=(",", ":")),
+    }
+
+
+_TRIAL_VERDICT = TypeAdapter(Verdict)
+_A_TIMELINE = TypeAdapter(Timeline)
+
+
+def _trial(row: dict, plans: dict[str, Plan], columns: Columns, number: int) -> TrialResult:
+    verdict = {"kind": row["verdict"], "reasons": tuple(row["reasons"]), "bottleneck": row["bottleneck"]}
+    text = row["plan"]
+    if text is not None and text not in plans:
+        plans[text] = Plan.model_validate_json(text)
+    record = TrialRecord.model_validate_json(row["record"])
+    if record.number != row["trial"]:
+        raise ValueError(f"the record of trial {row['trial']} says {record.number}")
+    plan = None if text is None else plans[text]
+    return TrialResult(record, _TRIAL_VERDICT.validate_python(verdict), plan, columns, number)
+
+
+def _timeline(row: dict) -> Timeline:
+    return _A_TIMELINE.validate_python(
+        {
+            "width_s": row["width_s"],
+            "buckets": row["buckets"],
+            "phases": [(one["phase"], one["second"]) for one in row["phases"]],
+            "series": {
+                name: [value if value is None else plain(value) for value in line] for name, line in row["series"]
+            },
+            "absent": dict(row["absent"]),
+            "heat": None if row["heat"] is None else json.loads(row["heat"]),
+        }
+    )
+
+
+# ---- latencies -----------------------------------------------------------------------------------------------------
+
+_LATENCIES = pa.schema({"server": pa.string(), "cell": pa.string(), "tag": pa.string(), "log": pa.string()})
+
+
+def _latencies(data: DataSet) -> pa.Table:
+    rows = [
+        {"server": server, "cell": json.dumps(dict(cell)), "tag": tag, "log": found.log}
+        for (server, cell, tag), found in data.latencies.items()
+    ]
+    return pa.Table.from_pylist(rows, _LATENCIES)
