@@ -11,7 +11,7 @@ pub struct Pacer {
     schedule: Option<Due>,
     /// When the first phase after connecting began: the origin of the schedule's times.
     pub start_ns: u64,
-    /// The last due time of the schedule; never, if it has no more.
+    /// The due time that the schedule gave last; never, if it has no more.
     due_ns: u64,
     /// Due times that passed while no connection could take a message.
     pub late: VecDeque<u64>,

@@ -207,7 +207,7 @@ impl<S: System> Worker<S> {
             self.move_to(index, State::AwaitingClose);
             return;
         } else if reply.closes {
-            // Continues on the next connection.
+            // The next message uses a new connection.
             self.account(index, now);
         } else {
             self.answered(index, now);
@@ -260,7 +260,7 @@ impl<S: System> Worker<S> {
         // The triggering shard has counted all of its own copies as sent; another shard counts those that arrive.
         let others = u64::from(!triggers);
         self.accounts.record.counters.sent += others;
-        // Another host's clock does not give a duration.
+        // The delivery time cannot be computed from another host's clock.
         let Some(sent_ns) = sent_ns else { return };
         let part = if sent_ns >= self.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::server::*;
 use support::{Run, closed, doc, echo, open, plan, run, thinking, with};
 
-/// The largest resident memory of an engine in these tests, and therefore of each of them.
+/// The largest resident memory of any engine that these tests have run so far.
 fn most_memory_mb() -> i64 {
     // SAFETY: an all-zero rusage is valid, and the kernel fills it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

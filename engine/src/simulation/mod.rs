@@ -215,7 +215,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
                 Report::HostCannot(what) => return Err(format!("the host is blamed: {what}")),
             }
         }
-        // One worker that ends by time also ends the others of the process.
+        // When one worker ends by time, the others of the process end too.
         if workers.iter().any(Option::is_none) && now > deadline_ns + 10 * SECOND_NS {
             return Err("it does not end".into());
         }
