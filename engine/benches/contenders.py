@@ -32,7 +32,7 @@ class Setting:
     connections: int
     bytes: int = DOCUMENT_BYTES
     depth: int = 1
-    #: The wrapping of messages: None, "tls" or "deflate".
+    #: The wrapping of messages: "" (none), "tls" or "deflate".
     wrapping: str = ""
 
     @property
