@@ -1,7 +1,7 @@
-"""What only the engine is asked, for no other contender could answer: the memory of a connection, and whether an open loop
-sends when it is due.
+"""Measurements of the engine that no other contender supports: the memory of a connection, and whether
+an open loop sends on time.
 
-An engine that refuses a plan (exit code 2) gives a line that says so, and no number.
+For an engine that rejects a plan (exit code 2) the output is a line that says so, without a number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RATES_PER_S = (10_000, 50_000)
 
 
 def memory(bench: Bench, engine: Engine) -> list[str]:
-    """A table of bytes a connection: the slope of the engine's resident memory between two numbers of connections."""
+    """A table of bytes for each connection: the slope of the engine's resident memory between two numbers of connections."""
     lines = [f"| connections that | bytes a connection ({FEW:,} to {MANY:,}) |", "|---|---|"]
     for what, load in (("are idle", IDLE), ("echo 16 B in a closed loop", {})):
         try:
@@ -35,9 +35,9 @@ def memory(bench: Bench, engine: Engine) -> list[str]:
 
 
 def resident_bytes(bench: Bench, engine: Engine, connections: int, load: dict) -> int:
-    """The engine's VmRSS a second into the measured phase, all connections made."""
+    """The engine's VmRSS a second into the measured phase, with all connections open."""
     run = bench.run(Setting("echo", connections, 16), seconds=3.0)
-    # Half of the local ports of one address is what `connect` finds quickly.
+    # `connect` finds half of the local ports of one address quickly.
     addresses = {"source_addresses": ["127.0.0.1", "127.0.0.2"]}
     plan = engine.plan(run) | addresses | {"cpus": []} | load
     with bench.server(run), (run.folder / "engine.log").open("wb") as log:
@@ -61,7 +61,7 @@ def resident_bytes(bench: Bench, engine: Engine, connections: int, load: dict) -
 
 
 def _resident_when_measuring(process: subprocess.Popen, folder: Path) -> int | None:
-    """None where it ends before it measures."""
+    """None if it ends before it measures."""
     until = time.monotonic() + GRACE_S
     while process.poll() is None and time.monotonic() < until:
         with contextlib.suppress(FileNotFoundError):
@@ -74,7 +74,7 @@ def _resident_when_measuring(process: subprocess.Popen, folder: Path) -> int | N
 
 
 def pacing(bench: Bench, engine: Engine, seconds: float, repeats: int) -> list[str]:
-    """A table of rates: what an open loop achieved of it, and how late its sends were; median (range)."""
+    """A table of rates: the share that an open loop achieved, and the lag of its sends; median (range)."""
     columns = ("target, messages/s", "achieved / target", "p99 of send lag, µs", "other processes, of a CPU")
     lines = [f"| {' | '.join(columns)} |", "|---|---|---|---|"]
     for rate in RATES_PER_S:

@@ -1,8 +1,8 @@
-"""The engine against the kernel's floor and against other load generators: ratios in one run, never numbers across runs.
+"""The engine against the kernel floor and other load generators: ratios in one run, never numbers across runs.
 
-Every setting is repeated; a repeat runs each contender once, in a fresh random order, against a fresh reference server on a
-core of its own. Ratios are taken within a repeat, so that drift of the machine falls on both sides. Started by
-`make bench-engine`; prints Markdown.
+Every setting is repeated. A repeat runs each contender once, in a new random order, against a fresh
+reference server on its own core. Ratios are computed within a repeat, so that drift of the machine
+affects both sides. `make bench-engine` starts it; it prints Markdown.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ SETTINGS = {
     "deflate": Setting("echo", 50, 1 << 10, wrapping="deflate"),
     "keep-alive": Setting("keep-alive", 50),
     "close": Setting("close", 50),
-    # Fewer than half of the usual local ports: beyond that the kernel's search for a free one is what is measured.
+    # Fewer than half of the usual local ports: beyond that the measurement is the kernel's search for a free one.
     "connect": Setting("connect", 10_000, 16),
 }
 ALONE = ("memory", "pacing", "hostile")
 REPEATS = 5
 SECONDS, QUICK_SECONDS = 5.0, 1.0
-#: CPUs that other processes may take during a run; beyond that its repeat is taken again, as often as there are repeats.
+#: CPUs that other processes may use during a run. Above it the repeat is rerun, as often as there are repeats.
 DISTURBED = 0.15
 COLUMNS = (
     "contender",
@@ -116,7 +116,7 @@ def versions(contenders: list) -> list[str]:
 
 
 def compare(bench: Bench, contenders: list, setting: Setting, asked: argparse.Namespace) -> list[str]:
-    """A table of one setting: a row a contender, or why it has none."""
+    """A table of one setting: one row for each contender, or the reason why it has none."""
     header = " | ".join(COLUMNS).format(unit=setting.unit)
     lines = [f"\n### {setting.name}\n", f"| {header} |", "|---|" + "--:|" * (len(COLUMNS) - 1)]
     asked_for = [contender for contender in contenders if serves(contender, setting)]
@@ -136,8 +136,8 @@ def compare(bench: Bench, contenders: list, setting: Setting, asked: argparse.Na
 
 
 def repeat(bench: Bench, contenders: list, setting: Setting, asked: argparse.Namespace):
-    """Every contender's run by name, for each undisturbed repeat; how many were disturbed; and the reason of those contenders
-    that gave no number, which ends their repeats."""
+    """Every contender's run by name, for each undisturbed repeat; the number of disturbed ones; and the
+    reasons of contenders that gave no number, which ends their repeats."""
     repeats: list[dict[str, Measured]] = []
     disturbed = 0
     problems: dict[str, str] = {}
@@ -186,7 +186,7 @@ def quartiles(values: list[float | None]) -> str:
 
 
 def ratio(pairs: list[tuple[float | None, float | None]]) -> str:
-    """Median and range of value over floor, where every repeat has both."""
+    """Median and range of value over floor, if every repeat has both."""
     if any(None in pair for pair in pairs):
         return "–"
     ratios = [value / floor for value, floor in pairs]

@@ -1,7 +1,7 @@
-"""Who is compared: how each load generator is told a setting, and what its own output says of the run.
+"""The load generators compared: how a setting becomes their arguments, and what their output reports.
 
-A contender turns a setting into an argument vector and its output into `Said`. It starts nothing and reads no clock; what a
-run cost is not its own word but the kernel's, see compare.py.
+A contender turns a setting into an argument vector and its output into `Said`. It starts nothing and
+reads no clock. The cost of a run comes from the kernel, not from the contender; see compare.py.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ K6_SCRIPT = Path(__file__).with_name("echo.k6.js")
 
 
 class NoNumber(Exception):
-    """A run that gives no number, with the reason: what was asked cannot be done, or what was done is not what was asked."""
+    """A run without a number, with the reason: the contender cannot do the request, or did something else."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What every contender is to do: `mode` is echo, connect, keep-alive or close."""
+    """The task of every contender: `mode` is echo, connect, keep-alive or close."""
 
     mode: str
     connections: int
     bytes: int = DOCUMENT_BYTES
     depth: int = 1
-    #: What the messages pass through: nothing, "tls" or "deflate".
+    #: The wrapping of messages: "" (none), "tls" or "deflate".
     wrapping: str = ""
 
     @property
@@ -70,8 +70,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Said:
-    """A contender's own account: all it exchanged (connections, in mode connect), its rate, and, where it tells them apart
-    from setting up, the CPU of the exchange and the messages of it."""
+    """A contender's own report: everything it exchanged (connections, in mode connect), its rate and, if it
+    separates them from the set-up, CPU time and messages of the exchange."""
 
     messages: int
     rate_per_s: float
@@ -108,12 +108,12 @@ class Floor:
 
 
 class UringFloor(Floor):
-    """The same work with another way to ask the kernel: why the engine has one backend."""
+    """The same work with another kernel interface: the reason why the engine has one backend."""
 
     name = "floor on io_uring"
     modes = ("echo",)
     echo = "echo-uring"
-    #: Its sends must be taken whole by one call, and a burst must fit into few of its buffers.
+    #: One call must accept a send as a whole, and a burst must fit into few of its buffers.
     largest_bytes = 125
 
 
@@ -136,7 +136,7 @@ class Engine:
         return [str(self.binary), str(folder / "plan.json"), str(folder)]
 
     def plan(self, run: Run) -> dict:
-        """The contract's own example, changed where the setting differs from it."""
+        """The contract's own example, changed to match the setting."""
         setting = run.setting
         websocket = setting.mode in ("echo", "connect")
         plan = json.loads((ROOT / "protocol/examples" / f"plan-{'echo' if websocket else 'doc'}.json").read_text())
@@ -257,7 +257,7 @@ class K6:
     name = "k6"
     modes = ("echo",)
     install = "go install go.k6.io/k6@latest"
-    #: It takes 3 MB for a connection, and frames of its own: no more than what shows its place.
+    #: It takes 3 MB for a connection, and its own frames: only as much as shows its rank.
     most_connections = 50
     largest_bytes = 125
 
@@ -295,7 +295,7 @@ def serves(contender, setting: Setting) -> bool:
 
 @cache
 def _first_line(program: str, *arguments: str) -> str | None:
-    """What a program says of its version; None where it is not installed."""
+    """The version that a program reports; None if it is not installed."""
     if shutil.which(program) is None:
         return None
     return next(iter(output_of([program, *arguments]).text.splitlines()), "version not told")

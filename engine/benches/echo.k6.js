@@ -1,4 +1,4 @@
-// Echo as k6 does it: a virtual user keeps one connection with DEPTH messages under way, and sends the next when one has come back.
+// Echo in k6: a virtual user keeps one connection with DEPTH messages in flight and sends the next when one returns.
 import { WebSocket } from 'k6/websockets';
 import { Counter } from 'k6/metrics';
 

@@ -1,5 +1,5 @@
-"""The engine among servers that mean ill: whether it ends in time, in how much memory, what it calls them, and what becomes of a
-thousand honest connections beside one that is not.
+"""The engine with hostile servers: whether it ends in time, its memory, the error kinds it reports, and
+the effect of one hostile connection on a thousand honest ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wsbench.host import machine
 from wsbench.host.process import Server
 
 SERVER = Path(__file__).with_name("hostile_server.py")
-#: What each does, and what the connections must be wrapped in for it to be possible.
+#: The deed of each, and the wrapping of connections that it requires.
 DEEDS = {
     "pings": ("Pings without end, answers never read", ""),
     "final-blocks": ("final blocks of deflate without end", "deflate"),
@@ -37,7 +37,7 @@ DEEDS = {
 }
 LIMITS = {"connect_s": 1.0, "reply_s": 1.0, "deadline_s": 3.0}
 HONEST = 999
-#: Through a wrapped server of Python's, what one core of it bears.
+#: The load that one core sustains through a wrapped server in Python.
 RATE_PER_S = {"": 5000, "tls": 500, "deflate": 500}
 COLUMNS = (
     "the server",
@@ -70,12 +70,12 @@ def alone(bench: Bench, engine: Engine, deed: str, wrapping: str) -> str:
     run = bench.run(Setting("echo", 2, 16, wrapping=wrapping), seconds=60.0)
     with hostile(bench, deed, run.port, run.folder):
         took_s, memory_mb, end = carried_out(engine, engine.plan(run) | {"limits": LIMITS}, run.folder)
-    # One that ends at once is gone before its memory can be looked at.
+    # A process that ends at once has exited before its memory can be read.
     return f"{took_s:.1f} | {end['outcome']}: {named(end)} | {f'{memory_mb:.0f}' if memory_mb >= 1 else '–'}"
 
 
 def among(bench: Bench, engine: Engine, deed: str, wrapping: str, seconds: float, repeats: int) -> str:
-    """A thousand connections, one of which is to it; and the same with all of them honest."""
+    """A thousand connections, one of them to it; and the same with only honest servers."""
     shares, memories, times_us, ratios = [], [], [], []
     for _ in range(repeats):
         try:
@@ -94,7 +94,7 @@ def among(bench: Bench, engine: Engine, deed: str, wrapping: str, seconds: float
 def neighbours(
     bench: Bench, engine: Engine, deed: str | None, wrapping: str, seconds: float
 ) -> tuple[float, float, float]:
-    """The p99 of response times in ns, how many messages were answered, and the engine's peak memory in MB."""
+    """The p99 of response times in ns, the number of answered messages, and the engine's peak memory in MB."""
     run = bench.run(Setting("echo", HONEST + 1, 16, wrapping=wrapping), seconds)
     step = {"from_per_s": RATE_PER_S[wrapping], "to_per_s": RATE_PER_S[wrapping], "for_s": seconds}
     plan = engine.plan(run) | {"loop": {"kind": "open", "arrivals": "poisson", "depth": None, "rate": [step]}}
@@ -103,7 +103,7 @@ def neighbours(
         if deed is not None:
             port = machine.free_port(HOST, None, run.port + 1)
             stack.enter_context(hostile(bench, deed, port, run.folder))
-            # Connections go to the addresses in turn, so the first alone goes to this one.
+            # Connections use the addresses in rotation, so only the first one goes to this address.
             plan["target"] |= {"address": f"{HOST}:{port}", "replicas": [honest] * HONEST}
         _, memory_mb, end = carried_out(engine, plan, run.folder)
     times = merge(read_log(run.folder / "latency.hlog")).get("response")
@@ -122,7 +122,7 @@ def hostile(bench: Bench, deed: str, port: int, folder: Path) -> Iterator[None]:
 
 
 def carried_out(engine: Engine, plan: dict, folder: Path) -> tuple[float, float, dict]:
-    """How long the engine took, its peak memory in MB, and its `end`."""
+    """The engine's duration, its peak memory in MB, and its `end`."""
     command = engine.carry_out(plan, folder)
     began = time.monotonic()
     peak_kb = 0
@@ -132,7 +132,7 @@ def carried_out(engine: Engine, plan: dict, folder: Path) -> tuple[float, float,
             while process.poll() is None:
                 if time.monotonic() > began + plan["limits"]["deadline_s"] + GRACE_S:
                     raise NoNumber("it did not end")
-                # Not rusage's, which begins with the memory of the process that this one was forked from.
+                # Not from rusage, which starts with the memory of the forking process.
                 with contextlib.suppress(OSError, IndexError):
                     status = Path(f"/proc/{process.pid}/status").read_text()
                     peak_kb = max(peak_kb, int(status.split("VmHWM:")[1].split()[0]))

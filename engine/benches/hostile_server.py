@@ -1,4 +1,4 @@
-"""A server that means ill: `hostile_server.py DEED`, with HOST and PORT in the environment. Every connection is met by the deed."""
+"""A hostile server: `hostile_server.py DEED`, with HOST and PORT in the environment. Every connection gets the deed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Handler(socketserver.StreamRequestHandler):
             DEEDS[sys.argv[1]](self)
 
     def upgrade(self, more: bytes = b"") -> None:
-        """As it should be, and `more` lines."""
+        """A correct upgrade, with `more` lines."""
         key = b""
         while (line := self.rfile.readline().strip()) != b"":
             name, _, value = line.partition(b":")
@@ -42,7 +42,7 @@ class Handler(socketserver.StreamRequestHandler):
         self.connection.sendall(data)
 
     def flood(self, data: bytes) -> None:
-        """For as long as the client lets it."""
+        """Sends for as long as the client accepts it."""
         while True:
             self.say(data)
 
@@ -134,7 +134,7 @@ def answers_ahead(peer: Handler) -> None:
 
 
 def tls_rubbish(peer: Handler) -> None:
-    """The head of a record of TLS, and what is none."""
+    """The header of a TLS record, followed by bytes that are not one."""
     peer.connection.recv(BLOCK)
     peer.flood(b"\x16\x03\x03\x40\x00" + random.randbytes(0x4000))
 
@@ -165,7 +165,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 def main() -> None:
-    # An honest neighbour on the same CPU does not wait for it.
+    # So that an honest server on the same CPU does not wait for it.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if sys.argv[1] == "deflate-bomb":
         bomb()

@@ -26,14 +26,14 @@ from wsbench.servers import build, catalogue
 HOST = "127.0.0.1"
 WRAPPED_SERVER = Path(__file__).with_name("wrapped_server.py")
 READY_S = 10.0
-#: A contender that takes this much longer than it was told to is killed.
+#: A contender that exceeds its requested duration by this much is killed.
 GRACE_S = 60.0
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The CPU of a contender's whole process, setting up included. How busy the server was, and every other process of the
-    machine together, in CPUs."""
+    """The CPU time of a contender's whole process, including set-up. The load of the server, and of all
+    other processes of the machine together, in CPUs."""
 
     user_ns: float
     system_ns: float
@@ -43,7 +43,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Measured:
-    """A contender's run: its own account, and what it cost by the kernel's."""
+    """A contender's run: its own report, and its cost according to the kernel."""
 
     said: Said
     cost: Cost
@@ -85,7 +85,7 @@ class Bench:
         return Run(setting, self._free_port(), seconds, self.placement.engine[0], folder)
 
     def _free_port(self) -> int:
-        """Not the last one again: its closed connections still hold their local ports, and slow the next ones down."""
+        """Avoids the last port: its closed connections still hold their local ports, and slow new ones down."""
         self._port = machine.free_port(HOST, None, self._port + 1)
         return self._port
 
@@ -100,7 +100,7 @@ class Bench:
             yield server
 
     def measure(self, contender, run: Run) -> Measured:
-        """NoNumber with the reason where the contender cannot, or did not, do what the setting asks."""
+        """Raises NoNumber with the reason if the contender cannot, or did not, do what the setting requests."""
         with self.server(run) as server:
             output, cost = observe(contender.command(run), run, server)
         said = contender.read(run, output)
@@ -110,7 +110,7 @@ class Bench:
 
 
 def observe(command: list[str], run: Run, server: Server) -> tuple[str, Cost]:
-    """A contender's standard output, and what it cost."""
+    """A contender's standard output, and its cost."""
     process = psutil.Process(server.pid)
     server_s, machine_s, began = _cpu_s(process), _machine_cpu_s(), time.monotonic()
     output, user_s, system_s = _carry_out(command, run)
@@ -144,7 +144,7 @@ def _carry_out(command: list[str], run: Run) -> tuple[str, float, float]:
 
 
 def build_floor() -> Path:
-    """Builds the floor with the engine's own profile; where cargo has put it."""
+    """Builds the kernel floor with the engine's own profile; returns its path."""
     manifest = str(ROOT / "engine/Cargo.toml")
     command = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", manifest, "--bench", "floor"]
     output = output_of([*command, "--message-format=json"], timeout_s=900)
@@ -161,7 +161,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _machine_cpu_s() -> float:
-    """What all processes together have used; interrupts belong to none of them."""
+    """CPU time of all processes together; interrupts belong to none of them."""
     times = psutil.cpu_times()
     return times.user + times.nice + times.system + times.steal
 

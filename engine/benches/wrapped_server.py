@@ -1,7 +1,7 @@
 """An echo server that speaks TLS or permessage-deflate, for the two settings that the reference server cannot serve.
 
-`wrapped_server.py tls|deflate`, with HOST and PORT in the environment. It is slower than any client of the bench; CPU per message
-of the clients is compared, and they have the same server.
+`wrapped_server.py tls|deflate`, with HOST and PORT in the environment. It is slower than any client of the
+bench. The comparison is of the clients' CPU time for each message, with the same server.
 """
 
 import asyncio

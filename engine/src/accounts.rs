@@ -1,4 +1,5 @@
-//! What a worker counts: every message once, under one name, in the phase in which it was due, and every connection as one thing.
+//! What a worker counts: every message once, under one name, in the phase in which it was due, and
+//! every connection in one state.
 
 use crate::connection::{Counted, Pending};
 use crate::record::{Failure, Ledger, Record};
@@ -17,12 +18,12 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Connections that somebody has to look after: they wait for something, or are on their way.
+    /// Connections that need attention: they wait for something, or are opening or closing.
     pub fn awaited(&self) -> usize {
         self.in_flight as usize + self.opening + self.closing
     }
 
-    /// A connection is counted as another thing.
+    /// Counts a connection in another state.
     pub fn moved(&mut self, before: Counted, after: Counted) {
         match before {
             Counted::Nowhere => {}
@@ -60,8 +61,8 @@ impl Accounts {
         }
     }
 
-    /// So many messages failed for one reason, so many of them measured; or, where there were none, a connection did, and
-    /// `alone_measured` says of which part that is.
+    /// That many messages failed for one reason, some of them measured. If there were none, a
+    /// connection failed, and `alone_measured` states whether it belongs to the measurement.
     pub fn failed(&mut self, failure: Failure, hit: u64, measured: u64, alone_measured: bool, now: u64) {
         self.in_flight -= hit;
         self.record.counters.failed += hit;
@@ -75,8 +76,8 @@ impl Accounts {
         self.record.error(failure, hit + alone, measured + alone_measured);
     }
 
-    /// The ledger at the end: `kept` messages were written and never taken by the kernel, so they were not sent; `late` fell
-    /// due in the window, and no connection could take them.
+    /// The ledger at the end. `kept` messages were written but never accepted by the kernel, so they were not sent.
+    /// `late` messages fell due in the window, and no connection could take them.
     pub fn close(&mut self, kept: u64, late: u64, is_push: bool) -> Ledger {
         let ledger = &mut self.record.ledger;
         ledger.unsent += late + kept;

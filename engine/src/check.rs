@@ -1,5 +1,5 @@
-//! What a plan may say: every key is held against what is allowed, and a wrong one becomes a line that names it, what was
-//! found and what would do. Nothing behind this door checks again.
+//! Checks a plan: every key is compared with the allowed values. An error is one line with the key,
+//! the value found and the allowed values. No later code checks again.
 
 use crate::plan::{Connect, Loop, Opcode, Plan, Scenario, Segment, Stage, Target, Think, Transport, Until};
 use crate::push::TRIGGERING;
@@ -47,7 +47,7 @@ impl Plan {
         self.check_head()
     }
 
-    /// What several processes can only do together if they agree on when.
+    /// Actions that several processes can only take together if they agree on the time.
     fn check_shards(&self) -> Result<(), String> {
         if let Some(seconds) = self.gate_s {
             require(within(seconds, 1e-3, 3600.0), "gate_s", seconds, "0.001 to 3600 seconds, or null")?;
@@ -177,7 +177,7 @@ impl Plan {
         require(!triggers || own >= self.addresses(), "connections", self.connections, &allowed)
     }
 
-    /// What is written into a request's head as it stands must not be able to end a line, or the head.
+    /// Text that is copied into a request's head must not be able to end a line or the head.
     fn check_head(&self) -> Result<(), String> {
         let visible = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let Target { path, host, .. } = &self.target;
@@ -214,7 +214,7 @@ fn check_think(think: Think) -> Result<(), String> {
     require(fine, "loop.think", format!("{think:?}"), "numbers from 0 to 86400, `from_s` at most `to_s`")
 }
 
-/// Not a number is never within.
+/// NaN is never within.
 fn within(number: f64, least: f64, most: f64) -> bool {
     (least..=most).contains(&number)
 }

@@ -1,5 +1,6 @@
-//! The only room that reads a clock. Everything that is measured is `CLOCK_MONOTONIC` in nanoseconds; the wall clock is
-//! read for the anchor, and to compare with stamps that the kernel or a server took by it. Also what a thread has used: its CPU time, its time in the run queue, its switches.
+//! The only module that reads a clock. Every measurement is `CLOCK_MONOTONIC` in nanoseconds. The
+//! wall clock is read for the anchor, and for comparison with timestamps of the kernel or a server.
+//! This module also reads a thread's CPU time, run-queue time and context switches.
 
 use sha1::{Digest, Sha1};
 use std::time::Duration;
@@ -20,8 +21,8 @@ pub fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// By how much the wall clock is ahead of the monotonic one, from the closest of a few readings of both: whoever is taken off
-/// the CPU between the two would find a wrong one.
+/// How far the wall clock is ahead of the monotonic one, from the closest of a few readings of
+/// both. A thread that loses its CPU between the two readings would get a wrong offset.
 pub fn to_unix_ns() -> u64 {
     let readings = (0..4).map(|_| {
         let (before, wall, after) = (now_ns(), unix_ns(), now_ns());
@@ -30,7 +31,7 @@ pub fn to_unix_ns() -> u64 {
     readings.min().map_or(0, |(_, ahead)| ahead)
 }
 
-/// Sleeps until then, in pieces, so that whoever waits sees within 50 ms that he need not: while `goes_on` says so.
+/// Sleeps until then, in pieces of at most 50 ms, while `goes_on` returns true.
 pub fn sleep_until(t_ns: u64, goes_on: impl Fn() -> bool) {
     while goes_on() {
         let left = t_ns.saturating_sub(now_ns());
@@ -41,8 +42,8 @@ pub fn sleep_until(t_ns: u64, goes_on: impl Fn() -> bool) {
     }
 }
 
-/// Tells clocks of different hosts apart: the same number means the same `CLOCK_MONOTONIC`, which a boot and a time
-/// namespace have of their own (time_namespaces(7)).
+/// Distinguishes the clocks of different hosts. The same number means the same `CLOCK_MONOTONIC`,
+/// which belongs to one boot and one time namespace (time_namespaces(7)).
 pub fn id() -> u32 {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
@@ -50,7 +51,7 @@ pub fn id() -> u32 {
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
-/// What the calling thread has used since it began.
+/// Usage of the calling thread since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu_ns: u64,

@@ -1,5 +1,5 @@
-//! One connection of a worker: where it stands, what it waits for, and the few words it needs for that. It owns its socket
-//! and nothing else that an idle connection would pay for.
+//! One connection of a worker: its state, what it waits for, and the few fields needed for that. It
+//! owns its socket and nothing else that an idle connection would pay for.
 
 use crate::deflate::Deflater;
 use crate::http;
@@ -12,22 +12,22 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum State {
     Closed,
-    /// TCP is being connected; what comes first could not be sent yet.
+    /// TCP is connecting; the first bytes could not be sent yet.
     Connecting,
-    /// TLS is shaking hands.
+    /// The TLS handshake is in progress.
     Securing,
     /// The upgrade was sent.
     Handshaking,
     Open,
-    /// The reply is complete; the server has yet to close.
+    /// The reply is complete; the server still has to close.
     AwaitingClose,
-    /// A receiver of broadcasts that is to go: it is expected at no further one, and has yet to receive those under way.
+    /// A receiver of broadcasts that is leaving. No further broadcast is expected of it, but copies in flight are.
     Leaving,
-    /// We have said goodbye; the server has yet to close.
+    /// The engine has sent its Close frame; the server still has to close.
     Closing,
 }
 
-/// What a connection is counted as.
+/// The state in which a connection is counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counted {
     Nowhere,
@@ -48,16 +48,16 @@ impl State {
 }
 
 pub enum Reader {
-    /// The answer to the upgrade so far.
+    /// The part of the upgrade response received so far.
     Handshake(Vec<u8>),
     Frames(message::Reader),
     Http(Box<http::Reader>),
-    /// Bytes of the four of `Pong` that have come, and whether they were right.
+    /// How many of the four bytes of `Pong` have arrived, and whether they were correct.
     Tcp(usize, bool),
 }
 
 impl Reader {
-    /// For a connection that is being opened.
+    /// For a connection that is opening.
     pub fn new(transport: Transport) -> Reader {
         match transport {
             Transport::Websocket => Reader::Handshake(Vec::new()),
@@ -66,7 +66,7 @@ impl Reader {
         }
     }
 
-    /// Whether the stream stands in the middle of something.
+    /// Whether the stream is inside a message, frame or record.
     pub fn in_reply(&self) -> bool {
         match self {
             Reader::Handshake(_) => false,
@@ -77,19 +77,19 @@ impl Reader {
     }
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     pub due_ns: u64,
     pub sent_ns: u64,
-    /// Where it ends among the bytes of its connection.
+    /// Its end, as an offset in the byte stream of its connection.
     pub end: u32,
     pub measured: bool,
     pub mark: Mark,
 }
 
-/// What is under way on a connection, oldest first: one in place, because most connections never have two. Once there were two,
-/// all are in the queue.
+/// The messages in flight on a connection, oldest first. One is stored in place, because most
+/// connections never have two. After the second one, all are in the queue.
 #[derive(Default)]
 #[allow(clippy::box_collection, reason = "a pointer instead of four words in every connection")]
 pub struct UnderWay {
@@ -140,7 +140,7 @@ impl UnderWay {
         }
     }
 
-    /// What follows byte `from` was sealed: messages end where their last records do.
+    /// Everything from byte `from` on was sealed: messages end where their last records end.
     pub fn sealed(&mut self, from: u32, records: &tls::Records) {
         let all = self.only.iter_mut().chain(self.queue.iter_mut().flat_map(|queue| queue.iter_mut()));
         for message in all.rev() {
@@ -153,61 +153,62 @@ impl UnderWay {
     }
 }
 
-/// Which broadcasts a connection is expected to receive.
+/// The range of broadcasts that a connection is expected to receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Receiver {
-    /// The number after the last one that came, or of the first that was triggered while it was there.
+    /// The number after the last one received, or the first one triggered after this receiver joined.
     pub next: u32,
-    /// Where it leaves: the number after the last one that it is still to receive.
+    /// When it leaves: the number after the last one that it still has to receive.
     pub until: u32,
 }
 
-/// Three cache lines: what every message touches, the reader, and what few messages need. With many connections each line
-/// is a miss for each message.
+/// Three cache lines: fields that every message touches, the reader, and fields that few messages
+/// need. With many connections, each line is a cache miss for each message.
 #[repr(C, align(64))]
 pub struct Connection<Socket> {
     pub socket: Option<Socket>,
-    /// Its number among those of all shards.
+    /// Its number among the connections of all shards.
     pub number: u32,
-    /// Set by `Worker::move_to` alone, which counts.
+    /// Set only by `Worker::move_to`, which counts.
     pub state: State,
-    /// Stands in the worker's line of connections that can take a message.
+    /// Is in the worker's queue of connections that can take a message.
     pub in_line: bool,
-    /// The user is to go as soon as nothing is under way.
+    /// The user leaves as soon as no message is in flight.
     pub leaving: bool,
-    /// Takes the place of one that the server announced to close, and is counted as the same.
+    /// Replaces a connection that the server announced to close, and counts as the same one.
     pub replaces: bool,
-    /// A broadcast has come.
+    /// A broadcast has arrived.
     pub has_heard: bool,
-    /// Of each life the connection is another: a due time that was set in an earlier one is void, and so is what came in it.
+    /// Differs for each life of the connection. A due time set in an earlier life is void, and so
+    /// is anything received in it.
     pub life: u32,
-    /// Bytes that were written for it, modulo 2³²: those that the kernel has, and those that are kept.
+    /// Bytes written for it, modulo 2³²: those that the kernel has accepted, and those that are kept.
     pub written: u32,
     pub under_way: UnderWay,
-    /// Messages sent, of all times.
+    /// Messages sent since the engine began.
     pub sequence: u64,
-    /// What a short write has left over; never empty.
+    /// The rest of a short write; never empty.
     pub unsent: Option<Box<Unsent>>,
     pub receiver: Receiver,
     pub reader: Reader,
-    /// On this very connection.
+    /// On this connection.
     pub replies: u64,
     pub opened_ns: u64,
-    /// A connection per request: the reply was complete; it counts once the server has closed. Also since when we are leaving, or
-    /// when we said goodbye, or when that was answered.
+    /// For a connection per request: when the reply was complete; it counts once the server has
+    /// closed. Also when leaving began, when the Close frame was sent, or when it was answered.
     pub replied_ns: u64,
     pub tls: Option<Box<tls::Session>>,
-    /// Compresses what is sent, where that was agreed upon.
+    /// Compresses outgoing messages, if negotiated.
     pub deflater: Option<Box<Deflater>>,
 }
 
 const _: () = assert!(size_of::<Connection<std::os::fd::OwnedFd>>() == 192, "an idle connection costs what it is");
 
-/// What waits for room in the kernel's buffer. It may hold the rest of the messages that were under way when the room
-/// ended, and one Pong: the newest (RFC 6455 §5.5.3), so a peer that asks and never reads fills nothing here.
+/// Bytes that wait for space in the kernel's buffer: the rest of the messages in flight when the space ended, and one
+/// Pong, the newest (RFC 6455 §5.5.3). A peer that sends Pings and never reads therefore cannot grow it.
 pub struct Unsent {
     bytes: Vec<u8>,
-    /// So many of them the kernel has taken meanwhile.
+    /// The number of these bytes that the kernel has accepted since.
     taken: usize,
     pub pong: Option<Vec<u8>>,
 }
@@ -255,7 +256,7 @@ impl<Socket> Connection<Socket> {
         }
     }
 
-    /// Keeps what the kernel did not take.
+    /// Keeps the bytes that the kernel did not accept.
     pub fn keep(&mut self, bytes: &[u8]) {
         match &mut self.unsent {
             Some(unsent) => unsent.add(bytes),
@@ -264,7 +265,7 @@ impl<Socket> Connection<Socket> {
         }
     }
 
-    /// Whether all of a message was handed to the kernel: before that nobody can have read it.
+    /// Whether the kernel has accepted all of a message. Before that no peer can have read it.
     #[inline]
     pub fn has_left(&self, message: &Pending) -> bool {
         let kept = self.unsent.as_ref().map_or(0, |unsent| unsent.left().len()) as u32;
@@ -277,7 +278,7 @@ impl<Socket> Connection<Socket> {
         Message { connection: self.number, sequence: self.sequence + 1 - self.under_way.len() as u64 }
     }
 
-    /// Another life begins, on this socket.
+    /// Begins another life, on this socket.
     pub fn begin(&mut self, transport: Transport, socket: Socket) {
         self.reader = Reader::new(transport);
         self.replies = 0;
@@ -288,7 +289,7 @@ impl<Socket> Connection<Socket> {
         self.socket = Some(socket);
     }
 
-    /// Nothing is left of its life but its numbers.
+    /// Clears everything of its life except its numbers.
     pub fn let_go(&mut self) {
         self.socket = None;
         self.tls = None;

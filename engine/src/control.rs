@@ -1,4 +1,5 @@
-//! What passes between the worker threads and the thread that runs them: the instants of the phases one way, reports the other.
+//! Communication between the worker threads and the thread that runs them: start times of the
+//! phases one way, reports the other.
 
 use crate::clock::Usage;
 use crate::push::Delivery;
@@ -25,7 +26,7 @@ impl Phase {
     }
 }
 
-/// The instants at which phases begin, in clock nanoseconds, once they are known; 0 is "not yet".
+/// The start times of phases, in clock nanoseconds, once they are known; 0 is "not yet".
 #[derive(Default)]
 pub struct Control {
     begins_ns: [AtomicU64; 4],
@@ -41,7 +42,7 @@ impl Control {
         Some(self.begins_ns[phase as usize].load(SeqCst)).filter(|&t| t > 0)
     }
 
-    /// Everything ends now; what was measured is kept.
+    /// Ends everything now; measurements are kept.
     pub fn stop(&self) {
         self.stop.store(true, SeqCst);
     }
@@ -51,7 +52,7 @@ impl Control {
     }
 }
 
-/// When a tick is taken, in the order of time. The two last differ from worker to worker.
+/// When a tick is taken, in order of time. The last two differ from worker to worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     At(u64),
@@ -74,7 +75,7 @@ pub struct Tick {
     pub interval: Interval,
 }
 
-/// What a worker knows when it has finished.
+/// The results of a worker that has finished.
 pub struct Final {
     pub counters: Counters,
     pub usage: Usage,
@@ -82,7 +83,7 @@ pub struct Final {
     pub errors: BTreeMap<Kind, u64>,
     pub window: Option<Window>,
     pub broadcasts: Vec<Delivery>,
-    /// No connection was left to carry the plan on.
+    /// No connection was left to continue the plan.
     pub lost: bool,
 }
 
@@ -97,7 +98,7 @@ pub struct Window {
 }
 
 pub enum Report {
-    /// Connections asked for are open, so many, or have failed.
+    /// All requested connections are open or have failed; `open` is how many are open.
     Settled {
         open: u64,
     },

@@ -1,5 +1,6 @@
-//! How a server's stream is cut never changes what is found in it: each reader, fed with a stream whole and in pieces. For the
-//! seeded tests in `fuzz`, which also look at memory, and for the coverage-guided ones in `fuzz/`.
+//! The result of reading a server's stream does not depend on how it is cut. Each reader is fed the
+//! whole stream and pieces of it. Used by the seeded tests in `fuzz`, which also check memory, and
+//! by the coverage-guided ones in `fuzz/`.
 
 use crate::frame;
 use crate::handshake::{self, Offer};
@@ -15,7 +16,7 @@ pub const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 pub const TEXT: &str = "0123456789abcdef and then größer, 日本語 🙂 and more";
 pub const DEFLATE: Deflate = Deflate { client_context_takeover: true, server_context_takeover: true, level: 6 };
 
-// ---- what the fuzzer calls: the first bytes choose, the others are the stream ------------------------------------------
+// ---- entry points of the fuzzer: the first bytes choose, the others are the stream -------------------------------------
 
 pub fn frames(bytes: &[u8]) {
     let [choice, seed, stream @ ..] = bytes else { return };
@@ -46,8 +47,8 @@ pub fn documents(bytes: &[u8]) {
 
 // ---- cutting -----------------------------------------------------------------------------------------------------------
 
-/// The stream in pieces: whole, byte by byte, or cut at random. A long one is not taken byte by byte: a head is parsed anew
-/// each time that more of it comes.
+/// The stream in pieces: whole, byte by byte, or cut at random. A long stream is not cut byte by
+/// byte, because a head is parsed again whenever more of it arrives.
 fn pieces<'a>(random: &mut Rng, bytes: &'a [u8], way: usize) -> Vec<&'a [u8]> {
     match way {
         0 => vec![bytes],
@@ -65,7 +66,7 @@ fn pieces<'a>(random: &mut Rng, bytes: &'a [u8], way: usize) -> Vec<&'a [u8]> {
     }
 }
 
-/// Feeds every way of cutting to `read` and asserts that all of them find the same.
+/// Feeds every cut to `read` and asserts that all give the same result.
 pub fn alike(random: &mut Rng, bytes: &[u8], read: impl Fn(&[&[u8]]) -> Vec<String>) {
     let whole = read(&pieces(random, bytes, 0));
     for way in 1..5 {
@@ -124,7 +125,7 @@ pub fn read_replies(pieces: &[&[u8]]) -> Vec<String> {
     found
 }
 
-/// As a worker does: everything so far, each time that more has come.
+/// As a worker does: the whole input so far, whenever more has arrived.
 pub fn read_answer(offer: &Offer, pieces: &[&[u8]]) -> Vec<String> {
     let mut head = Vec::new();
     for piece in pieces {

@@ -1,19 +1,20 @@
-//! permessage-deflate (RFC 7692), without I/O: the offer, what a server may answer, and messages made small and large again.
-//! The compression is zlib's.
+//! permessage-deflate (RFC 7692), without I/O: the offer, the permitted answers, compression and
+//! decompression of messages. zlib does the compression.
 
 use crate::plan::Deflate;
 use crate::record::{Failure, Kind};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// The end of a flushed block, which is left off every message (§7.2.1).
+/// The end of a flushed block, which is omitted from every message (§7.2.1).
 const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 const STEP: usize = 16 << 10;
-/// Final blocks in one message; one is usual where there are any. Each costs as much as some kilobytes of content.
+/// Maximum number of final blocks in one message; a message usually has none or one. Each costs as
+/// much as some kilobytes of content.
 const FINAL_BLOCKS: u32 = 64;
-/// How far back a compressed message may refer (RFC 1951 §2).
+/// The distance to which a compressed message may refer back (RFC 1951 §2).
 const WINDOW: usize = 32 << 10;
 
-/// What both sides have agreed upon.
+/// The negotiated parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreed {
     pub client_takeover: bool,
@@ -31,7 +32,7 @@ pub fn offer(wanted: Deflate) -> String {
     offer
 }
 
-/// The server's answer to the offer (§7.1); an error says what it may not say.
+/// Parses the server's answer to the offer (§7.1); an error names what is not permitted.
 pub fn agree(wanted: Deflate, answer: Option<&str>) -> Result<Agreed, String> {
     let answer = answer.ok_or("the server declined permessage-deflate")?;
     let mut agreed =
@@ -70,7 +71,7 @@ impl Deflater {
     pub fn message(&mut self, message: &[u8], small: &mut Vec<u8>) {
         small.clear();
         if message.is_empty() {
-            // zlib flushes nothing but once; this is an empty block without its tail (§7.2.3.6).
+            // zlib flushes nothing only once; this is an empty block without its tail (§7.2.3.6).
             return small.push(0);
         }
         let before = self.stream.total_in();
@@ -79,7 +80,7 @@ impl Deflater {
             let taken = (self.stream.total_in() - before) as usize;
             let result = self.stream.compress_vec(&message[taken..], small, FlushCompress::Sync);
             result.expect("zlib compresses everything");
-            // Room left over means that the flush is complete.
+            // Unused space means that the flush is complete.
             if (self.stream.total_in() - before) as usize == message.len() && small.len() < small.capacity() {
                 break;
             }
@@ -96,7 +97,7 @@ pub struct Inflater {
     stream: Decompress,
     takeover: bool,
     large: Vec<u8>,
-    /// What later messages may refer to, where the context is kept: at least its end, as long as the window.
+    /// Data that later messages may refer to, if the context is kept: at least the end of it, as long as the window.
     window: Vec<u8>,
     /// Final blocks of this message so far.
     finals: u32,
@@ -113,8 +114,8 @@ impl Inflater {
         Inflater { stream: Decompress::new(false), takeover, large: Vec::new(), window: Vec::new(), finals: 0 }
     }
 
-    /// Hands what a piece of a compressed message holds to `take`, a part at a time, so that a small piece cannot become a
-    /// large allocation. The last piece of a message is followed by its `end`.
+    /// Passes the content of a piece of a compressed message to `take`, part by part, so that a
+    /// small piece cannot cause a large allocation. `end` follows the last piece of a message.
     pub fn piece(
         &mut self,
         piece: &[u8],
@@ -154,7 +155,7 @@ impl Inflater {
                 if self.finals > FINAL_BLOCKS {
                     return Err((Kind::BadDeflate, format!("more than {FINAL_BLOCKS} final blocks in a message")));
                 }
-                // A final block (§7.2.3.4) ends the stream, not the context: what follows may refer to what came before.
+                // A final block (§7.2.3.4) ends the stream, not the context: later data may refer to earlier data.
                 self.stream.reset(false);
                 let window = &self.window[self.window.len().saturating_sub(WINDOW)..];
                 if !window.is_empty() {
@@ -239,7 +240,7 @@ mod tests {
         let mut first = Vec::with_capacity(8192);
         let mut stream = Compress::new(Compression::new(6), false);
         stream.compress_vec(&text(1), &mut first, FlushCompress::Finish).unwrap();
-        // §7.2.3.4: what a final block leaves of its last byte is followed by an empty block without its tail.
+        // §7.2.3.4: an empty block without its tail follows the rest of the final block's last byte.
         first.push(0);
         let mut second = Vec::with_capacity(8192);
         let mut stream = Compress::new(Compression::new(6), false);
@@ -264,7 +265,7 @@ mod tests {
         let mut inflater = Inflater::new(true);
         let many = [&[3, 0].repeat(FINAL_BLOCKS as usize)[..], &[0]].concat();
         let mut most = || inflater.piece(&many, true, |_| Ok(()));
-        // The counts of two messages are two.
+        // Two messages have two counts.
         assert_eq!((most(), most()), (Ok(()), Ok(())));
         let found = Inflater::new(true).piece(&[3, 0].repeat(10_000), true, |_| Ok(()));
         assert_eq!(found.unwrap_err().0, Kind::BadDeflate);

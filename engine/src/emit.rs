@@ -1,5 +1,5 @@
-//! What the engine writes: `events.jsonl` and `latency.hlog`, merged over the workers and flushed at every tick, so that a
-//! reader can follow a live run and a crash loses at most a second.
+//! Output of the engine: `events.jsonl` and `latency.hlog`, merged over the workers and flushed at
+//! every tick. A reader can follow a live run, and a crash loses at most a second.
 
 use crate::clock::{self, Usage};
 use crate::control::{Final, Phase, Tick, Window};
@@ -50,7 +50,7 @@ impl Emit {
         Ok(emit)
     }
 
-    /// Ticks and intervals count from here.
+    /// Sets the origin of ticks and intervals.
     pub fn begin(&mut self, origin_ns: u64) -> io::Result<()> {
         (self.origin_ns, self.last_ns) = (origin_ns, origin_ns);
         let start = (clock::to_unix_ns() + origin_ns) as f64 / 1e9;
@@ -65,7 +65,7 @@ impl Emit {
         self.flush()
     }
 
-    /// This process stands at a gate.
+    /// Reports that this process waits at a gate.
     pub fn gate(&mut self, gate: Gate) -> io::Result<()> {
         self.event(json!({"event": "gate", "t_ns": clock::now_ns(), "gate": gate.name()}))?;
         self.flush()
@@ -75,7 +75,7 @@ impl Emit {
         self.event(json!({"event": "phase", "t_ns": t_ns, "phase": phase.name(), "entered_ns": entered_ns}))
     }
 
-    /// When the last tick was.
+    /// The time of the last tick.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
     }
@@ -85,15 +85,15 @@ impl Emit {
         t_ns.saturating_sub(self.origin_ns) as f64 / 1e9
     }
 
-    /// One tick of all workers: the sums, the errors since the last, and the interval's histograms. `ended` is what the
-    /// workers said last that have finished already.
+    /// One tick of all workers: the sums, the errors since the last tick, and the interval's
+    /// histograms. `ended` holds the last reports of workers that have finished.
     pub fn tick(&mut self, ticks: Vec<Tick>, ended: &[(Counters, Usage)], t_ns: u64) -> io::Result<Counters> {
         let phase = ticks[0].phase;
         let states = || ticks.iter().map(|tick| (tick.counters, tick.usage)).chain(ended.iter().copied());
         let counters = sum(states().map(|(counters, _)| counters));
         let wait_ns: Option<u64> = states().map(|(_, usage)| usage.wait_ns).sum();
-        // The end of a phase that ends by count is known only afterwards: what had been used by then was read later, perhaps
-        // later than for a tick that stands behind it.
+        // The end of a phase that ends by count is known only afterwards. Its CPU usage was read
+        // later, perhaps later than that of a tick further down in the file.
         let cpu_ns = states().map(|(_, usage)| usage.cpu_ns).sum::<u64>().max(self.used.0);
         self.used = (cpu_ns, wait_ns.map(|wait_ns| wait_ns.max(self.used.1.unwrap_or(0))));
         self.event(json!({
@@ -140,8 +140,8 @@ impl Emit {
         writeln!(self.latency, "Tag={warmup}{tag},{start:.3},{length:.3},{max},{payload}")
     }
 
-    /// HdrHistogram's V2 format, compressed: a cookie, a length, a zlib stream. At zlib's fastest level, because this thread
-    /// takes its time from a worker's CPU where there is no other.
+    /// HdrHistogram's compressed V2 format: a cookie, a length, a zlib stream. zlib runs at its
+    /// fastest level, because this thread takes time from a worker's CPU if there is no other CPU.
     fn compressed(&mut self, histogram: &Histogram<u64>) -> io::Result<Vec<u8>> {
         const COOKIE: u32 = 0x1c84_9314;
         let mut plain = Vec::new();
@@ -155,7 +155,7 @@ impl Emit {
         Ok(bytes)
     }
 
-    /// What all workers have received of the broadcasts that another shard triggered, and who was there to receive.
+    /// The copies that all workers received of broadcasts by another shard, and the number of receivers over time.
     pub fn copies(&mut self, board: &Board, finals: &[Final]) -> io::Result<()> {
         let most = finals.iter().map(|end| end.broadcasts.len()).max().unwrap_or(0);
         for number in 0..most {
@@ -173,7 +173,7 @@ impl Emit {
         Ok(())
     }
 
-    /// Every broadcast of this process, with what all its workers have received of it.
+    /// Every broadcast of this process, with the copies received by all its workers.
     pub fn broadcasts(&mut self, board: &Board, finals: &[Final]) -> io::Result<()> {
         for (number, (sent_ns, expected)) in board.all().enumerate() {
             let all = merged(number, finals);

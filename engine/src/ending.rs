@@ -1,5 +1,5 @@
-//! How connections end: by a goodbye of ours or of the server's, by a failure, and all of them when the run does. Part of the
-//! worker.
+//! How connections end: by a Close frame of the engine or the server, by a failure, and all of them
+//! at the end of the run. Part of the worker.
 
 use crate::connection::{Connection, Counted, Reader, State};
 use crate::control::Phase;
@@ -11,7 +11,7 @@ use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
 impl<S: System> Worker<S> {
-    /// A connection comes to another state: the only place where it is counted as another thing.
+    /// Moves a connection to another state: the only place that changes how it is counted.
     pub fn move_to(&mut self, index: usize, state: State) {
         let before = std::mem::replace(&mut self.connections[index].state, state).counted();
         let after = state.counted();
@@ -19,7 +19,7 @@ impl<S: System> Worker<S> {
             return;
         }
         self.accounts.moved(before, after);
-        // Who goes after the end has missed nothing.
+        // A connection that ends after the run has missed nothing.
         if before == Counted::Open && self.receives(index) && !self.finished {
             self.connections[index].receiver.until = self.board.leave(self.system.now_ns());
         }
@@ -30,10 +30,10 @@ impl<S: System> Worker<S> {
         self.connections[index].let_go();
     }
 
-    // ---- by goodbyes -----------------------------------------------------------------------------------------------
+    // ---- closing ---------------------------------------------------------------------------------------------------
 
-    /// A user who is to leave, or whose connection has had its messages, says goodbye once nothing is under way: no message, and
-    /// no broadcast that it is expected to receive.
+    /// A user that leaves, or whose connection has had its messages, closes when nothing is in
+    /// flight: no message, and no broadcast that it is expected to receive.
     pub fn leave_if_idle(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
         if connection.state == State::Open && self.receives(index) {
@@ -53,7 +53,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports just close.
+    /// RFC 6455 §7.1.2: a Close frame, its answer, then the connection; other transports simply close.
     pub fn say_goodbye(&mut self, index: usize, now: u64) {
         if !matches!(self.connections[index].state, State::Open | State::Leaving) {
             return;
@@ -67,8 +67,8 @@ impl<S: System> Worker<S> {
         self.flush(index);
     }
 
-    /// What comes after our Close frame: all that matters is the server's own, and the end. The server closes first (RFC 6455
-    /// §7.1.1), so that it is not we who keep the ports of connections that are gone.
+    /// After the engine's Close frame only the server's own Close frame and the end of the stream matter. The server
+    /// closes first (RFC 6455 §7.1.1), so that the engine does not keep the ports of closed connections.
     pub fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
         while !input.is_empty() {
             let connection = &mut self.connections[index];
@@ -85,7 +85,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// A connection that said goodbye has ended; where connections are exchanged for new ones, here is the next.
+    /// A connection has ended after its Close frames. If the plan exchanges connections, the next one opens here.
     pub fn gone(&mut self, index: usize, now: u64) {
         self.close(index);
         // A warm-up that ends by count may have nothing left to send; the measurement that follows has.
@@ -96,8 +96,8 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// The server announced that it closes: outside of a plan that says so, the only case in which a connection is opened
-    /// again.
+    /// The server announced that it closes. Unless the plan exchanges connections, this is the only
+    /// case in which a connection is reopened.
     pub fn reconnect(&mut self, index: usize, now: u64) {
         self.accounts.record.counters.reconnects += 1;
         self.close(index);
@@ -105,7 +105,7 @@ impl<S: System> Worker<S> {
         self.ask_to_open(index, now);
     }
 
-    /// Answers a Close frame; what it says is the failure's example.
+    /// Answers a Close frame; its content is the failure's example.
     #[cold]
     pub fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
         let code = match payload {
@@ -119,7 +119,7 @@ impl<S: System> Worker<S> {
         }
         let connection = &self.connections[index];
         if let (Some(socket), None) = (connection.socket.as_ref().map(S::handle), &connection.unsent) {
-            // The connection ends here either way: a peer that is gone already is no second failure.
+            // The connection ends here either way: a peer that has already closed is not a second failure.
             let _ = self.system.send(socket, &self.out);
         }
         (Kind::CloseFrame, code)
@@ -156,8 +156,8 @@ impl<S: System> Worker<S> {
 
     // ---- failing ---------------------------------------------------------------------------------------------------
 
-    /// A message failed, or a connection with all that was under way on it. Each message is counted once, under one name;
-    /// so is a connection on which nothing was under way.
+    /// Fails a message, or a connection with everything in flight on it. Each message counts once,
+    /// under one name. So does a connection with nothing in flight.
     #[cold]
     pub fn fail(&mut self, index: usize, failure: Failure) {
         let now = self.system.now_ns();
@@ -197,11 +197,11 @@ impl<S: System> Worker<S> {
         }
     }
 
-    // ---- all of them -----------------------------------------------------------------------------------------------
+    // ---- the end of the run ----------------------------------------------------------------------------------------
 
-    /// When the last message was sent: a Close frame and our end of every connection, so that no server is left with a reset.
-    /// What still comes is read to its end, and recorded only where it is a reply beyond the messages that were sent: a server
-    /// that answered ahead has it left.
+    /// After the last message was sent: sends a Close frame and shuts down the engine's side of every connection, so
+    /// that no server ends with a reset. Remaining input is read to its end. It is recorded only if it is a reply
+    /// beyond the messages sent, which a server that answered ahead leaves over.
     pub fn say_goodbye_to_all(&mut self) {
         let mut record = self.accounts.record.beside();
         std::mem::swap(&mut self.accounts.record, &mut record);
@@ -220,7 +220,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Our last words on a connection that is open.
+    /// Sends the last bytes on an open connection.
     fn end(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let (State::Open | State::Leaving, Some(socket)) =
@@ -245,7 +245,7 @@ impl<S: System> Worker<S> {
         let _ = self.system.send(socket, &self.out);
         self.system.end_sending(socket);
         self.out.clear();
-        // Whoever closes now is not followed by another.
+        // A connection that closes now is not replaced.
         connection.leaving = self.plan.transport == Transport::Http;
     }
 

@@ -1,5 +1,5 @@
-//! WebSocket frames (RFC 6455 §5), without I/O: the header of a frame that comes in, and a whole masked frame to send.
-//! It knows nothing of messages, connections or time.
+//! WebSocket frames (RFC 6455 §5), without I/O: parses the header of an incoming frame and builds
+//! masked frames. It has no notion of messages, connections or time.
 
 use crate::record::{Failure, Kind};
 use std::mem::MaybeUninit;
@@ -11,17 +11,17 @@ pub const CLOSE: u8 = 8;
 pub const PING: u8 = 9;
 pub const PONG: u8 = 10;
 
-/// Beside the opcode in the first byte: the last frame of a message, and the first of a compressed one.
+/// Flags next to the opcode in the first byte: the last frame of a message, and the first of a compressed one.
 pub const WHOLE: u8 = 0x80;
 pub const COMPRESSED: u8 = 0x40;
 
-/// A header is at most 2 + 8 bytes from a server, which never masks.
+/// A header from a server, which never masks, has at most 2 + 8 bytes.
 pub const LONGEST_HEADER: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
     pub fin: bool,
-    /// RSV1, which permessage-deflate gives a meaning (RFC 7692 §6).
+    /// RSV1, which permessage-deflate uses (RFC 7692 §6).
     pub compressed: bool,
     pub opcode: u8,
     pub length: u64,
@@ -35,7 +35,7 @@ impl Header {
     }
 }
 
-/// The header at the front of `bytes`; `None` if more bytes are needed. What no server may send is an error.
+/// The header at the front of `bytes`; `None` if more bytes are needed. A header that no server may send is an error.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     let [first, second, ..] = *bytes else { return Ok(None) };
@@ -62,8 +62,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     Ok(Some(Header { fin, compressed, opcode, length, size }))
 }
 
-/// Appends the front of a masked frame: its header, and the first bytes of a payload that has at least as many. The hot path: each
-/// is stored where it belongs, once.
+/// Appends the front of a masked frame: its header, and the first bytes of a payload that has at
+/// least as many. On the hot path: each byte is stored in its place, once.
 #[inline]
 pub fn write_front(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4], front: [u8; 16]) {
     if length > 125 {
@@ -101,7 +101,7 @@ pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
     out.extend_from_slice(&key);
 }
 
-/// Appends `payload`, masked; `offset` is its place in the frame's whole payload.
+/// Appends `payload`, masked; `offset` is its position in the frame's whole payload.
 #[inline]
 pub fn write_masked(out: &mut Vec<u8>, payload: &[u8], key: [u8; 4], offset: usize) {
     let key = u32::from_ne_bytes(key).rotate_right(8 * (offset as u32 % 4));

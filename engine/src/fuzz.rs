@@ -1,8 +1,9 @@
-//! Everything that takes a server's bytes apart, fed with streams that are nearly right: nothing panics, nothing takes more
-//! memory than its limits say, every call makes progress, and how a stream is cut never changes what is found in it.
+//! Feeds nearly valid streams to everything that parses a server's bytes. Nothing panics, nothing
+//! exceeds its memory limits, every call makes progress, and the cut of a stream does not change
+//! the result.
 //!
-//! Seeded, so that a failure names its case; an ordinary test, so that it runs wherever the others do. The same readers are fuzzed
-//! by coverage in `fuzz/`.
+//! The tests are seeded, so a failure names its case. They are ordinary tests, so they run with all
+//! others. `fuzz/` fuzzes the same readers by coverage.
 
 use crate::cuts::{DEFLATE, KEY, MESSAGE, SEED, TEXT, alike, read_answer, read_frames, read_replies};
 use crate::deflate::{self, Deflater};
@@ -57,7 +58,7 @@ fn within_memory<T>(case: u64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A stream that is wrong in a few places, or in none.
+/// A stream with a few errors, or with none.
 fn mutate(random: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..[0, 0, 1, 1, 2, 8][random.usize(..6)] {
         if bytes.is_empty() {
@@ -94,7 +95,7 @@ fn frame_of(random: &mut Rng, first: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// A reply: to the message that is waited for, to another, or to none.
+/// A reply to the expected message, to another, or to none.
 fn payload_of(random: &mut Rng, script: &Script) -> Vec<u8> {
     let mut right = Vec::new();
     let sequence = MESSAGE.sequence.wrapping_add_signed(random.i64(-2..5) * i64::from(random.bool()));

@@ -1,6 +1,6 @@
-//! The two gates of a process that begins together with others: one before it connects, one before its first phase. Whoever
-//! started it hears from the events that it stands there, and opens the gate by a line on its standard input, which says
-//! when: `connect T` or `begin T`, in nanoseconds of this host's `CLOCK_MONOTONIC`.
+//! The two gates of a process that starts together with others: one before it connects, one before its first phase. An
+//! event reports that the process waits. The parent opens the gate by a line on standard input with a time: `connect T`
+//! or `begin T`, in nanoseconds of this host's `CLOCK_MONOTONIC`.
 
 use crate::clock;
 use crate::leash;
@@ -22,11 +22,11 @@ impl Gate {
     }
 }
 
-/// When each is to be passed; 0 is "not said yet".
+/// When to pass each gate; 0 is "not set".
 static INSTANTS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// A line of standard input. What opens no gate is said and changes nothing.
+/// Reads a line of standard input. A line that opens no gate is reported and has no effect.
 pub fn hear(line: &str) {
     match parse(line.trim()) {
         Some((gate, t_ns)) => INSTANTS[gate as usize].store(t_ns, SeqCst),
@@ -41,7 +41,7 @@ fn parse(line: &str) -> Option<(Gate, u64)> {
     Some((gate, t_ns.parse().ok().filter(|&t_ns| t_ns > 0)?))
 }
 
-/// When to pass it; `None` when nobody has said so in time, or when this process is to end.
+/// When to pass the gate; `None` if no line came in time, or if this process is about to end.
 pub fn wait(gate: Gate, seconds: f64) -> Option<u64> {
     let until = clock::now_ns() + (seconds * 1e9) as u64;
     while leash::outcome().is_none() {

@@ -1,5 +1,5 @@
-//! The WebSocket opening handshake (RFC 6455 §4), without I/O: the request, and whether the answer proves that the
-//! server understood it.
+//! The WebSocket opening handshake (RFC 6455 §4), without I/O: the request, and whether the
+//! response proves that the server understood it.
 
 use crate::deflate::{self, Agreed};
 use crate::plan::{Deflate, Plan};
@@ -10,10 +10,10 @@ use sha1::{Digest, Sha1};
 
 /// RFC 6455 §1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// A longer answer is no handshake.
+/// A longer response is not a handshake.
 const LONGEST_HEAD: usize = 16_384;
 
-/// The key of a connection, of each of its lives another (RFC 6455 §4.1): 16 bytes drawn from the plan's seed.
+/// The key of a connection, different for each of its lives (RFC 6455 §4.1): 16 bytes drawn from the plan's seed.
 pub fn key(seed: u64, connection: u32, life: u32) -> String {
     let place = u64::from(connection) << 32 | u64::from(life);
     let mut random = fastrand::Rng::with_seed(fastrand::Rng::with_seed(seed ^ 0x5ec_eb0c).u64(..) ^ place);
@@ -49,14 +49,14 @@ pub struct Offer {
     pub subprotocols: Vec<String>,
 }
 
-/// A head that proves the handshake: its size, and the compression that was agreed upon.
+/// A valid handshake response: its size, and the negotiated compression.
 #[derive(Debug, PartialEq)]
 pub struct Answer {
     pub size: usize,
     pub deflate: Option<Agreed>,
 }
 
-/// The answer once all of its head is there; `None` if more bytes are needed.
+/// The response once its head is complete; `None` if more bytes are needed.
 pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, Failure> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
@@ -79,7 +79,7 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
         return Err((Kind::HandshakeInvalid, "no `Upgrade: websocket`".into()));
     }
     let upgrades = |found: &str| found.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
-    // A list may stand in several lines (RFC 9110 §5.3).
+    // A list may be split over several lines (RFC 9110 §5.3).
     if !values("connection").any(upgrades) {
         return Err((Kind::HandshakeInvalid, "no `Connection: Upgrade`".into()));
     }

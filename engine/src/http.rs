@@ -1,5 +1,5 @@
-//! HTTP/1.1 replies (RFC 9112), without I/O: a reader that is fed bytes and says when a reply is complete, how long its
-//! body was, and whether the server will close.
+//! HTTP/1.1 replies (RFC 9112), without I/O. The reader is fed bytes and reports when a reply is
+//! complete, how long its body was, and whether the server will close.
 
 use crate::plan::Plan;
 use crate::record::{Failure, Kind};
@@ -30,7 +30,7 @@ enum Next {
 #[derive(Debug, Default)]
 pub struct Reader {
     next: Next,
-    /// A head or line that is not complete yet; empty, and without memory, in the usual case.
+    /// An incomplete head or line; usually empty, without allocation.
     carry: Vec<u8>,
     status: u16,
     length: u64,
@@ -49,13 +49,13 @@ pub fn request(plan: &Plan, persistent: bool) -> Vec<u8> {
 }
 
 impl Reader {
-    /// Whether a reply has begun and not ended.
+    /// Whether a reply has begun but not ended.
     pub fn in_reply(&self) -> bool {
         !matches!(self.next, Next::Head) || !self.carry.is_empty()
     }
 
-    /// Takes bytes off the front of `input` until a reply is complete or nothing is left. A body that is, or says it
-    /// will be, longer than `longest` is refused.
+    /// Takes bytes off the front of `input` until a reply is complete or nothing is left. Rejects a
+    /// body that is, or is announced as, longer than `longest`.
     pub fn feed(&mut self, input: &mut &[u8], longest: u64) -> Result<Option<Reply>, Failure> {
         loop {
             match self.next {
@@ -111,7 +111,7 @@ impl Reader {
         }
     }
 
-    /// The reply that the end of the connection completes, if it does.
+    /// The reply that ends with the connection, if there is one.
     pub fn closed(&mut self) -> Option<Reply> {
         matches!(self.next, Next::UntilClose).then(|| Reply { closes: true, ..self.complete() })
     }
@@ -148,7 +148,7 @@ impl Reader {
             self.carry = Vec::new();
             return Ok(true);
         }
-        // A list may stand in several lines (RFC 9110 §5.3).
+        // A list may be split over several lines (RFC 9110 §5.3).
         let values = |name: &'static str| {
             let named = response.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
             named.flat_map(|header| std::str::from_utf8(header.value).unwrap_or("?").split(',').map(str::trim))
@@ -174,7 +174,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// The next line without its end, once it is complete.
+    /// The next line without its terminator, once it is complete.
     fn line(&mut self, input: &mut &[u8]) -> Result<Option<String>, Failure> {
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
             self.carry.extend_from_slice(input);
@@ -189,7 +189,7 @@ impl Reader {
     }
 }
 
-/// Digits and nothing else: a sign, which Rust would take, is none (RFC 9110 §8.6, RFC 9112 §7.1).
+/// Digits only. Rust would accept a sign; HTTP does not (RFC 9110 §8.6, RFC 9112 §7.1).
 fn number(text: &str, radix: u32) -> Option<u64> {
     let digits = text.bytes().all(|byte| char::from(byte).is_digit(radix));
     u64::from_str_radix(text, radix).ok().filter(|_| digits)

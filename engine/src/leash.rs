@@ -1,5 +1,5 @@
-//! Why this process ends, and that it does: the deadline, a signal, a parent that died, a standard input that closed.
-//! First the workers are asked to stop, so that what was measured is written; a few seconds later the process ends anyway.
+//! Ends this process, and records why: the deadline, a signal, a parent that died, a standard input that closed. First
+//! the workers are asked to stop, so that measurements are written. A few seconds later the process ends in any case.
 
 use crate::clock;
 use crate::control::Control;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::Duration;
 
-/// 0: nothing yet; 1: interrupted; 2: the deadline passed; 3: no instant to begin at was given.
+/// 0: none yet; 1: interrupted; 2: the deadline passed; 3: no start time was given.
 static CAUSE: AtomicU8 = AtomicU8::new(0);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const GRACE_NS: u64 = 3_000_000_000;
 
-/// The outcome that the leash forces on the run, if it does.
+/// The outcome that the leash imposes on the run, if any.
 pub fn outcome() -> Option<&'static str> {
     match CAUSE.load(SeqCst) {
         0 => None,
@@ -30,7 +30,7 @@ fn pull(cause: u8) {
     let _ = CAUSE.compare_exchange(0, cause, SeqCst, SeqCst);
 }
 
-/// Nobody opened a gate in time.
+/// No gate was opened in time.
 pub fn not_begun() {
     pull(3);
 }
@@ -39,7 +39,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     pull(1);
 }
 
-/// Begins to watch. Call it first of all: the parent may die at any moment.
+/// Begins to watch. Call it first: the parent may die at any moment.
 pub fn tie() {
     let handler = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     // SAFETY: the handler only touches an atomic; the other calls have no preconditions.
@@ -61,7 +61,7 @@ pub fn tie() {
     }
 }
 
-/// A terminal or /dev/null ties to nobody; only a pipe or a socket has another end that can close.
+/// A terminal or /dev/null has no other end; only a pipe or a socket can close.
 pub fn stdin_is_a_pipe() -> bool {
     // SAFETY: an all-zero stat is valid, and the kernel fills it.
     let mode = unsafe {
@@ -74,7 +74,7 @@ pub fn stdin_is_a_pipe() -> bool {
     mode == libc::S_IFIFO || mode == libc::S_IFSOCK
 }
 
-/// Watches until the process ends. `parent` is who started it, read before anything else.
+/// Watches until the process ends. `parent` is the parent's process id, read before anything else.
 pub fn watch(control: Arc<Control>, wakers: Vec<Waker>, deadline_ns: u64, parent: u32) {
     std::thread::spawn(move || {
         while outcome().is_none() {

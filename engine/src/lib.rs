@@ -1,5 +1,5 @@
-//! The load engine: `run` carries out a `plan`. A library only so that its parsers can be fuzzed from outside; the program is
-//! `main`.
+//! The load engine: `run` carries out a `plan`. It is a library only so that its parsers can be
+//! fuzzed from outside; the program is `main`.
 
 mod accounts;
 mod check;

@@ -1,5 +1,6 @@
-//! `wsbench-engine PLAN.json OUT_DIR`: everything it does is in the plan, everything it learned is in the folder.
-//! `wsbench-engine --version` says which it is. Exit 0: the plan was carried out, whatever the server did; 2: the plan is invalid; 3: this host could not.
+//! `wsbench-engine PLAN.json OUT_DIR`: all input is in the plan, all results are in the folder.
+//! `wsbench-engine --version` prints the version. Exit 0: the plan was carried out, whatever the
+//! server did; 2: the plan is invalid; 3: this host cannot carry it out.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! From bytes to messages: a reader that takes frames apart as they arrive, assembles fragments without keeping them, and
-//! compares every piece with what must come back. Sans I/O; its memory while idle is its own few words.
+//! From bytes to messages: a reader that parses frames as they arrive, assembles fragments without keeping them, and
+//! compares every piece with the expected reply. No I/O. An idle reader uses a few words of memory.
 
 use crate::deflate::Inflater;
 use crate::frame::{self, Header};
@@ -7,17 +7,17 @@ use crate::record::{Failure, Kind};
 use crate::scenario::{self, Mark, Message, Script};
 use std::borrow::Cow;
 
-/// What a whole frame or message turned out to be.
+/// The result of reading a whole frame or message.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// A data message is complete; the failure says why it is not the right one.
+    /// A data message is complete; the failure states why it is incorrect.
     Reply {
         wrong: Option<Failure>,
         fragmented: bool,
-        /// 0: it answers the oldest message under way; n: the n-th after that; below 0: one that was answered before.
+        /// 0: it answers the oldest message in flight; n: the n-th after that; below 0: one that was answered before.
         shift: i64,
     },
-    /// A data message whose content nobody can know beforehand.
+    /// A data message whose content cannot be known in advance.
     Notice(Cow<'a, [u8]>),
     Ping(Vec<u8>),
     Close(Vec<u8>),
@@ -41,29 +41,29 @@ pub struct Reader {
     rare: Option<Box<Rare>>,
 }
 
-/// What most connections never need.
+/// Fields that most connections never need.
 #[derive(Debug, Default)]
 struct Rare {
-    /// The part that has come of a stamp that arrives in pieces.
+    /// The part received of a stamp that arrives in pieces.
     cut_stamp: Vec<u8>,
-    /// Up to three bytes of a character whose rest has not come; only ever filled by a wrong reply.
+    /// Up to three bytes of an incomplete character; only an incorrect reply sets them.
     cut_character: Vec<u8>,
     control: Vec<u8>,
-    /// A notice that came in pieces.
+    /// A notice that arrived in pieces.
     notice: Vec<u8>,
-    /// Where permessage-deflate was agreed upon.
+    /// Set if permessage-deflate was negotiated.
     inflater: Option<Inflater>,
 }
 
 impl Reader {
-    /// For a connection on which messages may be compressed.
+    /// For a connection with possibly compressed messages.
     pub fn inflating(takeover: bool) -> Reader {
         let rare = Rare { inflater: Some(Inflater::new(takeover)), ..Rare::default() };
         Reader { rare: Some(Box::new(rare)), ..Reader::default() }
     }
 
-    /// Takes bytes off the front of `input` until something is complete or nothing is left. `message` is the oldest under way, and
-    /// `mark` its, where there is one.
+    /// Takes bytes off the front of `input` until something is complete or nothing is left.
+    /// `message` is the oldest in flight, and `mark` its mark, if it has one.
     #[inline]
     pub fn feed<'a>(
         &mut self,
@@ -115,8 +115,8 @@ impl Reader {
         }
     }
 
-    /// The reply that is nearly always the next: all of it is there, in one frame, and it is right. Whatever else stands at the
-    /// front of `input` is left there.
+    /// Fast path for the usual reply: complete, in one frame, and correct. Any other input stays at
+    /// the front of `input`.
     #[inline]
     fn take_whole(&self, input: &mut &[u8], script: &Script, mark: &Mark) -> bool {
         if self.in_message() {
@@ -140,7 +140,7 @@ impl Reader {
         self.rare.get_or_insert_default()
     }
 
-    /// Whether the stream stands in the middle of a frame or a fragmented message.
+    /// Whether the stream is inside a frame or a fragmented message.
     pub fn in_message(&self) -> bool {
         self.in_payload || self.message_opcode != 0 || self.header_length > 0
     }
@@ -188,7 +188,7 @@ impl Reader {
         self.check_length(self.taken().saturating_add(header.length), script)
     }
 
-    /// Bytes of the message so far, those of a cut stamp too.
+    /// Bytes of the message so far, including those of a cut stamp.
     fn taken(&self) -> u64 {
         self.position + self.rare.as_ref().map_or(0, |rare| rare.cut_stamp.len() as u64)
     }
@@ -229,8 +229,8 @@ impl Reader {
         self.rare.as_ref().is_some_and(|rare| !rare.cut_stamp.is_empty())
     }
 
-    /// A stamp that comes in pieces is looked at when all of it is there, or all of the message: before that nothing can say
-    /// whose it is.
+    /// A stamp in pieces is compared when it is complete, or when the message is. Before that,
+    /// nothing identifies its message.
     #[cold]
     fn gather_stamp(&mut self, piece: &[u8], script: &Script, message: Message) -> Result<(), Failure> {
         let cut_stamp = &mut self.rare().cut_stamp;
@@ -255,7 +255,7 @@ impl Reader {
         if !self.differs && !script.matches(expected, self.position as usize, piece) {
             self.differs = true;
             self.find_its_message(piece, script, message);
-            // As long as nothing differed the text was the one that was sent; a character of it may be cut.
+            // As long as nothing differed, the text equals the one sent; it may end inside a character.
             if self.differs && self.position > 0 && self.message_opcode == frame::TEXT {
                 let cut = script.character_before(expected, self.position as usize);
                 self.rare().cut_character = cut.to_vec();
@@ -268,7 +268,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A reply that is not the expected one may still be the right one to another message: its stamp says which.
+    /// An unexpected reply may still be the correct one to another message: its stamp identifies that message.
     #[cold]
     fn find_its_message(&mut self, piece: &[u8], script: &Script, message: Message) {
         if self.position > 0 {

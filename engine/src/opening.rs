@@ -1,5 +1,5 @@
-//! How connections come and go: connect, the opening handshake, the polite close, and the users of a schedule who join and
-//! leave. Part of the worker.
+//! How connections open and close: connect, the opening handshake, the closing handshake, and the
+//! users of a schedule who join and leave. Part of the worker.
 
 use crate::connection::{Connection, Reader, State};
 use crate::control::Phase;
@@ -14,7 +14,7 @@ use crate::worker::Worker;
 use std::io;
 
 impl<S: System> Worker<S> {
-    /// Every connection, before the first phase: at the plan's rate, or as fast as they are made.
+    /// Opens every connection before the first phase: at the plan's rate, or as fast as they are established.
     pub fn ask_for_all(&mut self, now: u64) {
         let gap_ns = self.plan.connect.per_s.map_or(0.0, |per_s| 1e9 / per_s);
         let due = |number: u32| now + (f64::from(number) * gap_ns) as u64;
@@ -22,12 +22,12 @@ impl<S: System> Worker<S> {
         self.changes = joins.map(|(index, c)| (due(c.number), index as u32, Change::Join)).collect();
     }
 
-    /// This worker's part of the connects that may be under way at once.
+    /// This worker's share of the concurrent connects.
     pub fn at_once(&self) -> usize {
         self.plan.share(self.plan.connect.at_once as u64, self.index) as usize
     }
 
-    /// Lets users come and go who are due.
+    /// Lets users join and leave when they are due.
     pub fn make_changes(&mut self, now: u64) {
         while let Some(&(due, index, change)) = self.changes.front() {
             let full = change == Change::Join && self.accounts.opening >= self.at_once();
@@ -46,7 +46,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// A user who comes: anew, or back before the last goodbye was said or answered.
+    /// A user joins: for the first time, or again before its last Close frame was sent or answered.
     fn join(&mut self, index: usize) {
         let now = self.system.now_ns();
         let connection = &mut self.connections[index];
@@ -60,7 +60,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// It is opened once what is being done is done: nothing that is being read belongs to the next life of its connection.
+    /// The connection opens after the current step: nothing being read belongs to its next life.
     pub fn ask_to_open(&mut self, index: usize, now: u64) {
         self.asked.push_back((index as u32, now));
     }
@@ -72,8 +72,8 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Begins to connect. On loopback the connection is made before `connect` returns, so what comes first is sent at
-    /// once; only where that is too early does the connection wait to become writable.
+    /// Begins to connect. On loopback the connection is established before `connect` returns, so the first bytes are
+    /// sent at once. Only if that is too early does the connection wait to become writable.
     fn open(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.opened_ns = now;
@@ -111,13 +111,14 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Whether a connection that is being made has nothing to say yet, so that only the kernel can tell when it is.
+    /// Whether a connection that is being established has nothing to send yet, so that only the
+    /// kernel can report its state.
     fn is_silent(&self, index: usize) -> bool {
         let connection = &self.connections[index];
         self.plan.transport != Transport::Websocket && connection.under_way.is_empty() && self.tls.is_none()
     }
 
-    /// Sends what comes first on a connection, if it is made. Whether all of it went out.
+    /// Sends the first bytes on a connection if it is established. Returns whether all were sent.
     fn greet(&mut self, index: usize) -> io::Result<bool> {
         if self.is_silent(index) {
             return Ok(false);
@@ -128,7 +129,7 @@ impl<S: System> Worker<S> {
             Some(session) => {
                 session.seal(&mut self.out);
                 connection.written = connection.written.wrapping_add(self.out.len() as u32);
-                // What came too early is not said again by the session.
+                // The session does not repeat bytes that were sent too early.
                 if let Some(unsent) = connection.unsent.take() {
                     self.out.extend_from_slice(unsent.left());
                 }
@@ -154,7 +155,7 @@ impl<S: System> Worker<S> {
         Ok(sent?.is_some() && self.connections[index].unsent.is_none())
     }
 
-    /// The upgrade, or the request that the connection was made for.
+    /// The upgrade, or the request for which the connection was opened.
     fn write_first_words(&mut self, index: usize) {
         if self.plan.transport == Transport::Websocket {
             let Connection { number, life, .. } = self.connections[index];
@@ -165,7 +166,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// TLS has shaken hands: now what would have come first without it.
+    /// The TLS handshake is complete: sends the first bytes that would be sent without TLS.
     pub fn secured(&mut self, index: usize, now: u64) {
         self.write_first_words(index);
         self.connected(index, now);
@@ -174,7 +175,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// The connection is there, and what comes first is on its way.
+    /// The connection is established, and its first bytes are in flight.
     fn connected(&mut self, index: usize, now: u64) {
         if self.plan.transport == Transport::Websocket {
             self.move_to(index, State::Handshaking);
@@ -187,7 +188,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// The kernel says that a connection is made, or why not.
+    /// The kernel reports that a connection is established, or why not.
     pub fn connect_ended(&mut self, index: usize) {
         let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
         if let Err(error) = self.system.error_of(socket) {
@@ -204,7 +205,7 @@ impl<S: System> Worker<S> {
             Ok(false) => return,
         }
         let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
-        // What was sent at once may have found too little room.
+        // The bytes sent at once may have found too little space.
         let short = self.connections[index].unsent.is_some();
         let interest = if short { Interest::ReadWrite } else { Interest::Read };
         if let Err(error) = self.system.change(socket, index, interest) {
@@ -231,7 +232,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// A receiver of broadcasts reads, or, as a slow one, never does.
+    /// A receiver of broadcasts reads, or, as a slow reader, never does.
     fn begin_to_read(&mut self, index: usize) {
         if !self.reads(index) {
             let socket = self.connections[index].socket.as_ref().map(S::handle).expect("it is open");
@@ -243,12 +244,12 @@ impl<S: System> Worker<S> {
         self.connections[index].receiver.next = self.board.join(self.system.now_ns());
     }
 
-    /// Whether it is a receiver of broadcasts that reads them.
+    /// Whether it receives broadcasts and reads them.
     pub fn receives(&self, index: usize) -> bool {
         matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index)
     }
 
-    /// Slow readers are spread evenly; the first connection, which triggers, is none.
+    /// Slow readers are spread evenly. The first connection, which triggers, is never one.
     pub fn reads(&self, index: usize) -> bool {
         let Scenario::Push { slow_readers } = self.plan.scenario else { return true };
         if slow_readers == 0.0 {
@@ -258,7 +259,7 @@ impl<S: System> Worker<S> {
         ((number + 1.0) * slow_readers).floor() == (number * slow_readers).floor() || number == 0.0
     }
 
-    /// The answer to the upgrade; how many of these bytes belong to it.
+    /// The response to the upgrade; returns how many of these bytes belong to it.
     pub fn upgrade(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<usize, Failure> {
         let connection = &mut self.connections[index];
         let Reader::Handshake(head) = &mut connection.reader else { unreachable!("it is shaking hands") };

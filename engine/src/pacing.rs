@@ -1,5 +1,5 @@
-//! What is due, and when: the schedule of an open loop, pauses to think, the count that ends a phase, and the line of connections
-//! that wait for a message. It sends nothing, and knows a connection by its index alone.
+//! What is due, and when: the schedule of an open loop, pauses, the count that ends a phase, and the queue of
+//! connections that wait for a message. It sends nothing, and identifies a connection only by its index.
 
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::schedule::Due;
@@ -9,24 +9,24 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Default)]
 pub struct Pacer {
     schedule: Option<Due>,
-    /// When the first phase after connecting began: the schedule's times count from here.
+    /// When the first phase after connecting began: the origin of the schedule's times.
     pub start_ns: u64,
-    /// What it gave last; never, where it has no more.
+    /// The due time that the schedule gave last; never, if it has no more.
     due_ns: u64,
-    /// Due times that have passed while no connection could take a message.
+    /// Due times that passed while no connection could take a message.
     pub late: VecDeque<u64>,
     /// Connections that can take a message, longest idle first.
     pub line: VecDeque<u32>,
-    /// Connections whose next message has a due time of its own, after a pause or a failure: when, who, in which life.
+    /// Connections whose next message has its own due time, after a pause or a failure: when, which one, in which life.
     pub pauses: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Messages that may still be sent in this phase, or, by a schedule, fall due in it.
+    /// Messages that may still be sent in this phase or, with a schedule, fall due in it.
     pub quota: u64,
     /// This phase ends by count, and the count has not been reached.
     pub counting: bool,
 }
 
 impl Pacer {
-    /// The part of the plan's schedule that this worker keeps; broadcasts are all triggered by the first of the first shard.
+    /// The part of the plan's schedule for this worker. The first worker of the first shard triggers all broadcasts.
     pub fn new(plan: &Plan, index: usize, seed: u64) -> Pacer {
         let schedule = match &plan.pace {
             Loop::Open { arrivals, rate, .. } => match plan.scenario {
@@ -48,7 +48,7 @@ impl Pacer {
         self.due_ns = due.unwrap_or(u64::MAX);
     }
 
-    /// A phase begins that ends so; `share` is this worker's part of its messages.
+    /// Begins a phase that ends this way; `share` is this worker's part of its messages.
     pub fn limit(&mut self, until: Until, share: impl Fn(u64) -> u64) {
         (self.quota, self.counting) = match until {
             Until::Seconds(_) => (u64::MAX, false),
@@ -56,10 +56,10 @@ impl Pacer {
         };
     }
 
-    // ---- places ----------------------------------------------------------------------------------------------------
+    // ---- the count -------------------------------------------------------------------------------------------------
 
-    /// Takes a place of the count for a message that is sent now; whether there was one. A message of a schedule took its
-    /// place when it fell due.
+    /// Takes a place of the count for a message that is sent now; returns whether there was one. A
+    /// scheduled message took its place when it fell due.
     #[inline]
     pub fn take_place(&mut self, due_ns: u64, counted_from_ns: u64) -> bool {
         if self.schedule.is_some() || due_ns < counted_from_ns {
@@ -70,16 +70,16 @@ impl Pacer {
         free
     }
 
-    /// Nothing of this phase's count is left to send.
+    /// No message of this phase's count is left to send.
     pub fn is_complete(&self) -> bool {
         self.quota == 0 && self.late.is_empty()
     }
 
     // ---- time ------------------------------------------------------------------------------------------------------
 
-    /// What has fallen due by now is late until it is sent, and its due time stays what it is. It takes its place of the count
-    /// now: one that is sent later is not left out for one that is due later. What falls due while a counted phase waits for
-    /// the next one belongs to neither.
+    /// Every message that has fallen due is late until it is sent; its due time does not change. It
+    /// takes its place of the count now, so a later due message cannot displace it. A message that
+    /// falls due while a counted phase waits for the next one belongs to neither.
     pub fn fall_due(&mut self, now: u64, drain_ns: u64, counted_from_ns: u64) {
         while self.due_ns <= now {
             let between = self.counting && self.due_ns < counted_from_ns;
@@ -95,7 +95,7 @@ impl Pacer {
         self.pauses.push(Reverse((until_ns, index as u32, life)));
     }
 
-    /// A pause that is over: since when, whose, in which life.
+    /// A pause that is over: when it ended, for which connection, in which life.
     pub fn over(&mut self, now: u64) -> Option<(u64, usize, u32)> {
         let &Reverse((due, index, life)) = self.pauses.peek()?;
         if due > now {
@@ -105,7 +105,7 @@ impl Pacer {
         Some((due, index as usize, life))
     }
 
-    /// When something is due next.
+    /// The next due time.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         self.due_ns.min(self.pauses.peek().map_or(u64::MAX, |&Reverse((due, ..))| due))

@@ -1,16 +1,16 @@
-//! The time of a trial: which phase it is, when the next begins, what is ticked and what a worker leaves behind. Part of the
-//! worker.
+//! The time line of a trial: the current phase, the start of the next, the ticks and the final
+//! report of a worker. Part of the worker.
 
 use crate::control::{Final, Moment, Phase, Report, Tick, Window};
 use crate::plan::{Loop, Until};
 use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
-/// A server that refuses this many times in a row is not there.
+/// A server that refuses this many connections in a row is considered absent.
 const FAILURES_IN_A_ROW: u32 = 1000;
 
 impl<S: System> Worker<S> {
-    /// Takes the ticks and enters the phases that `now` has reached, in the order of time.
+    /// Takes the ticks and enters the phases that `now` has reached, in order of time.
     pub fn keep_time(&mut self, now: u64) {
         while !self.finished {
             let tick_ns = self.origin_ns + (self.ticks + 1) * SECOND_NS;
@@ -28,7 +28,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// The phase after this one, and when it begins; `None` is the end.
+    /// The phase after this one, and its start; `None` is the end.
     fn next_phase(&self) -> (Option<Phase>, u64) {
         let next = match self.phase {
             Phase::Connect if self.plan.warmup.is_some() => Phase::Warmup,
@@ -59,24 +59,24 @@ impl<S: System> Worker<S> {
             Phase::Drain => {
                 self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();
                 self.end_window(t_ns);
-                // What was due in the window still leaves; where a count ended it, all of that has.
+                // Messages due in the window are still sent; if a count ended it, all of them have been.
                 self.pacer.quota = if matches!(self.plan.measure, Until::Seconds(_)) { u64::MAX } else { 0 };
             }
         }
         if before == Phase::Connect {
             self.begin_schedule(t_ns);
         }
-        // Who waited for this phase begins; who is in the middle of something goes on.
+        // Connections that waited for this phase begin; busy ones continue.
         if before == Phase::Connect || phase == Phase::Measure && matches!(self.plan.warmup, Some(Until::Messages(_))) {
             self.pacer.pauses.clear();
             let all = 0..self.connections.len();
             if let Loop::Closed { think: None, .. } = self.plan.pace {
-                // Each sends at once, as many messages as it has room for.
+                // Each sends at once as many messages as it can have in flight.
                 self.unstarted = all;
                 return;
             }
             for index in all {
-                // Who is to go has gone, or goes with its last reply.
+                // A leaving user has left, or leaves with its last reply.
                 if !self.connections[index].leaving {
                     self.start(index, t_ns);
                 }
@@ -109,7 +109,8 @@ impl<S: System> Worker<S> {
         });
     }
 
-    /// A phase that ends by count has ended when nothing of it is left to send or to await, or nobody to send it.
+    /// A phase that ends by count has ended when nothing of it is left to send or to await, or no
+    /// connection is left to send it.
     pub fn check_end(&mut self) {
         if self.phase == Phase::Connect && !self.settled && self.changes.is_empty() && self.accounts.opening == 0 {
             self.settled = true;
@@ -139,7 +140,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Whether no connection is left that could carry the plan on.
+    /// Whether no connection is left that could continue the plan.
     fn is_deserted(&self) -> bool {
         let any = self.accounts.record.counters.open as usize
             + self.accounts.opening
@@ -150,7 +151,7 @@ impl<S: System> Worker<S> {
     }
 
     fn tick(&mut self, moment: Moment, t_ns: u64, begins: Option<Phase>) {
-        // The wall clock is steered while we run; what compares with it must follow.
+        // The wall clock is adjusted while the engine runs; comparisons with it must follow.
         let to_unix_ns = self.system.to_unix_ns();
         let moved_ns = &mut self.accounts.record.counters.wall_moved_ns;
         *moved_ns = to_unix_ns.abs_diff(self.to_unix_ns).max(*moved_ns);

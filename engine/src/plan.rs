@@ -1,5 +1,5 @@
-//! The plan: what this process is to do. Parsed at the door and checked; what comes out is trusted everywhere else.
-//! There are no defaults here: a plan says everything. The contract is protocol/README.md, section 1.
+//! The plan: what this process does. It is parsed and checked once; all other code relies on that.
+//! It has no defaults. The contract is protocol/README.md, section 1.
 
 use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ pub enum Scenario {
         persistent: bool,
         bytes: u64,
     },
-    /// `content` is a file of exactly `bytes`; without one the payload is drawn from the seed.
+    /// `content` is a file of exactly `bytes`; without one, the payload is drawn from the seed.
     Echo {
         opcode: Opcode,
         bytes: usize,
@@ -27,7 +27,7 @@ pub enum Scenario {
         content: Option<PathBuf>,
     },
     Ping {},
-    /// Connections that are only held.
+    /// Connections that stay idle.
     Idle {},
     /// Broadcasts, triggered by this process; `slow_readers` is the share of connections that never read.
     Push {
@@ -47,7 +47,7 @@ pub enum Transport {
 #[serde(deny_unknown_fields)]
 pub struct Target {
     pub address: SocketAddr,
-    /// Where the same server listens as well, in other processes.
+    /// Further addresses of the same server, in other processes.
     pub replicas: Vec<SocketAddr>,
     pub host: String,
     pub path: String,
@@ -57,23 +57,23 @@ pub struct Target {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Loop {
-    /// When a reply is complete, after a pause to think if there is one; `depth` messages are under way on a connection.
+    /// When a reply is complete, after a pause if one is set; `depth` messages are in flight on a connection.
     Closed {
         depth: usize,
         #[serde(deserialize_with = "present")]
         think: Option<Think>,
-        /// A connection is closed after so many replies, and another takes its place.
+        /// A connection is closed after this many replies, and another replaces it.
         #[serde(deserialize_with = "present")]
         messages_per_connection: Option<u64>,
     },
-    /// By the schedule, whatever the replies do; `depth` limits how many are under way on a connection.
+    /// By the schedule, regardless of the replies; `depth` limits the messages in flight on a connection.
     Open {
         arrivals: Arrivals,
         rate: Vec<Segment>,
         #[serde(deserialize_with = "present")]
         depth: Option<usize>,
     },
-    /// Nothing is ever due.
+    /// No message is ever due.
     None {},
 }
 
@@ -84,7 +84,7 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// A rate that moves evenly from one value to the other; the last segment's end holds for ever.
+/// A rate that changes linearly from one value to the other; the last segment's end continues indefinitely.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Segment {
@@ -93,7 +93,7 @@ pub struct Segment {
     pub for_s: f64,
 }
 
-/// A distribution of pauses; what falls below zero is zero.
+/// A distribution of pauses; negative values become zero.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Think {
@@ -108,14 +108,14 @@ pub enum Think {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connect {
-    /// As many a second, or as fast as they are made.
+    /// The number a second, or as fast as they are established.
     #[serde(deserialize_with = "present")]
     pub per_s: Option<f64>,
-    /// More connects at once than a server's accept queue holds are refused or delayed by the kernel.
+    /// The kernel refuses or delays concurrent connects beyond a server's accept queue.
     pub at_once: usize,
 }
 
-/// The number of connections moves evenly to `to`, `chunk` at a time.
+/// The number of connections changes linearly to `to`, `chunk` at once.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -153,7 +153,7 @@ pub struct Limits {
 #[serde(deny_unknown_fields)]
 pub struct Tls {
     pub verify: bool,
-    /// Certificates to trust, PEM; without it, those that this host trusts.
+    /// PEM certificates to trust; without it, those that this host trusts.
     #[serde(deserialize_with = "present")]
     pub ca: Option<PathBuf>,
 }
@@ -179,7 +179,7 @@ pub struct Plan {
     pub pace: Loop,
     pub connections: usize,
     pub connect: Connect,
-    /// Connections come and go by these in the measured phase; without them all are opened before.
+    /// Connections join and leave by these in the measured phase; without them all are opened before.
     #[serde(deserialize_with = "present")]
     pub stages: Option<Vec<Stage>>,
     pub mask: Mask,
@@ -187,7 +187,7 @@ pub struct Plan {
     pub tls: Option<Tls>,
     #[serde(deserialize_with = "present")]
     pub deflate: Option<Deflate>,
-    /// The most payload that one frame carries; longer messages are sent in fragments.
+    /// The largest payload of one frame; longer messages are sent in fragments.
     #[serde(deserialize_with = "present")]
     pub fragment_bytes: Option<usize>,
     /// Offered in this order; the server may choose one.
@@ -201,26 +201,26 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// The workers never sleep: no message waits for a CPU to wake up, and no CPU is left for anything else.
     pub busy_poll: bool,
-    /// One connection in so many has the kernel say when its bytes came.
+    /// For one connection in this many, the kernel timestamps the arrival of bytes.
     #[serde(deserialize_with = "present")]
     pub receive_stamps: Option<u32>,
     pub source_addresses: Vec<IpAddr>,
     pub headers: Vec<(String, String)>,
     pub seed: u64,
-    /// This process is number i of n, whose plans are the same: it takes its part of everything that is counted.
+    /// This process is number i of n with equal plans: it takes its part of everything that is counted.
     pub shard: (u32, u32),
-    /// Connecting and the first phase begin at instants that standard input gives, each awaited at most so long.
+    /// Connecting and the first phase begin at times given on standard input, each awaited for at most this long.
     #[serde(deserialize_with = "present")]
     pub gate_s: Option<f64>,
 }
 
-/// Makes an `Option` key required: `null` must be written, not left out.
+/// Makes an `Option` key required: `null` must be written, not omitted.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
 impl Plan {
-    /// The checked plan, or one line that says which key is wrong, what was found and what is allowed.
+    /// The checked plan, or one line with the wrong key, the value found and the allowed values.
     pub fn read(path: &Path) -> Result<Plan, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let parse = || {
@@ -237,18 +237,18 @@ impl Plan {
         parse().map_err(|error: String| format!("{}: {error}", path.display()))
     }
 
-    /// Whether every message has a connection of its own.
+    /// Whether every message has its own connection.
     pub fn connection_per_request(&self) -> bool {
         matches!(self.scenario, Scenario::Doc { persistent: false, .. })
     }
 
-    /// Whether the kernel is to say when this connection's bytes came.
+    /// Whether the kernel timestamps the arrival of this connection's bytes.
     #[inline]
     pub fn is_stamped(&self, connection: u32) -> bool {
         self.receive_stamps.is_some_and(|every| connection.is_multiple_of(every))
     }
 
-    /// Messages that may be under way at once on one connection.
+    /// Messages that may be in flight at once on one connection.
     pub fn depth(&self) -> usize {
         match self.pace {
             Loop::Closed { depth, .. } => depth,
@@ -257,8 +257,8 @@ impl Plan {
         }
     }
 
-    /// Which of the trial's connections, messages or users are this worker's: the first, and from one to the next. So the
-    /// workers of all shards take everything between them, and nothing twice, whatever their number of threads.
+    /// Which of the trial's connections, messages or users are this worker's: the first, and the step to the next. The
+    /// workers of all shards together take everything exactly once, whatever their number of threads.
     pub fn place(&self, worker: usize) -> (usize, usize) {
         let (shard, shards) = (self.shard.0 as usize, self.shard.1 as usize);
         (shard + shards * worker, shards * self.threads)
@@ -275,7 +275,7 @@ impl Plan {
         (0..self.threads).map(|worker| self.share(self.connections as u64, worker) as usize).sum()
     }
 
-    /// Where connection `number` goes to: every address of the target in turn.
+    /// The address for connection `number`: the addresses of the target in rotation.
     pub fn address_of(&self, number: u32) -> SocketAddr {
         match self.address_number(number) {
             0 => self.target.address,
@@ -283,19 +283,20 @@ impl Plan {
         }
     }
 
-    /// Which of the target's addresses that is. Every worker takes them in turn, beginning with another than the one before
-    /// it, so that each reaches all of them however many workers and addresses there are.
+    /// The index of that address. Every worker rotates through all addresses, each with a different
+    /// start, so each reaches all of them for any number of workers and addresses.
     pub fn address_number(&self, number: u32) -> usize {
         let own = self.own_number(number);
         (own / self.threads + own % self.threads) % self.addresses()
     }
 
-    /// At how many addresses the target listens: processes of one server, of which none knows the receivers of another.
+    /// The number of addresses of the target. They belong to processes of one server that do not
+    /// know each other's receivers.
     pub fn addresses(&self) -> usize {
         1 + self.target.replicas.len()
     }
 
-    /// Where connection `number` comes from: every source in turn, for each address of the target.
+    /// The source address for connection `number`: the sources in rotation, for each address of the target.
     pub fn source_of(&self, number: u32) -> IpAddr {
         let turn = self.own_number(number) / self.addresses();
         self.source_addresses[turn % self.source_addresses.len()]

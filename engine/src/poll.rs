@@ -1,5 +1,5 @@
-//! The system calls of a worker: epoll, connect, recv, send and a way to be woken. Thin, safe, and nearly all `unsafe` of the hot
-//! path.
+//! The system calls of a worker: epoll, connect, recv, send and a waker. A thin safe layer that
+//! contains nearly all `unsafe` code of the hot path.
 
 use crate::clock::{self, Usage};
 use crate::plan::Plan;
@@ -174,7 +174,7 @@ impl System for Poll {
         unsafe { libc::shutdown(socket, libc::SHUT_WR) };
     }
 
-    /// Waits at most `timeout_ns` (epoll_pwait2: nanoseconds, not milliseconds). How many events there are.
+    /// Waits at most `timeout_ns` (epoll_pwait2: nanoseconds, not milliseconds). Returns the number of events.
     fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
         let timeout = libc::timespec {
             tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
@@ -232,12 +232,12 @@ fn nonblocking(count: isize) -> io::Result<Option<usize>> {
     }
 }
 
-/// Whether the kernel would choose this source by itself: two system calls less for each connection.
+/// Whether the kernel would choose this source anyway: that saves two system calls for each connection.
 fn is_natural(source: IpAddr, target: IpAddr) -> bool {
     source.is_unspecified() || source == IpAddr::V4(Ipv4Addr::LOCALHOST) && target == source
 }
 
-/// Leaves the choice of the port to `connect`, so that one source address serves as many ports for every target.
+/// Leaves the choice of the port to `connect`, so that one source address provides the same ports for every target.
 fn bind_address_only(socket: &Socket) {
     // Failure only costs ports.
     let _ = set_option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);

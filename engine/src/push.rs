@@ -1,5 +1,5 @@
-//! Broadcasts: what the workers of a process share about them, what each has received, and the few words on the wire.
-//! A process times the broadcasts that were triggered by its own clock, in this process or in another shard of this host.
+//! Broadcasts: the state that the workers of a process share about them, the copies received, and their text on the
+//! wire. A process times the broadcasts that its own clock triggered, in this process or in another shard of this host.
 
 use crate::clock;
 use std::sync::Mutex;
@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 /// The shard that triggers all broadcasts of a trial.
 pub const TRIGGERING: u32 = 0;
-/// More than this in one run are not triggered.
+/// Further broadcasts in one run are not triggered.
 pub const MOST: usize = 1 << 16;
 
-/// When each broadcast was triggered, and how many should receive it.
+/// When each broadcast was triggered, and its expected number of receivers.
 pub struct Board {
     sent_ns: Box<[AtomicU64]>,
     expected: Box<[AtomicU64]>,
     count: AtomicUsize,
-    /// Open connections that read, of all workers. Held while a broadcast is triggered, so that each of them either is
-    /// expected to receive it or knows that it is not.
+    /// Open connections that read, over all workers. Locked while a broadcast is triggered, so that
+    /// for each of them it is defined whether it is expected to receive it.
     readers: Mutex<Readers>,
-    /// This process's clock, which the processes of other hosts do not have.
+    /// Identifies this process's clock; processes on other hosts have different ones.
     pub clock: u32,
 }
 
 #[derive(Default)]
 struct Readers {
     count: u64,
-    /// How many there were from when on; who comes while others come makes no new line.
+    /// The number of receivers from a time on. Consecutive arrivals share one entry.
     changes: Vec<(u64, u64)>,
     rising: bool,
 }
@@ -42,7 +42,7 @@ impl Board {
         }
     }
 
-    /// One more receiver; the number of the first broadcast that it is expected to receive.
+    /// Adds a receiver; returns the number of the first broadcast that it is expected to receive.
     pub fn join(&self, t_ns: u64) -> u32 {
         let mut readers = self.readers.lock().expect("no holder panics");
         readers.count += 1;
@@ -55,7 +55,7 @@ impl Board {
         self.count.load(SeqCst) as u32
     }
 
-    /// One receiver less; the number of the first broadcast that it is not expected to receive.
+    /// Removes a receiver; returns the number of the first broadcast that it is not expected to receive.
     pub fn leave(&self, t_ns: u64) -> u32 {
         let mut readers = self.readers.lock().expect("no holder panics");
         readers.count -= 1;
@@ -65,12 +65,12 @@ impl Board {
         self.count.load(SeqCst) as u32
     }
 
-    /// How many receivers there were, from when on.
+    /// The number of receivers, from each time on.
     pub fn changes(&self) -> Vec<(u64, u64)> {
         self.readers.lock().expect("no holder panics").changes.clone()
     }
 
-    /// The number of a new broadcast and how many should receive it; `None` when there have been too many.
+    /// The number of a new broadcast and its expected number of receivers; `None` if there have been too many.
     pub fn trigger(&self, t_ns: u64) -> Option<(usize, u64)> {
         let readers = self.readers.lock().expect("no holder panics");
         let (number, expected) = (self.count.load(SeqCst), readers.count);
@@ -84,14 +84,14 @@ impl Board {
         (number < self.count.load(SeqCst)).then(|| self.sent_ns[number].load(SeqCst))
     }
 
-    /// Every broadcast: when it was triggered, and how many should have received it.
+    /// For every broadcast: when it was triggered, and its expected number of receivers.
     pub fn all(&self) -> impl Iterator<Item = (u64, u64)> {
         (0..self.count.load(SeqCst))
             .map(|number| (self.sent_ns[number].load(SeqCst), self.expected[number].load(SeqCst)))
     }
 }
 
-/// What a worker's connections have received of one broadcast.
+/// The copies of one broadcast received by a worker's connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivery {
     pub received: u64,
@@ -115,8 +115,8 @@ impl Delivery {
     }
 }
 
-/// What triggers broadcast `number` of this shard, with a tag that says whose it is. Where there are other shards it says
-/// when, and by which clock, so that those of the same host can time their copies.
+/// The text that triggers broadcast `number` of this shard, with a tag that identifies its origin. If there are other
+/// shards, it also has the time and the clock, so that shards of the same host can time their copies.
 pub fn request(shard: (u32, u32), number: usize, tag: u32, clock: u32, t_ns: u64) -> String {
     let token = format!("broadcast {:04x}-{number:08x}-{tag:08x}", shard.0);
     if shard.1 == 1 { token } else { format!("{token}-{clock:08x}-{t_ns:016x}") }
@@ -130,7 +130,7 @@ pub struct Notice {
     pub shard: u32,
     pub number: usize,
     pub tag: u32,
-    /// A clock, and when the broadcast was triggered by it.
+    /// A clock, and the time on it at which the broadcast was triggered.
     pub triggered: Option<(u32, u64)>,
 }
 

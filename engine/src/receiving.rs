@@ -1,5 +1,5 @@
-//! What comes back: every reply is taken in, checked and recorded, and every way in which that can fail has its name. Part of
-//! the worker, and the hot path.
+//! Incoming data: every reply is read, checked and recorded, and every kind of failure has a name.
+//! Part of the worker, and the hot path.
 
 use crate::connection::{Pending, Reader, State};
 use crate::control::Phase;
@@ -14,13 +14,13 @@ use crate::system::System;
 use crate::worker::Worker;
 use std::io;
 
-/// Of a flood of Pings only the newest is answered, once so much is to be sent (RFC 6455 §5.5.3).
+/// In a flood of Pings only the newest is answered, once this much is queued to be sent (RFC 6455 §5.5.3).
 const PONGS_BYTES: usize = 64 << 10;
 
 impl<S: System> Worker<S> {
     pub fn readable(&mut self, index: usize) {
         if self.connections[index].state == State::Open && !self.reads(index) {
-            // There is news of it only where the connection is gone; what it has not read it never will.
+            // There is an event for it only if the connection is closed; it never reads the rest.
             return self.fail(index, (Kind::Reset, "a receiver that does not read was reset".into()));
         }
         let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
@@ -28,7 +28,7 @@ impl<S: System> Worker<S> {
             return;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        // One read: there is news again of what is left, after the others have had their turn.
+        // One read only: another event reports the rest after the other connections had their turn.
         match self.receive(index, socket, &mut buffer) {
             Ok(None) => {}
             Ok(Some(0)) => self.peer_closed(index),
@@ -38,7 +38,7 @@ impl<S: System> Worker<S> {
         self.buffer = buffer;
     }
 
-    /// Bytes that a connection has received.
+    /// Reads bytes that a connection has received.
     #[inline]
     fn came(&mut self, index: usize, bytes: &[u8]) {
         let now = self.system.now_ns();
@@ -55,7 +55,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// What has come; on a sampled connection also how long ago the kernel had it.
+    /// The bytes received and, on a sampled connection, how long ago the kernel had them.
     #[inline]
     fn receive(&mut self, index: usize, socket: S::Handle, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if !self.plan.is_stamped(self.connections[index].number) {
@@ -69,7 +69,7 @@ impl<S: System> Worker<S> {
         Ok(received.map(|(count, _)| count))
     }
 
-    /// TLS records, and what is in them.
+    /// Reads TLS records and their content.
     fn take_in_sealed(&mut self, index: usize, sealed: &[u8], now: u64) -> Result<(), Failure> {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -84,7 +84,7 @@ impl<S: System> Worker<S> {
         taken
     }
 
-    /// Everything that has come on a connection, one complete thing after the other.
+    /// Processes everything that has arrived on a connection, one complete unit after the other.
     #[inline]
     fn take_in(&mut self, index: usize, bytes: &[u8], now: u64) -> Result<(), Failure> {
         let mut input = bytes;
@@ -92,7 +92,7 @@ impl<S: System> Worker<S> {
         if self.connections[index].state == State::Handshaking {
             input = &input[self.upgrade(index, bytes, now)?..];
         }
-        // A reply may end the connection, and the rest of what came with it.
+        // A reply may end the connection, and with it the rest of the input.
         while !input.is_empty() && self.connections[index].state != State::Closed {
             let connection = &mut self.connections[index];
             if connection.state == State::Closing {
@@ -160,7 +160,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Whether the oldest message has left, so that somebody can have answered it.
+    /// Whether the oldest message has been sent, so that a peer can have answered it.
     #[inline]
     fn is_asked(&self, index: usize) -> bool {
         let connection = &self.connections[index];
@@ -176,8 +176,8 @@ impl<S: System> Worker<S> {
         (Kind::UnexpectedReply, what.into())
     }
 
-    /// A reply whose stamp names another message than the oldest under way: those before it are not answered any more, as
-    /// far as this connection can tell; one that was answered already, or given up, changes nothing.
+    /// A reply whose stamp names another message than the oldest in flight. The ones before it will not be answered, as
+    /// far as this connection can determine. A message that was already answered or given up changes nothing.
     #[cold]
     fn reply_to_another(&mut self, index: usize, shift: i64, wrong: Option<Failure>, now: u64) {
         let connection = &self.connections[index];
@@ -207,7 +207,7 @@ impl<S: System> Worker<S> {
             self.move_to(index, State::AwaitingClose);
             return;
         } else if reply.closes {
-            // Whoever goes on does so on the next connection.
+            // The next message uses a new connection.
             self.account(index, now);
         } else {
             self.answered(index, now);
@@ -226,7 +226,7 @@ impl<S: System> Worker<S> {
             let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
             return self.fail(index, (Kind::ReplyContent, format!("not a broadcast: {found:?}")));
         };
-        // What came together with the end of its handshake.
+        // Data that arrived together with the end of the handshake.
         if !self.reads(index) {
             return;
         }
@@ -247,7 +247,7 @@ impl<S: System> Worker<S> {
             return;
         }
         if number < connection.receiver.next as usize {
-            // The first may have been triggered before this receiver was there, which nobody expected of it.
+            // The first one may have been triggered before this receiver joined; it was not expected to receive that.
             self.accounts.record.counters.out_of_order += u64::from(connection.has_heard);
             return;
         }
@@ -257,10 +257,10 @@ impl<S: System> Worker<S> {
             self.broadcasts.resize(number + 1, Delivery::default());
         }
         self.broadcasts[number].add(now);
-        // Whoever triggers has counted all of its own copies as sent; another shard knows of those that come.
+        // The triggering shard has counted all of its own copies as sent; another shard counts those that arrive.
         let others = u64::from(!triggers);
         self.accounts.record.counters.sent += others;
-        // By another host's clock nobody can tell how long it took.
+        // The delivery time cannot be computed from another host's clock.
         let Some(sent_ns) = sent_ns else { return };
         let part = if sent_ns >= self.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {
@@ -272,7 +272,7 @@ impl<S: System> Worker<S> {
         self.accounts.record.duration(Tag::PushStamp, part, micros.saturating_mul(1000), now + self.to_unix_ns);
     }
 
-    /// A right reply: it is recorded, and the connection goes on.
+    /// A correct reply: it is recorded, and the connection continues.
     #[inline]
     fn answered(&mut self, index: usize, now: u64) {
         self.account(index, now);

@@ -1,5 +1,6 @@
-//! What a worker has seen and not yet handed over: counters, errors by kind, and one histogram a tag. A worker owns its
-//! record alone; every tick it gives away the interval's part and starts the next with empty histograms.
+//! Observations that a worker has not yet handed over: counters, errors by kind, and one histogram
+//! for each tag. Only the worker has access to its record. At every tick it hands over the
+//! interval's part and starts the next with empty histograms.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ kinds! {
 }
 
 impl Kind {
-    /// A wrong reply spoils its message; anything else spoils the connection.
+    /// An incorrect reply fails only its message; every other failure ends the connection.
     pub fn spoils_connection(self) -> bool {
         !matches!(
             self,
@@ -44,7 +45,7 @@ pub type Failure = (Kind, String);
 
 macro_rules! tags {
     ($($variant:ident $name:literal),* $(,)?) => {
-        /// What a histogram is of; the names are the contract's.
+        /// The quantity in a histogram; the names are the contract's.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Tag { $($variant),* }
         impl Tag {
@@ -61,7 +62,7 @@ tags! {
     PushStamp "push_stamp", ReceiveDelay "receive_delay",
 }
 
-/// Measured, or only sent to warm up: the second kind stands under a name of its own and enters no result.
+/// Measured or warm-up: warm-up values have their own name and enter no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Measured,
@@ -83,11 +84,11 @@ pub struct Counters {
     pub pings_answered: u64,
     pub fragmented_replies: u64,
     pub reconnects: u64,
-    /// Broadcasts that came twice, or after a later one.
+    /// Broadcasts that arrived twice, or after a later one.
     pub out_of_order: u64,
-    /// Broadcasts that another process triggered.
+    /// Broadcasts triggered by another process.
     pub foreign: u64,
-    /// The furthest that the wall clock moved against the monotonic one from one tick to the next.
+    /// The largest shift of the wall clock against the monotonic one between two ticks.
     pub wall_moved_ns: u64,
 }
 
@@ -115,14 +116,14 @@ pub struct Record {
     pub counters: Counters,
     pub ledger: Ledger,
     pub measured_errors: BTreeMap<Kind, u64>,
-    /// Measured, then warm-up; made when the first value comes.
+    /// Measured, then warm-up; created with the first value.
     histograms: [[Option<Box<Histogram<u64>>>; TAGS]; 2],
     last: Alike,
     errors: Errors,
 }
 
-/// Durations that followed one another and were alike, not in their histogram yet: messages that left together and came back
-/// together are one entry.
+/// Equal consecutive durations that are not in their histogram yet: messages that left together and
+/// returned together are one entry.
 struct Alike {
     tag: Tag,
     part: Part,
@@ -138,7 +139,7 @@ impl Default for Alike {
 
 const LONGEST_EXAMPLE: usize = 200;
 
-/// One hour: longer than any deadline a single reply may have.
+/// One hour: longer than any deadline of a single reply.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 
 pub fn new_histogram() -> Histogram<u64> {
@@ -146,7 +147,7 @@ pub fn new_histogram() -> Histogram<u64> {
 }
 
 impl Record {
-    /// Never fails: a value beyond the range is recorded as the highest, and a reply that late has timed out long before.
+    /// Never fails: a value beyond the range is recorded as the highest, but such a reply has timed out long before.
     #[inline]
     pub fn duration(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
         let ns = to_ns.saturating_sub(from_ns).max(1);
@@ -168,9 +169,9 @@ impl Record {
         }
     }
 
-    /// The same failure so many times, so many of them part of the measurement.
+    /// The same failure this many times, this many of them part of the measurement.
     pub fn error(&mut self, (kind, mut example): Failure, times: u64, measured: u64) {
-        // The words may be the server's own.
+        // The words may come from the server.
         if let Some((end, _)) = example.char_indices().nth(LONGEST_EXAMPLE) {
             example.truncate(end);
         }
@@ -180,7 +181,7 @@ impl Record {
         }
     }
 
-    /// A record that goes on with the same counters, for what is not to enter this one.
+    /// A record that continues with the same counters, for data that must not enter this one.
     pub fn beside(&self) -> Record {
         Record { counters: self.counters, ..Record::default() }
     }

@@ -1,5 +1,5 @@
-//! The phases of a trial: starts the workers, gives them their common instants, gathers their reports tick by tick, and
-//! writes what they say. It touches no socket.
+//! The phases of a trial: starts the workers, gives them common times, collects their reports tick
+//! by tick, and writes them. It touches no socket.
 
 use crate::clock;
 use crate::control::{Control, Final, Moment, Phase, Report, Tick};
@@ -17,17 +17,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-/// The workers see the start instant before it comes.
+/// The workers see the start time before it comes.
 const AHEAD_NS: u64 = 2_000_000;
 
-/// Whoever begins so much later than told has a time of its own.
+/// A process that begins this much later than requested uses its own start time.
 const LATE_NS: u64 = 1_000_000_000;
 
 /// Why a plan could not be carried out.
 pub enum Stop {
     /// This host lacks something: the line says what to do.
     Host(String),
-    /// What the plan names cannot be used.
+    /// Something that the plan names cannot be used.
     Plan(String),
     Io(io::Error),
 }
@@ -49,7 +49,7 @@ struct Run {
     open: u64,
     /// By worker: the last reply of a phase that ends by count.
     counted: Vec<Option<u64>>,
-    /// What not every worker has reported yet, in the order of time.
+    /// Reports that some workers have not yet delivered, in order of time.
     ticks: BTreeMap<Moment, Vec<(usize, Tick)>>,
     finals: Vec<Option<Final>>,
 }
@@ -86,7 +86,7 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     let origin_ns = run.pass_first_gate()?;
     let deadline_ns = origin_ns + (run.plan.limits.deadline_s * 1e9) as u64;
     leash::watch(run.control.clone(), run.wakers.clone(), deadline_ns, parent);
-    // The workers alone hold senders now, so that their end is seen.
+    // Now only the workers hold senders, so their end is detected.
     drop(common.reports);
     start(workers, &run.plan, origin_ns);
     run.gather(&receiver)?;
@@ -104,8 +104,8 @@ fn start(workers: Vec<Worker<Poll>>, plan: &Plan, origin_ns: u64) {
 }
 
 impl Run {
-    /// When connecting begins, which is now: at once, or together with other processes. Workers that are stopped before they
-    /// begin leave the record of a run in which nothing happened.
+    /// Passes the gate before connecting: at once, or together with other processes. Workers that
+    /// are stopped before they begin leave the record of a run without activity.
     fn pass_first_gate(&mut self) -> io::Result<u64> {
         let mut origin_ns = clock::now_ns();
         if let Some(seconds) = self.plan.gate_s {
@@ -113,7 +113,8 @@ impl Run {
             match gate::wait(Gate::Connect, seconds) {
                 Some(t_ns) => {
                     clock::sleep_until(t_ns, || leash::outcome().is_none());
-                    // Who is a little late still ticks together with the others; `entered_ns` says how late.
+                    // A process that is a little late still ticks together with the others;
+                    // `entered_ns` records how late.
                     let now = clock::now_ns();
                     origin_ns = if now - t_ns.min(now) < LATE_NS { t_ns.min(now) } else { now };
                 }
@@ -149,7 +150,7 @@ impl Run {
         Ok(())
     }
 
-    /// When all connections are there the first phase begins: at once, or together with other processes.
+    /// When all connections are established the first phase begins: at once, or together with other processes.
     fn settled(&mut self, open: u64) -> io::Result<()> {
         self.settled += 1;
         self.open += open;
@@ -157,7 +158,7 @@ impl Run {
             return Ok(());
         }
         if self.open == 0 && self.plan.stages.is_none() && !self.plan.connection_per_request() {
-            // There is nobody to load, and time would not change that.
+            // There is no connection to load, and waiting would not change that.
             self.control.stop();
             self.wakers.iter().for_each(Waker::wake);
             return Ok(());
@@ -167,7 +168,7 @@ impl Run {
             return Ok(());
         };
         self.emit.gate(Gate::Begin)?;
-        // The connections are kept meanwhile, and the workers' reports written: somebody else waits.
+        // Meanwhile the connections are kept and the workers' reports written: another process is waiting.
         let (plan, control, wakers) = (self.plan.clone(), self.control.clone(), self.wakers.clone());
         std::thread::spawn(move || {
             if let Some(t_ns) = gate::wait(Gate::Begin, seconds) {
@@ -185,7 +186,7 @@ impl Run {
         if phase == Phase::Warmup {
             measure_from(&self.plan, &self.control, clock::now_ns() + AHEAD_NS);
         } else {
-            // The instant has passed; no tick may come before it that has not been written already.
+            // The time has passed; no tick may precede it unless it was already written.
             let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns());
             self.ticks.entry(Moment::At(t_ns)).or_default();
             self.control.begin_at(Phase::Drain, t_ns);
@@ -193,7 +194,7 @@ impl Run {
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// A moment is complete when every worker that has not finished has reported it.
+    /// A tick is complete when every worker that has not finished has reported it.
     fn write_complete_ticks(&mut self) -> Result<(), Stop> {
         while let Some(entry) = self.ticks.first_entry() {
             let complete = (0..self.plan.threads)
@@ -247,13 +248,13 @@ impl Run {
     }
 }
 
-/// The first phase begins at `t_ns`, or as soon as all can see it.
+/// The first phase begins at `t_ns`, or as soon as all workers can see it.
 fn begin(plan: &Plan, control: &Control, wakers: &[Waker], t_ns: u64) {
     begin_from(plan, control, t_ns.max(clock::now_ns() + AHEAD_NS));
     wakers.iter().for_each(Waker::wake);
 }
 
-/// Every instant that depends on nothing but time is set, from the first phase on.
+/// Sets every time that depends on nothing else, from the first phase on.
 pub fn begin_from(plan: &Plan, control: &Control, start: u64) {
     match plan.warmup {
         None => measure_from(plan, control, start),
@@ -284,7 +285,7 @@ fn pin(cpu: usize) -> Result<(), String> {
     if result == 0 { Ok(()) } else { Err(format!("`cpus` names {cpu}, which this process may not use: {error}")) }
 }
 
-/// Raises the file limit as far as it goes, and says if that is not far enough.
+/// Raises the file limit as far as possible, and reports if that is not enough.
 fn enough_files(plan: &Plan) -> Result<(), Stop> {
     let connections = plan.own_connections();
     let needed = connections as u64 + 32 + 4 * plan.threads as u64;

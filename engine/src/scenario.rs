@@ -1,6 +1,6 @@
-//! What is sent, and which reply answers it. A message is known by its connection and its sequence number: the same pair
-//! always gives the same bytes, so a reply can be compared piece by piece as it arrives and nothing need be kept. Nobody
-//! without the plan's seed can tell which bytes those will be.
+//! The messages sent, and the replies expected. A connection and a sequence number identify a message: the same pair
+//! always gives the same bytes. A reply can therefore be compared piece by piece as it arrives, and nothing is kept.
+//! Without the plan's seed these bytes cannot be predicted.
 
 use crate::frame;
 use crate::plan::{Opcode, Plan, Scenario};
@@ -12,53 +12,54 @@ pub struct Script {
     pub length: usize,
     reply: Reply,
     stamps: Stamps,
-    /// What follows the stamp, drawn once: a message takes its part from one of the first `places` bytes on, and a long one goes
-    /// round.
+    /// The content after the stamp, drawn once. A message takes its part from one of the first
+    /// `places` bytes on, and a long one wraps around.
     template: Vec<u8>,
     places: usize,
 }
 
-/// How a reply is known to be right.
+/// How a reply is checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reply {
-    /// It is the message, whose front is its stamp.
+    /// It equals the message, which begins with its stamp.
     Echo,
     Pong,
-    /// Its content is the server's own.
+    /// Its content comes from the server.
     Notice,
 }
 
 const PONG: &[u8] = b"Pong";
 
-/// A reply up to this long is read and called wrong; a longer one is refused at its head.
+/// A reply up to this long is read and reported as incorrect; a longer one is rejected at its head.
 pub fn longest(expected: u64) -> u64 {
     2 * expected + 65_536
 }
 
-/// One message: which bytes go out, and which must come back.
+/// One message: which bytes are sent, and which must return.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Message {
     pub connection: u32,
     pub sequence: u64,
 }
 
-/// What a message that has room for a whole stamp is known by: its stamp, and where its content begins. It is kept while the message
-/// is under way, so that its reply need not be worked out again.
+/// The mark of a message with space for a whole stamp: its stamp, and the offset of its content. It
+/// is kept while the message is in flight, so that it is not computed again for the reply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
     pub stamp: [u8; stamp::LENGTH],
     place: u16,
 }
 
-/// Where a message's part of the drawn content may begin: so many messages differ in all of their bytes.
+/// The number of offsets at which a message's part of the drawn content may begin: that many
+/// messages differ in all of their bytes.
 const PLACES: usize = 4096;
 
-/// Content that is drawn repeats after so many bytes: further than any compression looks back (32 KiB, RFC 7692 §7.1.2), and so
-/// few that it stays in a core's cache while a message of a mebibyte is masked, or compared.
+/// Drawn content repeats after this many bytes. This is more than any compression looks back (32 KiB, RFC 7692 §7.1.2).
+/// It is small enough to stay in a core's cache while a message of a mebibyte is masked or compared.
 const PERIOD: usize = 65_521;
 
 impl Script {
-    /// Fails where a file with the content cannot be read.
+    /// Fails if a file with the content cannot be read.
     pub fn new(plan: &Plan) -> io::Result<Script> {
         Ok(match &plan.scenario {
             Scenario::Echo { opcode, bytes, content } => {
@@ -69,17 +70,18 @@ impl Script {
                 }
             }
             Scenario::Push { .. } => Script::notices(plan.seed),
-            // A document's content is the server's own, and its request is built by the http room; nothing is idle's.
+            // A document's content comes from the server, and the http module builds its request;
+            // `idle` has no messages.
             Scenario::Ping {} | Scenario::Doc { .. } | Scenario::Idle {} => Script::ping(),
         })
     }
 
-    /// Messages of this content, but for their stamps.
+    /// Messages with this content, except for their stamps.
     pub fn echo(opcode: u8, template: Vec<u8>, seed: u64) -> Script {
         Script { opcode, length: template.len(), reply: Reply::Echo, stamps: Stamps::new(seed), template, places: 1 }
     }
 
-    /// Messages whose content is drawn: letters and digits, which are text as well.
+    /// Messages with drawn content: letters and digits, which are also valid text.
     pub fn drawn(opcode: u8, bytes: usize, seed: u64) -> Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let places = if bytes > stamp::LENGTH { PLACES } else { 1 };
@@ -95,13 +97,13 @@ impl Script {
         Script { reply: Reply::Pong, ..Script::echo(frame::TEXT, b"Ping".to_vec(), 0) }
     }
 
-    /// Bytes at the front of every message that belong to it alone.
+    /// Bytes at the front of every message that are unique to it.
     #[inline]
     pub fn stamp_length(&self) -> usize {
         if self.reply == Reply::Echo { stamp::LENGTH.min(self.length) } else { 0 }
     }
 
-    /// The bytes of a character of the expected text that `position` cuts, as far as they stand before it.
+    /// The bytes of a character of the expected text that `position` cuts, up to that position.
     pub fn character_before(&self, message: Message, position: usize) -> &[u8] {
         let first = position.saturating_sub(3).max(self.stamp_length());
         let before = self.content_at(self.place(self.hash(message)), first, position.saturating_sub(first));
@@ -117,7 +119,7 @@ impl Script {
         self.reply == Reply::Notice
     }
 
-    /// None where the message has no room for a stamp.
+    /// `None` if the message has no space for a stamp.
     #[inline]
     pub fn mark(&self, message: Message) -> Option<Mark> {
         if self.reply != Reply::Echo || self.length < stamp::LENGTH {
@@ -127,7 +129,7 @@ impl Script {
         Some(Mark { stamp: Stamps::of(message.sequence, hash), place: self.place(hash) })
     }
 
-    /// Whether all of a reply is that to the message with this mark. What has no mark is not known by it.
+    /// Whether the whole reply is that to the message with this mark. Messages without a mark are not identified by it.
     #[inline]
     pub fn is_reply_to(&self, mark: &Mark, reply: &[u8]) -> bool {
         let Some((stamp, rest)) = reply.split_first_chunk() else { return false };
@@ -150,7 +152,7 @@ impl Script {
         }
     }
 
-    /// Whether `piece` is what stands at `position` of the reply to `message`.
+    /// Whether `piece` is the content at `position` of the reply to `message`.
     #[inline]
     pub fn matches(&self, message: Message, position: usize, piece: &[u8]) -> bool {
         let end = position + piece.len();
@@ -185,8 +187,8 @@ impl Script {
         true
     }
 
-    /// The sequence number of the message that this front of a reply belongs to, if it is one of this connection's. It is
-    /// looked for around that of `expected`.
+    /// The sequence number of the message to which this front of a reply belongs, if it is one of
+    /// this connection's. The search is around that of `expected`.
     pub fn sequence_in(&self, front: &[u8], expected: Message) -> Option<u64> {
         let stamp = front.get(..stamp::LENGTH).filter(|_| self.reply == Reply::Echo)?;
         let away = Stamps::number_in(stamp)?.wrapping_sub(expected.sequence as u32) as i32;
@@ -195,7 +197,7 @@ impl Script {
         (Stamps::of(sequence, hash) == *stamp).then_some(sequence)
     }
 
-    /// What a broadcast's token carries that only who triggered it could know.
+    /// The part of a broadcast's token that only its sender can know.
     pub fn tag_of_broadcast(&self, shard: u32, number: usize) -> u32 {
         self.stamps.hash(shard, number as u64) as u32
     }
@@ -210,7 +212,8 @@ impl Script {
         ((hash >> 32) as usize & (self.places - 1)) as u16
     }
 
-    /// What stands in a message from `position` on, where no stamp does: at most so many bytes, and no more than lie in one piece.
+    /// The content of a message from `position` on, after the stamp: at most that many bytes, and
+    /// at most one contiguous piece.
     #[inline]
     pub fn content(&self, mark: &Mark, position: usize, most: usize) -> &[u8] {
         self.content_at(mark.place, position, most)

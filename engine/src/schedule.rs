@@ -1,33 +1,34 @@
-//! When things are due, as nanoseconds after a start: pure functions of the plan and a seed. Nothing here knows of replies,
-//! so nothing here can be delayed by them.
+//! Due times, as nanoseconds after a start: pure functions of the plan and a seed. This module has
+//! no access to replies, so replies cannot delay it.
 
 use crate::plan::{Arrivals, Segment, Stage, Think};
 use siphasher::sip::SipHasher13;
 
-/// The seed of one of a plan's random streams. A generator that is started from the seed with a number in it would give streams
-/// that resemble one another; a hash of both does not.
+/// The seed of one of a plan's random streams. Generators started from the seed plus a number would
+/// give correlated streams; a hash of both does not.
 pub fn stream(seed: u64, number: usize) -> u64 {
     SipHasher13::new_with_keys(seed, 0x77_73_62_65_6e_63_68).hash(&(number as u64).to_le_bytes())
 }
 
 /// The due times of an open loop, one after the other.
 ///
-/// The plan's rate is first turned into a cumulative count of messages, λ(t). Message k is due when λ reaches its position:
-/// k for constant arrivals, the sum of k unit exponentials for Poisson arrivals (Lewis and Shedler's time transform, so
-/// ramps of both kinds are exact). Workers share one schedule by taking every n-th position, or n times the gap.
+/// The plan's rate is first turned into a cumulative count of messages, λ(t). Message k is due when
+/// λ reaches its position: k for constant arrivals, the sum of k unit exponentials for Poisson
+/// arrivals (Lewis and Shedler's time transform, so ramps of both kinds are exact). Workers share
+/// one schedule by taking every n-th position, or n times the gap.
 pub struct Due {
     rate: Vec<Segment>,
     poisson: Option<fastrand::Rng>,
     position: f64,
     step: f64,
-    /// The segment that the last position fell into: how many messages, and how many seconds, came before it.
+    /// The segment of the last position, with the messages and seconds before it.
     segment: usize,
     messages_before: f64,
     seconds_before: f64,
 }
 
 impl Due {
-    /// `share` is (i, n): this is one of n schedules that together make the plan's rate.
+    /// `share` is (i, n): this is one of n schedules that together produce the plan's rate.
     pub fn new(rate: &[Segment], arrivals: Arrivals, share: (usize, usize), seed: u64) -> Due {
         let (index, of) = (share.0 as f64, share.1 as f64);
         Due {
@@ -51,7 +52,7 @@ impl Due {
             let Segment { from_per_s: from, to_per_s: to, for_s } = self.rate[self.segment];
             let left = self.position - self.messages_before;
             let here = (from + to) / 2.0 * for_s;
-            // In a segment whose rate is zero nothing is due, not even the very first message.
+            // In a segment with rate zero nothing is due, not even the very first message.
             if left <= here && here > 0.0 {
                 return Some(nanoseconds(self.seconds_before + seconds_to(left, from, (to - from) / for_s)));
             }
@@ -66,8 +67,8 @@ impl Due {
     }
 }
 
-/// How long a rate that begins at `from` and grows by `slope` a second needs for `count`: the root of
-/// from·t + slope·t²/2 = count, in the form that does not cancel when the slope is small.
+/// The time that a rate beginning at `from` and growing by `slope` a second needs for `count`: the
+/// root of from·t + slope·t²/2 = count, in the form without cancellation for small slopes.
 fn seconds_to(count: f64, from: f64, slope: f64) -> f64 {
     if count <= 0.0 { 0.0 } else { 2.0 * count / (from + (from * from + 2.0 * slope * count).max(0.0).sqrt()) }
 }
@@ -105,15 +106,15 @@ pub enum Change {
     Leave,
 }
 
-/// The comings and goings that the stages ask for: (due, user number, change), in the order of time. Users are numbered
-/// from 0; the last to come is the first to go.
+/// The joins and leaves that the stages request: (due, user number, change), in order of time.
+/// Users are numbered from 0; the last to join is the first to leave.
 pub fn changes(stages: &[Stage]) -> Vec<(u64, usize, Change)> {
     let mut changes = Vec::new();
     let (mut users, mut began_s) = (0usize, 0.0);
     for &Stage { to, over_s, chunk } in stages {
         let total = users.abs_diff(to);
         for number in 0..total {
-            // A chunk moves together, when the last of it is due.
+            // A chunk moves together, when its last user is due.
             let moved = ((number / chunk + 1) * chunk).min(total);
             let due = nanoseconds(began_s + over_s * moved as f64 / total as f64);
             changes.push(match users < to {
@@ -154,7 +155,8 @@ mod tests {
         assert!(take(&pulse, Arrivals::Constant, (1, 2), 3).is_empty());
     }
 
-    /// Arrivals of a Poisson process in a fixed time have their mean for a variance, however many workers make them together.
+    /// The count of Poisson arrivals in a fixed time has a variance equal to its mean, however many
+    /// workers produce them together.
     #[test]
     fn poisson_arrivals_of_all_workers_together_are_poisson() {
         let rate = [Segment { from_per_s: 1000.0, to_per_s: 1000.0, for_s: 1.0 }];

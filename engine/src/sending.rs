@@ -1,5 +1,5 @@
-//! What is sent, and when: which message comes next on a connection, its frames, and the one system call that sends it. Part
-//! of the worker, and the hot path.
+//! Outgoing data: which message is next on a connection, its frames, and the one system call that
+//! sends it. Part of the worker, and the hot path.
 
 use crate::connection::{Connection, Pending, State};
 use crate::control::Phase;
@@ -12,12 +12,12 @@ use crate::system::{Interest, System};
 use crate::worker::Worker;
 use std::io;
 
-/// A long message is masked and handed over in pieces of this size: what was just written is still in the core's cache when the
-/// kernel reads it, and the first of it leaves at once.
+/// A long message is masked and sent in pieces of this size. The kernel then reads bytes that are
+/// still in the core's cache, and the first ones leave at once.
 const PIECE_BYTES: usize = 256 << 10;
 
 impl<S: System> Worker<S> {
-    // ---- what comes next -------------------------------------------------------------------------------------------
+    // ---- the next message ------------------------------------------------------------------------------------------
 
     /// The first messages of a connection that has just become usable, or whose phase has begun.
     pub fn start(&mut self, index: usize, now: u64) {
@@ -41,7 +41,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// What a reply makes room for.
+    /// Sends the messages for which a reply freed a place.
     #[inline]
     pub fn go_on(&mut self, index: usize, now: u64) {
         match self.plan.pace {
@@ -68,8 +68,8 @@ impl<S: System> Worker<S> {
         self.pacer.pause(due, index, self.connections[index].life);
     }
 
-    /// Whether a message could be sent on this connection now. One that is due by a schedule waits in line while the kernel
-    /// takes nothing more: what is only kept here has not been sent.
+    /// Whether a message could be sent on this connection now. A scheduled message waits while the
+    /// kernel accepts no more: a message that is only kept here has not been sent.
     fn has_room(&self, index: usize) -> bool {
         let connection = &self.connections[index];
         let scheduled = matches!(self.plan.pace, Loop::Open { .. });
@@ -101,15 +101,15 @@ impl<S: System> Worker<S> {
 
     // ---- sending ---------------------------------------------------------------------------------------------------
 
-    /// From when on a message that is due takes a place of this phase's count: all do, but for one of before the window that is
-    /// sent in it, late.
+    /// The due time from which a message takes a place of this phase's count. Only a message from
+    /// before the window that is sent late in it takes none.
     #[inline]
     pub fn counted_from_ns(&self) -> u64 {
         if self.phase == Phase::Measure { self.measure_ns } else { 0 }
     }
 
-    /// Writes a message that was due at `due`, and now is, into `out`; `flush` sends it. Where each request has its own
-    /// connection, that is opened.
+    /// Writes a message that was due at `due` into `out`; `flush` sends it. If each request has its
+    /// own connection, that connection is opened.
     #[inline]
     pub fn send(&mut self, index: usize, due_ns: u64, now: u64) {
         if due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
@@ -173,7 +173,7 @@ impl<S: System> Worker<S> {
         mark
     }
 
-    /// A message that is compressed, or cut into fragments, or both (RFC 7692 §6.1: in this order).
+    /// A message that is compressed, or fragmented, or both (RFC 7692 §6.1: in this order).
     fn write_frames(&mut self, index: usize, message: Message) {
         self.whole.clear();
         self.script.write(message, &mut self.whole);
@@ -198,8 +198,8 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Triggers a broadcast at every address of the target, from the first connection to it that is open; whether there was
-    /// one to each. It begins with the first of these messages.
+    /// Triggers a broadcast at every address of the target, from the first open connection to it. Returns whether there
+    /// was one for each. The broadcast begins with the first of these messages.
     pub fn trigger(&mut self, due_ns: u64) -> bool {
         let senders = (0..self.plan.addresses()).map(|address| self.sender_to(address)).collect::<Option<Vec<_>>>();
         let Some(senders) = senders else { return false };
@@ -227,8 +227,8 @@ impl<S: System> Worker<S> {
         true
     }
 
-    /// The connection that triggers at an address: one that reads, and the same one until it has gone. What another sent
-    /// meanwhile could overtake what is on its way.
+    /// The connection that triggers at an address: one that reads, and always the same one until it
+    /// closes. A trigger from another connection could overtake one in flight.
     fn sender_to(&mut self, address: usize) -> Option<usize> {
         match self.senders[address].map(|index| self.connections[index].state) {
             Some(State::Open) => {}
@@ -249,7 +249,8 @@ impl<S: System> Worker<S> {
         frame::write(&mut self.out, opcode, payload, key);
     }
 
-    /// Sends what was written for this connection; what the kernel does not take now is kept until the socket is writable.
+    /// Sends the bytes written for this connection; bytes that the kernel does not accept are kept
+    /// until the socket is writable.
     #[inline]
     pub fn flush(&mut self, index: usize) {
         self.hand_over(index);
@@ -258,7 +259,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// As `flush`, in the middle of a message: that the connection is broken is found at its end.
+    /// As `flush`, but inside a message: a broken connection is detected at its end.
     #[inline]
     fn hand_over(&mut self, index: usize) {
         let connection = &mut self.connections[index];
@@ -326,7 +327,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Answers a Ping, or keeps the answer until what is kept already has left: the newest alone (RFC 6455 §5.5.3).
+    /// Answers a Ping, or keeps the answer until the bytes already kept have left: only the newest (RFC 6455 §5.5.3).
     pub fn pong(&mut self, index: usize, payload: Vec<u8>) {
         if let Some(unsent) = &mut self.connections[index].unsent {
             unsent.pong = Some(payload);
@@ -337,7 +338,7 @@ impl<S: System> Worker<S> {
     }
 }
 
-/// RFC 6455 §5.3 wants a fresh key for every frame; the two others are for comparison and are part of the result.
+/// RFC 6455 §5.3 requires a fresh key for every frame; the two others are for comparison and are part of the result.
 #[inline]
 fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
     match mask {

@@ -1,14 +1,14 @@
-//! What makes a message one that a server must have read to answer: a keyed hash of its connection and its number (SipHash-1-3,
-//! Aumasson and Bernstein, 2012). The key is drawn from the plan's seed, which no server is told.
+//! Makes a message one that a server must read to answer: a keyed hash of its connection and its number (SipHash-1-3,
+//! Aumasson and Bernstein, 2012). The key is drawn from the plan's seed, which is not sent to any server.
 
 use sha1::{Digest, Sha1};
 use siphasher::sip::SipHasher13;
 
-/// The first eight digits of a stamp are its message's number, the others its tag. The tag's last digit is the number's again: a
-/// message too short for more than that still differs from the one before.
+/// The first eight digits of a stamp are the number of its message, the others its tag. The tag's last digit repeats
+/// the last digit of the number, so that a message too short for more still differs from the one before.
 pub const LENGTH: usize = 16;
 const NUMBER: usize = LENGTH / 2;
-/// No two of 2²⁴ connections have a message alike before their 2⁴⁰th.
+/// No two of 2²⁴ connections have an equal message before their 2⁴⁰th.
 const NUMBER_BITS: u32 = 40;
 
 pub struct Stamps(SipHasher13);
@@ -20,14 +20,14 @@ impl Stamps {
         Stamps(SipHasher13::new_with_key(key.first_chunk().expect("a digest of 20 bytes")))
     }
 
-    /// Half of it is the tag, which is sent; the other half is not.
+    /// One half of it is the tag, which is sent; the other half is not.
     #[inline]
     pub fn hash(&self, connection: u32, number: u64) -> u64 {
         let message = u64::from(connection).rotate_left(NUMBER_BITS) ^ number;
         self.0.hash(&message.to_le_bytes()) & !15 | number & 15
     }
 
-    /// The stamp of a message whose hash this is.
+    /// The stamp of the message with this hash.
     #[inline]
     pub fn of(number: u64, hash: u64) -> [u8; LENGTH] {
         let mut stamp = [0; LENGTH];
@@ -36,14 +36,14 @@ impl Stamps {
         stamp
     }
 
-    /// The number in a stamp, as far as it goes: that of the message, modulo 2³².
+    /// The number in a stamp, if it is complete: that of the message, modulo 2³².
     pub fn number_in(stamp: &[u8]) -> Option<u32> {
         let digits = stamp.get(..NUMBER).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
         u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     }
 }
 
-/// Eight hexadecimal digits, the highest first: a nibble a byte, all at once.
+/// Eight hexadecimal digits, the highest first: one nibble for each byte, computed together.
 #[inline]
 fn digits(number: u32) -> [u8; 8] {
     let wide = u64::from(number);

@@ -1,5 +1,6 @@
-//! How long after the read that made room for a message it is handed to the kernel: what `service` holds of the engine's own work
-//! (METHODOLOGY). A measurement, not a test: `cargo test --release --lib -- --ignored --nocapture from_the_read`.
+//! The time from the read that freed a place for a message until the message is passed to the
+//! kernel: the engine's own share of `service` (METHODOLOGY). A measurement, not a test:
+//! `cargo test --release --lib -- --ignored --nocapture from_the_read`.
 
 use crate::clock::{self, Usage};
 use crate::control::{Control, Phase, Report};
@@ -20,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-/// The machine itself, that notes when something was read, and how long after that something is sent.
+/// The real machine, with a record of the time from a read to the next send.
 struct Timed {
     poll: Poll,
     read_ns: u64,
@@ -64,7 +65,7 @@ impl System for Timed {
     }
 
     fn send(&mut self, socket: RawFd, bytes: &[u8]) -> io::Result<Option<usize>> {
-        // The first piece of what follows a read; the others are under way with it.
+        // The first piece sent after a read; the others are in flight with it.
         if let read_ns @ 1.. = std::mem::take(&mut self.read_ns) {
             self.gaps.borrow_mut().saturating_record(clock::now_ns() - read_ns);
         }
@@ -98,7 +99,7 @@ impl System for Timed {
     }
 }
 
-/// An echo of one connection a thread: unmasks what comes, and sends it back under a server's header.
+/// An echo server with one connection for each thread: unmasks the input and returns it with a server's header.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -143,7 +144,7 @@ fn serve(mut stream: std::net::TcpStream) -> io::Result<()> {
         out.extend_from_slice(&[front[0], front[1] & 0x7f]);
         out.extend_from_slice(&wide[8 - extended..]);
         out.extend_from_slice(&payload);
-        // Replies to what came together go back together.
+        // Replies to messages that arrived together return together.
         if input.buffer().is_empty() {
             stream.write_all(&out)?;
             out.clear();

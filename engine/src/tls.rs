@@ -1,5 +1,5 @@
-//! TLS between the socket and everything else: ciphertext in, plaintext out, and the other way. Sans I/O; the protocol is
-//! rustls's. Every connection shakes hands in full, because a resumed session would hide what a new client costs.
+//! TLS between the socket and everything else: ciphertext in, plaintext out, and back. No I/O; rustls implements the
+//! protocol. Every connection does a full handshake, because a resumed session would hide the cost of a new client.
 
 use crate::plan::{Plan, Tls as Wanted};
 use crate::record::{Failure, Kind};
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStor
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// What all connections of a plan share.
+/// The part that all connections of a plan share.
 #[derive(Clone)]
 pub struct Client {
     config: Arc<ClientConfig>,
@@ -20,7 +20,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// `None` where the plan wants no TLS; an error is this host's or the plan's, in one line.
+    /// `None` if the plan uses no TLS; an error is this host's or the plan's, in one line.
     pub fn new(plan: &Plan) -> Result<Option<Client>, String> {
         let Some(wanted) = &plan.tls else { return Ok(None) };
         let provider = Arc::new(ring::default_provider());
@@ -43,7 +43,7 @@ impl Client {
     pub fn session(&self) -> Session {
         let connection = ClientConnection::new(self.config.clone(), self.name.clone());
         let mut connection = connection.expect("the configuration and the name were checked");
-        // What is written is sent at once or kept by the connection that sends it.
+        // The connection that sends these bytes sends or keeps them at once.
         connection.set_buffer_limit(None);
         Session(connection)
     }
@@ -72,10 +72,10 @@ fn host_of(host: &str) -> &str {
     }
 }
 
-/// What a record holds at most (RFC 8446 §5.1).
+/// The largest content of a record (RFC 8446 §5.1).
 const RECORD_BYTES: usize = 1 << 14;
 
-/// How plaintext was sealed: behind so many bytes of the session's own, in records that are full but for the last.
+/// How plaintext was sealed: after this many bytes of the session's own, in records that are full except for the last.
 pub struct Records {
     own: usize,
     plain: usize,
@@ -83,7 +83,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Where the record ends that holds the last of so many bytes of plaintext: before that nobody can read it.
+    /// The end of the record with the last of this many bytes of plaintext. Before that no peer can read it.
     pub fn end_of(&self, plain: usize) -> usize {
         let records = plain.div_ceil(RECORD_BYTES);
         self.own + (records * RECORD_BYTES).min(self.plain) + records * self.overhead
@@ -97,12 +97,12 @@ impl Session {
         self.0.is_handshaking()
     }
 
-    /// The last thing that will be sealed (RFC 8446 §6.1).
+    /// The last record that is sealed (RFC 8446 §6.1).
     pub fn end(&mut self) {
         self.0.send_close_notify();
     }
 
-    /// Replaces plaintext by the records that carry it, after whatever the session itself has to say.
+    /// Replaces plaintext by the records that carry it, after any records of the session itself.
     pub fn seal(&mut self, out: &mut Vec<u8>) -> Records {
         let mut own = Vec::new();
         self.write(&mut own);
@@ -126,7 +126,7 @@ impl Session {
         while !sealed.is_empty() {
             let taken = self.0.read_tls(&mut sealed).map_err(|error| (Kind::Tls, error.to_string()))?;
             if taken == 0 {
-                // The peer has closed its side of TLS; what it says after that is nothing (RFC 8446 §6.1).
+                // The peer has closed its side of TLS; later data is ignored (RFC 8446 §6.1).
                 return Ok(());
             }
             let state = self.0.process_new_packets().map_err(|error| (Kind::Tls, error.to_string()))?;
@@ -138,7 +138,7 @@ impl Session {
     }
 }
 
-/// Accepts every certificate: the plan's explicit opt-out, for servers under test that sign their own.
+/// Accepts every certificate: the plan's explicit opt-out, for servers under test with self-signed certificates.
 #[derive(Debug)]
 struct Anything(Arc<CryptoProvider>);
 

@@ -1,9 +1,11 @@
-//! One thread and its connections. Nothing is shared with other workers, and nothing is allocated for a message: a reply is
-//! read into one buffer that all connections share, checked where it lies, and answered by the next message from inside the
-//! same read. A message costs one recv, one send and its share of an epoll.
+//! One thread and its connections. It shares nothing with other workers and allocates nothing for a
+//! message. A reply is read into one buffer that all connections share, checked in place, and
+//! answered by the next message from inside the same read. A message costs one recv, one send and
+//! its share of an epoll.
 //!
-//! This file is the loop: what is due, what has come, what is overdue. The time of a trial is in phases.rs, how connections
-//! come and go in opening.rs, what passes over them in sending.rs and receiving.rs.
+//! This file is the loop: what is due, what has arrived, what is overdue. The time line of a trial
+//! is in phases.rs, opening and closing of connections in opening.rs, their data in sending.rs and
+//! receiving.rs.
 
 use crate::accounts::Accounts;
 use crate::connection::{Connection, State};
@@ -25,13 +27,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 pub const SECOND_NS: u64 = 1_000_000_000;
-/// Room for what is read at once: for the replies that can be under way on a connection, as far as that helps. A peer that floods
-/// holds up the others for as long as it takes to read so much of it.
+/// Size of the read buffer: for the replies that can be in flight on a connection, as far as that
+/// helps. A peer that floods delays the others by the time for reading this much.
 const LEAST_ROOM_BYTES: usize = 16 << 10;
 const MOST_ROOM_BYTES: usize = 256 << 10;
-/// How long a server may take to close after our goodbye: then we do.
+/// How long a server may take to close after the engine's Close frame; then the engine closes.
 const CLOSING_S: f64 = 2.0;
-/// So many first messages, or late ones, are sent before what has come meanwhile is read.
+/// This many first or late messages are sent before replies are read.
 const SENDS_AT_ONCE: usize = 64;
 
 pub struct Worker<S: System> {
@@ -47,11 +49,11 @@ pub struct Worker<S: System> {
     pub system: S,
     pub connections: Vec<Connection<S::Socket>>,
     pub buffer: Vec<u8>,
-    /// What is to be sent on the connection that is being served; empty between connections.
+    /// Bytes to be sent on the connection that is being served; empty between connections.
     pub out: Vec<u8>,
-    /// Why the kernel refused a piece of the message that is being written; nothing between connections.
+    /// Why the kernel refused a piece of the message that is being written; `None` between connections.
     pub refused: Option<io::Error>,
-    /// Room for what TLS has opened, for a message that is compressed or cut, and for what it becomes.
+    /// Buffers for decrypted input, for a message to be compressed or fragmented, and for the result.
     pub plain: Vec<u8>,
     pub whole: Vec<u8>,
     pub small: Vec<u8>,
@@ -60,7 +62,7 @@ pub struct Worker<S: System> {
     pub pacer: Pacer,
 
     pub phase: Phase,
-    /// The measured window; what is not known yet never comes.
+    /// The measured window; unknown times are "never".
     pub measure_ns: u64,
     pub drain_ns: u64,
     pub origin_ns: u64,
@@ -70,9 +72,9 @@ pub struct Worker<S: System> {
     swept_ns: u64,
     cursor: usize,
 
-    /// Users who are to come or to go, in the order of time.
+    /// Users due to join or leave, in order of time.
     pub changes: VecDeque<(u64, u32, Change)>,
-    /// Connections that are to be opened, and since when.
+    /// Connections to be opened, and since when.
     pub asked: VecDeque<(u32, u64)>,
     pub broadcasts: Vec<Delivery>,
     /// By address of the target: the connection that triggers broadcasts there.
@@ -81,7 +83,7 @@ pub struct Worker<S: System> {
     pub unstarted: Range<usize>,
     /// When something was read last.
     pub read_ns: u64,
-    /// From `CLOCK_MONOTONIC` to the epoch.
+    /// Offset from `CLOCK_MONOTONIC` to the epoch.
     pub to_unix_ns: u64,
     pub settled: bool,
     pub begun: Option<Window>,
@@ -90,7 +92,7 @@ pub struct Worker<S: System> {
     pub finished: bool,
 }
 
-/// What all workers of a process have in common.
+/// State shared by all workers of a process.
 #[derive(Clone)]
 pub struct Common {
     pub plan: Arc<Plan>,
@@ -157,7 +159,7 @@ impl<S: System> Worker<S> {
         })
     }
 
-    /// Until it has finished, or is stopped. Ticks and connects count from `origin_ns`.
+    /// Runs until it has finished, or is stopped. Ticks and connects count from `origin_ns`.
     pub fn run(mut self, origin_ns: u64) {
         self.begin(origin_ns);
         while self.goes_on() {
@@ -177,7 +179,7 @@ impl<S: System> Worker<S> {
         !self.finished && !self.control.stopped()
     }
 
-    /// What is due by now, then one wait for what comes.
+    /// Sends what is due, then waits once for events.
     pub fn step(&mut self) {
         let now = self.system.now_ns();
         self.keep_time(now);
@@ -191,7 +193,7 @@ impl<S: System> Worker<S> {
     }
 
     pub fn report(&self, report: Report) {
-        // The receiver is gone only when the process is ending.
+        // The receiver is gone only if the process is ending.
         let _ = self.reports.send((self.index, report));
     }
 
@@ -211,8 +213,8 @@ impl<S: System> Worker<S> {
         self.pacer.begin(t_ns);
     }
 
-    /// The first messages of the next few connections, where a phase has begun: what comes back of the first is not to wait until
-    /// the last has sent.
+    /// Sends the first messages of the next few connections when a phase begins. Replies to the
+    /// first ones must not wait until the last has sent.
     fn start_some(&mut self) {
         for _ in 0..SENDS_AT_ONCE {
             let Some(index) = self.unstarted.next() else { return };
@@ -221,7 +223,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Sends what is due by now; what no connection can take yet stands in line, and its due time stays what it is.
+    /// Sends what is due. A message that no connection can take yet waits, and its due time does not change.
     fn send_due(&mut self, now: u64) {
         let mut sends = SENDS_AT_ONCE;
         while sends > 0
@@ -266,14 +268,14 @@ impl<S: System> Worker<S> {
         }
         let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
         let polls = goes_on || self.finished || self.plan.busy_poll && self.phase != Phase::Connect;
-        // What was sent meanwhile took its time.
+        // The sends above took time.
         let timeout = if polls { 0 } else { until.saturating_sub(self.system.now_ns()) };
         let count = match self.system.wait(timeout) {
             Ok(count) => count,
             Err(error) => return self.host_cannot(format!("epoll: {error}")),
         };
         for at in 0..count {
-            // A peer that never stops is no reason to go on.
+            // A peer that never stops sending does not stop the loop.
             if self.finished || self.control.stopped() {
                 return;
             }
@@ -283,7 +285,7 @@ impl<S: System> Worker<S> {
             }
             self.readable(index);
             self.open_asked();
-            // A thousand events take milliseconds; what is due does not wait for the last of them.
+            // A thousand events take milliseconds; due messages do not wait for the last of them.
             if self.pacer.next_ns() <= self.read_ns {
                 self.send_due(self.read_ns);
             }
@@ -292,14 +294,14 @@ impl<S: System> Worker<S> {
 
     // ---- what is overdue -------------------------------------------------------------------------------------------
 
-    /// A timeout is noticed after at most its time and a quarter; looking for it more often would only cost.
+    /// A timeout is detected after at most 1.25 times its duration; more frequent checks would only cost CPU.
     fn sweep_period(&self) -> u64 {
         let shortest = self.plan.limits.connect_s.min(self.plan.limits.reply_s);
         ((shortest / 4.0 * 1e9) as u64).clamp(5_000_000, SECOND_NS)
     }
 
-    /// Looks for timeouts among so many connections as the time since the last look allows: all of them once in a period,
-    /// and never all of them at once, which would delay the messages of a million others.
+    /// Checks for timeouts as many connections as the time since the last check allows: all of them
+    /// once in a period, and never all at once, which would delay the messages of a million others.
     fn sweep(&mut self, now: u64) {
         let total = self.connections.len();
         if self.accounts.awaited() == 0 {

@@ -1,5 +1,5 @@
-//! protocol/README.md, sections 1 to 3, as far as a test can ask: the example plans, plans that must be refused, and what a
-//! whole run leaves behind.
+//! protocol/README.md, sections 1 to 3, as far as tests can check: the example plans, plans that
+//! must be refused, and the output of a whole run.
 
 mod support;
 
@@ -42,7 +42,7 @@ fn the_example_run_is_what_the_engine_writes() {
     assert_eq!(run.measured("sent"), again.measured("sent"), "the schedule comes from the plan's seed alone");
 }
 
-/// Gives the engine this text as its plan.
+/// Passes this text to the engine as its plan.
 fn try_plan(text: &str) -> Output {
     let folder = folder();
     let path = folder.join("plan.json");
@@ -64,7 +64,7 @@ fn one_line(output: &Output, code: i32) -> String {
 #[test]
 fn every_example_plan_is_understood() {
     for (name, plan) in examples() {
-        // Nobody listens: a plan that is understood ends with that.
+        // No server listens: a plan that is understood ends with `no_connection`.
         let short = json!({"connections": 2, "measure": {"messages": 4}, "cpus": [], "threads": 1});
         let mut plan = with(with(plan, short), json!({"warmup": null}));
         plan["target"]["address"] = json!(nobody().to_string());
@@ -119,7 +119,7 @@ fn a_broken_plan_is_refused_in_one_line_that_names_the_key() {
     for (pointer, key, value) in broken {
         let mut plan = good.clone();
         *plan.pointer_mut(pointer).unwrap() = value.clone();
-        // A plan that is not refused must not keep the test waiting.
+        // A plan that is accepted must not delay the test.
         plan["target"]["address"] =
             if pointer == "/target/address" { value.clone() } else { json!(nobody().to_string()) };
         if pointer != "/warmup" {

@@ -1,4 +1,5 @@
-//! The engine against tungstenite, which knows RFC 6455 from somewhere else: every length class, text and binary, both ways.
+//! The engine against tungstenite, an independent implementation of RFC 6455: every length class,
+//! text and binary, both ways.
 
 mod support;
 
@@ -9,7 +10,7 @@ use support::{echo, run, with};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, accept_with_config};
 
-/// An echo by tungstenite, which refuses what breaks the RFC; what each connection said at its end is kept.
+/// An echo by tungstenite, which rejects violations of the RFC; the end of each connection is kept.
 fn tungstenite_echo() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +61,7 @@ fn every_size_comes_back_as_it_went() {
             assert_eq!(run.measured("bytes_sent"), 20 * (header + 4 + bytes as u64), "{opcode} {bytes}");
         }
     }
-    // The engine's goodbye is a Close frame that tungstenite understands.
+    // The engine's closing is a Close frame that tungstenite understands.
     std::thread::sleep(std::time::Duration::from_millis(200));
     let ends = ends.lock().unwrap();
     assert_eq!(ends.len(), 44);

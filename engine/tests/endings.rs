@@ -1,4 +1,4 @@
-//! The engine ends when it should, by itself, and what it measured is written before it goes.
+//! The engine ends by itself when it should, and writes its measurements before it exits.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn complete(mut running: Running, outcome: &str) -> Run {
     run
 }
 
-/// Instants are only compared with what the engine was told to wait for, never with a speed.
+/// Times are compared only with the waits that the engine was told, never with a speed.
 #[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
     Instant::now()
@@ -124,7 +124,7 @@ fn a_dead_parent_ends_it() {
     let folder = support::folder();
     let path = folder.join("plan.json");
     std::fs::write(&path, plan.to_string()).unwrap();
-    // The shell is the parent; it is killed and cannot say goodbye.
+    // The shell is the parent; it is killed and cannot close anything.
     let script = format!(
         "{} {} {} </dev/null >/dev/null 2>&1 & echo $!; wait",
         env!("CARGO_BIN_EXE_wsbench-engine"),
@@ -140,7 +140,7 @@ fn a_dead_parent_ends_it() {
     assert!(std::fs::exists(&status).unwrap(), "it runs");
     shell.kill().unwrap();
     shell.wait().unwrap();
-    // A zombie whose new parent has not looked yet is dead too.
+    // A zombie whose new parent has not collected it yet is dead too.
     let alive = || std::fs::read_to_string(&status).is_ok_and(|stat| !stat.contains(") Z "));
     for _ in 0..500 {
         if !alive() {

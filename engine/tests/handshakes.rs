@@ -1,4 +1,4 @@
-//! The opening: every way in which it can fail has its name, and what is right is not one of them.
+//! The opening handshake: every failure has its own name, and correct handshakes have none.
 
 mod support;
 

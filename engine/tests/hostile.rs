@@ -1,5 +1,5 @@
-//! Servers that mean ill. One that floods, stalls or hangs up ends nothing but its own connection: memory stays bounded, the
-//! deadline ends the run, and its record is whole. One that answers what it was not asked is seen.
+//! Hostile servers. A server that floods, stalls or hangs up ends only its own connection: memory stays bounded, the
+//! deadline ends the run, and its record is complete. A server that answers without a request is detected.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::server::*;
 use support::{Run, closed, doc, echo, open, plan, run, thinking, with};
 
-/// Most that an engine of these tests, and so any of them, has held.
+/// The largest resident memory of any engine that these tests have run so far.
 fn most_memory_mb() -> i64 {
     // SAFETY: an all-zero rusage is valid, and the kernel fills it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -24,7 +24,7 @@ fn ping(address: SocketAddr, transport: &str) -> Value {
     plan(json!({"kind": "ping"}), transport, address, if transport == "tcp" { "/" } else { "/ping" })
 }
 
-/// Writes this for as long as the engine lets it, or a few seconds.
+/// Writes this for as long as the engine reads it, or a few seconds.
 fn flood(peer: &Peer, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
     let mut writer = peer.writer();
     std::thread::spawn(move || while writer.write_all(&bytes).is_ok() {})
@@ -118,13 +118,13 @@ fn what_the_kernel_does_not_take_is_not_sent() {
     assert!(most_memory_mb() < 100, "{} MB", most_memory_mb());
 }
 
-// ---- answers that nobody asked for -------------------------------------------------------------------------------------
+// ---- unrequested answers -----------------------------------------------------------------------------------------------
 
 fn unexpected(run: &Run) -> u64 {
     run.end()["errors"]["unexpected_reply"].as_u64().unwrap_or(0)
 }
 
-/// As an echo that reads nothing would have it: the number in order, and a tag that it cannot know.
+/// As an echo that reads nothing would send it: the numbers in order, and a tag that it cannot know.
 fn guessed(number: u32) -> Vec<u8> {
     let mut payload = format!("{number:08x}{:08x}", 0).into_bytes();
     payload.resize(32, b'x');
@@ -172,7 +172,7 @@ fn a_constant_echo_is_no_answer() {
     assert!(unexpected(&run) >= 1, "{}", run.end());
 }
 
-/// A server that answers `ahead` before anything, and then every question `times` times.
+/// A server that sends `ahead` before anything else, and then answers every request `times` times.
 fn eager(transport: &'static str, ahead: usize, times: usize) -> SocketAddr {
     let answer = match transport {
         "websocket" => frame(0x81, b"Pong"),

@@ -1,5 +1,5 @@
-//! Closed loops: many messages under way, pauses to think, connections that are exchanged for new ones. Counts and orders are
-//! exact; a time is only a lower bound, which a slow machine cannot break, or a bound many times what is expected.
+//! Closed loops: many messages in flight, pauses, exchanged connections. Counts and orders are exact. A time is only a
+//! lower bound, which a slow machine cannot break, or a bound many times the expected value.
 
 mod support;
 
@@ -166,7 +166,8 @@ fn think_time_sets_the_rate_and_the_response_counts_from_the_due_time() {
         let changes = json!({"loop": thinking(1, think, None), "connections": 5, "measure": {"seconds": 2.0}});
         let run = run(&with(echo(address, "text", 32), changes));
         run.errors_are(json!({}));
-        // Five users, each a pause and a reply after the other; half the rate on a machine that is three times too slow.
+        // Five users, each with a pause and a reply in alternation; half the rate on a machine that
+        // is three times too slow.
         let most = 5.0 * 2.0 / (least_s + 0.02) + 5.0;
         let sent = run.measured("sent") as f64;
         assert!(sent <= most && sent > most / 3.0, "{sent} of {most}");
@@ -199,7 +200,7 @@ fn pauses_begun_in_a_counted_warmup_do_not_double_the_pace() {
     assert!((2..=16).contains(&sent), "two users, at most eight pauses each in two seconds: {sent}");
 }
 
-/// An echo that keeps count of connections, of the most messages on one of them, and of Close frames.
+/// An echo that counts connections, the most messages on one of them, and Close frames.
 fn counting_echo() -> (SocketAddr, Arc<[AtomicUsize; 3]>) {
     let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
     let seen = counts.clone();
@@ -230,7 +231,7 @@ fn every_three_messages_a_connection_is_exchanged_with_a_close_handshake() {
             run(&with(echo(address, "text", 32), json!({"loop": pace, "connections": 2, "measure": {"messages": 30}})));
         run.errors_are(json!({}));
         run.ledger_is(30, 0, 0);
-        // A busy machine's server may take in the last connection after the engine has ended.
+        // A busy server may accept the last connection after the engine has ended.
         wait_until("every connection ended with a Close frame", || {
             counts[2].load(Ordering::SeqCst) == counts[0].load(Ordering::SeqCst)
         });

@@ -1,5 +1,5 @@
-//! Open loops: what is due is due, whatever the replies do, and what could not be sent is counted. Numbers of messages are the
-//! schedule's, exactly; a time is only asserted where being late could not make it true.
+//! Open loops: due times do not depend on the replies, and unsent messages are counted. The numbers of messages are
+//! exactly the schedule's. A time is asserted only if lateness could not make it true.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn a_constant_rate_sends_its_schedule() {
 
 #[test]
 fn what_the_kernel_has_no_room_for_is_sent_when_it_has_some() {
-    // 30 MiB fall due while nobody reads, more than two sockets hold; then they are read in small steps.
+    // 30 MiB fall due while the server does not read, more than two sockets hold; then it reads them in small steps.
     let address = serve(|peer| {
         peer.upgrade()?;
         std::thread::sleep(Duration::from_millis(350));
@@ -102,7 +102,7 @@ fn stalled(depth: Option<usize>) -> Run {
     run.errors_are(json!({}));
     run.ledger_is(300, 0, 0);
     assert!(run.histograms["response"].max() >= STALL.as_nanos() as u64 * 99 / 100, "the stall is seen whole");
-    // Due in the first two thirds of the stall: 80 messages, less one at either end.
+    // Due in the first two thirds of the stall: 80 messages, minus one at either end.
     assert!(run.at_least("response", STALL / 3) >= 78, "and by every message that was due in it");
     run
 }

@@ -1,4 +1,4 @@
-//! Broadcasts: every copy is counted for its broadcast, and what should not have come is counted apart.
+//! Broadcasts: every copy is counted for its broadcast, and unexpected copies are counted separately.
 
 mod support;
 
@@ -12,8 +12,8 @@ use support::{Run, engine, folder, open, plan, run, with};
 
 type Members = Arc<Mutex<Vec<(usize, TcpStream)>>>;
 
-/// Sends every broadcast to all members, as many copies as `copies` says for the member and the broadcast, then hands the
-/// member's connection to `after`.
+/// Sends every broadcast to all members, as many copies as `copies` gives for the member and the
+/// broadcast, then passes the member's connection to `after`.
 fn push_server(
     copies: impl Fn(usize, u64) -> usize + Send + Sync + 'static,
     after: impl Fn(usize, &mut TcpStream, &str) + Send + Sync + 'static,
@@ -21,7 +21,7 @@ fn push_server(
     let members = Members::default();
     serve(move |peer| {
         {
-            // No broadcast goes by between the answer and the member's place in the list.
+            // No broadcast occurs between the answer and the member's entry in the list.
             let mut members = members.lock().unwrap();
             peer.upgrade()?;
             members.push((peer.number, peer.writer()));
@@ -38,7 +38,7 @@ fn push_server(
             let broadcast = u64::from_str_radix(token.split('-').nth(1).unwrap(), 16).unwrap();
             for (number, stream) in members.lock().unwrap().iter_mut() {
                 for _ in 0..copies(*number, broadcast) {
-                    // A member that has gone is no concern of the others.
+                    // A member that has left does not affect the others.
                     let _ = stream.write_all(&frame(0x80 | TEXT, format!("1700000000000000 {token}").as_bytes()));
                 }
                 after(*number, stream, token);
@@ -55,7 +55,7 @@ fn push(address: SocketAddr, slow_readers: f64) -> Value {
     with(plan(json!({"kind": "push", "slow_readers": slow_readers}), "websocket", address, "/push"), changes)
 }
 
-/// What each broadcast expected and received.
+/// The expected and received copies of each broadcast.
 fn reach(run: &Run) -> Vec<(u64, u64)> {
     let broadcasts = run.all("broadcast");
     broadcasts.iter().map(|one| (one["expected"].as_u64().unwrap(), one["received"].as_u64().unwrap())).collect()
@@ -125,7 +125,7 @@ fn a_member_that_dies_is_no_longer_expected() {
 
 #[test]
 fn slow_readers_are_not_expected_and_never_read() {
-    // What they do not read has to stay with the server: more than both sockets hold.
+    // Data that they do not read has to stay with the server: more than both sockets hold.
     let stuck = Arc::new(Mutex::new(std::collections::BTreeSet::new()));
     let seen = stuck.clone();
     let address = push_server(
@@ -135,7 +135,7 @@ fn slow_readers_are_not_expected_and_never_read() {
                 return;
             }
             stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
-            // Pings and no more: the scenario's limit on the length of a message is not what is tested here.
+            // Only Pings: this test is not about the scenario's limit on message length.
             let pings = frame(0x80 | PING, &[b'p'; 125]).repeat(100_000);
             if stream.write_all(&pings).is_err() {
                 seen.lock().unwrap().insert(member);
@@ -188,7 +188,7 @@ fn who_joins_after_a_broadcast_was_triggered_is_not_counted_for_it() {
         peer.upgrade()?;
         let mut own = peer.writer();
         {
-            // As a server does that adds a member to its list before the member knows: here with every broadcast so far.
+            // Like a server that adds a member to its list before the member knows: here with every broadcast so far.
             let mut members = members.lock().unwrap();
             for token in tokens.lock().unwrap().iter() {
                 own.write_all(&frame(0x80 | TEXT, format!("1700000000000000 {token}").as_bytes()))?;

@@ -1,4 +1,4 @@
-//! Connections that come and go by a plan, connections that come at a pace, and connections that are only held.
+//! Connections that join and leave by a plan, connections that open at a rate, and idle connections.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn stage(to: usize, over_s: f64, chunk: usize) -> Value {
 
 type Closed = Arc<Mutex<Vec<usize>>>;
 
-/// An echo that answers each handshake and each message after a while, and writes down whom it heard say goodbye.
+/// An echo that answers each handshake and each message after a delay, and records which connections closed properly.
 fn slow_echo(handshake: Duration, reply: Duration) -> (SocketAddr, Closed) {
     let closed = Closed::default();
     let seen = closed.clone();

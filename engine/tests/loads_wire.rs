@@ -1,4 +1,4 @@
-//! What stands on the wire: mask keys, fragments, and content from a file.
+//! The bytes on the wire: mask keys, fragments, and content from a file.
 
 mod support;
 
@@ -116,7 +116,7 @@ fn a_wrong_reply_with_content_from_a_file_is_reply_content_however_it_is_cut() {
     let text = format!("0123456789abcdef{}", "é".repeat(50));
     std::fs::write(&path, &text).unwrap();
     for cut in 1..6 {
-        // Cut inside or between two-byte characters; the last of them is another one.
+        // Cut inside or between two-byte characters; the last one differs.
         let address = echo_until_third(move |peer, opcode, mut payload| {
             let last = payload.len() - 1;
             payload[last] ^= 1;
@@ -140,9 +140,9 @@ fn the_kernel_says_when_the_bytes_of_sampled_connections_came() {
     assert_eq!(run(&plan).count("receive_delay"), 0);
     let all = run(&with(plan.clone(), json!({"receive_stamps": 1})));
     assert!(all.count("receive_delay") >= 400, "every read has one: {}", all.count("receive_delay"));
-    // On one clock, a read never precedes its data; a second would mean that two clocks were mixed up.
+    // On one clock, a read never precedes its data; a second of difference would mean that two clocks were mixed up.
     assert!(all.histograms["receive_delay"].max() < 1_000_000_000);
-    // By a schedule every connection has a quarter of the messages, which a closed loop does not promise.
+    // By a schedule every connection gets a quarter of the messages, which a closed loop does not guarantee.
     let half = run(&with(plan, json!({"receive_stamps": 2, "loop": open("constant", 400.0, None)})));
     half.ledger_is(400, 0, 0);
     assert!((1..=200).contains(&half.count("receive_delay")), "0 and 2 only: {}", half.count("receive_delay"));

@@ -1,5 +1,5 @@
-//! A server that breaks a rule is counted under the name of that rule, once, and no message is lost count of. Every test
-//! is a server that answers two messages and misbehaves at the third.
+//! A server that breaks a rule is counted under the name of that rule, once, and every message stays accounted for.
+//! Every test is a server that answers two messages and misbehaves at the third.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn text(misbehave: impl Fn(&mut Peer, u8, Vec<u8>) -> io::Result<()> + Send + Sy
     run(&echo(echo_until_third(misbehave), "text", 32))
 }
 
-/// The connection was given up at the third message.
+/// The connection ended at the third message.
 fn spoils_the_connection(run: &Run, kind: &str) {
     run.errors_are(json!({kind: 1}));
     run.ledger_is(2, 1, 0);
@@ -21,7 +21,7 @@ fn spoils_the_connection(run: &Run, kind: &str) {
     assert_eq!(run.end()["outcome"], "connections_lost");
 }
 
-/// Only the third message was wrong; the connection went on.
+/// Only the third message failed; the connection continued.
 fn spoils_the_message(run: &Run, kind: &str) {
     run.errors_are(json!({kind: 1}));
     run.ledger_is(4, 1, 0);
@@ -142,7 +142,7 @@ fn a_close_frame_just_after_a_reply_is_close_frame() {
 
 #[test]
 fn a_close_frame_with_the_socket_gone_is_counted_once() {
-    // The answer to the Close frame meets a reset: that is no second error.
+    // A reset follows the answer to the Close frame: that is not a second error.
     let run = run(&with(
         echo(
             echo_until_third(|peer, _, _| {

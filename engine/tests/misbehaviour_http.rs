@@ -1,4 +1,4 @@
-//! The documents' side of misbehaviour: with one connection for all requests, and with one for each.
+//! Misbehaviour with documents: with one connection for all requests, and with one for each.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Nothing that happened may be left out: a stall is in the tail, a slow connection is awaited, a late reply is counted where
-//! it belongs. Delays are lower bounds of what must be seen; no speed is asserted.
+//! No event may be omitted: a stall is in the tail, a slow connection is awaited, a late reply counts in its own
+//! interval. Delays are lower bounds of the expected values; no speed is asserted.
 
 mod support;
 

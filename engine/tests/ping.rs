@@ -1,4 +1,4 @@
-//! `Ping` and `Pong`, over bare TCP and over WebSocket: what is a right answer, and what a wrong one is called.
+//! `Ping` and `Pong`, over bare TCP and over WebSocket: correct answers, and the names of incorrect ones.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Several processes of one trial: the gates at which they wait for each other, and the part of the whole that each takes.
+//! Several processes of one trial: the gates at which they wait for each other, and the part of the
+//! whole that each takes.
 
 mod support;
 
@@ -52,7 +53,7 @@ fn pair() -> Value {
     with(echo(echo_server(), "text", 32), json!({"connections": 2}))
 }
 
-/// Carries out all shards of a plan: each gate is opened when all stand there, for one instant that is returned.
+/// Runs all shards of a plan: each gate opens when all wait there, for one time, which is returned.
 fn together(plans: &[Value]) -> (Vec<Run>, [u64; 2]) {
     let mut all: Vec<Running> = plans.iter().map(start).collect();
     let mut instants = [0; 2];
@@ -110,7 +111,7 @@ fn the_schedules_of_all_shards_are_one_evenly_spaced_schedule() {
         echo(echo_server(), "text", 32),
         json!({"connections": 6, "loop": open("constant", 100.0, None), "measure": {"seconds": 1.0}}),
     );
-    // Shards need not have as many workers as each other.
+    // Shards may have different numbers of workers.
     let plans: Vec<Value> =
         (0..2).map(|shard| with(gated(base.clone(), (shard, 2), 20.0), json!({"threads": shard + 1}))).collect();
     let (runs, _) = together(&plans);
@@ -199,12 +200,12 @@ fn connections_go_to_every_address_of_the_target_in_turn() {
     assert_eq!(*served.lock().unwrap(), [3, 3, 2]);
 }
 
-/// Sends every broadcast to all members but `left_out`, who are counted in the order in which they came.
+/// Sends every broadcast to all members except `left_out`, who are counted in order of arrival.
 fn push_server(left_out: impl Fn(usize, u64) -> bool + Send + Sync + 'static) -> SocketAddr {
     let members: Arc<Mutex<Vec<(usize, std::net::TcpStream)>>> = Arc::default();
     serve(move |peer| {
         {
-            // No broadcast goes by between the answer and the member's place in the list.
+            // No broadcast occurs between the answer and the member's entry in the list.
             let mut members = members.lock().unwrap();
             peer.upgrade()?;
             members.push((peer.number, peer.writer()));

@@ -1,10 +1,14 @@
-//! The floor: what the kernel alone asks of a load generator with one thread on epoll. A prebuilt request goes out, its reply
-//! is counted in bytes and not looked at, the next goes out from inside the same read; no clock is read for a message.
-//! `engine/benches/compare.py` runs it beside the engine; it measures no server, for it would take any bytes for an answer.
+//! The kernel floor: the cost that the kernel alone imposes on a load generator with one thread on
+//! epoll. A prebuilt request is sent and the bytes of its reply are counted but not checked. The
+//! next request is sent from inside the same read. No clock is read for a message.
+//! `engine/benches/compare.py` runs it next to the engine. It measures no server, because it would
+//! accept any bytes as an answer.
 //!
-//! `floor MODE ADDRESS CONNECTIONS DEPTH BYTES SECONDS`, and one line of JSON comes out. A connection that breaks ends it with
-//! exit code 1. Modes: `echo` (DEPTH frames under way, for as many as one read brings back go out in one write), `connect` (each connection once:
-//! TCP, handshake, held until all are there, Close frame), `keep-alive` and `close` (HTTP documents, many a connection or one).
+//! `floor MODE ADDRESS CONNECTIONS DEPTH BYTES SECONDS` prints one line of JSON. A connection that
+//! breaks ends it with exit code 1. Modes: `echo` (DEPTH frames in flight; those that one read
+//! completes are replaced in one write), `connect` (each connection once: TCP, handshake, held
+//! until all are open, Close frame), `keep-alive` and `close` (HTTP documents, many on a connection
+//! or one).
 
 mod socket;
 mod uring;
@@ -14,7 +18,7 @@ use socket::{Poll, Socket, Usage};
 use std::net::SocketAddrV4;
 use uring::Ring;
 
-/// As many connects at once as the engine makes.
+/// As many concurrent connects as the engine.
 const CONNECTS_AT_ONCE: usize = 100;
 const BUFFER_BYTES: usize = 512 << 10;
 /// The process is killed this long after its work should have ended.
@@ -40,7 +44,7 @@ struct Load {
     seconds: f64,
 }
 
-/// What was exchanged, and what it cost from the first message (or connect) to the last.
+/// The data exchanged, and its cost from the first message (or connect) to the last.
 struct Outcome {
     messages: u64,
     cost: Usage,
@@ -87,7 +91,7 @@ impl Load {
         })
     }
 
-    /// A request to become a WebSocket, with more header lines.
+    /// A WebSocket upgrade request, with additional header lines.
     fn upgrade(&self, more: &str) -> Vec<u8> {
         format!(
             "GET /echo HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -123,7 +127,7 @@ fn masked_frame(bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// The length of one document's reply, learnt from the server.
+/// The length of one document's reply, taken from the server.
 fn reply_length(load: &Load, buffer: &mut [u8]) -> usize {
     let socket = Socket::connect(load.address);
     assert!(socket.send(&load.document_request()) > 0, "the first request was not taken");
@@ -152,7 +156,8 @@ fn connect(load: &Load) -> Outcome {
     Outcome { messages, cost }
 }
 
-/// Closes as the engine must, so that no server is left with a reset: a Close frame, then whatever comes until the server's end.
+/// Closes as the engine must, so that no server ends with a reset: a Close frame, then remaining
+/// input until the server's end.
 fn close_all(sockets: Vec<Socket>, poll: &mut Poll) {
     const CLOSE: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
     let mut buffer = [0; 4096];
@@ -172,7 +177,7 @@ fn close_all(sockets: Vec<Socket>, poll: &mut Poll) {
     }
 }
 
-/// Every connection of the load, upgraded where it speaks WebSocket and known to `poll` by its place.
+/// Every connection of the load, upgraded for WebSocket, and registered with `poll` under its place.
 fn open_all(load: &Load, poll: &mut Poll) -> Vec<Socket> {
     let upgrade = load.upgrade("");
     let websocket = matches!(load.mode, Mode::Echo | Mode::EchoUring | Mode::Connect);
@@ -206,7 +211,7 @@ fn open_all(load: &Load, poll: &mut Poll) -> Vec<Socket> {
 
 // ---- echo and keep-alive ---------------------------------------------------------------------------------------------
 
-/// What a connection still has to receive, and what of its requests the kernel has yet to take; in bytes.
+/// Bytes that a connection still has to receive, and bytes of its requests that the kernel has yet to accept.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     awaited: usize,
@@ -220,7 +225,7 @@ fn exchange(load: &Load) -> Outcome {
         Mode::Echo => (masked_frame(load.bytes), masked_frame(load.bytes).len() - 4),
         _ => (load.document_request(), reply_length(load, &mut vec![0; load.bytes + 4096])),
     };
-    // Whatever is unsent, it ends where a request ends, and all requests are alike.
+    // Any unsent rest ends where a request ends, and all requests are equal.
     let requests = request.repeat(load.depth);
     let mut poll = Poll::new();
     let sockets = open_all(load, &mut poll);
@@ -258,7 +263,7 @@ fn exchange(load: &Load) -> Outcome {
             }
             let Some(count) = socket.receive(&mut buffer) else { continue };
             assert!((1..=state.awaited).contains(&count), "{count} bytes came where {} were awaited", state.awaited);
-            // As many as have come whole.
+            // As many as have arrived completely.
             let before = state.awaited.div_ceil(reply);
             state.awaited -= count;
             let whole = before - state.awaited.div_ceil(reply);
@@ -270,7 +275,7 @@ fn exchange(load: &Load) -> Outcome {
     }
 }
 
-/// The same over io_uring: bursts go out together, with the next wait.
+/// The same over io_uring: bursts are sent together, with the next wait.
 fn exchange_uring(load: &Load) -> Outcome {
     let frame = masked_frame(load.bytes);
     let burst: &'static [u8] = frame.repeat(load.depth).leak();
@@ -293,7 +298,7 @@ fn exchange_uring(load: &Load) -> Outcome {
                 return Outcome { messages: bursts * load.depth as u64, cost: Usage::now().since(&begin) };
             }
             if !completion.stays_armed {
-                // No buffer was left; the next pass has them all again.
+                // No buffer was left; the next pass has all of them again.
                 assert_eq!(completion.result, -libc::ENOBUFS, "a send or a receive has failed");
                 ring.receive(completion.place);
                 continue;
@@ -312,7 +317,7 @@ fn exchange_uring(load: &Load) -> Outcome {
 
 // ---- close -----------------------------------------------------------------------------------------------------------
 
-/// A connection a document: the next is opened when the server has closed the last.
+/// A connection for each document: the next opens when the server has closed the last.
 fn reopen(load: &Load) -> Outcome {
     let mut buffer = vec![0; BUFFER_BYTES];
     let request = load.document_request();

@@ -1,5 +1,5 @@
-//! The system calls of the floor, each of them once: no call that the work does not need (every read and write says itself
-//! that it will not wait), and no result that is passed over. Whatever the kernel refuses ends the process.
+//! The system calls of the kernel floor. None is unnecessary (every read and write is itself
+//! non-blocking), and every result is checked. Any refusal by the kernel ends the process.
 
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,7 +12,7 @@ const READ_WRITE: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// Connects, waiting: on loopback the connection is made within the call.
+    /// Connects and waits: on loopback the connection is established within the call.
     pub fn connect(address: SocketAddrV4) -> Socket {
         let name = libc::sockaddr_in {
             sin_family: libc::AF_INET as libc::sa_family_t,
@@ -41,7 +41,7 @@ impl Socket {
         });
     }
 
-    /// How many of the bytes the kernel has taken.
+    /// How many of the bytes the kernel accepted.
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> usize {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -50,7 +50,7 @@ impl Socket {
         transferred("send", count).unwrap_or(0)
     }
 
-    /// None: nothing is there. 0: the peer has closed.
+    /// `None`: nothing available. 0: the peer has closed.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
         self.receive_with(buffer, libc::MSG_DONTWAIT)
@@ -79,7 +79,7 @@ impl AsRawFd for Socket {
 pub struct Event {
     pub place: usize,
     pub writable: bool,
-    /// The time that `end_after` set is over; there is no place.
+    /// The time set by `end_after` is over; not a connection's place.
     pub ends: bool,
 }
 
@@ -108,7 +108,7 @@ impl Poll {
         self.control(libc::EPOLL_CTL_MOD, &socket.0, place as u64, READ_WRITE);
     }
 
-    /// A timer among the events, so that the end of the time costs no reading of a clock.
+    /// A timer among the events, so that the end of the run needs no clock reading.
     pub fn end_after(&mut self, seconds: f64) {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let value = libc::timespec { tv_sec: seconds as i64, tv_nsec: (seconds.fract() * 1e9) as i64 };
@@ -176,7 +176,7 @@ impl Usage {
     }
 }
 
-/// No floor outlives the one who started it, nor its time.
+/// The floor does not outlive its parent, nor its time limit.
 pub fn end_with_parent_or_after(seconds: f64) {
     // SAFETY: no pointer is passed.
     unsafe {

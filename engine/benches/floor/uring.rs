@@ -1,5 +1,5 @@
-//! The same exchange over io_uring, arranged as the fastest clients do: sockets that are registered, a receive that stays armed
-//! and picks its buffers from a ring, and one system call a pass, which submits all sends and waits for what comes.
+//! The same exchange over io_uring, arranged as the fastest clients do: registered sockets, a multishot receive that
+//! picks its buffers from a ring, and one system call for each pass, which submits all sends and waits for completions.
 
 use crate::socket::{Socket, give_up};
 use io_uring::types::{BufRingEntry, Fixed, SubmitArgs, Timespec};
@@ -13,8 +13,8 @@ const BUFFERS: u16 = 4096;
 const BUFFER_BYTES: usize = 256;
 const GROUP: u16 = 0;
 const PAGE: usize = 4096;
-/// A pass takes so many completions if they are there within a microsecond, and what there is if they are not: asked for one,
-/// the kernel hands over no more than 20, and asked for more, it waits.
+/// A pass takes this many completions if they are available within a microsecond, otherwise those
+/// available. Asked for one, the kernel returns at most 20; asked for more, it waits.
 const WANTED: usize = 64;
 const WAIT_FOR_MORE_US: u32 = 1;
 const ENDS: u64 = u64::MAX;
@@ -23,7 +23,7 @@ pub struct Completion {
     pub place: usize,
     pub result: i32,
     pub stays_armed: bool,
-    /// The time that `end_after` set is over; there is no place.
+    /// The time set by `end_after` is over; not a connection's place.
     pub ends: bool,
 }
 
@@ -50,7 +50,7 @@ impl Ring {
         Ring { ring, buffers, harvest: Vec::with_capacity(8 * ENTRIES as usize), end: Timespec::new() }
     }
 
-    /// Once, and the ring stays where it is from then on: the kernel reads the time at the next wait.
+    /// Called once; the ring stays in place from then on: the kernel reads the time at the next wait.
     pub fn end_after(&mut self, seconds: f64) {
         self.end = Timespec::new().sec(seconds as u64).nsec((seconds.fract() * 1e9) as u32);
         self.push(opcode::Timeout::new(&raw const self.end).build().user_data(ENDS));
@@ -60,7 +60,7 @@ impl Ring {
         self.push(opcode::RecvMulti::new(Fixed(place as u32), GROUP).build().user_data(place as u64));
     }
 
-    /// All of the bytes, whenever there is room for them. Only a failure completes, as if nothing had been received.
+    /// Sends all of the bytes when there is space for them. Only a failure completes, as if nothing had been received.
     #[inline]
     pub fn send(&mut self, place: usize, bytes: &'static [u8]) {
         let send = opcode::Send::new(Fixed(place as u32), bytes.as_ptr(), bytes.len() as u32);
@@ -76,7 +76,7 @@ impl Ring {
         }
     }
 
-    /// Submits, and waits for completions; how many there are.
+    /// Submits, and waits for completions; returns their number.
     #[inline]
     pub fn wait(&mut self) -> usize {
         let longest = Timespec::new().sec(1);

@@ -1,6 +1,6 @@
-//! The floor of what is wrapped: an echo whose bytes pass through rustls alone, or through zlib alone, and nothing else. One
-//! session, or one pair of contexts, a connection. Messages that are compressed are as far from one another as the engine's are:
-//! each has a front of its own, and a part of one drawn text.
+//! The floor of wrapped traffic: an echo whose bytes pass through rustls alone, or through zlib alone. One session, or
+//! one pair of contexts, for each connection. Compressed messages differ from one another as much as the engine's do:
+//! each has its own front, and a part of one drawn text.
 
 use crate::masked_frame;
 use crate::socket::{Poll, Socket, Usage};
@@ -20,7 +20,7 @@ const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 
 enum Wrapping {
     Tls(Box<ClientConnection>),
-    /// Both contexts, and the part of a frame that has come.
+    /// Both contexts, and the received part of a frame.
     Deflate(Compress, Decompress, Vec<u8>),
 }
 
@@ -29,7 +29,7 @@ struct Connection {
     wrapping: Wrapping,
 }
 
-/// Depth 1. A frame that the kernel does not take whole ends the process.
+/// Depth 1. A frame that the kernel does not accept as a whole ends the process.
 pub fn exchange(load: &Load) -> Outcome {
     let mut messages = Messages::new(load.bytes);
     let frame = masked_frame(load.bytes);
@@ -79,7 +79,7 @@ impl Connection {
             }
             Wrapping::Deflate(compress, ..) => {
                 let message = messages.next();
-                // The mask is zero: masking is the other floors' part.
+                // The mask is zero: the other floors measure masking.
                 out.reserve(message.len() * 2 + 64);
                 out.extend_from_slice(&[0xc1, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
                 compress.compress_vec(message, out, FlushCompress::Sync).expect("zlib compresses everything");
@@ -91,7 +91,7 @@ impl Connection {
         assert_eq!(self.socket.send(out), out.len(), "a frame was not taken whole");
     }
 
-    /// How many bytes of replies these bytes complete: of frames where they are sealed, of messages where compressed.
+    /// How many bytes of replies these bytes complete: of frames if sealed, of messages if compressed.
     fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> usize {
         let mut came = 0;
         match &mut self.wrapping {
@@ -131,7 +131,7 @@ fn payload_of(bytes: &[u8]) -> Option<(usize, usize)> {
     (bytes.len() >= start + length).then_some((start, start + length))
 }
 
-/// Connects, shakes hands and upgrades, waiting.
+/// Connects, does the TLS handshake and upgrades, blocking.
 fn open(load: &Load, config: &Arc<ClientConfig>, buffer: &mut [u8]) -> Connection {
     let socket = Socket::connect(load.address);
     socket.send_at_once();
@@ -182,7 +182,8 @@ fn open(load: &Load, config: &Arc<ClientConfig>, buffer: &mut [u8]) -> Connectio
     connection
 }
 
-/// Where a message's part of the drawn text may begin, and the bytes at its front that are its own: as in the engine.
+/// The number of offsets for a message's part of the drawn text, and the number of unique bytes at
+/// its front, as in the engine.
 const PLACES: usize = 4096;
 const FRONT: usize = 16;
 
@@ -226,7 +227,7 @@ fn client_config() -> Arc<ClientConfig> {
     Arc::new(builder.with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth())
 }
 
-/// The server is our own.
+/// The server belongs to the test.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

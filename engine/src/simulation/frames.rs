@@ -1,5 +1,5 @@
-//! WebSocket frames from the other end (RFC 6455 §5.2): what a server sends, and what it makes of a client's. Written a second time,
-//! so that a misreading is not shared with the engine.
+//! WebSocket frames from the other end (RFC 6455 §5.2): what a server sends, and how it reads a
+//! client's. A second implementation, so that it does not share a misreading with the engine.
 
 use std::collections::VecDeque;
 

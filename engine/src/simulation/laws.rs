@@ -1,4 +1,4 @@
-//! What holds after every step of a worker, whatever its servers do, and what holds at its end.
+//! Invariants after every step of a worker, whatever its servers do, and at its end.
 
 use super::world::Simulated;
 use crate::connection::{Counted, State};
@@ -9,7 +9,7 @@ use crate::system::Interest;
 use crate::worker::Worker;
 use std::collections::BTreeMap;
 
-/// What is answered of a flood of Pings before the newest alone is (receiving.rs), and a handshake.
+/// The part of a flood of Pings that is answered before only the newest is (receiving.rs), and a handshake.
 const BESIDES_BYTES: usize = (64 << 10) + 1024;
 /// The header and the key of a frame (RFC 6455 §5.2).
 const FRAME_BYTES: usize = 14;
@@ -77,7 +77,7 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let most = worker.plan.depth();
     let length = worker.script.length;
     let frames = length / worker.plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
-    // What wraps a message makes it longer, but never by as much again.
+    // Wrapping makes a message longer, but never doubles it.
     let wrapped = 1 + usize::from(worker.plan.tls.is_some() || worker.plan.deflate.is_some());
     let bound = wrapped * (most.min(64) * (length + frames * FRAME_BYTES) + BESIDES_BYTES);
     for (index, one) in worker.connections.iter().enumerate() {
@@ -104,7 +104,7 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     nobody_is_forgotten(worker)
 }
 
-/// No connection of a closed loop stands still: it waits for a reply, for its pause to end, or it is to go.
+/// No connection of a closed loop stalls: it waits for a reply or for the end of its pause, or it is leaving.
 fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
     let Loop::Closed { messages_per_connection: None, .. } = worker.plan.pace else { return Ok(()) };
     let loads = match worker.phase {

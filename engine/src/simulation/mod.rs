@@ -1,6 +1,6 @@
-//! A worker without a machine: plans, servers and the kernel's moods are drawn from a seed, and after every step the laws of
-//! `laws` are asked for. `make simulate` goes through new seeds for as long as it is told; a seed that fails is named, and
-//! `SEED=… make simulate` is the same run again, step by step.
+//! A worker on a simulated machine. Plans, servers and the kernel's behaviour are drawn from a seed, and the invariants
+//! in `laws` are checked after every step. `make simulate` tries new seeds for the requested time and names a seed that
+//! fails. `SEED=… make simulate` repeats that run step by step.
 
 mod frames;
 mod laws;
@@ -25,10 +25,10 @@ use std::sync::mpsc::channel;
 use world::{Simulated, World};
 
 const AHEAD_NS: u64 = 2_000_000;
-/// Steps of one worker in a second of made-up time: more is a worker that runs in circles.
+/// Steps of one worker in a second of simulated time; more means an endless loop.
 const MOST_STEPS_PER_S: u64 = 400_000;
 
-/// What a seed came to.
+/// The result of a seed.
 #[derive(Default)]
 struct Run {
     steps: u64,
@@ -104,7 +104,7 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         _ if by_count => json!({"messages": random.u64(1..40)}),
         _ => Value::Null,
     };
-    // An honest server is given time: the machine takes the worker off its CPU.
+    // An honest server gets time: the machine takes the worker off its CPU.
     let patience = if hostile { one(random, &[0.1, 0.4]) } else { 8.0 };
     json!({
         "format": 1, "scenario": scenario, "transport": transport,
@@ -124,7 +124,7 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
     })
 }
 
-/// A plan that the engine takes: not every one that is drawn makes sense.
+/// A plan that the engine accepts: not every drawn plan is valid.
 fn plan_of(random: &mut Rng, hostile: bool) -> Plan {
     loop {
         let plan: Plan = serde_json::from_value(drawn_plan(random, hostile)).expect("every key is there");
@@ -136,7 +136,7 @@ fn plan_of(random: &mut Rng, hostile: bool) -> Plan {
 
 // ---- a run -----------------------------------------------------------------------------------------------------------
 
-/// Whether its servers are hostile, its plan, and what is drawn further.
+/// Whether its servers are hostile, its plan, and the remaining random source.
 fn plan_of_seed(seed: u64) -> (bool, Arc<Plan>, Rng) {
     let mut random = Rng::with_seed(seed);
     let hostile = random.bool();
@@ -215,7 +215,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
                 Report::HostCannot(what) => return Err(format!("the host is blamed: {what}")),
             }
         }
-        // The others of the process end what one of them has ended by time.
+        // When one worker ends by time, the others of the process end too.
         if workers.iter().any(Option::is_none) && now > deadline_ns + 10 * SECOND_NS {
             return Err("it does not end".into());
         }
@@ -244,7 +244,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
     Ok(run)
 }
 
-/// The seed's run, or what it broke.
+/// Runs the seed, or returns the invariant that it broke.
 fn outcome(seed: u64) -> Result<Run, String> {
     match catch_unwind(AssertUnwindSafe(|| simulate(seed))) {
         Ok(found) => found,

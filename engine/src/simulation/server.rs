@@ -1,5 +1,5 @@
-//! The other ends of the sockets: servers that do as they should, and servers that do not, each by the seed. They share no code
-//! with the engine but the accept value of a handshake.
+//! The other ends of the sockets: correct and misbehaving servers, chosen by the seed. They share
+//! only the accept value of a handshake with the engine's code.
 
 use super::frames::{client_frame, frame, frame_of};
 use super::world::{AHEAD_OF_EPOCH_NS, Piece, World};
@@ -9,14 +9,14 @@ use crate::plan::{Plan, Scenario, Transport};
 use fastrand::Rng;
 use std::collections::VecDeque;
 
-/// What a server is there for, and whether it means well.
+/// The task of a server, and whether it is honest.
 #[derive(Clone)]
 pub struct Conduct {
     pub transport: Transport,
     pub work: Work,
-    /// One connection in so many is met by a misdeed; none at 0.
+    /// One connection in this many meets a misdeed; none at 0.
     pub hostile_one_in: u32,
-    /// An HTTP server says after so many documents that it closes.
+    /// An HTTP server announces after this many documents that it closes.
     pub documents: Option<u32>,
     pub tls: bool,
 }
@@ -41,12 +41,12 @@ impl Conduct {
     }
 }
 
-/// What a server may do that it should not.
+/// Misdeeds of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Misdeed {
     Refuses,
     NeverConnects,
-    /// Says the right thing before anybody asked.
+    /// Sends the correct reply before any request.
     SpeaksFirst,
     BadHandshake,
     Silent,
@@ -87,7 +87,7 @@ const MISDEEDS: &[Misdeed] = &[
 /// A server's side of one connection.
 pub struct Peer {
     misdeed: Option<Misdeed>,
-    /// Messages that are answered as they should be before that.
+    /// Messages answered correctly before the misdeed.
     patience: u32,
     head: bool,
     taken: VecDeque<u8>,
@@ -97,9 +97,9 @@ pub struct Peer {
     documents: u32,
     pub sealed: Option<Sealed>,
     deflated: Option<Deflated>,
-    /// Whole messages that it has had.
+    /// Whole messages received.
     pub messages: u64,
-    /// It says nothing more.
+    /// It sends nothing more.
     mute: bool,
 }
 
@@ -155,7 +155,7 @@ impl Peer {
         }
         while !world.wires[wire].peer.mute && Peer::act(world, wire) {}
         let peer = &mut world.wires[wire].peer;
-        // What it was asked and does not look at any more, it was asked.
+        // Requests that it received and no longer reads still count as requests.
         while let (true, Transport::Http, Some(end)) =
             (peer.mute, world.conduct.transport, end_of_head(&mut peer.taken))
         {
@@ -164,7 +164,7 @@ impl Peer {
         }
     }
 
-    /// The client has said its last.
+    /// The client has sent its last byte.
     pub fn ended(world: &mut World, wire: usize) {
         if !world.wires[wire].peer.mute {
             world.wires[wire].peer.mute = true;
@@ -172,7 +172,7 @@ impl Peer {
         }
     }
 
-    /// Does one thing; false where it takes more bytes for that.
+    /// Processes one unit; false if it needs more bytes.
     fn act(world: &mut World, wire: usize) -> bool {
         let (work, transport) = (world.conduct.work, world.conduct.transport);
         let peer = &mut world.wires[wire].peer;
@@ -271,7 +271,7 @@ impl Peer {
         }
     }
 
-    /// A message as frames: compressed or not where that was agreed upon, whole or cut, with a Ping between.
+    /// A message as frames: compressed if negotiated, whole or fragmented, possibly with a Ping between.
     fn framed(world: &mut World, wire: usize, opcode: u8, payload: &[u8]) -> Vec<u8> {
         let World { random, wires, .. } = world;
         let mut first = opcode;
@@ -296,7 +296,7 @@ impl Peer {
         made
     }
 
-    /// The right answer, or what is done instead.
+    /// The correct answer, or the misdeed in its place.
     fn answer(world: &mut World, wire: usize, answer: Answer) {
         let right = match answer {
             Answer::Bytes(bytes) => bytes,
@@ -316,7 +316,7 @@ impl Peer {
             }
             Misdeed::ResetsBehindAReply => {
                 ends(peer);
-                // All at once: the reply, more than was asked for, and the end.
+                // All at once: the reply, additional data, and the end.
                 let mut words = [&right[..], b"\x81\x00and more"].concat();
                 if let Some(sealed) = &mut peer.sealed {
                     words = sealed.seal(&words);
@@ -334,7 +334,7 @@ impl Peer {
                 if world.random.bool() {
                     world.say(wire, &garbage);
                 } else {
-                    // Under TLS, what is no record, or not its.
+                    // Under TLS: bytes that are not a record, or a foreign record.
                     world.deliver(wire, &garbage);
                 }
             }
@@ -380,7 +380,7 @@ impl Peer {
     }
 }
 
-/// What a server means to say.
+/// A unit of a server's output.
 enum Answer {
     Bytes(Vec<u8>),
     /// A message, by its opcode.
@@ -394,7 +394,7 @@ fn document(bytes: usize, closes: bool) -> Vec<u8> {
     reply
 }
 
-/// Where the head that stands first ends, once all of it is there.
+/// The end of the first head, once it is complete.
 fn end_of_head(taken: &mut VecDeque<u8>) -> Option<usize> {
     taken.make_contiguous().windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }

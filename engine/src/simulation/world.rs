@@ -1,6 +1,6 @@
-//! A machine that is made up: its clock, and sockets whose other ends are servers of `server`. What the kernel may do to a
-//! worker it does here, by the seed: reads and writes that are cut short, news that come late or in another order, connects that
-//! take their time, and a worker that is taken off its CPU.
+//! A simulated machine: its clock, and sockets whose other ends are servers of `server`. By the
+//! seed it does to a worker what a kernel may do: short reads and writes, late and reordered
+//! events, slow connects, and time off the CPU.
 
 use super::server::{Conduct, Peer};
 use crate::clock::Usage;
@@ -13,18 +13,18 @@ use std::io;
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
-/// Somebody wakes a worker at least so often: another thread, or a signal.
+/// A worker wakes at least this often: by another thread, or by a signal.
 const LONGEST_WAIT_NS: u64 = 20 * MS;
 pub const AHEAD_OF_EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
-/// What comes to a client.
+/// Data that a client receives.
 pub enum Piece {
     Bytes(Vec<u8>),
     End,
     Reset,
 }
 
-/// One socket, and what is on its way to it.
+/// One socket, and the data in flight to it.
 pub struct Wire {
     worker: usize,
     index: usize,
@@ -32,12 +32,12 @@ pub struct Wire {
     /// When it is connected, or refused.
     made_ns: u64,
     refused: bool,
-    /// The client has let go of it, or has said its last.
+    /// The client has dropped it, or has sent its last byte.
     pub gone: bool,
     ended: bool,
     inbound: VecDeque<(u64, Piece)>,
     last_ns: u64,
-    /// From when on the kernel takes bytes.
+    /// The time from which the kernel accepts bytes.
     room_ns: u64,
     pub peer: Peer,
 }
@@ -47,12 +47,12 @@ impl Wire {
         self.made_ns <= now && self.inbound.front().is_some_and(|(at, _)| *at <= now)
     }
 
-    /// What came before a reset can still be read (tcp_reset leaves the receive queue).
+    /// Data that arrived before a reset can still be read (tcp_reset leaves the receive queue).
     fn is_reset(&self, now: u64) -> bool {
         matches!(self.inbound.back(), Some((at, Piece::Reset)) if *at <= now)
     }
 
-    /// Whether there is news, and whether it can be written.
+    /// Whether there is an event, and whether it is writable.
     fn news(&self, now: u64) -> (bool, bool) {
         let made = self.made_ns <= now;
         match self.interest {
@@ -75,10 +75,10 @@ pub struct World {
     pub now: u64,
     pub random: Rng,
     pub wires: Vec<Wire>,
-    /// Those that clients hold.
+    /// Sockets that clients hold.
     live: Vec<usize>,
     pub conduct: Conduct,
-    /// Bytes that clients handed over, and that were handed to them.
+    /// Bytes that clients sent, and that they received.
     pub taken: u64,
     pub given: u64,
 }
@@ -100,7 +100,7 @@ impl World {
         self.random.u32(..one_in) == 0
     }
 
-    /// What a server says, sealed where the connection is.
+    /// A server's output, sealed if the connection is.
     pub fn say(&mut self, wire: usize, bytes: &[u8]) {
         match &mut self.wires[wire].peer.sealed {
             None => self.deliver(wire, bytes),
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// Bytes arrive in pieces, in order, and in their own time.
+    /// Bytes arrive in pieces, in order, with their own delays.
     pub fn deliver(&mut self, wire: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let at_most = if self.chance(3) { self.random.usize(1..=bytes.len()) } else { bytes.len() };
@@ -130,7 +130,7 @@ impl World {
         self.arrive_after(wire, piece, delay);
     }
 
-    /// So much later than what came before it.
+    /// The delay after the data before it.
     pub fn arrive_after(&mut self, wire: usize, piece: Piece, delay: u64) {
         let now = self.now;
         let wire = &mut self.wires[wire];
@@ -275,12 +275,12 @@ impl Simulated {
         Simulated { world, worker, news: Vec::new() }
     }
 
-    /// How many whole messages the server has had of it.
+    /// The number of whole messages that the server received.
     pub fn messages_read(&self, socket: &Socket) -> u64 {
         self.world.borrow().wires[socket.wire].peer.messages
     }
 
-    /// What news of a socket there would be.
+    /// The event that a socket would have.
     pub fn interest(&self, socket: &Socket) -> Option<Interest> {
         self.world.borrow().wires[socket.wire].interest
     }

@@ -1,4 +1,4 @@
-//! What servers wrap their words in: TLS by rustls, and permessage-deflate by zlib, each with the other end's part alone.
+//! The wrapping of servers: TLS by rustls, and permessage-deflate by zlib, each with only the other end's part.
 
 use fastrand::Rng;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
@@ -8,7 +8,7 @@ use rustls::{ServerConfig, ServerConnection};
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
 
-/// A certificate that nobody verifies, of a key whose signatures are all of one length: a seed is the same run again.
+/// A certificate that no client verifies, with a key whose signatures all have one length: a seed repeats the same run.
 const CERTIFICATE: &[u8] = include_bytes!("server.pem");
 
 pub struct Sealed(Box<ServerConnection>);
@@ -29,7 +29,7 @@ impl Sealed {
         Sealed(Box::new(session))
     }
 
-    /// What a client has said, as far as it is complete.
+    /// The complete part of a client's data.
     pub fn open(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         while !bytes.is_empty() {
@@ -49,7 +49,7 @@ impl Sealed {
         self.words()
     }
 
-    /// What the session has to say.
+    /// Data that the session has to send.
     pub fn words(&mut self) -> Vec<u8> {
         let mut words = Vec::new();
         while self.0.wants_write() {
@@ -64,13 +64,13 @@ const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 pub struct Deflated {
     compress: Compress,
     decompress: Decompress,
-    /// Whether each side keeps what its earlier messages held.
+    /// Whether each side keeps the content of its earlier messages.
     server_keeps: bool,
     client_keeps: bool,
 }
 
 impl Deflated {
-    /// What is agreed upon with a client of this request; a server may always keep less than it was offered.
+    /// The parameters agreed with a client for this request; a server may always keep less than offered.
     pub fn agreed(head: &str, random: &mut Rng) -> Option<Deflated> {
         let offer = head.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Extensions: "))?;
         let may_keep = |side: &str| !offer.contains(&format!("{side}_no_context_takeover"));
@@ -82,7 +82,7 @@ impl Deflated {
         })
     }
 
-    /// The line of its answer.
+    /// The header line of its answer.
     pub fn answer(&self) -> String {
         let server = if self.server_keeps { "" } else { "; server_no_context_takeover" };
         let client = if self.client_keeps { "" } else { "; client_no_context_takeover" };

@@ -1,5 +1,5 @@
-//! What the tests stand on: a way to run the engine through its front door, a reader of what it wrote, and (in `server`)
-//! a server that can be told to misbehave. It judges nothing but the contract, which `Run::lawful` checks in every test.
+//! The base of the tests: a way to run the engine as a program, a reader of its output, and (in `server`) a server that
+//! misbehaves on request. It checks only the contract, which `Run::lawful` does in every test.
 
 #![allow(dead_code)]
 
@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// An engine that has not ended by then hangs.
+/// An engine that has not ended by then counts as hung.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 pub fn engine() -> Command {
@@ -25,7 +25,7 @@ pub fn engine() -> Command {
     command
 }
 
-/// A fresh folder that no other test uses.
+/// A new folder that no other test uses.
 pub fn folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("wsbench-engine-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -35,23 +35,23 @@ pub fn folder() -> PathBuf {
     path
 }
 
-/// A closed loop without pauses, `depth` messages under way on each connection.
+/// A closed loop without pauses, with `depth` messages in flight on each connection.
 pub fn closed(depth: usize) -> Value {
     json!({"kind": "closed", "depth": depth, "think": null, "messages_per_connection": null})
 }
 
-/// An open loop of a constant rate.
+/// An open loop with a constant rate.
 pub fn open(arrivals: &str, per_s: f64, depth: Option<usize>) -> Value {
     let rate = json!([{"from_per_s": per_s, "to_per_s": per_s, "for_s": 1.0}]);
     json!({"kind": "open", "arrivals": arrivals, "rate": rate, "depth": depth})
 }
 
-/// A closed loop whose connections pause before each message, and are exchanged after so many replies.
+/// A closed loop whose connections pause before each message, and are exchanged after that many replies.
 pub fn thinking(depth: usize, think: Value, messages_per_connection: Option<u64>) -> Value {
     json!({"kind": "closed", "depth": depth, "think": think, "messages_per_connection": messages_per_connection})
 }
 
-/// A small valid plan; tests change what they are about.
+/// A small valid plan; tests change the keys they need.
 pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -> Value {
     json!({
         "format": 1,
@@ -98,7 +98,7 @@ pub fn with(mut plan: Value, changes: Value) -> Value {
     plan
 }
 
-/// The engine at work; it is killed if the test ends before it does.
+/// A running engine; it is killed if the test ends first.
 pub struct Running {
     pub child: Child,
     pub folder: PathBuf,
@@ -172,14 +172,14 @@ impl Running {
     }
 }
 
-/// Carries the plan out, and checks that what was written is lawful.
+/// Carries out the plan, and checks that the output is lawful.
 pub fn run(plan: &Value) -> Run {
     let run = start(plan).finish();
     run.lawful();
     run
 }
 
-/// What a finished engine left behind.
+/// The output of a finished engine.
 pub struct Run {
     pub events: Vec<Value>,
     pub histograms: BTreeMap<String, Histogram<u64>>,
@@ -210,7 +210,7 @@ impl Run {
         self.end()["measured"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {}", self.end()))
     }
 
-    /// Asserts that exactly these errors are in the end and, summed, in the error events.
+    /// Asserts that exactly these errors are in `end` and, summed, in the error events.
     pub fn errors_are(&self, expected: Value) {
         assert_eq!(self.end()["errors"], expected, "{:?}", self.all("error"));
         let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
@@ -226,7 +226,7 @@ impl Run {
         self.end()["control"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {}", self.end()))
     }
 
-    /// How many values of a histogram are at least so long.
+    /// How many values of a histogram are at least this long.
     pub fn at_least(&self, tag: &str, time: Duration) -> u64 {
         let Some(histogram) = self.histograms.get(tag) else { return 0 };
         histogram.count_between(time.as_nanos() as u64, u64::MAX / 2)
@@ -246,7 +246,7 @@ impl Run {
         self.histograms.get(tag).map_or(0, Histogram::len)
     }
 
-    /// What the contract says of every run, whatever it met.
+    /// The requirements of the contract for every run, whatever happened in it.
     pub fn lawful(&self) {
         assert_eq!(self.events[0]["event"], "anchor", "the first line is the anchor");
         for event in &self.events {
@@ -336,7 +336,7 @@ fn keys_are_lawful(event: &Value) {
     }
 }
 
-/// Every tag's intervals, added up, by the library's own reader.
+/// The sum of each tag's intervals, by the library's own reader.
 fn histograms(path: &Path) -> BTreeMap<String, Histogram<u64>> {
     let log = std::fs::read(path).expect("latency.hlog is there");
     let mut sums: BTreeMap<String, Histogram<u64>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! A small threaded server that does what a test tells it to, byte by byte if need be. One thread a connection, blocking
-//! sockets; it is slow and honest, or slow and wicked, and shares no code with the engine.
+//! A small threaded server with scripted behaviour, byte by byte if necessary. It has one thread for each connection
+//! and blocking sockets. It is slow, honest or hostile, and shares no code with the engine.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,7 +30,7 @@ pub fn serve(behave: impl Fn(&mut Peer) -> io::Result<()> + Send + Sync + 'stati
             std::thread::spawn(move || {
                 let _ = stream.set_nodelay(true);
                 let mut peer = Peer { number, input: BufReader::new(stream.try_clone().expect("a clone")), stream };
-                // An engine that closes first is none of the server's business.
+                // It is not an error of the server if the engine closes first.
                 let _ = behave(&mut peer);
             });
         }
@@ -38,12 +38,12 @@ pub fn serve(behave: impl Fn(&mut Peer) -> io::Result<()> + Send + Sync + 'stati
     address
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 pub fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
-/// A WebSocket server that hands every message, with its number from 1, to `answer`.
+/// A WebSocket server that passes every message, with its number from 1, to `answer`.
 pub fn websocket(
     answer: impl Fn(&mut Peer, usize, u8, Vec<u8>) -> io::Result<()> + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -75,7 +75,7 @@ pub fn echo_until_third(
     })
 }
 
-/// An HTTP server that hands every request's head, with its number on this connection from 1, to `answer`.
+/// An HTTP server that passes every request's head, with its number on this connection from 1, to `answer`.
 pub fn http(answer: impl Fn(&mut Peer, usize, &str) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
     serve(move |peer| {
         for number in 1.. {
@@ -94,7 +94,7 @@ pub fn ok(body: usize, more: &str) -> Vec<u8> {
 }
 
 pub struct Peer {
-    /// Connections this server accepted before this one.
+    /// Connections that this server accepted before this one.
     pub number: usize,
     stream: TcpStream,
     input: BufReader<TcpStream>,
@@ -111,7 +111,7 @@ impl Peer {
         Ok(bytes)
     }
 
-    /// A request's head up to and with its empty line.
+    /// A request's head, including its empty line.
     pub fn head(&mut self) -> io::Result<String> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -135,7 +135,7 @@ impl Peer {
         Ok((first & 0x0f, payload))
     }
 
-    /// One frame of the engine as it stands on the wire: its first byte, its mask key and its unmasked payload.
+    /// One frame of the engine as on the wire: its first byte, its mask key and its unmasked payload.
     pub fn any_frame(&mut self) -> io::Result<(u8, [u8; 4], Vec<u8>)> {
         let front = self.read_exactly(2)?;
         assert_eq!(front[1] & 0x80, 0x80, "the engine masks");
@@ -150,7 +150,7 @@ impl Peer {
         Ok((front[0], key, payload))
     }
 
-    /// Another handle to write to this connection with.
+    /// A second handle for writing to this connection.
     pub fn writer(&self) -> TcpStream {
         self.stream.try_clone().expect("a clone")
     }
@@ -159,12 +159,12 @@ impl Peer {
         self.raw(&frame(0x80 | opcode, payload))
     }
 
-    /// A frame that is not the message's last.
+    /// A frame that is not the last of its message.
     pub fn send_part(&mut self, opcode: u8, payload: &[u8]) -> io::Result<()> {
         self.raw(&frame(opcode, payload))
     }
 
-    /// FIN, and then whatever the engine still says.
+    /// Sends FIN, then reads the engine's remaining bytes.
     pub fn finish(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         io::copy(&mut self.input, &mut io::sink()).map(drop)
@@ -174,11 +174,11 @@ impl Peer {
     pub fn reset(&mut self) -> io::Result<()> {
         let socket = socket2::SockRef::from(&self.stream);
         socket.set_linger(Some(Duration::ZERO))?;
-        // Both handles must go for the reset to be sent; an error makes the caller drop them.
+        // Both handles must be dropped for the reset to be sent; an error makes the caller drop them.
         Err(io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Reads and says nothing until the engine has had enough.
+    /// Reads without answering until the engine closes.
     pub fn ignore(&mut self) -> io::Result<()> {
         io::copy(&mut self.input, &mut io::sink()).map(drop)
     }
