@@ -132,8 +132,9 @@ class TrialRecord(Frozen):
     again_of: int | None = None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
-    started_unix_s: UnixSeconds
-    duration_s: float
+    #: None: a trial of a published campaign that kept neither.
+    started_unix_s: UnixSeconds | None
+    duration_s: float | None
     ready_s: float | None
     server_cpus: list[int]
     engine_cpus: list[int]

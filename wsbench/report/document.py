@@ -39,10 +39,20 @@ def build(run: RunFolder, results: Results | None = None, anew: bool = False) ->
 
 def with_timelines(results: Results) -> Results:
     """The same with every trial over time that the page or a figure draws, as far as its raw files are here."""
-    wanted = {*drawn(results), *figures.over_time(results)} - results.data.timelines.keys()
-    if not wanted or (results.folder.packed and results.data.timelines):
+    kept, drawn_by_figures = results.data.timelines, set(figures.over_time(results))
+    # Of a campaign that was published before the means of seconds were kept.
+    without_means = {
+        number for number in drawn_by_figures & kept.keys() if kept[number].series.keys() & {"p50", "mean"} == {"p50"}
+    }
+    wanted = ({*drawn(results)} | drawn_by_figures) - kept.keys() | without_means
+    if not wanted or (results.folder.packed and kept and not without_means):
         return results
     found = timelines(results.folder, sorted(wanted))
+    if without_means - found.keys() and (results.folder.path / FILE).exists():
+        raise UserError(
+            f"{results.folder.path}: the means of every second of {len(without_means)} trials are not here, which a figure "
+            f"draws; {FILE} is left as it is"
+        )
     return replace(results, data=replace(results.data, timelines=results.data.timelines | found))
 
 

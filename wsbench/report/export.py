@@ -20,7 +20,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 
 from wsbench import __version__, metrics
 from wsbench.analysis import stats, tables
-from wsbench.analysis.dataset import Cell
+from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.thresholds import Threshold, judge_values
 from wsbench.records.errors import UserError
@@ -241,9 +241,8 @@ def as_junit(asked: Asked) -> bytes:
         suite = ElementTree.SubElement(suites, "testsuite", name=row.name)
         for trial in trials:
             title = ", ".join(text for text in (results.cell_text(trial.cell), f"round {trial.record.round}") if text)
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=row.name, name=title, time=f"{trial.record.duration_s:.3f}"
-            )
+            case = ElementTree.SubElement(suite, "testcase", classname=row.name, name=title)
+            case.attrib |= _seconds([trial])
             for kind, message in _wrong(asked, trial):
                 ElementTree.SubElement(case, "failure", type=kind, message=_printable(message))
             if trial.verdict.kind == "SUSPECT":
@@ -259,10 +258,16 @@ def as_junit(asked: Asked) -> bytes:
             "failures": str(failures),
             "errors": "0",
             "skipped": str(int(row.skipped is not None)),
-            "time": f"{sum(trial.record.duration_s for trial in trials):.3f}",
+            **_seconds(trials),
         }
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _seconds(trials: list[TrialResult]) -> dict[str, str]:
+    """The attribute `time`; none where a trial's is not known."""
+    known = [trial.record.duration_s for trial in trials]
+    return {} if None in known else {"time": f"{sum(known):.3f}"}
 
 
 def _wrong(asked: Asked, trial) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ function trialHtml(data, i) {
   const facts = [
     ["verdict", `<span class="tag ${KINDS[trials.kind[i]]}">${KINDS[trials.kind[i]]}</span>${reasons ? `<ul>${reasons}</ul>` : ""}`],
     ["bottleneck", esc(data.texts[trials.limit[i]])],
-    ["began", `${esc(new Date(1000 * trials.started[i]).toISOString().replace("T", " ").slice(0, 19))} UTC, took ${number(trials.duration[i])} s`],
+    ["began", trials.started[i] === null ? "not kept" : `${esc(new Date(1000 * trials.started[i]).toISOString().replace("T", " ").slice(0, 19))} UTC, took ${number(trials.duration[i])} s`],
     ...(trials.again_of[i] === null ? [] : [["repeats", `trial ${four(trials.again_of[i])}, which the machine disturbed`]]),
     ["server", `${esc(server.name)}: <code>${esc(server.command)}</code>`],
     ["CPUs", `server ${esc(data.texts[trials.server_cpus[i]])}, engine ${esc(data.texts[trials.engine_cpus[i]])}`],
