@@ -29,6 +29,8 @@ from wsbench.records.frozen import one_line
 from wsbench.records.rundir import RunFolder, TrialOrder, TrialRecord
 
 TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
+#: The columns of the long table that are read again.
+USED = ["trial", "metric", "value", "reason"]
 MADE_BY = b"wsbench.made_by"
 NOT_THEN = "this metric did not exist when the data set was made"
 UNREAD = (pa.ArrowException, KeyError, ValueError, TypeError, IndexError, RecursionError)
@@ -54,7 +56,7 @@ def read(run: RunFolder) -> DataSet | None:
     try:
         made_by = (outcomes.schema.metadata or {}).get(MADE_BY, b"").decode()
         rows = outcomes.sort_by("trial").to_pylist()
-        columns = _columns(_table(run, TRIALS), [row["trial"] for row in rows])
+        columns = _columns(_table(run, TRIALS, USED), [row["trial"] for row in rows])
         plans: dict[str, Plan] = {}
         trials = [_trial(row, plans, columns, number) for number, row in enumerate(rows)]
         timelines = {row["trial"]: _timeline(row["timeline"]) for row in rows if row["timeline"] is not None}
@@ -83,8 +85,10 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def _table(run: RunFolder, name: str, columns: list[str] | None = None) -> pa.Table:
+    texts = [column for column in columns or () if column in ("metric", "reason")]
     try:
-        return pq.read_table(io.BytesIO(read_file(run.path / name)), columns=columns, use_threads=False)
+        file = io.BytesIO(read_file(run.path / name))
+        return pq.read_table(file, columns=columns, read_dictionary=texts, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{run.path / name}: {str(error).splitlines()[0]}") from error
 
@@ -101,7 +105,11 @@ def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
     numbers = data.columns.values.ravel()
 
     def of_trial(values: list, kind: pa.DataType) -> pa.Array:
-        return pa.array(values, kind).take(rows)
+        found = pa.array(values, kind)
+        return (found.dictionary_encode() if kind == pa.string() else found).take(rows)
+
+    def of_metric(texts: list[str]) -> pa.Array:
+        return pa.array(texts, pa.string()).dictionary_encode().take(by_name)
 
     columns = {
         "trial": of_trial([trial.record.number for trial in trials], pa.int64()),
@@ -117,10 +125,10 @@ def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
     columns |= {
         "control": of_trial([trial.record.control for trial in trials], pa.bool_()),
         "outcome": of_trial([trial.record.outcome for trial in trials], pa.string()),
-        "metric": pa.array(names, pa.string()).take(by_name),
+        "metric": of_metric(names),
         "value": pa.array(numbers, pa.float64(), mask=np.isnan(numbers)),
-        "unit": pa.array([metrics.METRICS[name].unit for name in names]).take(by_name),
-        "reason": pa.array(data.columns.texts, pa.string()).take(data.columns.reasons.ravel()),
+        "unit": of_metric([metrics.METRICS[name].unit for name in names]),
+        "reason": pa.array(data.columns.texts, pa.string()).dictionary_encode().take(data.columns.reasons.ravel()),
         "verdict": of_trial([trial.verdict.kind for trial in trials], pa.string()),
         "bottleneck": of_trial([trial.verdict.bottleneck for trial in trials], pa.string()),
     }
@@ -139,17 +147,16 @@ def _type(values: list) -> pa.DataType:
 
 def _columns(table: pa.Table, numbers: list[int]) -> Columns:
     """The numbers of these trials, each row by its trial and metric. Metrics that wsbench no longer has are left out."""
-    row_of = pc.index_in(table["trial"], pa.array(numbers, pa.int64()))
-    column_of = pc.index_in(table["metric"], pa.array(list(COLUMN), pa.string()))
-    known = pc.and_(pc.is_valid(row_of), pc.is_valid(column_of))
-    table = table.filter(known)
-    at = np.asarray(row_of.filter(known)), np.asarray(column_of.filter(known))
-    reasons = table["reason"].combine_chunks().dictionary_encode()
-    texts = [None, NOT_THEN, *reasons.dictionary.to_pylist()]
+    metric, reason = (table[name].combine_chunks() for name in ("metric", "reason"))
+    rows = np.asarray(pc.index_in(table["trial"], pa.array(numbers, pa.int64())).fill_null(-1))
+    columns = np.array([COLUMN.get(name, -1) for name in metric.dictionary.to_pylist()])[metric.indices.fill_null(0)]
+    known = (rows >= 0) & (columns >= 0)
+    at = rows[known], columns[known]
+    texts = [None, NOT_THEN, *reason.dictionary.to_pylist()]
     shape = (len(numbers), len(COLUMN))
     values, places = np.full(shape, np.nan), np.ones(shape, np.int32)
-    values[at] = np.asarray(table["value"].combine_chunks().fill_null(np.nan))
-    places[at] = np.asarray(reasons.indices.fill_null(-2)) + 2
+    values[at] = np.asarray(table["value"].combine_chunks().fill_null(np.nan))[known]
+    places[at] = np.asarray(reason.indices.fill_null(-2))[known] + 2
     if not (np.isfinite(values) | np.isnan(values)).all() or (np.isnan(values) != (places != 0)).any():
         raise ValueError("a number is not finite, or there is neither a number nor a reason")
     return Columns(values, places, texts)

@@ -27,9 +27,13 @@ def read_file(file: Path, most: int = LARGEST_BYTES, links: bool = False) -> byt
         # A pipe is opened without waiting for its other end.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
         with os.fdopen(descriptor, "rb") as opened:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise UserError(f"{file} is not a plain file")
-            content = opened.read(most + 1)
+            # As much as there is, lest room be made for the most that is allowed; a file that grows is read on.
+            content = opened.read(min(found.st_size, most) + 1)
+            if len(content) > found.st_size:
+                content += opened.read(most + 1 - len(content))
     except OSError as error:
         raise UserError(
             f"{file}: {'is a link' if error.errno == errno.ELOOP and not links else error.strerror}"
