@@ -7,10 +7,7 @@ is no measurement of an idle server, only where the line begins.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-
-from scipy import stats as distributions
 
 from wsbench.analysis import stats
 from wsbench.analysis.results import Results
@@ -65,14 +62,19 @@ def _fit(results: Results, name: str, there: int) -> MemoryFit | None:
     if len(sizes) < FEWEST_SIZES or len(pairs) < FEWEST_TRIALS:
         reason = f"no line: {len(sizes)} sizes and {len(pairs)} trials, {FEWEST_SIZES} and {FEWEST_TRIALS} are needed"
         return MemoryFit(**{**vars(nothing), "reason": reason})
-    line = distributions.linregress(*zip(*pairs, strict=True))
-    slope, intercept, error = float(line.slope), float(line.intercept), float(line.stderr)
-    t = float(distributions.t.ppf((1 + stats.LEVEL) / 2, len(pairs) - 2))
-    # The line's own error: it pivots about the middle of the sizes, so that it grows with the distance from there.
-    middle = sum(size for size, _ in pairs) / len(pairs)
-    spread = sum((size - middle) ** 2 for size, _ in pairs)
-    half = t * error * math.sqrt(spread / len(pairs) + (there - middle) ** 2)
-    value = intercept + slope * there
-    values = {"slope": slope, "low": slope - t * error, "high": slope + t * error, "intercept": intercept}
-    values |= {"r2": float(line.rvalue**2), "there": value, "there_low": value - half, "there_high": value + half}
-    return MemoryFit(**{**vars(nothing), **values})
+    fit = stats.line(*zip(*pairs, strict=True))
+    value, low, high = fit.at(there)
+    return MemoryFit(
+        name,
+        fit.slope,
+        fit.low,
+        fit.high,
+        fit.intercept,
+        fit.r2,
+        sizes[0],
+        sizes[-1],
+        None,
+        there=value,
+        there_low=low,
+        there_high=high,
+    )

@@ -11,10 +11,9 @@ import re
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
-from scipy import stats as distributions
 
 from wsbench import metrics
-from wsbench.analysis import wording
+from wsbench.analysis import stats, wording
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.analysis.stats import LEVEL
@@ -193,14 +192,12 @@ def _line(label: str, pairs: list[tuple], unit: str) -> tuple[list[str], list[tu
     if len(sizes) < FEWEST_SIZES:
         reason = f"no line: {wording.count(len(sizes), 'size')}, {FEWEST_SIZES} are needed"
         return [label, wording.NONE, reason, wording.NONE, str(len(pairs))], []
-    found = distributions.linregress([x for x, *_ in pairs], [y for _, y, *_ in pairs])
-    half = float(distributions.t.ppf((1 + LEVEL) / 2, len(pairs) - 2)) * float(found.stderr)
-    slope, start = float(found.slope), float(found.intercept)
-    exact = f"{_signed(slope)} {unit}", f"{_signed(slope - half)} to {_signed(slope + half)}"
-    in_unit = wording.scale(unit, [abs(start)])
-    at_none = f"{_signed(in_unit.of(start))} {in_unit.unit}"
-    line = [(x, start + slope * x) for x in (sizes[0], sizes[-1])]
-    return [label, *exact, at_none, str(len(pairs))], line
+    found = stats.line([x for x, *_ in pairs], [y for _, y, *_ in pairs])
+    exact = f"{_signed(found.slope)} {unit}", f"{_signed(found.low)} to {_signed(found.high)}"
+    in_unit = wording.scale(unit, [abs(found.intercept)])
+    at_none = f"{_signed(in_unit.of(found.intercept))} {in_unit.unit}"
+    ends = [(x, found.at(x)[0]) for x in (sizes[0], sizes[-1])]
+    return [label, *exact, at_none, str(len(pairs))], ends
 
 
 def _signed(value: float) -> str:

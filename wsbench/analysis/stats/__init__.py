@@ -1,7 +1,7 @@
 """Statistics over repeats: numbers in, frozen values out; no trial and no file is known here.
 
-`estimates`: a mean or a ratio with its interval. `tiers`: which of many servers can be told apart. `simulation`: the proof that
-`tiers` makes as few false claims as it says, for anybody to run.
+`estimates`: a mean or a ratio with its interval. `lines`: a straight line with its intervals. `tiers`: which of many servers
+differ. `simulation` measures how often `tiers` claims a difference that does not exist.
 """
 
 from wsbench.analysis.stats.estimates import (
@@ -16,6 +16,7 @@ from wsbench.analysis.stats.estimates import (
     ratio,
     ratio_of_groups,
 )
+from wsbench.analysis.stats.lines import Line, line
 from wsbench.analysis.stats.tiers import Tiers, tiers
 
 __all__ = [
@@ -24,9 +25,11 @@ __all__ = [
     "PRACTICAL",
     "RANK_ROUNDS",
     "Estimate",
+    "Line",
     "Tiers",
     "estimate",
     "interval",
+    "line",
     "rank_obstacle",
     "ratio",
     "ratio_of_groups",
