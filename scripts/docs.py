@@ -275,7 +275,7 @@ def metrics_page() -> str:
 
 
 def experiments_page() -> str:
-    from wsbench import experiment
+    from wsbench.experiments import experiment
 
     lines = ["# Experiments", ""]
     lines += generated("Every experiment of the repository.", "`wsbench list experiments`, `wsbench plan EXPERIMENT`")
@@ -304,7 +304,8 @@ def paragraphs(text: str) -> str:
 
 
 def experiment_rows(name: str, one) -> list[list[str]]:
-    from wsbench import campaign, terminal
+    from wsbench.cli.terminal import duration
+    from wsbench.run import campaign
 
     asked = campaign.request(name, f"wsbench run {name}")
     out = campaign.left_out(asked)
@@ -321,7 +322,7 @@ def experiment_rows(name: str, one) -> list[list[str]]:
         ["warm-up; measurement", f"{timing.warmup_s:g} s; {ends}"],
         ["rounds", str(timing.rounds)],
         ["`--scale` shrinks", ", ".join(one.scales) or "nothing"],
-        ["trials, duration", f"{len(order):,}, about {terminal.duration(campaign.estimate_s(asked.experiment, len(order)))}"],
+        ["trials, duration", f"{len(order):,}, about {duration(campaign.estimate_s(asked.experiment, len(order)))}"],
     ]
 
 
@@ -330,7 +331,7 @@ def shown(value: object) -> str:
 
 
 def servers_page() -> str:
-    from wsbench import catalogue
+    from wsbench.servers import catalogue
 
     servers: dict[str, list] = {}
     for variant in catalogue.read(ROOT / "servers"):
