@@ -33,6 +33,8 @@ PLACES = {
     "CHANGELOG.md": "project/changelog.md",
     "protocol/README.md": "reference/protocol.md",
     "results/README.md": "project/results.md",
+    "results/instrument.md": "rationale/instrument.md",
+    "engine/benches/RESULTS.md": "rationale/engine-benchmarks.md",
     "docs/studies.md": "rationale/studies.md",
     "docs/cluster.md": "rationale/cluster.md",
     "docs/sizing.md": "reference/sizing.md",
@@ -40,6 +42,8 @@ PLACES = {
     "servers": "reference/servers.md",
     "experiments": "reference/experiments.md",
 }
+#: A campaign's notes, which stand next to its results.
+NOTES = re.compile(r"results/(?P<campaign>[^/]+)/NOTES\.md")
 IMAGES = {".png", ".svg", ".jpg", ".webp"}
 
 CODE = r"(?P<fence>^(?P<ticks>```+|~~~+)[^\n]*\n.*?^(?P=ticks)[ \t]*$)|(?P<code>(?P<run>`+)(?!`).+?(?<!`)(?P=run)(?!`))"
@@ -100,6 +104,8 @@ def place_of(file: str) -> str | None:
     """The site's page of a file of the repository; None where it has none."""
     if file in PLACES:
         return PLACES[file]
+    if notes := NOTES.fullmatch(file):
+        return f"project/notes/{notes['campaign']}.md"
     return file.removeprefix("docs/") if file.startswith("docs/") and file.endswith(".md") else None
 
 
@@ -140,7 +146,16 @@ def rewritten(text: str, file: str, page: str) -> tuple[str, set[str]]:
     for found in MARKDOWN.finditer(text):
         if found["definition"] and moved(found["where"])[0] is None:
             outside[found["name"].lower()] = moved(found["where"])[1]
-    return MARKDOWN.sub(replaced, text), images
+    return anchored(MARKDOWN.sub(replaced, text)), images
+
+
+def anchored(text: str) -> str:
+    """The site takes `<name>` in a heading for a tag: such a heading gets its anchor explicitly."""
+    lines = text.splitlines()
+    for number, line in lines_outside_code(text):
+        if (heading := HEADING.match(line)) and "<" in line:
+            lines[number - 1] = f"{line} {{#{slug(heading[2])}}}"
+    return "\n".join(lines) + "\n"
 
 
 def relinked(text: str, before: str, after: str) -> str:
@@ -393,6 +408,8 @@ def pages() -> Iterator[tuple[str, str]]:
     for name in PLACES:
         if name.endswith(".md") and not name.startswith("docs/") and name != "README.md":
             yield name, (ROOT / name).read_text(encoding="utf-8")
+    for file in sorted((ROOT / "results").glob("*/NOTES.md")):
+        yield file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
     for name, make in GENERATED.items():
         yield name, make()
 
