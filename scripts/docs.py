@@ -208,11 +208,16 @@ def cli_page() -> str:
     from wsbench.cli import arguments
 
     top = arguments.parser([])
-    names = next(one for one in top._actions if isinstance(one, argparse._SubParsersAction)).choices
+    commands = next(one for one in top._actions if isinstance(one, argparse._SubParsersAction))
+    names = commands.choices
     lines = ["# Command line", ""]
     lines += generated("Every command with its arguments.", "`wsbench COMMAND --help`")
-    lines += ["```text", usage(top), "```", "", f"{top.description}", ""]
+    lines += ["```text", usage(top), "```", ""]
     lines += ["`wsbench --version` prints the versions of harness, engine and catalogue.", ""]
+    lines += table(
+        ["command", "purpose"],
+        [[f"[`{one.dest}`](#wsbench-{one.dest})", cell(sentence(one.help))] for one in commands._choices_actions],
+    )
     lines += ["## Exit codes", "", *table(["code", "meaning"], EXIT_CODES)]
     for name in names:
         made = next(
@@ -279,9 +284,14 @@ def metrics_page() -> str:
     groups: dict[str, list] = {}
     for one in metrics.METRICS.values():
         groups.setdefault(one.compute.__module__.rpartition(".")[2], []).append(one)
-    for group in sorted(groups, key=lambda name: (list(METRIC_GROUPS) + [name]).index(name)):
+    for group in sorted(groups, key=lambda name: [*METRIC_GROUPS, name].index(name)):
         rows = [
-            [f"`{one.name}`", one.unit, "" if one.direction == "neither" else one.direction, cell(inspect.cleandoc(one.text))]
+            [
+                f"`{one.name}`",
+                one.unit,
+                "" if one.direction == "neither" else one.direction,
+                cell(inspect.cleandoc(one.text)),
+            ]
             for one in groups[group]
         ]
         lines += [f"## {METRIC_GROUPS.get(group, group.capitalize())}", ""]

@@ -3,10 +3,13 @@
 The list of avoided words is the table in CONTRIBUTING.md, section "Words".
 """
 
+import argparse
 import ast
 import importlib.util
 import re
+import shlex
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -30,7 +33,9 @@ TRACKED = subprocess.run(
 ).stdout.split("\0")
 MARKDOWN = sorted(name for name in TRACKED if name.endswith(".md") and (ROOT / name).exists())
 EXPERIMENTS = sorted(name for name in TRACKED if re.fullmatch(r"experiments/[^/]+\.toml", name))
-PYTHON = sorted(name for name in TRACKED if name.startswith("wsbench/") and name.endswith(".py") and (ROOT / name).exists())
+PYTHON = sorted(
+    name for name in TRACKED if name.startswith("wsbench/") and name.endswith(".py") and (ROOT / name).exists()
+)
 LONGEST, LONGEST_TABLE = 100, 120
 INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 ADDRESS = re.compile(r"\]\([^()\s]+\)|https?://\S+")
@@ -134,6 +139,52 @@ def test_every_page_of_the_site_is_in_its_navigation():
     for name, _ in docs.pages():
         page = docs.place_of(name)
         assert f'"{page}"' in written or page.startswith("project/notes/"), page
+
+
+# ---- commands and paths --------------------------------------------------------------------------------------------------
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+#: Made by a run, in no commit.
+MADE = {"engine/fuzz/artifacts"}
+#: Texts about the past name what was there.
+OF_THE_PAST = {"CHANGELOG.md"}
+PRESENT = [name for name in MARKDOWN if name not in OF_THE_PAST and not name.startswith("results/")]
+FENCE = re.compile(r"^```(?:sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def options_of(command: str) -> set[str]:
+    top = arguments.parser([command])
+    commands = next(one for one in top._actions if isinstance(one, argparse._SubParsersAction))
+    return {option for action in commands.choices[command]._actions for option in action.option_strings}
+
+
+def typed(text: str) -> Iterator[list[str]]:
+    """The words behind `wsbench` in every command line of a page's blocks, comments and output apart."""
+    for block in FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            if found := re.match(r"(?:\$ |\S+ -c \d )*(?:\.venv/bin/)?wsbench ([a-z].*)", line):
+                yield shlex.split(found[1], comments=True)
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_every_command_line_has_a_command_and_options_that_exist(name):
+    for command, *words in typed(text_of(name)):
+        assert command in arguments.COMMANDS, command
+        long = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert long <= options_of(command), f"{command}: {long - options_of(command)}"
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_every_make_target_exists(name):
+    for target in re.findall(r"(?:`|^|&& )make ([a-z][a-z-]+)", text_of(name), re.MULTILINE):
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_every_path_of_the_repository_exists(name):
+    paths = re.findall(r"`((?:wsbench|scripts|tests|engine|protocol|experiments)/[\w./-]+)`", text_of(name))
+    assert [path for path in paths if not (ROOT / path).exists() and path not in MADE] == []
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
