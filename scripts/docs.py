@@ -146,7 +146,25 @@ def rewritten(text: str, file: str, page: str) -> tuple[str, set[str]]:
     for found in MARKDOWN.finditer(text):
         if found["definition"] and moved(found["where"])[0] is None:
             outside[found["name"].lower()] = moved(found["where"])[1]
-    return anchored(MARKDOWN.sub(replaced, text)), images
+    return listed(anchored(MARKDOWN.sub(replaced, text))), images
+
+
+def listed(text: str) -> str:
+    """The site nests lists by four spaces, forges by two or three, and it wants an empty line before a list."""
+    lines = text.splitlines()
+    outside = {number for number, _ in lines_outside_code(text)}
+    made: list[str] = []
+    for number, line in enumerate(lines, 1):
+        item = re.match(r"( *)(?:[-*]|\d+\.) ", line) if number in outside else None
+        inside = re.match(r"( +)\S", line) if number in outside else None
+        if item:
+            if not item[1] and made and made[-1] and not re.match(r" |[-*] |\d+\. |#|\|", made[-1]):
+                made.append("")
+            line = "    " * (len(item[1]) // 2) + line.lstrip()
+        elif inside and made and not made[-1] and len(inside[1]) < 4:
+            line = "    " + line.lstrip()
+        made.append(line)
+    return "\n".join(made) + "\n"
 
 
 def anchored(text: str) -> str:

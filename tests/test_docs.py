@@ -101,6 +101,12 @@ def test_links_out_of_the_site_become_paths_and_links_within_it_are_moved():
     )
 
 
+def test_lists_become_those_of_the_site():
+    text = "words\n- a\n  more\n  - b\n\n  a paragraph\n1. c\n   - d\n\n```\n  - code\n```\n"
+    expected = "words\n\n- a\n  more\n    - b\n\n    a paragraph\n1. c\n    - d\n\n```\n  - code\n```\n"
+    assert docs.listed(text) == expected
+
+
 # ---- generated pages ---------------------------------------------------------------------------------------------------
 
 
