@@ -18,13 +18,22 @@ CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websoc
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws
 
-.PHONY: quick test faults simulate setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
+.PHONY: quick test docs faults simulate setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick --install
 
 test: setup-test check-python check-engine check-servers check-fresh
 	@echo "every check passed"
+
+# The documentation site, in build/site.
+docs: $(VENV)/.done-docs
+	$(BIN)/python scripts/docs.py
+
+# Without a lock file (`scripts/lock.sh` writes it) pyproject.toml alone pins Zensical.
+$(VENV)/.done-docs: $(VENV)/.done $(wildcard requirements/docs.txt)
+	$(BIN)/pip install --quiet $(if $(wildcard requirements/docs.txt),--require-hashes --requirement requirements/docs.txt,--no-build-isolation --editable '.[docs]')
+	touch $@
 
 # Everything that is done to wsbench to harm it, and what becomes of that: a table.
 faults: setup-test
@@ -107,4 +116,4 @@ check-fresh: wheel
 	scripts/fresh_machine.sh --if-possible --wheel trixie scripts/first_load.sh
 
 clean:
-	rm -rf $(VENV) dist engine/target servers/*/build servers/*/target
+	rm -rf $(VENV) dist build engine/target servers/*/build servers/*/target

@@ -11,4 +11,5 @@ lock() {
     pyproject.toml requirements/build.in "${@:2}"
 }
 lock tool --extra report "$@"
+lock docs --extra docs --constraint requirements/tool.txt "$@"
 lock test --extra report --extra cluster --extra test --constraint requirements/tool.txt "$@"

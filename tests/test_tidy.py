@@ -45,10 +45,3 @@ def test_every_server_has_a_readme_and_every_experiment_opens_with_its_question(
         assert (variant.folder / "README.md").exists(), variant.server
     for file in experiment.EXPERIMENTS.glob("*.toml"):
         assert file.read_text().startswith("question"), file
-
-
-def test_the_readme_names_only_commands_that_exist():
-    text = (ROOT / "README.md").read_text()
-    makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"`?make ([a-z-]+)`?", text):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
