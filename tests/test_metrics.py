@@ -10,6 +10,7 @@ from wsbench.metrics import trial_data as view_room
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records import engine_files, rundir, samples
+from wsbench.records.engine_files import Seconds, Stage
 
 
 def data(path, **quantities) -> TrialData:
@@ -327,3 +328,20 @@ def test_connections_that_died_are_those_that_nothing_had_closed(tmp_path):
     churn = engine_files.Closed(messages_per_connection=10)
     reason = metrics.measure(data(tmp_path / "b", died=3, loop=churn)).reasons["connections_lost"]
     assert reason == "connections come and go in this load"
+
+
+@pytest.mark.parametrize(
+    ("stages", "seconds", "most"),
+    [
+        ([(10, 2, 1), (50, 2, 1)], 4, 49),
+        ([(10, 2, 1), (50, 2, 1)], 4.5, 50),
+        ([(20, 3, 1)], 3, 19),
+        ([(100, 10, 25)], 10, 75),
+        ([(100, 0, 100), (100, 10, 1)], 10, 100),
+        ([(50, 0, 50), (0, 10, 1)], 10, 50),
+        ([(100, 10, 1)], 5, 49),
+    ],
+)
+def test_connections_that_are_due_as_the_measurement_ends_are_not_missing(stages, seconds, most):
+    asked = [Stage(to=to, over_s=over_s, chunk=chunk) for to, over_s, chunk in stages]
+    assert metrics.parts._most_due(asked, Seconds(seconds=seconds)) == most

@@ -70,14 +70,17 @@ class Comparison:
 
 
 def side(text: str) -> Side:
-    """`RUN` or `RUN:SERVER@VARIANT`. UserError where there is no such campaign or server."""
+    """`RUN` or `RUN:SERVER[@VARIANT]`. UserError where there is no such campaign or server."""
     path, server = Path(text), None
     if not path.exists() and ":" in text:
         name, _, server = text.rpartition(":")
         path = Path(name)
     results = load(RunFolder.open(path))
     if server is not None and server not in results.names:
-        raise UserError(f"{path} has no server {server!r}; it has {', '.join(results.names)}")
+        meant = [name for name in results.names if name.rpartition("@")[0] == server]
+        if len(meant) != 1:
+            raise UserError(f"{path} has no server {server!r}; it has {', '.join(meant or results.names)}")
+        (server,) = meant
     return Side(results, server, text)
 
 

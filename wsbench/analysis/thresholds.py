@@ -1,7 +1,6 @@
-"""Thresholds for `--fail-if`: a condition over one metric that must not hold. NAME OP NUMBER, and nothing more.
+"""Thresholds for `--fail-if`: a condition over one metric that must not hold, as NAME OP NUMBER[UNIT].
 
-Text in, frozen values out; a trial's view in, judgements out. A metric that is not known breaches its threshold: a gate that
-could not be checked has not been passed.
+Text in, frozen values out; a trial in, judgements out. A missing metric breaches its threshold.
 """
 
 from __future__ import annotations
@@ -25,25 +24,43 @@ OPERATORS = {
     "!=": operator.ne,
 }
 FORM = re.compile(
-    r"\s*(?P<name>\w+)\s*(?P<operator>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?[\d_]*\.?\d+(?:[eE][-+]?\d+)?)\s*"
+    r"\s*(?P<name>[\w.]+)\s*(?P<operator>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?(\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)"
+    r"\s*(?P<unit>[a-zA-Zµ%]*)\s*"
 )
+#: Units that may stand behind the number, each with its size in a metric's unit.
+UNITS = {
+    "µs": {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6},
+    "ms": {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3},
+    "s": {"ms": 1e-3, "s": 1.0, "m": 60.0},
+    "bytes": {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+    "%": {"%": 1.0},
+}
+#: Short names of the latency that describes a trial: the first of these that it has.
+LATENCIES = ("response", "push", "request", "service")
+SHORT = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "p999": "p999", "max": "max"}
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """`text` is what the user wrote."""
+    """A condition that must not hold. `number` is in the metric's unit; `text` is what the user wrote."""
 
     name: str
     operator: str
     number: float
     text: str
 
+    @property
+    def names(self) -> list[str]:
+        """The metrics that the name may mean; the first with a value counts."""
+        return [f"{of}_us_{SHORT[self.name]}" for of in LATENCIES] if self.name in SHORT else [self.name]
+
 
 @dataclass(frozen=True)
 class Judged:
-    """A threshold and what was found; `reason` says why there is no value."""
+    """A threshold and the value found; `reason` says why there is none."""
 
     threshold: Threshold
+    metric: str
     value: float | None
     reason: str | None
 
@@ -53,35 +70,52 @@ class Judged:
 
     @property
     def words(self) -> str:
+        head = f"--fail-if {self.threshold.text!r}"
         if self.value is None:
-            return f"--fail-if {self.threshold.text!r}: not known: {self.reason}"
-        unit = metrics.METRICS[self.threshold.name].unit
-        return f"--fail-if {self.threshold.text!r}: {'breached' if self.breached else 'held'}, {self.value:,.6g} {unit}"
+            return f"{head}: not known: {self.reason}"
+        meant = "" if self.metric == self.threshold.name else f"{self.metric} "
+        unit = metrics.METRICS[self.metric].unit
+        return f"{head}: {'breached' if self.breached else 'held'}, {meant}{in_units(self.value, unit)}"
+
+
+def in_units(value: float, unit: str) -> str:
+    """Six digits with the unit that suits them: `69.47 ms` rather than `69470 µs`."""
+    sizes = {"µs": (("s", 1e6), ("ms", 1e3)), "ms": (("s", 1e3),)}.get(unit, ())
+    shown, size = next(((name, size) for name, size in sizes if abs(value) >= size), (unit, 1.0))
+    return f"{value / size:,.6g} {shown}"
 
 
 def parse(text: str) -> Threshold:
-    """UserError where the form is not kept, or no metric has that name."""
+    """UserError for another form, an unknown metric, or a unit that the metric does not have."""
     found = FORM.fullmatch(text)
     if found is None:
         raise UserError(
-            f"--fail-if: found {text!r}, allowed: NAME OP NUMBER, such as 'response_us_p99 > 5000'; "
+            f"--fail-if: found {text!r}, allowed: NAME OP NUMBER[UNIT], such as 'p99 > 5ms'; "
             f"OP is one of {' '.join(OPERATORS)}"
         )
-    name = found["name"]
-    if name not in metrics.METRICS:
-        near = difflib.get_close_matches(name, metrics.METRICS, n=3, cutoff=0.5)
+    name, unit = found["name"], found["unit"]
+    if name not in metrics.METRICS and name not in SHORT:
+        near = difflib.get_close_matches(name, [*metrics.METRICS, *SHORT], n=3, cutoff=0.5)
         nearest = f"the nearest are {', '.join(near)}" if near else "see `wsbench list metrics`"
         raise UserError(f"--fail-if: no metric is called {name!r}; {nearest}")
-    return Threshold(name, found["operator"], float(found["number"]), text.strip())
+    of = "µs" if name in SHORT else metrics.METRICS[name].unit
+    if unit and unit not in UNITS.get(of, {}):
+        allowed = ", ".join(UNITS.get(of, {})) or "none"
+        raise UserError(f"--fail-if: {text!r}: {name} is in {of}; units allowed: {allowed}")
+    return Threshold(name, found["operator"], float(found["number"]) * (UNITS[of][unit] if unit else 1.0), text.strip())
 
 
 def judge(trial: TrialData, thresholds: list[Threshold]) -> list[Judged]:
-    measured = metrics.measure(trial, [one.name for one in thresholds])
+    measured = metrics.measure(trial, [name for one in thresholds for name in one.names])
     return judge_values(measured.values, measured.reasons, thresholds)
 
 
 def judge_values(
     values: Mapping[str, float | None], reasons: Mapping[str, str], thresholds: list[Threshold]
 ) -> list[Judged]:
-    """Of metrics that are computed already: their values, and for each that is None the reason."""
-    return [Judged(one, values[one.name], reasons.get(one.name)) for one in thresholds]
+    """Of metrics that are computed already, with the reason for each that is None."""
+    judged = []
+    for one in thresholds:
+        name = next((name for name in one.names if values[name] is not None), one.names[-1])
+        judged.append(Judged(one, name, values[name], reasons.get(name)))
+    return judged

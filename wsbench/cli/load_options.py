@@ -9,7 +9,18 @@ import argparse
 from pathlib import Path
 
 from wsbench.analysis import thresholds
-from wsbench.cli.values import above_zero, cpus, fraction, from_zero, header, level, pid, positive
+from wsbench.cli.values import (
+    above_zero,
+    cpus,
+    fraction,
+    from_zero,
+    header,
+    level,
+    pid,
+    positive,
+    seconds,
+    seconds_above_zero,
+)
 from wsbench.records.engine_files import (
     Closed,
     ConstantThink,
@@ -79,10 +90,13 @@ def _add_load(group) -> None:
     until = group.add_mutually_exclusive_group()
     until.add_argument("-n", "--messages", type=positive, help="end after so many")
     until.add_argument(
-        "-t", "--seconds", type=above_zero, help="end after so long (default: the ramps or stages, or 10)"
+        "-t",
+        "--seconds",
+        type=seconds_above_zero,
+        help="duration, such as 30, 500ms or 5m (default: the ramps or stages, or 10)",
     )
     group.add_argument(
-        "--warmup", type=from_zero, metavar="SECONDS", help="before the measurement (default 1; 0 with ramps or stages)"
+        "--warmup", type=seconds, metavar="SECONDS", help="before the measurement (default 1; 0 with ramps or stages)"
     )
 
 
@@ -162,7 +176,7 @@ def request(arguments) -> load.Request:
         raise UserError("--stages says how many connections there are; leave -c out")
     planned_s = sum(one.for_s for one in arguments.ramp or []) or sum(one.over_s for one in steps or [])
     by_count = arguments.messages is not None
-    seconds = arguments.seconds or planned_s or DEFAULT_S
+    duration_s = arguments.seconds or planned_s or DEFAULT_S
     warmup_s = arguments.warmup if arguments.warmup is not None else 0.0 if planned_s or steps else 1.0
     if arguments.bytes is not None and not 0 <= arguments.bytes <= LARGEST_BYTES:
         raise UserError(f"--bytes: found {arguments.bytes}, allowed: 0 to {LARGEST_BYTES}")
@@ -183,7 +197,7 @@ def request(arguments) -> load.Request:
         connections=max(one.to for one in steps) if steps else arguments.connections or 50,
         connect_per_s=arguments.connect_rate,
         stages=steps,
-        measure=Messages(messages=arguments.messages) if by_count else Seconds(seconds=seconds),
+        measure=Messages(messages=arguments.messages) if by_count else Seconds(seconds=duration_s),
         warmup_s=warmup_s,
         payload_bytes=arguments.bytes,
         content=arguments.file,
@@ -242,8 +256,7 @@ def ramp(text: str) -> Segment:
     parts = text.split(":")
     if len(parts) != 3:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: FROM:TO:SECONDS, such as 0:5000:30")
-    first, last, seconds = map(from_zero, parts)
-    return Segment(from_per_s=first, to_per_s=last, for_s=seconds)
+    return Segment(from_per_s=from_zero(parts[0]), to_per_s=from_zero(parts[1]), for_s=seconds(parts[2]))
 
 
 def stages(text: str) -> list[Stage]:
@@ -255,7 +268,7 @@ def stages(text: str) -> list[Stage]:
                 f"found {part!r}, allowed: TO:SECONDS or TO:SECONDS:CHUNK, such as 1000:60"
             )
         chunk = positive(pieces[2]) if len(pieces) == 3 else 1
-        found.append(Stage(to=int(pieces[0]), over_s=from_zero(pieces[1]), chunk=chunk))
+        found.append(Stage(to=int(pieces[0]), over_s=seconds(pieces[1]), chunk=chunk))
     if max(stage.to for stage in found) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: at least one connection in some stage")
     return found
@@ -265,7 +278,10 @@ def think(text: str) -> Think:
     named, *rest = text.split(",")
     kind, pairs = (None, [named, *rest]) if "=" in named else (named, rest)
     try:
-        numbers = {key: from_zero(value) for key, _, value in (pair.partition("=") for pair in pairs)}
+        numbers = {
+            key: (from_zero if key == "sigma" else seconds)(value)
+            for key, _, value in (pair.partition("=") for pair in pairs)
+        }
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: {THINK_FORMS}") from error
     for (name, keys), make in THINKS.items():

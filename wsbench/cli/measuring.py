@@ -66,7 +66,7 @@ def check_servers(arguments) -> int:
 def start_server(arguments) -> int:
     chosen = catalogue.select([arguments.server], catalogue.read())
     if len(chosen) != 1:
-        raise UserError(f"one server, please; found {', '.join(variant.name for variant in chosen)}")
+        raise UserError(f"expected one server; matched {', '.join(variant.name for variant in chosen) or 'none'}")
     built = build.build(chosen[0], machine.placement().server)
     if built.problem is not None:
         raise UserError(f"{chosen[0].name}: {built.problem}")

@@ -6,12 +6,11 @@ For programs the same as one JSON document. It starts nothing.
 from __future__ import annotations
 
 import json
-import sys
 import time
 
 from wsbench import __version__
 from wsbench.checks.contract import Gated
-from wsbench.cli.terminal import console, duration, shown, table
+from wsbench.cli.terminal import LiveLine, console, duration, shown, table
 
 COLOUR = {"passes": "green", "fails": "red", "skipped": "yellow"}
 
@@ -20,7 +19,7 @@ class Progress:
     """How far the gate is: a live line on a terminal, a line a server everywhere, nothing where JSON is wanted."""
 
     def __init__(self, servers: int, quiet: bool) -> None:
-        self._servers, self._quiet = servers, quiet
+        self._servers, self._quiet, self._line = servers, quiet, LiveLine()
         self._began, self._done, self._name = time.monotonic(), 0, ""
 
     def begin(self, name: str) -> None:
@@ -33,9 +32,8 @@ class Progress:
         self._live(f"{self._name}: {tried}")
 
     def _live(self, text: str) -> None:
-        if not self._quiet and sys.stdout.isatty():
-            line = f"[{self._done + 1}/{self._servers}] {text}{self._left()}"
-            console.print(shown(line[: console.width - 1].ljust(console.width - 1)), end="\r")
+        if not self._quiet:
+            self._line.show(f"[{self._done + 1}/{self._servers}] {text}{self._left()}")
 
     def _left(self) -> str:
         """A guess: as long a server as until now."""
@@ -53,8 +51,7 @@ class Progress:
         cases = f"; Autobahn: {gated.cases.text}" if gated.cases else ""
         left = self._left() if self._done < self._servers else ""
         head = f"[{self._done}/{self._servers}] {gated.variant.name}"
-        if sys.stdout.isatty():
-            console.print(" " * (console.width - 1), end="\r")
+        self._line.clear()
         rest = shown(f"{found}{cases} ({duration(gated.took_s)}){left}")
         console.print(f"{shown(head)}  [{COLOUR[gated.outcome]}]{gated.outcome}[/]  {rest}")
 

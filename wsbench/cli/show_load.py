@@ -11,12 +11,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from rich.live import Live
 from rich.table import Table
 
 from wsbench import metrics
 from wsbench.analysis.thresholds import Judged
-from wsbench.cli.terminal import COLOUR, console, duration, shown, table
+from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, shown, table, time_text
 from wsbench.engine.histogram import Histogram, Interval, parse_line
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import Verdict, verdict
@@ -37,7 +36,7 @@ class Progress:
     def __init__(self, plan_seconds: float | None, quiet: bool) -> None:
         self._seconds = plan_seconds
         self._quiet = quiet
-        self._live: Live | None = None
+        self._line = LiveLine()
         self._files: list[tuple[Tail, Tail]] = []
         self._at: dict[int, list[Tick]] = {}
         self._ticks: list[Tick] = []
@@ -45,14 +44,10 @@ class Progress:
         self._latest: dict[str, Interval] = {}
 
     def __enter__(self) -> Progress:
-        if not self._quiet and sys.stdout.isatty():
-            self._live = Live(console=console, refresh_per_second=4, transient=True)
-            self._live.start()
         return self
 
     def __exit__(self, *_) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._line.clear()
 
     def look(self, folder: TrialFolder) -> None:
         if self._quiet:
@@ -109,14 +104,14 @@ class Progress:
             "failed": f"{tick.failed:,}",
             "left": self._left(tick),
         }
-        if self._live is None:
+        if not sys.stdout.isatty():
             console.print(shown(", ".join(f"{name} {text}" for name, text in cells.items() if text)))
             return
         drawn = Table(box=None, pad_edge=False, header_style="bold")
         for name in cells:
             drawn.add_column(name, justify="left" if name == "phase" else "right")
         drawn.add_row(*cells.values())
-        self._live.update(drawn)
+        self._line.show(drawn)
 
     def _latencies(self, phase: str) -> dict[str, str]:
         """p50, p99 and longest of the last interval; empty texts where it had none."""
@@ -126,16 +121,12 @@ class Progress:
         if found is None or not found.histogram.count:
             return {"p50": "", "p99": "", "max": ""}
         of = found.histogram
-        return {"p50": _ms(of.quantile("0.5")), "p99": _ms(of.quantile("0.99")), "max": _ms(of.max)}
+        return {"p50": time_text(of.quantile("0.5")), "p99": time_text(of.quantile("0.99")), "max": time_text(of.max)}
 
     def _left(self, tick: Tick) -> str:
         if self._measure_ns is None or self._seconds is None or tick.phase != "measure":
             return ""
         return duration(max(0.0, self._seconds - (tick.t_ns - self._measure_ns) / 1e9))
-
-
-def _ms(value_ns: int) -> str:
-    return f"{value_ns / 1e6:,.3g} ms"
 
 
 # ---- for people ------------------------------------------------------------------------------------------------------
@@ -153,8 +144,8 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
     for tag in TAGS:
         if (of := trial.histograms.get(tag)) is not None and of.count:
             values = [of.min, *[of.quantile(q) for q in QUANTILES], of.max]
-            rows.append([tag, f"{of.count:,}", *[f"{value / 1000:,.1f}" for value in values]])
-    table(None, ["µs", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
+            rows.append([tag, f"{of.count:,}", *map(time_text, values)])
+    table(None, ["", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
     for kind, count in sorted(trial.end.errors.items()):
         examples = [event.example for event in trial.events if isinstance(event, Error) and event.kind == kind]
         console.print(f"[red]{kind}[/]: {count} ({shown(examples[0] if examples else '')})")
@@ -187,7 +178,8 @@ def _loop_words(trial: TrialData, plan: Plan) -> str:
         if None in found.values():
             return f"{len(trial.broadcasts)} broadcasts; none reached all of its receivers"
         reach, last, spread = found.values()
-        return f"{len(trial.broadcasts)} broadcasts reached {reach:.2%}; median to the last {last:,.1f} µs, spread {spread:,.1f} µs"
+        times = f"median to the last {time_text(1e3 * last)}, spread {time_text(1e3 * spread)}"
+        return f"{len(trial.broadcasts)} broadcasts reached {reach:.2%}; {times}"
     if isinstance(plan.loop, Open):
         ratio = metrics.rates.rate_ratio(trial)
         reached = "not known whether its rate was reached" if ratio is None else f"{ratio:.2%} of its rate left in time"

@@ -5,12 +5,15 @@ Plain lines where the output is piped; colours only where there is a terminal th
 
 from __future__ import annotations
 
+import atexit
+import math
 import sys
-import time
 
 from rich.console import Console
+from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from wsbench import metrics
 from wsbench.checks.selftest import judgements
@@ -33,8 +36,31 @@ def say(text: str) -> None:
     console.print(shown(text))
 
 
+class LiveLine:
+    """One line that changes, above which everything else is printed; nothing where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+
+    def show(self, content: str | Table) -> None:
+        if not sys.stdout.isatty():
+            return
+        if self._live is None:
+            self._live = Live(console=console, transient=True, auto_refresh=False)
+            self._live.start()
+            atexit.register(self.clear)  # else the cursor stays hidden
+        line = Text(plain.line(content), no_wrap=True, overflow="ellipsis") if isinstance(content, str) else content
+        self._live.update(line, refresh=True)
+
+    def clear(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            atexit.unregister(self.clear)
+
+
 def table(title: str | None, headers: list[str], rows: list[list[str]], right: set[int] = frozenset()) -> None:
-    """A table of plain texts; columns in `right` are numbers."""
+    """A table of plain texts; columns in `right` are numbers. On a terminal it wraps between words; in a pipe it does not wrap."""
     drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, header in enumerate(headers):
         drawn.add_column(shown(header), justify="right" if index in right else "left", overflow="fold")
@@ -42,14 +68,23 @@ def table(title: str | None, headers: list[str], rows: list[list[str]], right: s
         drawn.add_row(*[shown(text) for text in row])
     if sys.stdout.isatty():
         console.print(drawn)
-    else:
-        # Nothing is cut or folded where the output is read by a program.
-        Console(highlight=False, width=400, force_terminal=False).print(drawn)
+        return
+    unwrapped = Console(highlight=False, width=10_000, force_terminal=False)
+    with unwrapped.capture() as captured:
+        unwrapped.print(drawn)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def time_text(value_ns: float) -> str:
+    """Three digits with the unit that suits them: `42.7 ms`."""
+    unit, size = next((one for one in (("s", 1e9), ("ms", 1e6)) if value_ns >= one[1]), ("µs", 1e3))
+    digits = max(0, 2 - math.floor(math.log10(max(value_ns / size, 0.1)))) if value_ns else 0
+    return f"{value_ns / size:,.{min(digits, 2)}f} {unit}"
 
 
 def cell_text(cell: dict) -> str:
@@ -60,7 +95,7 @@ class Progress:
     """A campaign's watcher: a line a trial, and where there is a terminal a live line in between."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self._line = LiveLine()
 
     def say(self, line: str) -> None:
         say(line)
@@ -68,15 +103,12 @@ class Progress:
     def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None:
         self._head = f"[{done + 1}/{total}] {order.name} {cell_text(order.cell)}".rstrip()
         self._left = f"about {duration(left_s)} left"
-        if sys.stdout.isatty():
-            console.print(shown(f"{self._head} … {self._left}"), end="\r")
+        self._line.show(f"{self._head} … {self._left}")
 
     def trial_runs(self, folder: TrialFolder) -> None:
-        if not sys.stdout.isatty():
-            return
-        if (last := folder.latest()) is not None:
-            line = f"{self._head}  {last.phase}: {last.open} open, {last.answered} answered, {last.failed} failed … {self._left}"
-            console.print(shown(line[: console.width - 1].ljust(console.width - 1)), end="\r")
+        if sys.stdout.isatty() and (last := folder.latest()) is not None:
+            counts = f"{last.phase}: {last.open:,} open, {last.answered:,} answered, {last.failed:,} failed"
+            self._line.show(f"{self._head}  {counts} … {self._left}")
 
     def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
         trial = TrialData(folder, record)
@@ -90,8 +122,8 @@ class Progress:
             rate_text = "no rate" if rate is None else f"{rate:,.0f} messages/s"
             why = f" ({shown(found.reasons[0])})" if found.reasons else ""
             result = f"{rate_text}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"
-        line = f"{shown(self._head)}  {result}  {self._left}"
-        console.print(line + (" " * 20 if sys.stdout.isatty() else ""))
+        self._line.clear()
+        console.print(f"{shown(self._head)}  {result}  {self._left}")
 
 
 def campaign_summary(results) -> None:
@@ -101,7 +133,13 @@ def campaign_summary(results) -> None:
     metrics_shown = columns(results)
     rows = summary(results)
     units = {name: next((row.figure(name).unit for row in rows), "") for name in metrics_shown}
-    headers = ["server", "cell", *[f"{name} [{units[name]}]" if units[name] else name for name in metrics_shown]]
+    # Headings wrap between words.
+    titles = {name: name.replace("_us_", " ").replace("_", " ") for name in metrics_shown}
+    headers = [
+        "server",
+        "cell",
+        *[f"{titles[name]} [{units[name]}]" if units[name] else titles[name] for name in metrics_shown],
+    ]
     headers += ["of reference", "verdict", "limit"]
     body = [
         [

@@ -10,6 +10,9 @@ import re
 #: PID_MAX_LIMIT of 64-bit kernels.
 LAST_PID = 1 << 22
 #: RFC 9110 §5.6.2.
+DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ms|s|m|min|h)", re.ASCII)
+SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+THOUSANDS = re.compile(r"(\d+\.?\d*|\.\d+)([kM])", re.ASCII)
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -37,9 +40,11 @@ def share(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    if not _is_number(text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1")
-    return int(text)
+    """`1000`, `1k`, `1.5M`."""
+    whole = _in_thousands(text)
+    if not _is_number(whole) or int(whole) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1, such as 1000 or 1k")
+    return int(whole)
 
 
 def host(text: str) -> str:
@@ -79,15 +84,27 @@ def level(text: str) -> int:
 
 
 def above_zero(text: str) -> float:
-    return _number(text, least=1e-3, most=1e8, allowed="a number from 0.001 to 100000000")
+    """A rate: `20000`, `20k`."""
+    return _number(_in_thousands(text), text, 1e-3, 1e8, "a number from 0.001 to 100000000, such as 500 or 20k")
+
+
+def seconds(text: str) -> float:
+    """`2`, `2s`, `500ms`, `5m`, `1h`."""
+    found = DURATION.fullmatch(text.strip())
+    number = f"{float(found[1]) * SECONDS[found[2]]:.12g}" if found else text
+    return _number(number, text, 0.0, 1e8, "seconds from 0 to 100000000, such as 10, 500ms or 5m")
+
+
+def seconds_above_zero(text: str) -> float:
+    return _number(str(seconds(text)), text, 1e-3, 1e8, "seconds from 0.001 to 100000000, such as 10, 500ms or 5m")
 
 
 def from_zero(text: str) -> float:
-    return _number(text, least=0.0, most=1e8, allowed="a number from 0 to 100000000")
+    return _number(_in_thousands(text), text, 0.0, 1e8, "a number from 0 to 100000000")
 
 
 def fraction(text: str) -> float:
-    return _number(text, least=0.0, most=1.0, allowed="a number from 0 to 1")
+    return _number(text, text, 0.0, 1.0, "a number from 0 to 1")
 
 
 def header(text: str) -> tuple[str, str]:
@@ -102,11 +119,18 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 20
 
 
-def _number(text: str, least: float, most: float, allowed: str) -> float:
+def _in_thousands(text: str) -> str:
+    """`1k` and `1.5M` as plain digits; any other text as it is."""
+    if not (found := THOUSANDS.fullmatch(text.strip())):
+        return text
+    return f"{float(found[1]) * {'k': 1_000, 'M': 1_000_000}[found[2]]:.12g}"
+
+
+def _number(text: str, typed: str, least: float, most: float, allowed: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
     if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: {allowed}")
+        raise argparse.ArgumentTypeError(f"found {typed!r}, allowed: {allowed}")
     return value

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from wsbench.engine.histogram import Histogram
 from wsbench.metrics.trial_data import NO_END, NO_PLAN, TrialData, Unmeasured, known
-from wsbench.records.engine_files import Doc, Worker
+from wsbench.records.engine_files import Doc, Messages, Seconds, Stage, Worker
 from wsbench.records.rundir import HostRecord
 
 NS_PER_US = 1e3
@@ -111,5 +111,23 @@ def missing_connections(trial: TrialData) -> int:
     if trial.end is None or trial.connection_per_request:
         return 0
     stages = trial.plan.stages if trial.plan is not None else None
-    asked = trial.end.connections.asked if stages is None else max(stage.to for stage in stages)
+    asked = trial.end.connections.asked if stages is None else _most_due(stages, trial.plan.measure)
     return max(0, asked - trial.end.connections.established)
+
+
+def _most_due(stages: list[Stage], measure: Seconds | Messages) -> int:
+    """The most connections that are due before the measurement ends. A chunk joins together, when its last one is due."""
+    left_s, users, most = measure.seconds if isinstance(measure, Seconds) else math.inf, 0, 0
+    for stage in stages:
+        total = abs(stage.to - users)
+        due = (
+            total
+            if left_s > stage.over_s
+            else max(0, math.ceil(total * left_s / stage.over_s) - 1 if stage.over_s else 0)
+        )
+        moved = due if due == total else due // stage.chunk * stage.chunk
+        users, left_s = users + (moved if stage.to > users else -moved), left_s - stage.over_s
+        most = max(most, users)
+        if left_s <= 0:
+            break
+    return most
