@@ -56,6 +56,7 @@ def test_the_list_is_searched_and_the_search_stands_in_the_address(page, address
     page.goto(address)
     rows = page.locator("#campaigns tbody tr")
     assert rows.count() == 3
+    assert "throughput" in rows.first.locator(".lead").inner_text()
     page.get_by_label("Search").fill("netty valid")
     assert rows.locator("visible=true").count() == 2
     assert page.locator("#found").inner_text() == "2 shown"

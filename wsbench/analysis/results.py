@@ -202,7 +202,7 @@ class Results:
         pause, connections that are only held), every server is asked for the same, and the experiment's headline tells them apart.
         """
         loops = [plan.loop for plan in self.plans]
-        given = bool(loops) and not any(loop.kind == "closed" and loop.think is None for loop in loops)
+        given = not any(loop.kind == "closed" and loop.think is None for loop in loops)
         tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
         return self.headline if given and tells else self.throughput
 

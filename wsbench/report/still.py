@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from markupsafe import Markup
 from py_mini_racer import MiniRacer
@@ -37,6 +38,11 @@ def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
 def studies(figures: list[dict]) -> list[Markup]:
     """The drawings of a study's figures (see `figure_drawing`), each with its legend."""
     return [Markup(html) for html in json.loads(call("studies", json.dumps(figures), STUDY_WIDTH))] if figures else []
+
+
+def inside_tables(kind: Literal["sparkline", "meanLine"], drawn: list[dict]) -> list[Markup]:
+    """Small drawings for the cells of a table, as `script/study.js` takes them."""
+    return [Markup(svg) for svg in json.loads(call("insideTables", kind, json.dumps(drawn)))] if drawn else []
 
 
 def still(data: str) -> dict:

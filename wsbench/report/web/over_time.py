@@ -5,31 +5,28 @@ Campaigns in, HTML out. It decides nothing; texts pass the escaping template.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from wsbench import metrics
 from wsbench.analysis import history, stats, wording
 from wsbench.analysis.campaigns import Campaign, metrics_in_common
+from wsbench.report.still import inside_tables
 from wsbench.report.web.links import Links
 from wsbench.report.web.template import common, template
-
-WIDTH, HEIGHT, MARGIN = 320, 56, 6
-NARROWEST = 1.2  # highest over lowest of a line's scale: what is less is to look like little
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A line as the page draws it: pixels, and texts that say the same."""
+    """A line as the page shows it: a drawing, and texts that say the same."""
 
     server: str
     cell: str
-    path: str
-    points: list[tuple[str, str]]
-    steps: list[tuple[str, str]]
+    svg: Markup
+    steps: list[str]
     values: list[tuple[Campaign, str]]
     range: str
-    text: str
     reason: str | None
 
 
@@ -41,7 +38,7 @@ def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, li
     if metric is not None:
         _, found, elsewhere = history.history(campaigns, experiment, metric)
         scale = wording.scale(metrics.METRICS[metric].unit, [value for line in found for _, value in line.points])
-        lines = sorted((_drawn(line, scale) for line in found), key=lambda line: not line.steps)
+        lines = sorted(_drawn(found, scale), key=lambda line: not line.steps)
     return template("history.html").render(
         experiment=experiment,
         metric=metric,
@@ -50,8 +47,6 @@ def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, li
         elsewhere=wording.count(elsewhere, "campaign") if elsewhere else "",
         summary=_summary(lines),
         practical=stats.PRACTICAL,
-        width=WIDTH,
-        height=HEIGHT,
         links=links,
         **common(),
     )
@@ -71,35 +66,23 @@ def _summary(lines: list[Drawn]) -> str:
     return f"Steps in {len(changed)} of {wording.count(len(lines), 'line')}: {where}."
 
 
-def _drawn(line: history.Line, scale: wording.Scale) -> Drawn:
-    values = [value for _, value in line.points]
-    low, high = min(values), max(values)
-    middle, spread = math.sqrt(low * high), math.sqrt(max(high / low, NARROWEST))
-    bottom, top = middle / spread, middle * spread
-    wide = (WIDTH - 2 * MARGIN) / max(1, len(values) - 1)
-    tall = (HEIGHT - 2 * MARGIN) / (top - bottom)
-    at = [MARGIN + place * wide for place in range(len(values))]
-    points = [
-        (f"{x:.1f}", f"{HEIGHT - MARGIN - (value - bottom) * tall:.1f}") for x, value in zip(at, values, strict=True)
-    ]
-    place = {campaign.id: number for number, (campaign, _) in enumerate(line.points)}
-    steps = [(f"{at[place[step.after.id]] - wide / 2:.1f}", _step(step)) for step in line.steps]
-    shown = [(campaign, scale.with_unit(value)) for campaign, value in line.points]
-    ends = [scale.text(value) for value in (values[0], values[-1], low, high)]
-    span = f"{wording.count(len(values), 'campaign')}, in {scale.unit}: "
-    span += f"first {ends[0]}, last {ends[1]}, lowest {ends[2]}, highest {ends[3]}"
-    told = "; ".join(text for _, text in steps) or line.reason or "no step found"
-    return Drawn(
-        server=line.server,
-        cell=", ".join(f"{key.replace('_', ' ')} {value}" for key, value in line.cell),
-        path="M" + "L".join(f"{x},{y}" for x, y in points),
-        points=points,
-        steps=steps,
-        values=shown,
-        range=span,
-        text=f"{line.server} over {span}; {told}",
-        reason=line.reason,
-    )
+def _drawn(lines: list[history.Line], scale: wording.Scale) -> list[Drawn]:
+    made, drawings = [], []
+    for line in lines:
+        values = [value for _, value in line.points]
+        place = {campaign.id: number for number, (campaign, _) in enumerate(line.points)}
+        steps = [_step(step) for step in line.steps]
+        ends = [scale.text(value) for value in (values[0], values[-1], min(values), max(values))]
+        span = f"{wording.count(len(values), 'campaign')}, in {scale.unit}: "
+        span += f"first {ends[0]}, last {ends[1]}, lowest {ends[2]}, highest {ends[3]}"
+        told = "; ".join(steps) or line.reason or "no step found"
+        label = f"{line.server} over {span}; {told}"
+        drawings.append({"values": values, "steps": [place[step.after.id] for step in line.steps], "label": label})
+        shown = [(campaign, scale.with_unit(value)) for campaign, value in line.points]
+        cell = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in line.cell)
+        made.append((line.server, cell, steps, shown, span, line.reason))
+    svgs = inside_tables("sparkline", drawings)
+    return [Drawn(server, cell, svg, *rest) for (server, cell, *rest), svg in zip(made, svgs, strict=True)]
 
 
 def _step(step: history.Step) -> str:

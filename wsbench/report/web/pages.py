@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
 
 from wsbench import metrics
-from wsbench.analysis import wording
+from wsbench.analysis import stats, wording
 from wsbench.analysis.campaigns import Campaign, metrics_in_common, overlay
+from wsbench.analysis.results import Results
+from wsbench.analysis.summary import summary
+from wsbench.report.answer import answer
+from wsbench.report.still import inside_tables
 from wsbench.report.web.links import Links
 from wsbench.report.web.over_time import over_time
 from wsbench.report.web.template import HERE, common, template
@@ -18,20 +25,18 @@ ASSETS = ("browse.css", "browse.js")
 
 @dataclass(frozen=True)
 class Bar:
-    """One campaign's mean with its interval, as shares of the axis in per cent."""
+    """One campaign's mean with its interval."""
 
     label: str
     text: str
-    mean: float
-    low: float | None
-    high: float | None
+    svg: Markup
 
 
 def listing(campaigns: list[Campaign], broken: list[str], links: Links, query: str = "") -> str:
     words_ = query.lower().split()
     shown = [one for one in campaigns if all(word in search_text(one) for word in words_)]
     return template("list.html").render(
-        campaigns=shown, broken=broken, query=query, links=links, search_text=search_text, **common()
+        campaigns=shown, broken=broken, query=query, links=links, search_text=search_text, lead=lead, **common()
     )
 
 
@@ -51,31 +56,43 @@ def overlaid(title: str, campaigns: list[Campaign], chosen: str | None, links: L
     groups = []
     if metric is not None:
         rows = overlay(campaigns, metric)
-        means = [
-            value for _, _, found in rows for _, one in found for value in (one.mean, one.high) if value is not None
-        ]
+        flat = [(one, estimate) for *_, found in rows for one, estimate in found]
+        means = [value for _, estimate in flat for value in (estimate.mean, estimate.high) if value is not None]
         scale = wording.scale(metrics.METRICS[metric].unit, means)
-        longest = max(means, default=1.0)
+        texts = [" ".join(filter(None, (scale.with_unit(one.mean), between(scale, one)))) for _, one in flat]
+        drawn = [
+            {"mean": one.mean, "low": one.low, "high": one.high, "longest": max(means), "label": text}
+            for (_, one), text in zip(flat, texts, strict=True)
+        ]
+        svgs = inside_tables("meanLine", drawn)
+        bars = iter([Bar(one.id, text, svg) for (one, _), text, svg in zip(flat, texts, svgs, strict=True)])
         for cell, server, found in rows:
-            bars = [
-                Bar(
-                    one.id,
-                    f"{scale.with_unit(estimate.mean)} {f'({between})' if (between := scale.interval(estimate)) else ''}".strip(),
-                    100 * estimate.mean / longest,
-                    *(None if edge is None else 100 * edge / longest for edge in (estimate.low, estimate.high)),
-                )
-                for one, estimate in found
-            ]
-            groups.append((server, ", ".join(f"{key} {value}" for key, value in cell), bars))
+            groups.append((server, ", ".join(f"{key} {value}" for key, value in cell), [next(bars) for _ in found]))
     return template("overlay.html").render(
         title=title, campaigns=campaigns, common=known, metric=metric, groups=groups, links=links, **common()
     )
 
 
+def between(scale: wording.Scale, found: stats.Estimate) -> str:
+    return f"({interval})" if (interval := scale.interval(found)) else ""
+
+
+_leads: dict[Path, tuple[Results, str]] = {}
+
+
+def lead(one: Campaign) -> str:
+    """The answer of its report in one sentence; nothing before a trial has ended."""
+    results = one.results
+    known = _leads.get(one.run.path)
+    if known is None or known[0] is not results:
+        known = _leads[one.run.path] = results, answer(results, summary(results)).lead if results.trials else ""
+    return known[1]
+
+
 def search_text(one: Campaign) -> str:
     """What a search looks at, in small letters."""
     verdicts = " ".join(kind for kind, count in one.verdicts.items() if count)
-    parts = (one.id, one.experiment, *one.record.servers, *one.record.tags, one.question or "", verdicts)
+    parts = (one.id, one.experiment, *one.record.servers, *one.record.tags, one.question or "", lead(one), verdicts)
     return " ".join(parts).lower()
 
 
