@@ -8,12 +8,14 @@ pages generated from the code; rewrites relative links for the site; then runs Z
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import posixpath
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,6 +56,9 @@ REFERENCE = r"(?P<reference>\[(?P<words>[^\[\]]+)\](?:\[(?P<label>[^\[\]]*)\])?(
 MARKDOWN = re.compile("|".join((CODE, DEFINITION, LINK, REFERENCE)), re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$")
 
+
+#: Between these stands the table of packages in ARCHITECTURE.md.
+PACKAGES = re.compile(r"(?<=<!-- packages -->\n).*?(?=<!-- /packages -->)", re.DOTALL)
 
 # ---- Markdown --------------------------------------------------------------------------------------------------------
 
@@ -460,10 +465,27 @@ def write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+def packages() -> str:
+    """The table of packages: the layers of pyproject.toml, and what each package's docstring says first."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = next(one["layers"] for one in project["tool"]["importlinter"]["contracts"] if one["id"] == "layers")
+    rows = []
+    for number, layer in enumerate(layers, 1):
+        for name in layer.split(" | "):
+            text = ast.get_docstring(ast.parse((ROOT / "wsbench" / name / "__init__.py").read_text(encoding="utf-8")))
+            rows.append([str(number), f"`{name}`", " ".join(text.split("\n\n")[0].split())])
+    return "\n".join(table(["layer", "package", "task"], rows))
+
+
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--packages", action="store_true", help="only write the table of packages in ARCHITECTURE.md")
     asked.add_argument("--source-only", action="store_true", help="write build/docs, do not run Zensical")
     options = asked.parse_args()
+    if options.packages:
+        file = ROOT / "ARCHITECTURE.md"
+        write(file, PACKAGES.sub(lambda _: packages(), file.read_text(encoding="utf-8")))
+        return 0
     assemble()
     if options.source_only:
         return 0

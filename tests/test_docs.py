@@ -266,3 +266,8 @@ def test_avoided_words_are_seen_in_prose_alone():
     text = "It runs once\nmore. `beside`\n\n```\nwhoever\n```\n[x](beside.md) Besides, MENDED.\n"
     ((_, prose),) = prose_of_markdown(text)
     assert [" ".join(hit[0].split()) for hit in pattern().finditer(prose)] == ["once more", "MENDED"]
+
+
+def test_the_table_of_packages_is_that_of_the_layers():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert docs.PACKAGES.search(text)[0] == docs.packages(), "python scripts/docs.py --packages"

@@ -1,4 +1,4 @@
-"""The command line: parses arguments, calls the package that does the work, prints the result.
+"""The command line: parses arguments, calls the package that does the work.
 
 In: words of a command line. Out: text and an exit code. May import every package, each only when its command is typed.
 

@@ -1,4 +1,4 @@
-"""This host: its hardware and kernel settings, installed toolchains, and every process that wsbench starts.
+"""This host: its hardware, kernel settings, toolchains and processes.
 
 In: commands, ports, names of sysctls. Out: processes on a leash, facts about the machine. May import records.
 """

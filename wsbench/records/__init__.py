@@ -1,4 +1,5 @@
-"""Values on disk: every file of a run folder as frozen types, how files are read and written, and the two kinds of errors.
+"""Every file of a run folder as frozen types, read and written safely.
 
-In: files, trusted or not. Out: frozen values, or one plain error. Imports nothing else of wsbench.
+In: files, trusted or not. Out: frozen values, or one plain error; the two kinds of errors are here too. Imports nothing else of
+wsbench.
 """
