@@ -81,7 +81,7 @@ def test_every_command_has_its_help_and_its_function(tmp_path, name):
 def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp_path):
     code, _, said = run(tmp_path, "run", "quick", absent=OF_REPORT)
     assert code == 2
-    assert said.startswith("wsbench: this needs jinja2, which is not installed: pip install 'wsbench[report]'; or give")
+    assert said.startswith("wsbench: this needs jinja2, which is not installed: pip install 'wsbench[report]'; or use")
     assert not (tmp_path / "runs").exists()
 
 

@@ -79,7 +79,7 @@ def test_what_the_command_line_changes_is_what_everybody_is_told(wsbench, experi
     assert departure in row
     assert departure.replace("'", "&#39;") in (run.path / "report.html").read_text()
     planned = wsbench("plan", str(experiment), "--servers", "fragile@steady").stdout
-    assert "departure: servers fragile@steady instead of the experiment's fragile" in planned
+    assert "override: servers fragile@steady instead of the experiment's fragile" in planned
     assert "departure" not in wsbench("plan", str(experiment), "--rounds", "2").stdout
 
 

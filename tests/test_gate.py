@@ -49,7 +49,7 @@ def test_a_right_server_passes_and_what_is_tried_is_counted(wsbench):
     done = wsbench("check", "faulty")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[1/1] faulty@right  passes  " in done.stdout
-    assert "1 server: 1 pass, 0 fail, 0 cannot be run here." in done.stdout
+    assert "1 server: 1 pass, 0 fail, 0 cannot run here." in done.stdout
 
 
 def test_only_what_is_required_fails_the_check_and_every_failure_is_named(wsbench):
@@ -64,7 +64,7 @@ def test_only_what_is_required_fails_the_check_and_every_failure_is_named(wsbenc
         ["faulty@wrong", "REQUIRED", "ping_is_answered"],
         ["faulty@wrong", "REQUIRED", "still_serves"],
     ]
-    assert "2 servers: 1 pass, 1 fail, 0 cannot be run here." in done.stdout
+    assert "2 servers: 1 pass, 1 fail, 0 cannot run here." in done.stdout
 
 
 def test_a_server_that_ignores_sigterm_fails(wsbench):

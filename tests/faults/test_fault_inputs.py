@@ -163,7 +163,7 @@ def test_ctrl_c_at_any_instant(places):
             running.send_signal(signal.SIGINT)
             said = running.stderr.read()
         # The last of them: Python was ending, and ended by the signal.
-        right = ((130, "wsbench: stopped; every finished trial is kept\n"), (0, ""), (-signal.SIGINT, ""))
+        right = ((130, "wsbench: interrupted; every finished trial is kept\n"), (0, ""), (-signal.SIGINT, ""))
         assert (running.returncode, said) in right, said
         ended.append(running.returncode)
     assert ended.count(130) >= 5, "some were met while they ran"

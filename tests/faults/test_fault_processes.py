@@ -124,7 +124,7 @@ def test_both_killed(harness, tmp_path, wsbench, experiment):
     time.sleep(0.2)
     assert any(one.mark == mark for one in leftovers.orphans()), "workers are left"
     done = wsbench("run", str(experiment), "--rounds", "1", "--no-report")
-    assert "ended what an earlier wsbench left behind: " in done.stdout, done.stdout + done.stderr
+    assert "ended processes of an earlier wsbench: " in done.stdout, done.stdout + done.stderr
     assert not any(one.mark == mark for one in leftovers.marked())
 
 

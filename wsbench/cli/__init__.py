@@ -35,7 +35,7 @@ def main() -> None:
     # caught, unless something is run that way once more.
     exec("")
     if code == INTERRUPTED:
-        _say("stopped; every finished trial is kept")
+        _say("interrupted; every finished trial is kept")
     sys.exit(code)
 
 
@@ -86,14 +86,14 @@ def _words_of(error: OSError) -> str:
 
     what = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error)
     todo = {
-        errno.ENOSPC: "make room on that disk",
-        errno.EDQUOT: "make room on that disk",
-        errno.EMFILE: "this process may open too few files: raise `ulimit -n`",
-        errno.ENFILE: "the machine has too many files open: raise fs.file-max",
-        errno.EAGAIN: "this user may start no more processes: raise `ulimit -u`",
-        errno.ENOMEM: "the machine has no memory left",
-        errno.EROFS: "go to a folder that can be written, for `runs` is made where you are",
-        errno.EACCES: "it belongs to somebody else, or is not to be written",
+        errno.ENOSPC: "free space on that disk",
+        errno.EDQUOT: "free space on that disk",
+        errno.EMFILE: "raise the limit of open files with `ulimit -n`",
+        errno.ENFILE: "raise fs.file-max; too many files are open on this machine",
+        errno.EAGAIN: "raise the limit of processes with `ulimit -u`",
+        errno.ENOMEM: "this machine has run out of memory",
+        errno.EROFS: "change to a writable folder; `runs` is created in the current one",
+        errno.EACCES: "check its owner and permissions",
     }.get(error.errno)
     return f"{what}; {todo}" if todo else what
 
@@ -107,7 +107,7 @@ def require_report() -> None:
     from wsbench.records.errors import UserError
 
     if missing := _missing():
-        raise UserError(f"{_needs_extra(missing[0])}; or give --no-report, and make the report elsewhere")
+        raise UserError(f"{_needs_extra(missing[0])}; or use --no-report and write the report elsewhere")
 
 
 def _missing() -> list[str]:

@@ -1,7 +1,6 @@
-"""What may be typed: every command with its arguments.
+"""Every command with its arguments.
 
-A command's arguments are added only where it is the one that is typed, and what carries it out is imported only then: `--help`
-waits for nothing.
+The arguments of a command are added, and its module imported, only if that command is typed, so `--help` is fast.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 from wsbench.cli.values import count, host, port, positive, seed, share
 from wsbench.records.errors import UserError
 
-FOLDERS = "folders that hold campaigns (default: runs and results, those that exist)"
+FOLDERS = "folders of campaigns (default: runs and results, if they exist)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -60,31 +59,34 @@ def _servers(made: Parser) -> None:
         "servers",
         nargs="*",
         default=["*@*"],
-        help="names, globs, tag:TAG, !… to leave out, with +jdk25, +ZGC, +heap4g behind (default: all)",
+        help="names, globs or tag:TAG; !NAME excludes; suffixes +jdk25, +ZGC, +heap4g choose the runtime (default: all)",
     )
     made.add_argument(
-        "--jobs", type=positive, default=os.cpu_count() or 1, help="servers built at once (default: the CPUs)"
+        "--jobs",
+        type=positive,
+        default=os.cpu_count() or 1,
+        help="servers built concurrently (default: the number of CPUs)",
     )
     _install(made)
 
 
 def _install(made: Parser) -> None:
     made.add_argument(
-        "--install", action="store_true", help="first install the compilers and runtimes that these servers lack"
+        "--install", action="store_true", help="first install the compilers and runtimes that these servers need"
     )
 
 
 def _check(made: Parser) -> None:
     _servers(made)
-    made.add_argument("--deep", action="store_true", help="also what takes minutes: 15,000 members, idle connections")
-    made.add_argument("--idle-s", type=positive, default=90, help="how long --deep holds still (default: 90)")
-    made.add_argument("--autobahn", action="store_true", help="also the cases of Autobahn|Testsuite, on /echo")
-    made.add_argument("--json", action="store_true", help="one document instead of tables")
+    made.add_argument("--deep", action="store_true", help="add slow checks: 15,000 push members, idle connections")
+    made.add_argument("--idle-s", type=positive, default=90, help="idle time of --deep in seconds (default: 90)")
+    made.add_argument("--autobahn", action="store_true", help="add the cases of Autobahn|Testsuite on /echo")
+    made.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
 
 
 def _start(made: Parser) -> None:
-    made.add_argument("server", help="a name, such as netty or netty@4.1.19")
-    made.add_argument("--port", type=port, help="the port it listens on (default: a free one)")
+    made.add_argument("server", help="a server, such as netty or netty@4.1.19")
+    made.add_argument("--port", type=port, help="the port to listen on (default: a free port)")
 
 
 def _plan(made: Parser) -> None:
@@ -93,63 +95,75 @@ def _plan(made: Parser) -> None:
 
 
 def _campaign(made: Parser) -> None:
-    made.add_argument("--servers", help="comma-separated names, globs, tags instead of the experiment's own")
-    made.add_argument("--rounds", type=positive, help="instead of the experiment's own")
-    made.add_argument("--scale", type=float, default=1.0, help="of the size that the experiment is written for")
-    made.add_argument("--time-scale", type=float, default=1.0, help="of the time that its phases and stages last")
-    made.add_argument("--no-control", action="store_true", help="run no server twice, to see how far chance alone goes")
-    made.add_argument("--tag", action="append", default=[], metavar="TAG", help="a word to find the campaign by")
-    made.add_argument("--seed", type=seed, help="for the order of trials and all else drawn at random")
+    made.add_argument("--servers", help="comma-separated names, globs or tags, in place of the experiment's servers")
+    made.add_argument("--rounds", type=positive, help="number of rounds, in place of the experiment's")
+    made.add_argument("--scale", type=float, default=1.0, help="multiply connections, messages and heap by this factor")
+    made.add_argument(
+        "--time-scale", type=float, default=1.0, help="multiply the duration of phases and stages by this factor"
+    )
+    made.add_argument("--no-control", action="store_true", help="skip the A/A control")
+    made.add_argument("--tag", action="append", default=[], metavar="TAG", help="label the campaign; repeatable")
+    made.add_argument("--seed", type=seed, help="seed of the trial order and all other random choices")
 
 
 def _run(made: Parser) -> None:
     made.add_argument("experiment", nargs="?", help="a name, or a path to a .toml file")
     _campaign(made)
-    made.add_argument("--resume", type=Path, metavar="RUN", help="finish a campaign that was stopped")
-    made.add_argument("--port", type=port, help="the port the servers listen on (default: a free one for each trial)")
-    for name, text in (("--engines", "engine processes"), ("--server-processes", "processes of a server, a port each")):
-        made.add_argument(name, type=positive, metavar="N", help=f"{text} (default: as the file limit demands)")
+    made.add_argument("--resume", type=Path, metavar="RUN", help="finish an interrupted campaign")
+    made.add_argument("--port", type=port, help="the port of the servers (default: a free port for each trial)")
+    for name, text in (
+        ("--engines", "engine processes"),
+        ("--server-processes", "processes of each server, one port each"),
+    ):
+        made.add_argument(
+            name, type=positive, metavar="N", help=f"{text} (default: as many as the file limit requires)"
+        )
     made.add_argument(
         "--again",
         type=count,
         metavar="N",
-        help="run a trial that the machine disturbed (INVALID by stolen or throttled CPU time) once more at the end of its "
-        "round, N times at most, instead of as the experiment says",
+        help="rerun a disturbed trial (INVALID because of steal or throttling) at the end of its round, at most N times",
     )
     made.add_argument(
         "--cluster",
         type=Path,
         metavar="FILE",
-        help="on the hosts of cluster.toml, of which one serves (docs/cluster.md)",
+        help="run on the hosts of this cluster.toml, one of which serves",
     )
-    made.add_argument("--no-report", action="store_true", help="leave the report to `wsbench report`")
+    made.add_argument(
+        "--no-report", action="store_true", help="do not write the report; `wsbench report` can do so later"
+    )
     _install(made)
 
 
 def _report(made: Parser) -> None:
     made.add_argument("run", type=Path)
-    made.add_argument(
-        "--rebuild", action="store_true", help="compute every metric and verdict again from the raw trials"
-    )
+    made.add_argument("--rebuild", action="store_true", help="recompute every metric and verdict from the raw trials")
 
 
 def _compare(made: Parser) -> None:
-    made.add_argument("base", help="RUN, or RUN:SERVER@VARIANT")
+    made.add_argument("base", help="RUN, RUN:SERVER or RUN:SERVER@VARIANT")
     made.add_argument("new", help="the same form")
-    made.add_argument("--metric", action="append", default=[], metavar="NAME", help="these instead of the usual ones")
-    made.add_argument("--anyway", action="store_true", help="although machines or settings differ, which is then said")
     made.add_argument(
-        "--fail-if", type=share, metavar="PERCENT", help="exit 3 where something is shown to be worse by more than this"
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="compare this metric only; repeatable",
     )
+    made.add_argument(
+        "--anyway", action="store_true", help="compare even if machines or settings differ, and list the differences"
+    )
+    made.add_argument("--fail-if", type=share, metavar="PERCENT", help="exit 3 if a metric is worse by more than this")
     written = made.add_mutually_exclusive_group()
-    written.add_argument("--markdown", action="store_true", help="for a pull request")
-    written.add_argument("--json", action="store_true", help="for programs")
+    written.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    written.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _history(made: Parser) -> None:
     made.add_argument("experiment")
     made.add_argument("folders", nargs="*", type=Path, help=FOLDERS)
-    made.add_argument("--metric", metavar="NAME", help="instead of the experiment's headline")
+    made.add_argument("--metric", metavar="NAME", help="in place of the experiment's headline metric")
 
 
 def _export(made: Parser) -> None:
@@ -161,13 +175,13 @@ def _export(made: Parser) -> None:
         metavar="FORMAT",
         help="json, csv, parquet, bmf, github-bigger, github-smaller, junit, openmetrics, hgrm",
     )
-    made.add_argument("out", type=Path, nargs="?", help="a file (default: standard output)")
+    made.add_argument("out", type=Path, nargs="?", help="the file to write (default: standard output)")
     made.add_argument(
         "--metric",
         action="append",
         default=[],
         metavar="NAME",
-        help="for bmf, github-… and openmetrics: these instead of the headline and the usual ones",
+        help="bmf, github-… and openmetrics: export this metric in place of the default ones; repeatable",
     )
     made.add_argument(
         "--fail-if",
@@ -175,7 +189,7 @@ def _export(made: Parser) -> None:
         default=[],
         metavar="CONDITION",
         type=thresholds.parse,
-        help="for junit: a trial of which it holds is a failure, such as 'service_us_p99 > 5000'",
+        help="junit: report a trial as failed if this holds, such as 'p99 > 5ms'; repeatable",
     )
 
 
@@ -186,13 +200,13 @@ def _serve(made: Parser) -> None:
 
 
 def _site(made: Parser) -> None:
-    made.add_argument("out", type=Path, help="the folder to write; must not exist")
+    made.add_argument("out", type=Path, help="the folder to create")
     made.add_argument("folders", nargs="*", type=Path, help=FOLDERS)
 
 
 def _pack(made: Parser) -> None:
     made.add_argument("run", type=Path)
-    made.add_argument("folder", type=Path, help="the copy; must not exist")
+    made.add_argument("folder", type=Path, help="the folder to create")
 
 
 def _claims(made: Parser) -> None:
@@ -227,36 +241,36 @@ def _doctor(made: Parser) -> None:
 
 #: name → what it does; the function that does it, as `module:function` of `wsbench`; the one that adds its arguments.
 COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
-    "list": ("what there is: servers, experiments, metrics, claims, runs", "cli.reading:list_things", _list),
-    "build": ("build servers (only what changed)", "cli.measuring:build_servers", _servers),
-    "check": ("hold servers against the server contract and RFC 6455", "cli.measuring:check_servers", _check),
-    "start": ("start a server as a trial would, and hold it until Ctrl-C", "cli.measuring:start_server", _start),
-    "plan": ("print every trial and the estimated time; run nothing", "cli.measuring:plan_campaign", _plan),
+    "list": ("list servers, experiments, metrics, claims or runs", "cli.reading:list_things", _list),
+    "build": ("build servers that have changed", "cli.measuring:build_servers", _servers),
+    "check": ("check servers against the server contract and RFC 6455", "cli.measuring:check_servers", _check),
+    "start": ("start a server as a trial would, until Ctrl-C", "cli.measuring:start_server", _start),
+    "plan": ("print every trial and the estimated duration; run nothing", "cli.measuring:plan_campaign", _plan),
     "run": ("run an experiment", "cli.measuring:run_campaign", _run),
-    "report": ("write report.html and trials.parquet of a run", "cli.reading:report_campaign", _report),
+    "report": ("write the report and the data set of a campaign", "cli.reading:report_campaign", _report),
     "compare": (
-        "what became better or worse between two campaigns or two servers of one",
+        "compare two campaigns, or two servers of one campaign",
         "cli.reading:compare_campaigns",
         _compare,
     ),
     "history": (
-        "where servers became faster or slower over many campaigns of one experiment",
+        "find steps in performance over many campaigns of one experiment",
         "cli.reading:tell_history",
         _history,
     ),
-    "export": ("a campaign for other programs", "cli.reading:export_campaign", _export),
-    "serve": ("look through campaigns in a browser, also while one runs", "cli.reading:serve_campaigns", _serve),
-    "site": ("the same pages as a folder to publish", "cli.reading:write_site", _site),
-    "pack": ("a copy of a campaign to publish, its trials in one archive", "cli.reading:pack_campaign", _pack),
-    "claims": ("hold published statements against campaigns", "cli.reading:judge_claims", _claims),
-    "load": ("load a server of your own", "cli.measuring:load_url", _load),
+    "export": ("export a campaign to other formats", "cli.reading:export_campaign", _export),
+    "serve": ("browse campaigns, finished or running", "cli.reading:serve_campaigns", _serve),
+    "site": ("write the pages of `serve` as a static site", "cli.reading:write_site", _site),
+    "pack": ("copy a campaign with its trials in one archive, to publish", "cli.reading:pack_campaign", _pack),
+    "claims": ("test published claims on campaigns", "cli.reading:judge_claims", _claims),
+    "load": ("load any server", "cli.measuring:load_url", _load),
     "cluster": (
-        "hosts for `load --cluster`: bring Ray up on them, and down",
+        "start, list or stop Ray on the hosts of a cluster",
         "run.cluster.commands:run",
         _cluster,
     ),
     "selftest": (
-        "is the instrument right, on this machine, now? (a minute)",
+        "check the engine on this machine (about a minute)",
         "cli.measuring:test_itself",
         _selftest,
     ),

@@ -1,4 +1,4 @@
-"""`wsbench doctor`: its options, and what it prints of this machine."""
+"""`wsbench doctor`: its options and output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from wsbench.servers.catalogue import Variant
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--connections", type=positive, metavar="N", help="can this machine hold so many, both ends of each?"
+        "--connections",
+        type=positive,
+        metavar="N",
+        help="check whether this machine can hold this many connections, both ends",
     )
     changing = parser.add_mutually_exclusive_group()
     changing.add_argument(
-        "--set", action="store_true", help="with --connections: change the kernel settings that stand in the way"
+        "--set", action="store_true", help="with --connections: change the kernel settings that are too low"
     )
-    changing.add_argument("--restore", action="store_true", help="put back the kernel settings that --set has changed")
+    changing.add_argument("--restore", action="store_true", help="restore the kernel settings that --set changed")
 
 
 def examine(arguments) -> int:
@@ -36,7 +39,7 @@ def examine(arguments) -> int:
         return 0
     if arguments.set:
         for change in sysctls.put(capacity.examine(arguments.connections).wanted):
-            print(f"set {change.name} = {change.after} (was {change.before}); `wsbench doctor --restore` puts it back")
+            print(f"set {change.name} = {change.after} (was {change.before}); `wsbench doctor --restore` restores it")
     found = capacity.examine(arguments.connections)
     _table(found.findings)
     return 0
@@ -44,11 +47,11 @@ def examine(arguments) -> int:
 
 def _table(findings: list[machine.Finding]) -> None:
     rows = [["ok" if one.fine else "!!", one.what, one.found, "" if one.fine else one.advice] for one in findings]
-    terminal.table(None, ["", "what", "found", "what to do"], rows)
+    terminal.table(None, ["", "item", "found", "fix"], rows)
 
 
 def _tools(variants: list[Variant]) -> None:
-    """Which tools the servers need, what is missing for which of them, and the command that installs it."""
+    """The tools that servers need, the missing ones, and the command that installs them."""
     wanted: dict[tuple[str, str], list[Variant]] = {}
     for variant in variants:
         for key, need in variant.needs.items():
@@ -72,20 +75,20 @@ def _tools(variants: list[Variant]) -> None:
         variant.name: variant for variant in variants if variant.table.unavailable is None and build.obstacle(variant)
     }
     if not lacking:
-        print("every server can be built here")
+        print("all servers can be built on this machine")
         return
-    print("\ncannot be built here yet:")
+    print("\nservers that cannot be built yet:")
     for name, variant in lacking.items():
         print(f"  {name}: {build.obstacle(variant)}")
     installable = list(dict.fromkeys(one.server for one in lacking.values() if build.missing(one)))
     if installable:
         print(
-            f"\nto install what they lack and build them: wsbench build --install {' '.join(_patterns(installable, lacking))}"
+            f"\nto install the missing tools and build them: wsbench build --install {' '.join(_patterns(installable, lacking))}"
         )
 
 
 def _patterns(servers: list[str], lacking: dict[str, Variant]) -> list[str]:
-    """The servers as one would type them: a bare name where its default is among those that lack something."""
+    """The servers as a user types them: the bare name if the default variant is among them."""
     defaults = {one.server for one in lacking.values() if one.is_default}
     return [name if name in defaults else f"'{name}@*'" for name in servers]
 
@@ -93,9 +96,9 @@ def _patterns(servers: list[str], lacking: dict[str, Variant]) -> list[str]:
 def _restore() -> int:
     back, left = sysctls.restore()
     for change in back:
-        print(f"put back {change.name} = {change.before}")
+        print(f"restored {change.name} = {change.before}")
     for change in left:
-        print(f"left {change.name}: somebody has changed it since; before --set it was {change.before}")
+        print(f"kept {change.name}: it was changed after --set; before, it was {change.before}")
     if not back and not left:
-        print("nothing to put back")
+        print("nothing to restore")
     return 0

@@ -1,6 +1,6 @@
-"""The options of `wsbench load`: what a user may type, and the `load.Request` that it becomes.
+"""The options of `wsbench load`, and the `load.Request` made from them.
 
-Every value is checked where it is read; what cannot go together is said in one line. It resolves no address and opens no file.
+Every value is checked as it is parsed; options that exclude each other are a UserError. It resolves no address and opens no file.
 """
 
 from __future__ import annotations
@@ -64,31 +64,27 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_load(group) -> None:
     pace = group.add_mutually_exclusive_group()
-    pace.add_argument(
-        "--rate", type=above_zero, metavar="R", help="open loop: R messages a second, whatever replies do"
-    )
+    pace.add_argument("--rate", type=above_zero, metavar="R", help="open loop: R messages/s, independent of replies")
     pace.add_argument(
         "--ramp",
         type=ramp,
         action="append",
         metavar="FROM:TO:SECONDS",
-        help="open loop: a rate that moves; repeatable steps",
+        help="open loop: a changing rate; repeatable",
     )
-    pace.add_argument("--push", type=above_zero, metavar="RATE", help="so many broadcasts a second, which all receive")
-    pace.add_argument("--idle", action="store_true", help="connections are only held")
-    group.add_argument("--poisson", action="store_true", help="open loop: random arrivals instead of even ones")
-    group.add_argument("--depth", type=positive, metavar="N", help="messages under way on one connection, at most")
+    pace.add_argument("--push", type=above_zero, metavar="RATE", help="broadcasts/s to all connections")
+    pace.add_argument("--idle", action="store_true", help="hold connections without sending")
+    group.add_argument("--poisson", action="store_true", help="open loop: Poisson arrivals in place of constant gaps")
+    group.add_argument("--depth", type=positive, metavar="N", help="maximum messages in flight per connection")
     group.add_argument(
         "--think", type=think, metavar="FORM", help=f"closed loop: a pause before each message: {THINK_FORMS}"
     )
+    group.add_argument("--per-connection", type=positive, metavar="K", help="closed loop: reconnect after K replies")
     group.add_argument(
-        "--per-connection", type=positive, metavar="K", help="closed loop: a new connection after K replies"
-    )
-    group.add_argument(
-        "--slow-readers", type=fraction, default=0.0, metavar="X", help="push: the share that never reads"
+        "--slow-readers", type=fraction, default=0.0, metavar="X", help="push: the share of connections that never read"
     )
     until = group.add_mutually_exclusive_group()
-    until.add_argument("-n", "--messages", type=positive, help="end after so many")
+    until.add_argument("-n", "--messages", type=positive, help="end after this many messages")
     until.add_argument(
         "-t",
         "--seconds",
@@ -96,17 +92,24 @@ def _add_load(group) -> None:
         help="duration, such as 30, 500ms or 5m (default: the ramps or stages, or 10)",
     )
     group.add_argument(
-        "--warmup", type=seconds, metavar="SECONDS", help="before the measurement (default 1; 0 with ramps or stages)"
+        "--warmup",
+        type=seconds,
+        metavar="SECONDS",
+        help="unmeasured load beforehand (default 1; 0 with ramps or stages)",
     )
 
 
 def _add_messages(group) -> None:
-    group.add_argument("--bytes", type=int, help="payload of a message (default 128), or length of the document")
-    group.add_argument("--file", type=Path, help="the payload, all but its first 16 bytes, which tell messages apart")
-    group.add_argument("--binary", action="store_true", help="binary messages instead of text")
-    group.add_argument("--ping", action="store_true", help="`Ping`, answered by `Pong`, instead of an echo")
-    group.add_argument("--close", action="store_true", help="http: a connection for every request")
-    group.add_argument("--fragment", type=positive, metavar="BYTES", help="cut messages into frames of at most so much")
+    group.add_argument("--bytes", type=int, help="payload size of a message (default 128), or length of the document")
+    group.add_argument(
+        "--file", type=Path, help="the payload; a stamp that identifies the message replaces its first 16 bytes"
+    )
+    group.add_argument("--binary", action="store_true", help="send binary messages in place of text")
+    group.add_argument("--ping", action="store_true", help="send `Ping` and expect `Pong` in place of an echo")
+    group.add_argument("--close", action="store_true", help="http: a new connection for each request")
+    group.add_argument(
+        "--fragment", type=positive, metavar="BYTES", help="fragment messages into frames of at most this size"
+    )
     group.add_argument("--mask", choices=["random", "fixed", "zero"], default="random")
     group.add_argument(
         "--deflate",
@@ -120,60 +123,68 @@ def _add_messages(group) -> None:
 
 def _add_connections(group) -> None:
     group.add_argument("-c", "--connections", type=positive, help="default 50")
-    group.add_argument("--connect-rate", type=above_zero, metavar="R", help="open so many a second (default: at once)")
+    group.add_argument(
+        "--connect-rate", type=above_zero, metavar="R", help="connections opened per second (default: all at once)"
+    )
     group.add_argument(
         "--stages",
         type=stages,
         metavar="TO:SECONDS,…",
-        help="the number of connections moves; TO:SECONDS:CHUNK in chunks",
+        help="a changing number of connections; TO:SECONDS:CHUNK changes it in chunks",
     )
-    group.add_argument("--ca", type=Path, metavar="FILE", help="PEM certificates to trust instead of this host's")
+    group.add_argument("--ca", type=Path, metavar="FILE", help="PEM certificates to trust in place of this host's")
     group.add_argument("--insecure", action="store_true", help="do not verify the server's certificate")
-    group.add_argument("--subprotocol", action="append", default=[], metavar="NAME", help="offered; repeatable")
+    group.add_argument(
+        "--subprotocol", action="append", default=[], metavar="NAME", help="offer this subprotocol; repeatable"
+    )
     group.add_argument("-H", "--header", type=header, action="append", default=[], metavar="'Name: value'")
-    group.add_argument("--source", action="append", default=[], metavar="ADDRESS", help="connect from it; repeatable")
+    group.add_argument(
+        "--source", action="append", default=[], metavar="ADDRESS", help="local address to connect from; repeatable"
+    )
     group.add_argument(
         "--replica",
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="another process of the same server listens there: connections take them in turn; repeatable",
+        help="another address of the same server; connections alternate between them; repeatable",
     )
-    group.add_argument("--threads", type=positive, help="workers of the engine")
+    group.add_argument("--threads", type=positive, help="worker threads of the engine")
     group.add_argument(
-        "--engines", type=positive, metavar="N", help="engine processes (default: as many as the file limit demands)"
+        "--engines", type=positive, metavar="N", help="engine processes (default: as many as the file limit requires)"
     )
-    group.add_argument(
-        "--cluster", type=Path, metavar="FILE", help="the engines run on these hosts, over Ray (docs/cluster.md)"
-    )
+    group.add_argument("--cluster", type=Path, metavar="FILE", help="run the engines on the hosts of this cluster.toml")
     group.add_argument("--cpus", type=cpus, default=[], metavar="1,3", help="pin the workers to these CPUs")
-    group.add_argument("--busy-poll", action="store_true", help="workers never sleep: for CPUs that nobody else uses")
-    group.add_argument("--mine", action="append", default=[], metavar="HOST", help="this other host is mine to load")
-    group.add_argument("--pid", type=pid, help="the server's process on this machine, to be sampled")
+    group.add_argument(
+        "--busy-poll", action="store_true", help="workers never sleep; only for CPUs that run nothing else"
+    )
+    group.add_argument(
+        "--mine", action="append", default=[], metavar="HOST", help="confirm that you may load this host; repeatable"
+    )
+    group.add_argument("--pid", type=pid, help="sample this server process on this machine")
 
 
 def _add_output(group) -> None:
-    group.add_argument("--json", action="store_true", help="one document on standard output, nothing else")
-    group.add_argument("--hdr", type=Path, metavar="FILE", help="writes FILE.hlog and FILE.hgrm (milliseconds)")
-    group.add_argument("--csv", type=Path, metavar="FILE", help="writes every metric, a row each")
+    group.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    group.add_argument("--hdr", type=Path, metavar="FILE", help="write FILE.hlog and FILE.hgrm (milliseconds)")
+    group.add_argument("--csv", type=Path, metavar="FILE", help="write every metric as one row")
     group.add_argument(
         "--fail-if",
         type=thresholds.parse,
         action="append",
         default=[],
-        metavar="'METRIC OP NUMBER'",
-        help="exit 3 where it holds, such as 'response_us_p99 > 5000'; repeatable. An INVALID measurement is exit 4",
+        metavar="'METRIC OP NUMBER[UNIT]'",
+        help="exit 3 if this holds, such as 'p99 > 5ms'; repeatable. An INVALID measurement exits with 4",
     )
 
 
 def request(arguments) -> load.Request:
-    """UserError where options cannot go together."""
+    """UserError for options that exclude each other."""
     loop = _loop(arguments)
     steps = arguments.stages
     if steps and arguments.messages:
-        raise UserError("--stages: connections come and go by time; give -t instead of -n")
+        raise UserError("--stages ends by time; use -t in place of -n")
     if steps and arguments.connections:
-        raise UserError("--stages says how many connections there are; leave -c out")
+        raise UserError("--stages sets the number of connections; omit -c")
     planned_s = sum(one.for_s for one in arguments.ramp or []) or sum(one.over_s for one in steps or [])
     by_count = arguments.messages is not None
     duration_s = arguments.seconds or planned_s or DEFAULT_S
@@ -181,14 +192,14 @@ def request(arguments) -> load.Request:
     if arguments.bytes is not None and not 0 <= arguments.bytes <= LARGEST_BYTES:
         raise UserError(f"--bytes: found {arguments.bytes}, allowed: 0 to {LARGEST_BYTES}")
     if arguments.bytes is not None and arguments.file is not None:
-        raise UserError("--file has a length of its own; leave --bytes out")
+        raise UserError("--file sets the length; omit --bytes")
     if arguments.ca is not None and arguments.insecure:
-        raise UserError("--ca says whom to trust, --insecure to trust anybody; give one of them")
+        raise UserError("--ca and --insecure exclude each other")
     for name, file in (("--hdr", arguments.hdr), ("--csv", arguments.csv)):
         if file is not None:
             require_writable(name, file)
     if arguments.busy_poll and not arguments.cpus:
-        raise UserError("--busy-poll needs --cpus: workers that never sleep take their CPUs from everybody else")
+        raise UserError("--busy-poll needs --cpus, because workers that never sleep occupy their CPUs")
     level = arguments.deflate
     return load.Request(
         url=arguments.url,
@@ -225,7 +236,7 @@ def request(arguments) -> load.Request:
 
 def _kind(arguments) -> str | None:
     if sum([arguments.ping, arguments.idle, arguments.push is not None]) > 1:
-        raise UserError("give one of --ping, --idle and --push")
+        raise UserError("--ping, --idle and --push exclude each other")
     if arguments.slow_readers and arguments.push is None:
         raise UserError("--slow-readers needs --push")
     return "ping" if arguments.ping else "idle" if arguments.idle else "push" if arguments.push is not None else None
@@ -239,7 +250,7 @@ def _loop(arguments) -> Loop:
     closed_only = {"--think": arguments.think, "--per-connection": arguments.per_connection}
     given = [name for name, value in closed_only.items() if value is not None]
     if (rates or arguments.idle) and given:
-        raise UserError(f"{given[0]} is of a closed loop; --rate, --ramp, --push and --idle are none")
+        raise UserError(f"{given[0]} needs a closed loop; --rate, --ramp, --push and --idle are open loops")
     if arguments.poisson and not rates:
         raise UserError("--poisson needs --rate, --ramp or --push")
     if rates:

@@ -22,7 +22,7 @@ from wsbench.run import campaign, load, testbed
 from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
 
-#: Exit code where all was measured in vain.
+#: Exit code if no trial is usable.
 NOTHING_USABLE = 4
 
 
@@ -34,10 +34,10 @@ def build_servers(arguments) -> int:
 
 
 def install_for(variants: list[Variant], say=print) -> None:
-    """Installs the compilers and runtimes that they lack; what cannot be had is said, and skipped later."""
+    """Installs the compilers and runtimes that they lack. A server whose tools cannot be installed is skipped later."""
     wanted = [one for variant in variants for one in build.missing(variant)]
     for problem in toolchains.install(wanted, say):
-        say(f"cannot be installed: {problem}")
+        say(f"cannot install: {problem}")
 
 
 def check_servers(arguments) -> int:
@@ -103,7 +103,7 @@ def plan_campaign(arguments) -> int:
         f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}"
     )
     for departure in asked.departures:
-        print(f"departure: {departure}")
+        print(f"override: {departure}")
     for name, reason in left_out.items():
         print(f"left out {name}: {reason}")
     return 0
@@ -114,7 +114,7 @@ def run_campaign(arguments) -> int:
         require_report()
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
-        raise UserError("give either an experiment or --resume RUN (see `wsbench run --help`)")
+        raise UserError("expected either an experiment or --resume RUN (see `wsbench run --help`)")
     unfinished = None if arguments.resume is None else RunFolder.open(arguments.resume)
     asked = request_of(arguments) if unfinished is None else None
     if asked is not None and arguments.install:
@@ -135,21 +135,21 @@ def run_campaign(arguments) -> int:
         reading.write_report(run, results)
     if any(one.counts for one in results.trials):
         return 0
-    terminal.say("no trial can be used: each failed or is INVALID, for the reasons above")
+    terminal.say("no trial is usable: each failed or is INVALID; the reasons are above")
     return NOTHING_USABLE
 
 
 def end_leftovers(out=None) -> None:
-    """Ends what an earlier wsbench left behind that was killed together with its leash, and says so."""
+    """Ends processes of an earlier wsbench that was killed together with its leash, and reports them."""
     if found := leftovers.orphans():
         leftovers.end({one.mark for one in found})
         named = "; ".join(f"{one.pid} ({plain.line(one.command)})" for one in found)
-        print(f"ended what an earlier wsbench left behind: {named}", file=out or sys.stdout)
+        print(f"ended processes of an earlier wsbench: {named}", file=out or sys.stdout)
 
 
 @contextlib.contextmanager
 def _testbed(arguments):
-    """Where the campaign runs; a cluster is left at the end."""
+    """The testbed of a campaign; a cluster is disconnected at the end."""
     end_leftovers()
     if arguments.cluster is None:
         if arguments.port is not None:
@@ -195,6 +195,6 @@ def load_url(arguments) -> int:
 def test_itself(arguments) -> int:
     for name in arguments.checks:
         if name not in runner.CHECKS:
-            raise UserError(f"no check is called {name!r}; there are: {', '.join(runner.CHECKS)}")
+            raise UserError(f"unknown check {name!r}; known: {', '.join(runner.CHECKS)}")
     rows = runner.run(arguments.checks, terminal.Progress().say)
     return terminal.selftest_table(rows)

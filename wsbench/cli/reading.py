@@ -1,4 +1,4 @@
-"""The commands that look at what has been measured, and at what there is. Nothing is started but a browser's pages."""
+"""The commands that read: lists, reports, claims, comparisons, exports and pages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_things(arguments) -> int:
             known = record.departures is not None
             departures = "; ".join(record.departures) or "none" if known else "not recorded"
             rows.append([str(run.path), f"{done}/{planned}", str(record.rounds), departures, record.command])
-        terminal.table(None, ["run", "trials", "rounds", "departures", "command"], rows, right={2})
+        terminal.table(None, ["run", "trials", "rounds", "overrides", "command"], rows, right={2})
         for line in broken:
             terminal.say(f"left out {line}")
     return 0
@@ -78,7 +78,7 @@ def compare_campaigns(arguments) -> int:
         print(compare.markdown(found), end="")
     else:
         for text in found.differences:
-            print(f"compared anyway: {text}")
+            print(f"difference: {text}")
         terminal.table(None, compare.HEADERS, compare.table(found), right={3, 4, 5})
         for text in found.left_out:
             print(f"left out: {text}")
@@ -113,15 +113,13 @@ def tell_history(arguments) -> int:
         )
     terminal.table(None, ["server", "cell", "campaigns", f"{metric}, first and last", "steps"], rows, right={2})
     if elsewhere:
-        print(
-            f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of another machine, or of this one set otherwise"
-        )
+        print(f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of other machines or settings")
     return 0
 
 
 def export_campaign(arguments) -> int:
     from wsbench.analysis.reading import load as load_results
-    from wsbench.report import export  # the heaviest import of all: what needs it waits for it, nothing else does
+    from wsbench.report import export  # the slowest import
 
     if arguments.format not in export.FORMATS:
         raise UserError(f"FORMAT: found {arguments.format!r}, allowed: {', '.join(export.FORMATS)}")
@@ -134,13 +132,13 @@ def export_campaign(arguments) -> int:
 
 
 def folders_of(arguments) -> list[Path]:
-    """UserError where one was named that is not there, or none is."""
+    """UserError for a named folder that does not exist, or if there is none."""
     for folder in arguments.folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder")
     found = arguments.folders or [folder for folder in (RUNS, RESULTS) if folder.is_dir()]
     if not found:
-        raise UserError("there is neither runs nor results here; name the folders that hold your campaigns")
+        raise UserError("found neither runs nor results here; name the folders of your campaigns")
     return found
 
 
@@ -150,7 +148,7 @@ def serve_campaigns(arguments) -> int:
     folders = folders_of(arguments)
     machine.free_port(arguments.host, arguments.port, 0)
     shown = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
-    print(f"http://{shown}:{arguments.port}/ shows {', '.join(map(str, folders))}; Ctrl-C ends it", flush=True)
+    print(f"http://{shown}:{arguments.port}/ serves {', '.join(map(str, folders))} until Ctrl-C", flush=True)
     app.serve(folders, arguments.host, arguments.port)
     return 0
 

@@ -1,7 +1,4 @@
-"""What `wsbench check` shows: what is being tried, a line a server as it ends, and at the end a table and all that failed.
-
-For programs the same as one JSON document. It starts nothing.
-"""
+"""The output of `wsbench check`: progress, one line per server, a table and all failures; or one JSON document."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ COLOUR = {"passes": "green", "fails": "red", "skipped": "yellow"}
 
 
 class Progress:
-    """How far the gate is: a live line on a terminal, a line a server everywhere, nothing where JSON is wanted."""
+    """Progress: a live line on a terminal and one line per server; nothing with --json."""
 
     def __init__(self, servers: int, quiet: bool) -> None:
         self._servers, self._quiet, self._line = servers, quiet, LiveLine()
@@ -36,7 +33,7 @@ class Progress:
             self._line.show(f"[{self._done + 1}/{self._servers}] {text}{self._left()}")
 
     def _left(self) -> str:
-        """A guess: as long a server as until now."""
+        """An estimate from the mean duration of the servers so far."""
         if not self._done:
             return ""
         each = (time.monotonic() - self._began) / self._done
@@ -57,7 +54,7 @@ class Progress:
 
 
 def summary(rows: list[Gated]) -> None:
-    """What failed, one line each, and the count."""
+    """Failures, one line each, and the totals."""
     failures = [
         [gated.variant.name, "REQUIRED" if one.required else "advisory", f"{one.name} ({one.section})", one.detail]
         for gated in rows
@@ -77,7 +74,7 @@ def summary(rows: list[Gated]) -> None:
         console.print()
         table(
             None,
-            ["server", "result", "required", "advisory", "time", "receipt, or reason"],
+            ["server", "result", "required", "advisory", "time", "version report or reason"],
             [_row(one) for one in rows],
         )
     console.print(shown(summary_line(rows)))
@@ -90,21 +87,21 @@ def _row(gated: Gated) -> list[str]:
 
 
 def summary_line(rows: list[Gated]) -> str:
-    """How many passed, and how many of all checks."""
+    """How many servers and how many checks passed."""
     outcomes = [f"{sum(one.outcome == kind for one in rows)} {word}" for kind, word in WORDS.items()]
     parts = []
     for kind, word in ((True, "required"), (False, "advisory")):
         held, tried = map(sum, zip(*[one.count(required=kind) for one in rows], strict=True))
         parts.append(f"{held} of {tried} {word}")
     servers = f"{len(rows)} server{'' if len(rows) == 1 else 's'}"
-    return f"{servers}: {', '.join(outcomes)}. Checks that hold: {', '.join(parts)}."
+    return f"{servers}: {', '.join(outcomes)}. Checks passed: {', '.join(parts)}."
 
 
-WORDS = {"passes": "pass", "fails": "fail", "skipped": "cannot be run here"}
+WORDS = {"passes": "pass", "fails": "fail", "skipped": "cannot run here"}
 
 
 def document(rows: list[Gated]) -> str:
-    """All of it, for programs."""
+    """Everything as JSON."""
     return json.dumps({"wsbench": __version__, "servers": [_plain(one) for one in rows]}, indent=1, ensure_ascii=False)
 
 

@@ -1,7 +1,4 @@
-"""The commands about claims: which there are, and what campaigns say of them, as a table, Markdown or JSON.
-
-What is asked in, printed text out. It judges nothing itself: `claims.evaluate` does.
-"""
+"""The output of `wsbench claims` and `wsbench list claims`: tables, Markdown or JSON. `analysis.claims` decides verdicts."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from wsbench.records.rundir import RunFolder
 def add(made: argparse.ArgumentParser) -> None:
     """The arguments of `wsbench claims`."""
     made.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    made.add_argument("--from", dest="source", type=Path, metavar="FILE", help="claims of this experiment instead")
+    made.add_argument("--from", dest="source", type=Path, metavar="FILE", help="use the claims of this experiment file")
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="everything they rest on, as JSON")
-    form.add_argument("--markdown", action="store_true", help="a Markdown table")
+    form.add_argument("--json", action="store_true", help="print verdicts with all comparisons as JSON")
+    form.add_argument("--markdown", action="store_true", help="print a Markdown table")
 
 
 def show(runs: list[Path], source: Path | None, as_json: bool, as_markdown: bool) -> None:
-    # Statistics take a second to load, which no other command should wait for.
+    # Statistics take a second to import.
     from wsbench.analysis.claims import evaluate, text
     from wsbench.analysis.reading import load
 
@@ -34,7 +31,7 @@ def show(runs: list[Path], source: Path | None, as_json: bool, as_markdown: bool
         return
     for run, verdicts in judged.items():
         if not verdicts:
-            print(f"{run}: its experiment makes no claim")
+            print(f"{run}: its experiment has no claims")
         elif as_markdown:
             print(text.markdown(verdicts))
         else:

@@ -1,6 +1,6 @@
-"""What `wsbench load` shows: a live view while it runs, and what was measured, for people and for programs.
+"""The output of `wsbench load`: a live view while it runs, and the results as text, JSON or CSV.
 
-It follows the two files that the engine appends to, and reads the finished trial as everybody else does. It starts nothing.
+It follows the two files that the engine appends to, and reads the finished trial as a report does. It starts nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from wsbench.records.rundir import TrialFolder, TrialRecord
 FAILED, BREACHED, INVALID, INTERRUPTED = 1, 3, 4, 130
 QUANTILES = ("0.5", "0.9", "0.99", "0.999")
 TAGS = ("response", "service", "send_lag", "request", "push", "connect")
-#: The times that a second is described by: the first of these that it has.
+#: Latencies of the live view: the first of these that the last second has.
 SHOWN = ("response", "push", "request", "service")
 
 
 class Progress:
-    """Looks at a running load a few times a second: a live table on a terminal, a line a second elsewhere, or nothing."""
+    """Reads a running load several times a second: a live table on a terminal, elsewhere one line per second, or nothing."""
 
     def __init__(self, plan_seconds: float | None, quiet: bool) -> None:
         self._seconds = plan_seconds
@@ -73,14 +73,14 @@ class Progress:
             console.print(shown(line))
 
     def _keep(self, interval: Interval) -> None:
-        """The last stretch of time of each tag, of all processes."""
+        """The last interval of each tag, over all processes."""
         known = self._latest.get(interval.tag)
         if known is not None and known.start_s == interval.start_s:
             interval = replace(interval, histogram=known.histogram + interval.histogram)
         self._latest[interval.tag] = interval
 
     def _tick(self, tick: Tick) -> None:
-        """Shown when all processes have told theirs of that instant."""
+        """Shown once all processes have written their tick of that instant."""
         here = self._at.setdefault(tick.t_ns, [])
         here.append(tick)
         if len(here) == len(self._files):
@@ -114,7 +114,7 @@ class Progress:
         self._line.show(drawn)
 
     def _latencies(self, phase: str) -> dict[str, str]:
-        """p50, p99 and longest of the last interval; empty texts where it had none."""
+        """p50, p99 and maximum of the last interval; empty texts if it had none."""
         prefix = "warmup-" if phase == "warmup" else ""
         found = next((self._latest[prefix + tag] for tag in SHOWN if prefix + tag in self._latest), None)
         self._latest.clear()
@@ -133,7 +133,7 @@ class Progress:
 
 
 def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> None:
-    """What was measured, with percentiles, errors and verdict."""
+    """Rates, percentiles, errors and verdict."""
     trial = TrialData(folder, record)
     if record.outcome == "failed" or trial.end is None:
         console.print(f"[red]failed[/]: {shown(record.reason or 'the engine wrote no result')}")
@@ -163,8 +163,8 @@ def _counts(trial: TrialData, end: End) -> None:
     console.print(f"{shown(trial.record.server)}  {end.connections.established} of {end.connections.asked} connections")
     if trial.plan is not None and isinstance(trial.plan.loop, NoLoop):
         return
-    window = "the measured window never began" if trial.window_s is None else f"over {trial.window_s:.2f} s"
-    unsent = f"; {measured.unsent:,} due and never sent" if measured.unsent else ""
+    window = "the measured window did not begin" if trial.window_s is None else f"over {trial.window_s:.2f} s"
+    unsent = f"; {measured.unsent:,} due but never sent" if measured.unsent else ""
     console.print(
         f"{'no rate' if rate is None else f'{rate:,.0f} messages/s'} {window}: {measured.sent:,} sent = "
         f"{measured.answered:,} answered + {measured.failed:,} failed + {measured.unanswered:,} unanswered{unsent}"
@@ -172,31 +172,35 @@ def _counts(trial: TrialData, end: End) -> None:
 
 
 def _loop_words(trial: TrialData, plan: Plan) -> str:
-    """How to read the numbers: what the load was."""
+    """The load, which decides how to read the numbers."""
     if isinstance(plan.scenario, Push):
         found = metrics.values(trial, ["push_reach", "push_last_us_p50", "push_spread_us"])
         if None in found.values():
-            return f"{len(trial.broadcasts)} broadcasts; none reached all of its receivers"
+            return f"{len(trial.broadcasts)} broadcasts; none reached all its receivers"
         reach, last, spread = found.values()
         times = f"median to the last {time_text(1e3 * last)}, spread {time_text(1e3 * spread)}"
         return f"{len(trial.broadcasts)} broadcasts reached {reach:.2%}; {times}"
     if isinstance(plan.loop, Open):
         ratio = metrics.rates.rate_ratio(trial)
-        reached = "not known whether its rate was reached" if ratio is None else f"{ratio:.2%} of its rate left in time"
-        return f"open loop ({plan.loop.arrivals} arrivals), {reached}: response counts from the due time"
+        reached = (
+            "it is unknown whether the rate was reached"
+            if ratio is None
+            else f"{ratio:.2%} of the messages left on schedule"
+        )
+        return f"open loop ({plan.loop.arrivals} arrivals), {reached}: response time counts from the due time"
     if isinstance(plan.loop, Closed) and plan.loop.think is None:
-        return "closed loop: service time at saturation, not response time at a fixed rate"
+        return "closed loop: these are service times at saturation, not response times at a fixed rate"
     if isinstance(plan.loop, Closed):
-        return "closed loop with pauses: a slow server is asked less often"
+        return "closed loop with pauses: a slow server receives fewer messages"
     return (
         f"{metrics.failures.connections_lost(trial)} connections died"
         if trial.plan.stages is None
-        else "connections came and went"
+        else "connections opened and closed as the stages ask"
     )
 
 
 def exit_code(done_ok: bool, interrupted: bool, kind: str, judged: list[Judged]) -> int:
-    """Ctrl-C first, then what did not run, then what cannot be believed, then what was breached."""
+    """In order of precedence: Ctrl-C, a failed run, an INVALID measurement, a breached threshold."""
     if interrupted:
         return INTERRUPTED
     if not done_ok:
@@ -210,7 +214,7 @@ def exit_code(done_ok: bool, interrupted: bool, kind: str, judged: list[Judged])
 
 
 def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], interrupted: bool) -> str:
-    """One JSON document: every metric with its unit, or null with its reason."""
+    """One JSON document with every metric and its unit, or null and the reason."""
     trial = TrialData(folder, record)
     found: Verdict = verdict(trial)
     measured = metrics.measure(trial)
@@ -246,7 +250,7 @@ def _times(of: Histogram) -> dict:
 
 
 def write_csv(folder: TrialFolder, record: TrialRecord, file: Path) -> None:
-    """A row a metric: name, value, unit, and the reason where there is no value."""
+    """One row per metric: name, value, unit, and the reason if there is no value."""
     measured = metrics.measure(TrialData(folder, record))
     with file.open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out)

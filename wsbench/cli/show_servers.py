@@ -1,4 +1,4 @@
-"""What the command line shows of servers: the list of them, and builds as they go on. It decides nothing."""
+"""Output about servers: the list of variants, and builds in progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wsbench.servers.catalogue import Variant
 
 
 def list_servers() -> None:
-    """Every variant, with its receipt or what is in the way, and the JDKs that may be chosen."""
+    """Every variant with its version report or obstacle, and the selectable JDKs."""
     rows = [
         [
             variant.name + (" (default)" if variant.is_default else ""),
@@ -20,19 +20,19 @@ def list_servers() -> None:
         ]
         for variant in catalogue.read()
     ]
-    terminal.table(None, ["server", "language", "library", "scenarios", "receipt, if built"], rows)
+    terminal.table(None, ["server", "language", "library", "scenarios", "version report or state"], rows)
     found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
-    print(f"JDKs here: {found}; choose with `+jdk17`, `+jdk25+ZGC+heap4g` behind a server's name")
+    print(f"JDKs found: {found}. Append `+jdk17` or `+jdk25+ZGC+heap4g` to a server to choose one.")
 
 
 def build_servers(variants: list[Variant], jobs: int) -> int:
-    """Builds them and shows a row each; the exit code."""
+    """Builds the variants, prints one row each, and returns the exit code."""
     built = build_with_progress(variants, jobs)
     rows = [
         [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or str(one.problem)]
         for name, one in built.items()
     ]
-    terminal.table(None, ["server", "result", "s", "receipt, or what is in the way"], rows, right={2})
+    terminal.table(None, ["server", "result", "s", "version report or problem"], rows, right={2})
     counts = {did: sum(one.did == did for one in built.values()) for did in ("built", "was built", "skipped", "failed")}
     print(", ".join(f"{count} {did}" for did, count in counts.items() if count))
     return int(counts["failed"] > 0)

@@ -1,6 +1,6 @@
-"""What a person sees in the terminal: progress while a campaign runs, and the tables at its end.
+"""Terminal output: progress while a campaign runs, and tables.
 
-Plain lines where the output is piped; colours only where there is a terminal that wants them (rich respects NO_COLOR).
+Piped output is plain lines without colour; rich respects NO_COLOR.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
 
 
 def shown(text: str) -> str:
-    """For the console: nothing in it is taken for an order to the terminal."""
+    """Text for the console, without control sequences and markup."""
     return escape(plain.line(text))
 
 
 def say(text: str) -> None:
-    """A line, as it is."""
+    """Prints one line."""
     console.print(shown(text))
 
 
 class LiveLine:
-    """One line that changes, above which everything else is printed; nothing where there is no terminal."""
+    """A line that is redrawn in place below all other output. Without a terminal it prints nothing."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
@@ -60,7 +60,7 @@ class LiveLine:
 
 
 def table(title: str | None, headers: list[str], rows: list[list[str]], right: set[int] = frozenset()) -> None:
-    """A table of plain texts; columns in `right` are numbers. On a terminal it wraps between words; in a pipe it does not wrap."""
+    """A table of plain texts; columns in `right` are numbers. It wraps between words on a terminal and never in a pipe."""
     drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, header in enumerate(headers):
         drawn.add_column(shown(header), justify="right" if index in right else "left", overflow="fold")
@@ -81,7 +81,7 @@ def duration(seconds: float) -> str:
 
 
 def time_text(value_ns: float) -> str:
-    """Three digits with the unit that suits them: `42.7 ms`."""
+    """Three digits in a suitable unit: `42.7 ms`."""
     unit, size = next((one for one in (("s", 1e9), ("ms", 1e6)) if value_ns >= one[1]), ("µs", 1e3))
     digits = max(0, 2 - math.floor(math.log10(max(value_ns / size, 0.1)))) if value_ns else 0
     return f"{value_ns / size:,.{min(digits, 2)}f} {unit}"
@@ -92,7 +92,7 @@ def cell_text(cell: dict) -> str:
 
 
 class Progress:
-    """A campaign's watcher: a line a trial, and where there is a terminal a live line in between."""
+    """Progress of a campaign: one line per trial, and a live line on a terminal."""
 
     def __init__(self) -> None:
         self._line = LiveLine()
@@ -159,7 +159,7 @@ def campaign_summary(results) -> None:
 
 
 def selftest_table(rows: list[judgements.Row]) -> int:
-    """The table of a self-test; 0 only where everything that was checked holds."""
+    """Prints a self-test; returns 0 only if every check holds."""
     table(
         None,
         ["check", "quantity", "allowed", "found", "result"],

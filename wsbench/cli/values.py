@@ -1,6 +1,4 @@
-"""Checks of single words of a command line: text in, a value out, or `argparse.ArgumentTypeError` with what was found and what is
-allowed. Light: nothing is imported that takes time.
-"""
+"""Types of command-line arguments: text in, a value out, or `argparse.ArgumentTypeError` with the text and what is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `wsbench --version` prints: harness, engine and catalogue, each as it is here."""
+"""The output of `wsbench --version`: versions of harness, engine and catalogue."""
 
 from __future__ import annotations
 
