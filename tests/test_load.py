@@ -170,7 +170,7 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),
         (["--close"], "--close is for http and https"),
         (["--bytes", "-1"], "--bytes: found -1"),
-        (["--csv", "/nowhere/at/all.csv"], "there is no folder"),
+        (["--csv", "/nowhere/at/all.csv"], "does not exist"),
         (["--fail-if", "service_us_p98 > 5"], "no metric is called 'service_us_p98'; the nearest are service_us_p9"),
         (["--fail-if", "service_us_p99 over 5"], "allowed: NAME OP NUMBER"),
     ],

@@ -1,4 +1,4 @@
-"""Values on disk: every file of a run folder as frozen types, how files are read and written, and the two kinds of errors.
+"""Values on disk: frozen types for every file in a run folder, file input and output, and the two error classes.
 
-In: files, trusted or not. Out: frozen values, or one plain error. Imports nothing else of wsbench.
+In: files, trusted or not. Out: frozen values, or a one-line error. Imports no other wsbench package.
 """
