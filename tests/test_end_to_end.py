@@ -288,9 +288,7 @@ def test_a_port_in_use_is_said_before_anything_starts(wsbench, experiment):
         port = taken.getsockname()[1]
         done = wsbench("run", str(experiment), "--port", str(port))
     assert done.returncode == 2
-    assert (
-        done.stderr == f"wsbench: port {port} on 127.0.0.1 is in use; stop what listens there, or give another --port\n"
-    )
+    assert done.stderr == f"wsbench: port {port} on 127.0.0.1 is in use; stop its listener, or choose another --port\n"
 
 
 def test_plan_prints_every_trial_and_runs_nothing(wsbench, experiment, tmp_path):

@@ -121,7 +121,7 @@ def test_a_version_that_cannot_be_had_takes_nothing_from_an_older_one(release):
 @pytest.mark.parametrize("release", ["bookworm"], indirect=True)
 def test_an_apt_that_fails_is_one_line(release, monkeypatch):
     program(release / "apt", "apt-get", "#!/bin/sh\necho E: no network\nexit 100\n")
-    with pytest.raises(UserError, match=r"apt-get update -qq` ended with 100: E: no network"):
+    with pytest.raises(UserError, match=r"apt-get update -qq` failed with exit code 100: E: no network"):
         toolchains.install([("rust", "1.88")])
     monkeypatch.setattr(toolchains.os, "geteuid", lambda: 1000)
     (release / "apt" / "sudo").unlink()

@@ -86,7 +86,7 @@ def test_an_archive_that_grows(tmp_path, kind, monkeypatch):
     if kind == "content":
         file = archive(tmp_path, (member("0001/zeros"), bytes(300 * MIB)))
         assert file.stat().st_size < MIB
-        said = "too much for a campaign of this size"
+        said = "too much for its packed size"
     elif kind == "header":
         one = member("0001/a")
         one.pax_headers = {"comment": "x" * (8 * MIB)}

@@ -1,4 +1,4 @@
-"""This host: its hardware and kernel settings, installed toolchains, and every process that wsbench starts.
+"""This host: hardware, kernel settings, installed toolchains, and every process that wsbench starts.
 
-In: commands, ports, names of sysctls. Out: processes on a leash, facts about the machine. May import records.
+In: commands, ports, sysctl names. Out: processes on a leash, facts about the machine. May import records.
 """

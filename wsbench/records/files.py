@@ -39,7 +39,7 @@ def read_file(file: Path, most: int = LARGEST_BYTES, links: bool = False) -> byt
             f"{file}: {'is a link' if error.errno == errno.ELOOP and not links else error.strerror}"
         ) from error
     if len(content) > most:
-            raise UserError(f"{file} is larger than {most >> 20} MiB, the limit for wsbench files")
+        raise UserError(f"{file} is larger than {most >> 20} MiB, the limit for wsbench files")
     return content
 
 
@@ -68,7 +68,7 @@ def require_writable(name: str, file: Path) -> None:
     if not file.name or file.is_dir():
         raise UserError(f"{name} {str(file)!r}: expected a file name")
     if not file.parent.is_dir():
-            raise UserError(f"{name} {file}: folder {file.parent} does not exist")
+        raise UserError(f"{name} {file}: folder {file.parent} does not exist")
     try:
         probe = _beside(file)
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

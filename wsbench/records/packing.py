@@ -84,12 +84,12 @@ class _Measured:
         if size > LONGEST_READ:
             raise tarfile.TarError(f"a header of {size:,} bytes")
         if self._stream.tell() + size > self._most:
-            raise tarfile.TarError(f"unpacks to more than {self._most >> 20:,} MiB, too much for a campaign of this size")
+            raise tarfile.TarError(f"expands beyond {self._most >> 20:,} MiB, too much for its packed size")
         return self._stream.read(size)
 
     def seek(self, position: int) -> int:
         if position > self._most:
-            raise tarfile.TarError(f"unpacks to more than {self._most >> 20:,} MiB, too much for a campaign of this size")
+            raise tarfile.TarError(f"expands beyond {self._most >> 20:,} MiB, too much for its packed size")
         return self._stream.seek(position)
 
     def tell(self) -> int:
