@@ -258,7 +258,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; there are: fragile"),
+        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; known servers: fragile"),
         (["run", "no-such"], "no experiment 'no-such'; there are: "),
         (["run", "quick", "--servers", "*"], "none of the chosen servers serves 'echo'"),
         (["run"], "give either an experiment or --resume RUN"),

@@ -107,7 +107,7 @@ def test_what_is_missing_is_installed_at_once_and_what_cannot_be_had_is_a_line(r
     assert asked[-1].endswith("openjdk-25-jdk-headless cargo-web rustc-web")
     # This apt installs nothing, which is found out.
     assert problems[2] == "needs Maven ≥ 3.6.3, found none; not in this system's packages"
-    assert problems[1].endswith("do not have it: install it from https://rustup.rs")
+    assert problems[1].endswith("not in this system's packages: install it from https://rustup.rs")
 
 
 @pytest.mark.parametrize("release", ["bookworm"], indirect=True)

@@ -115,6 +115,6 @@ def check_exit(code: int | None, log: Path) -> None:
     if code is None:
         raise TrialFailed("the engine did not end by its deadline")
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("wsbench-engine:")]
-    words = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+    words = f"exit code {code}" if code > 0 else f"it was killed by {signal.Signals(-code).name}"
     said = lines[-1] if lines else words
     raise TrialFailed({3: f"this host could not carry out the plan: {said}"}.get(code, f"the engine failed: {said}"))
