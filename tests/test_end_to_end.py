@@ -259,7 +259,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
     ("arguments", "line"),
     [
         (["run", "quick", "--servers", "nety"], "no server matches 'nety'; known servers: fragile"),
-        (["run", "no-such"], "no experiment 'no-such'; there are: "),
+        (["run", "no-such"], "no experiment 'no-such'; known: "),
         (["run", "quick", "--servers", "*"], "none of the chosen servers serves 'echo'"),
         (["run"], "give either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
