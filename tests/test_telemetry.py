@@ -177,7 +177,7 @@ def test_metrics_of_collections_are_those_of_the_window(tmp_path):
     assert of["heap_committed_bytes_max"] == 40 * MIB
     assert (of["sending_gc_minor"], of["sending_gc_full"], of["connect_gc_minor"]) == (24, 0, 0)
     assert of["event_loop_delay_ms_p99"] is None
-    assert found.reasons["event_loop_delay_ms_p99"] == "jvm does not tell of an event loop"
+    assert found.reasons["event_loop_delay_ms_p99"] == "jvm does not report an event loop"
 
 
 def test_a_runtime_nobody_asks_has_reasons_and_not_zeros(tmp_path):

@@ -5,9 +5,9 @@ and JVM counters is in `kernel` and `hsperf`.
 
 Intervals: the server, its heap and the machine are sampled every 5 % of the time since the engine began, within 25 to 250 ms. The
 list of processes, the engine and the server's control group are sampled every 250 ms. CPU time over a span is interpolated between
-the samples around its edges (`trial_data.growth`); the error at each edge is at most a quarter of their distance. So a run that ends by a
-count after 0.3 s is measured as well as a run of a minute, and no run is sampled more often than its length requires. If a plan is
-idle at first, the elapsed time starts again at its first message.
+the samples around its edges (`trial_data.growth`); the error at each edge is at most a quarter of their distance. So a run that
+ends by a count after 0.3 s is measured as well as a run of a minute. No run is sampled more often than its length requires. If a
+plan is idle at first, the elapsed time starts again at its first message.
 
 Sources: a process's CPU clock, clock_getcpuclockid(3), is the scheduler's own account in nanoseconds. It includes ended threads and
 takes 2 µs to read. `/proc/PID/task/*/schedstat` has the same number for living threads only, at 8 µs each. Only the CPU time of
