@@ -149,7 +149,7 @@ def _anchor(parts: list[Part]) -> Anchor:
 
 
 def _phases(parts: list[Part]) -> list[PhaseBegin]:
-    """Begin of a phase: the earliest of all processes, for the drain the latest. It is entered when the last worker enters."""
+    """Start of a phase: the earliest of all processes, for the drain the latest. It is entered when the last worker enters."""
     found = []
     for phase in PHASES:
         begins = [part.begins[phase] for part in parts if phase in part.begins]
@@ -163,7 +163,7 @@ def _phases(parts: list[Part]) -> list[PhaseBegin]:
 
 
 def _ticks(parts: list[Part]) -> list[Tick]:
-    """Sums of the processes' ticks. At each phase's begin: the tick of each process at its own begin. At each second: all running
+    """Sums of the processes' ticks. At each phase's start: the tick of each process at its own start. At each second: all running
     processes, if they are in the same phase, plus the last tick of those that ended. At the end: the last tick of all."""
     begins = {event.phase: event.t_ns for event in _phases(parts)}
     found = [

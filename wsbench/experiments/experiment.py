@@ -80,7 +80,7 @@ class Load(Frozen):
     connect: Connect = Connect()
     stages: list[Stage] | None = None
     slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
-    #: Seconds until a reply without an end counts as failed and its connection is closed.
+    #: Seconds after which an incomplete reply counts as failed and its connection is closed.
     reply_s: Annotated[float, Field(gt=0)] = REPLY_S
     #: Seconds allowed for opening a connection.
     connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
@@ -133,8 +133,8 @@ class Timing(Frozen):
 class Stop(Frozen):
     """Ends a trial while it is still connecting, because the server cannot keep up. Its outcome is then `stopped`.
 
-    Conditions: fewer than `connects_per_s` connections per second over the last `over_s` seconds, failures of more than the share
-    `errors` of all connections, or the end of the server.
+    Conditions: fewer than `connects_per_s` connections per second over the last `over_s` seconds, failures above the share `errors`
+    of all connections, or a server that has ended.
     """
 
     connects_per_s: Annotated[float, Field(gt=0)]
@@ -162,7 +162,7 @@ class Experiment(Frozen):
 
     @property
     def served(self) -> str:
-        """The scenario that the server must support. An idle connection is that of an echo."""
+        """The scenario that the server must support. Scenario idle uses connections of echo."""
         return "echo" if self.scenario == "idle" else self.scenario
 
     def cells(self) -> list[dict[str, CellValue]]:
@@ -230,7 +230,7 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     both, neither = None not in ends, ends == [None, None]
     if both or (neither and load.stages is None):
         raise UserError(
-            f"{path}: give exactly one of 'load.messages' and 'timing.measure_s' (neither is allowed with 'load.stages')"
+            f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'"
         )
     load.loop(experiment.loop)
 

@@ -17,7 +17,7 @@ NOT_PUSH = "the scenario has no broadcasts"
 def push_reach(trial):
     """Delivery ratio: copies received / copies expected, one per connection open and reading when the broadcast was triggered."""
     broadcasts = _broadcasts(trial)
-    expected = known(sum(one.expected for one in broadcasts) or None, "nobody was there to receive a broadcast")
+    expected = known(sum(one.expected for one in broadcasts) or None, "no broadcast had a receiver")
     return sum(one.received for one in broadcasts) / expected
 
 

@@ -24,7 +24,7 @@ def error_fraction(trial):
 
 @metric("count", "lower")
 def connections_lost(trial):
-    """Persistent connections that were established but not open at the end, although neither side was meant to close them."""
+    """Persistent connections that were established but not open at the end, although the load closes none."""
     plan, end = known(trial.plan, NO_PLAN), known(trial.end, NO_END)
     comes_and_goes = plan.stages is not None or getattr(plan.loop, "messages_per_connection", None) is not None
     if trial.connection_per_request or comes_and_goes or end.control.reconnects:

@@ -35,7 +35,7 @@ LIMITS = {
     "rate": Limit(
         0.001,
         0.01,
-        "Open loop: the share by which the rate sent, or the schedule itself, missed the requested rate. Near saturation the "
+        "Open loop: the share by which the sending rate, or the schedule, missed the requested rate. Near saturation the "
         "response time is proportional to 1/(1 - utilisation). At 90 % a load 1 % lower makes it a tenth shorter; a load 0.1 % "
         "lower makes it a hundredth shorter, within the spread of repeats. From 1 % on the response times belong to another rate.",
     ),

@@ -52,8 +52,8 @@ def served_90_ms(trial):
 def elapsed_us_per_message(trial):
     """Measured window / answered messages of all connections.
 
-    The 2013 comparison of TCP and WebSocket calls this the average round trip. It is not the time of a message, which is longer by
-    about the number of connections.
+    The 2013 comparison of TCP and WebSocket calls this the average round trip. The time of a single message is longer, by a factor
+    of about the number of connections.
     """
     counted = known(trial.counted, NO_END)
     return 1e6 * known(trial.window_s, NO_WINDOW) / known(counted or None, "no message was answered")
@@ -89,7 +89,7 @@ def connects_per_s(trial):
 
 @metric("µs", "lower")
 def start_spread_us(trial):
-    """Time from the begin of the measured window until the last worker of all engine processes had entered it."""
+    """Time from the start of the measured window until the last worker of all engine processes had entered it."""
     began = known(
         next((one for one in trial.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW
     )

@@ -1,6 +1,6 @@
 """Time series of a trial for charts: samples, engine counters and runtime telemetry on one time axis.
 
-Seconds count from the begin of the phase `connect`. A series is either a line or events with a length. The points of a line are
+Seconds count from the start of the phase `connect`. A series is either a line or events with a length. The points of a line are
 rates over the step that ends there, or levels at that instant. Missing data is left out, never filled in or smoothed.
 """
 
@@ -20,7 +20,7 @@ NS_PER_MS = 1e6
 
 @dataclass(frozen=True)
 class Series:
-    """Points in order of time: seconds since the begin of `connect`, and values in the unit."""
+    """Points in order of time: seconds since the start of `connect`, and values in the unit."""
 
     name: str
     title: str

@@ -50,7 +50,7 @@ class Instants:
 
     @property
     def connected_ns(self) -> int | None:
-        """Begin of the phase after `connect`: all connections are open then."""
+        """Start of the phase after `connect`: all connections are open then."""
         return self.begins.get("warmup", self.begins.get("measure"))
 
 

@@ -91,7 +91,7 @@ def memory_grown_bytes(trial: TrialData, span: Span) -> int:
     "slab_grown_bytes",
     "bytes",
     "lower",
-    "Growth of the kernel's slab (sockets of both ends, if both are here) from before the first connection to the last sample",
+    "Growth of the kernel's slab (with sockets of both ends if both are local) from before the first connection to the last sample",
 )
 def slab_grown_bytes(trial: TrialData, span: Span) -> int:
     return _memory(last_inside(trial.machine, span, "the machine")).slab_bytes - _before(trial).slab_bytes

@@ -81,7 +81,7 @@ class TrialData:
 
     @cached_property
     def begins(self) -> dict[str, int]:
-        """Begin of each phase."""
+        """Start of each phase."""
         return {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
 
     @cached_property

@@ -54,9 +54,9 @@ def verdict(trial: TrialData) -> Verdict:
 
 
 def disturbed(trial: TrialData) -> str | None:
-    """The reason why the machine makes a trial INVALID. None if it does not.
+    """The disturbance by the machine that makes a trial INVALID. None if there is none.
 
-    Depends on no result, so a trial may be rerun for it whatever it measured.
+    Uses no result, so the decision to rerun a trial does not depend on what it measured.
     """
     if trial.record.outcome != "ok" or trial.end is None:
         return None

@@ -43,7 +43,7 @@ class Need(Frozen):
 
 class VariantTable(Frozen):
     library_version: str
-    #: Why nobody can run this version any more. Such a variant is listed, but never built or measured.
+    #: Why this version can no longer be run. Such a variant is listed, but never built or measured.
     unavailable: str | None = None
     build: list[list[str]] = []
     run: list[str] = []
