@@ -137,7 +137,7 @@ def _unasked(trial: TrialData) -> Found:
     other = trial.end.errors.get("reply_content", 0) if isinstance(trial.plan.scenario, Push) else 0
     for count, what in (
         (trial.end.errors.get("unexpected_reply", 0), "replies arrived that no message had requested"),
-        (other, "messages arrived that are no broadcasts and were not triggered by this load"),
+        (other, "messages arrived that are not broadcasts and were not triggered by this load"),
         (control.out_of_order, "copies of broadcasts arrived twice or late"),
         (control.foreign, "broadcasts arrived that this load did not trigger"),
     ):
@@ -160,9 +160,9 @@ def _flood(trial: TrialData) -> Found:
 
 
 def _little(trial: TrialData) -> Found:
-    """Little's law for a closed loop without think time. The window's edges may cut one message for each place of a message.
+    """Little's law for a closed loop without think time. The window's edges may cut one message per slot (connections × depth).
 
-    Short runs that end by a count ramp up and run out within the window. Therefore places / messages is added to both limits: below
+    Short runs that end by a count ramp up and run out within the window. Therefore slots / messages is added to both limits: below
     about fifty messages per connection, this check shows little. Such a run also waits for its last messages with fewer in flight.
     Its rate includes that end, so a gap makes it SUSPECT, never INVALID.
     """
@@ -188,8 +188,8 @@ def _little_open(trial: TrialData) -> Found:
     """Little's law for an open loop: messages in flight at the ticks, which do not depend on latencies, against rate × mean time.
 
     The ticks sample a varying number, so the check allows four standard errors of their mean (at least those of a Poisson number).
-    It also allows one message, because a constant rate can meet the ticks always at the same point between two messages, and what
-    the edges of the window cut. Below about ten messages in flight, this check shows little.
+    It also allows what the edges of the window cut, and one message: at a constant rate, all ticks can fall at the same point between
+    two messages. Below about ten messages in flight, this check shows little.
     """
     times, window = trial.times, trial.window
     if not isinstance(trial.plan.loop, Open) or isinstance(trial.plan.scenario, Push) or trial.connection_per_request:

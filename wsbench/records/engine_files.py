@@ -109,7 +109,7 @@ class Closed(Frozen):
 
 
 class Segment(Frozen):
-    """A rate that changes linearly. After the last segment its final rate stays in force."""
+    """A rate that changes linearly over `for_s` seconds. The final rate of the last segment stays in force."""
 
     from_per_s: Annotated[float, Field(ge=0)]
     to_per_s: Annotated[float, Field(ge=0)]
