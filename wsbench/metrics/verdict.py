@@ -188,7 +188,7 @@ def _little_open(trial: TrialData) -> Found:
     """Little's law for an open loop: messages in flight at the ticks, which do not depend on latencies, against rate × mean time.
 
     The ticks sample a varying number, so the check allows four standard errors of their mean (at least those of a Poisson number).
-    It also allows what the edges of the window cut, and one message: at a constant rate, all ticks can fall at the same point between
+    It also allows what the edges of the window cut, and one message: at a constant rate, all ticks can fall at one point between
     two messages. Below about ten messages in flight, this check shows little.
     """
     times, window = trial.times, trial.window
