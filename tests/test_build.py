@@ -75,7 +75,7 @@ def test_a_failure_is_a_row_with_its_log_and_stops_no_other(tmp_path):
     told = []
     found = build_all(tmp_path, jobs=1, tell=told.append)
     assert (found["broken@one"].did, found["sound@one"].did) == ("failed", "built")
-    assert "ended with 3" in found["broken@one"].problem
+    assert "exited with code 3" in found["broken@one"].problem
     log = broken / "build" / "wsbench-one.log"
     assert str(log) in found["broken@one"].problem
     assert "why it failed" in log.read_text()

@@ -129,5 +129,5 @@ def test_a_trial_ends_before_the_machine_has_no_memory_left(monkeypatch):
     monkeypatch.setattr(machine, "memory_available", lambda: serving.MEMORY_FLOOR)
     serving.require_memory()
     monkeypatch.setattr(machine, "memory_available", lambda: 100 << 20)
-    with pytest.raises(TrialFailed, match="100 MiB left, the trial was ended at 768 MiB"):
+    with pytest.raises(TrialFailed, match="100 MiB left, the trial ends below 768 MiB"):
         serving.require_memory()

@@ -33,8 +33,8 @@ def campaign(tmp_path_factory):
         ("every cell netty.requests_per_s > 1", "expected ':'"),
         ("netty.requests_per_s > 1 jetty.requests_per_s", "expected the end, 'and' or 'or', found 'jetty'"),
         ("__import__('os') > 1", "cannot read"),
-        ("undertow.requests_per_s > 1", "nobody is 'undertow'; there are: grizzly, jetty, netty"),
-        ("at payload = 1: netty.requests_per_s > 1", "'payload' is not swept; swept are: connections"),
+        ("undertow.requests_per_s > 1", "unknown role 'undertow'; known roles: grizzly, jetty, netty"),
+        ("at payload = 1: netty.requests_per_s > 1", "'payload' is not swept; swept keys: connections"),
         ("falls(netty.requests_per_s, rate)", "'rate' is not swept"),
         ("netty.requests_per_s > 1", "means 3 cells; say which"),
         ("every cell: netty.requests > 1", "no metric is called 'requests'"),
@@ -57,8 +57,8 @@ def test_what_cannot_be_understood_is_one_line_that_names_the_claim(campaign, ho
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('netty = "netty@4.1"', 'netty = "netty"', "give a role (one word) a variant"),
-        ('netty = "netty@4.1"', 'server = "netty@4.1"', "give a role (one word) a variant"),
+        ('netty = "netty@4.1"', 'netty = "netty"', "assign a variant"),
+        ('netty = "netty@4.1"', 'server = "netty@4.1"', "assign a variant"),
         ('says = "So it is."', "", "missing key 'says'|'0.says'"),
         ('says = "So it is."', 'says = "."\ncolour = 1', "unknown key"),
     ],
@@ -73,7 +73,7 @@ def test_a_claim_is_checked_when_it_is_read(old, new, words):
 
 def test_two_claims_of_one_name_are_an_error():
     twice = claim("every cell: netty.errors = 0")
-    with pytest.raises(UserError, match="two claims are called 'X1'"):
+    with pytest.raises(UserError, match="two claims have the id 'X1'"):
         read(twice + twice[twice.index("[[claim]]") :])
 
 

@@ -48,7 +48,7 @@ again = 0
 """
 
 #: Clocks of two hosts may be too far apart for a time by both; a busy machine's samples may be too far apart.
-UNSURE = "by the clocks of two hosts|too few samples|too short|no sample|no quarter|less than twice"
+UNSURE = "clocks of the two hosts|too few samples|too short|no sample|less than a quarter|less than twice"
 
 
 def campaign(folder: Path, *words: str, scenario="echo", rate=200, seconds=3, rounds=1) -> list[str]:

@@ -258,8 +258,8 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; there are: fragile"),
-        (["run", "no-such"], "no experiment 'no-such'; there are: "),
+        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; known servers: fragile"),
+        (["run", "no-such"], "no experiment 'no-such'; known: "),
         (["run", "quick", "--servers", "*"], "none of the chosen servers serves 'echo'"),
         (["run"], "give either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
@@ -288,9 +288,7 @@ def test_a_port_in_use_is_said_before_anything_starts(wsbench, experiment):
         port = taken.getsockname()[1]
         done = wsbench("run", str(experiment), "--port", str(port))
     assert done.returncode == 2
-    assert (
-        done.stderr == f"wsbench: port {port} on 127.0.0.1 is in use; stop what listens there, or give another --port\n"
-    )
+    assert done.stderr == f"wsbench: port {port} on 127.0.0.1 is in use; stop its listener, or choose another --port\n"
 
 
 def test_plan_prints_every_trial_and_runs_nothing(wsbench, experiment, tmp_path):

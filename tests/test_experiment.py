@@ -40,7 +40,7 @@ def test_the_concurrency_test_of_2018_is_as_published():
         ('"ping"', '"sing"', r"'scenario': .*'doc', 'echo', 'ping', 'idle' or 'push'.* found 'sing'"),
         ("connections = [2, 4]", "moons = [2, 4]", r"'sweep.moons' cannot be swept; allowed: connections"),
         ("connections = [2, 4]", "connections = [0]", r"'connections': .* found 0"),
-        ("measure_s = 0.6", "", r"either 'load.messages' or 'timing.measure_s'"),
+        ("measure_s = 0.6", "", r"exactly one of 'load.messages' and 'timing.measure_s'"),
         ("[load]", "[load", r"tiny.toml: "),
     ],
 )

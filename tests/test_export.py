@@ -152,7 +152,7 @@ def test_a_packed_campaign_reads_the_same(run, results, tmp_path):
         assert {(member.uid, member.uname) for member in archive.getmembers()} == {(0, "")}
     with pytest.raises(UserError, match="exists"):
         packing.pack(run.path, tmp_path / "packed", {})
-    with pytest.raises(UserError, match="packed already"):
+    with pytest.raises(UserError, match="already packed"):
         packing.pack(packed.path, tmp_path / "twice", {})
 
 
@@ -198,7 +198,7 @@ def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path, host
     with tarfile.open(packed / packing.ARCHIVE, "w:xz") as archive:
         for one in hostile:
             archive.addfile(one)
-    with pytest.raises(UserError, match=r"is no file of a trial|File exists"):
+    with pytest.raises(UserError, match=r"is not a trial file|File exists"):
         load(RunFolder.open(packed))
     assert not list(tmp_path.rglob("outside"))
     assert not Path("/tmp/outside").exists()

@@ -172,7 +172,7 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),
         (["--close"], "--close is for http and https"),
         (["--bytes", "-1"], "--bytes: found -1"),
-        (["--csv", "/nowhere/at/all.csv"], "there is no folder"),
+        (["--csv", "/nowhere/at/all.csv"], "does not exist"),
         (["--fail-if", "service_us_p98 > 5"], "no metric is called 'service_us_p98'; the nearest are service_us_p9"),
         (["--fail-if", "service_us_p99 over 5"], "allowed: NAME OP NUMBER"),
     ],
@@ -196,10 +196,10 @@ def test_more_connections_than_one_process_has_files_for_take_several(silent, ws
     monkeypatch.setattr(machine, "file_limit", lambda: 1024)
     plan = plan_of(f"ws://{silent}/echo", "-c", "2000", "--threads", "1")
     assert shards.chosen(None, plan) == 3
-    assert shards.words(3) == "3 engine processes: the file limit here is 1,024 a process"
+    assert shards.words(3) == "3 engine processes: each may open at most 1,024 files here"
     done = wsbench("load", f"ws://{silent}/echo", "-c", "2", "--engines", "3")
     assert done.returncode == 2
-    assert "3 engine processes for 2 connections; give each at least one" in done.stderr
+    assert "3 engine processes for 2 connections; each process needs at least one" in done.stderr
 
 
 # ---- thresholds and exit codes ---------------------------------------------------------------------------------------

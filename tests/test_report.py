@@ -225,7 +225,7 @@ def test_over_time_a_series_that_does_not_exist_is_absent_with_its_reason(tmp_pa
     results = load(run)
     (line,) = timelines(results.folder, results.data.numbers).values()
     assert line.absent["cpu"] == line.absent["rss"] == "the server was not sampled"
-    assert line.absent["p99"] == "no latencies were recorded"
+    assert line.absent["p99"] == "no latency was recorded"
     assert line.heat is None
     assert line.series["rate"]
 

@@ -82,7 +82,7 @@ def test_what_is_chosen_is_part_of_the_name_and_of_the_environment(variants):
 def test_a_jvm_of_which_nothing_is_chosen_has_the_heap_of_all(variants):
     (usual,) = catalogue.select(["java"], variants)
     assert usual.env == {"JAVA_TOOL_OPTIONS": "-Xms1g -Xmx1g"}
-    assert "as in every JVM row" in usual.departures[0]
+    assert "as for every JVM server" in usual.departures[0]
 
 
 def test_a_choice_goes_to_those_who_take_it(variants):
@@ -90,7 +90,7 @@ def test_a_choice_goes_to_those_who_take_it(variants):
     assert select(variants, "*+heap2g") == ["java@one+heap2g", "node@one+heap2g"]
     assert select(variants, "java+jdk17", "java+jdk25", "!java+jdk17") == ["java@one+jdk25"]
     assert select(variants, "java+jdk17", "java", "!java") == []
-    with pytest.raises(UserError, match=r"'native\+jdk17': \+jdk17 cannot be chosen of native@one"):
+    with pytest.raises(UserError, match=r"'native\+jdk17': \+jdk17 does not apply to native@one"):
         select(variants, "native+jdk17")
 
 
@@ -145,7 +145,7 @@ def test_a_jdk_is_found_in_its_newest_release_and_gives_the_receipt(variants, jd
     [
         ("java+jdk21", "needs JDK 21, found 17.0.15 in"),
         ("java@new", "needs JDK 25 or newer, found 17.0.15 in"),
-        ("java@new+jdk17", "needs JDK 25 or newer, asked for 17"),
+        ("java@new+jdk17", "needs JDK 25 or newer, but 17 was chosen"),
     ],
 )
 def test_a_jdk_that_is_not_to_be_had_is_a_row_with_the_reason(variants, jdks, pattern, problem):

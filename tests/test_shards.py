@@ -75,12 +75,12 @@ def test_the_file_limit_says_how_many_processes_it_takes(monkeypatch, connection
 
 def test_what_cannot_be_shared_out_is_one_line(monkeypatch):
     monkeypatch.setattr(machine, "file_limit", lambda: 1000)
-    with pytest.raises(UserError, match="2,000 connections need 3 engine processes: the file limit here is 1,000"):
+    with pytest.raises(UserError, match="2,000 connections need 3 engine processes: each may open at most 1,000 files"):
         shards.chosen(2, whole_plan(2000))
-    with pytest.raises(UserError, match="give each at least one"):
+    with pytest.raises(UserError, match="each process needs at least one"):
         shards.chosen(11, whole_plan(10))
     moving = {"scenario": Push(), "stages": [Stage(to=10, over_s=1)]}
-    with pytest.raises(UserError, match="counted by one engine process only"):
+    with pytest.raises(UserError, match="need a single engine process"):
         shards.chosen(2, whole_plan(10, **moving))
 
 
@@ -111,7 +111,7 @@ def test_sources_are_found_on_loopback_and_asked_for_elsewhere(monkeypatch):
     assert found == [["127.0.0.1"], ["127.0.0.2"]]
     assert shards.plans(whole_plan(400), 1)[0].source_addresses == ["0.0.0.0"]
     away = whole_plan(2000).target.model_copy(update={"address": "192.0.2.1:80"})
-    with pytest.raises(UserError, match="need 2 source addresses, each has 1,000 local ports"):
+    with pytest.raises(UserError, match="need 2 source addresses with 1,000 local ports each"):
         shards.plans(whole_plan(2000, target=away), 2)
 
 
@@ -218,7 +218,7 @@ def test_one_that_began_late_is_in_the_spread_and_makes_the_trial_suspect(tmp_pa
     data = TrialData(folder, write_trial(tmp_path / "record", Trial()).record)
     assert metrics.rates.start_spread_us(data) == 80_000
     (tmp_path / "plan.json").write_bytes((tmp_path / "engine-0" / "plan.json").read_bytes())
-    assert "the engine's workers did not begin together: the last 80 ms after the first" in verdict(data).reasons
+    assert "the engine's workers did not start together: the last 80 ms after the first" in verdict(data).reasons
 
 
 def test_copies_that_another_process_missed_are_unanswered(tmp_path):
@@ -267,7 +267,7 @@ def test_parts_that_did_not_end_alike_are_no_trial(tmp_path):
     with pytest.raises(TrialFailed, match="engine 3 of 3 ended as connections_lost, the others as completed"):
         merge.merge(folder, interrupted=False)
     rewrite(folder.parts()[1], lambda events: events[:-1])
-    with pytest.raises(TrialFailed, match="engine 2 of 3: it wrote no end of its record"):
+    with pytest.raises(TrialFailed, match="engine 2 of 3: its record has no end event"):
         merge.merge(folder, interrupted=False)
     assert not (tmp_path / "events.jsonl").exists()
 

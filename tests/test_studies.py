@@ -109,7 +109,7 @@ def test_a_scale_shrinks_connections_and_heap_in_the_same_proportion():
     assert made.load.loop("open").due_before(made.timing.warmup_s) == 0
     assert scaling.departures(written, 0.015, 0.1) == [
         "scale 0.015: connections and heap times 0.015",
-        "time scale 0.1: phases, stages and rates last 0.1 times as long",
+        "time scale 0.1: phases, stages and rate segments last 0.1 times as long",
     ]
 
 
@@ -188,8 +188,8 @@ def test_the_pings_of_2013_are_as_published_with_a_thin_pair_beside_them():
     [
         ({"metrics": []}, "needs 'metrics'"),
         ({"kind": "percentiles"}, "has no 'metrics'"),
-        ({"kind": "percentiles", "metrics": []}, "needs it"),
-        ({"kind": "fit"}, "needs it"),
+        ({"kind": "percentiles", "metrics": []}, "no other kind takes it"),
+        ({"kind": "fit"}, "no other kind takes it"),
         ({"published": {"source": "p. 1", "head": ["a", "b"], "rows": [["1"]]}}, "as many texts"),
     ],
 )

@@ -177,7 +177,7 @@ def test_metrics_of_collections_are_those_of_the_window(tmp_path):
     assert of["heap_committed_bytes_max"] == 40 * MIB
     assert (of["sending_gc_minor"], of["sending_gc_full"], of["connect_gc_minor"]) == (24, 0, 0)
     assert of["event_loop_delay_ms_p99"] is None
-    assert found.reasons["event_loop_delay_ms_p99"] == "jvm does not tell of an event loop"
+    assert found.reasons["event_loop_delay_ms_p99"] == "jvm does not report an event loop"
 
 
 def test_a_runtime_nobody_asks_has_reasons_and_not_zeros(tmp_path):
@@ -185,9 +185,9 @@ def test_a_runtime_nobody_asks_has_reasons_and_not_zeros(tmp_path):
     names = [name for name in metrics.METRICS if "gc_" in name or "heap_" in name or "safepoint" in name]
     assert len(names) > 20
     assert [name for name in names if found.values[name] is not None] == []
-    assert found.reasons["gc_full"] == "no probe tells of this server's runtime"
+    assert found.reasons["gc_full"] == "wsbench has no probe for this server's runtime"
     silent = metrics.measure(as_told(tmp_path / "silent", "go"), ["gc_concurrent"])
-    assert silent.reasons["gc_concurrent"] == "the probe of go left nothing in server.log"
+    assert silent.reasons["gc_concurrent"] == "the probe of go wrote nothing to server.log"
 
 
 def test_what_a_probe_wrote_is_not_what_the_server_said(tmp_path):
@@ -268,4 +268,4 @@ def test_an_old_trial_without_any_of_it_can_still_be_read(tmp_path):
     assert record.pop("probe") is None
     record.pop("server_started_ns")
     (folder.path / "trial.json").write_text(json.dumps(record))
-    assert TrialData(folder, folder.record).runtime == "no probe tells of this server's runtime"
+    assert TrialData(folder, folder.record).runtime == "wsbench has no probe for this server's runtime"

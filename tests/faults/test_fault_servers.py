@@ -251,4 +251,4 @@ def test_a_server_that_cheats(wsbench, mode, how):
         assert reasons, found["reasons"]
 
 
-TOLD = ("no message had asked for", "twice or late", "did not trigger", "were lost", "no message was answered")
+TOLD = ("no message had requested", "twice or late", "did not trigger", "were lost", "no message was answered")

@@ -1,10 +1,8 @@
-"""Latency histograms: reads `latency.hlog` (HdrHistogram V2 interval log), merges it by tag, answers questions about
-it.
+"""Latency histograms: reads `latency.hlog` (HdrHistogram V2 interval log), merges it by tag, and computes statistics.
 
-The only place in wsbench where a quantile is computed: rank ⌈q·n⌉, highest equivalent value of its bucket. Own code,
-because the HdrHistogram libraries disagree about that rule (one file gives different percentiles in different
-languages) and iterate bucket by bucket in Python. It knows buckets and ranks, not trials or metrics. Values are
-nanoseconds.
+Quantiles are computed only here: rank ⌈q·n⌉, highest equivalent value of its bucket. HdrHistogram libraries compute quantiles
+differently, so one file gives different percentiles in different languages. They also iterate bucket by bucket in Python. wsbench
+therefore has its own code. This module knows buckets and ranks, not trials or metrics. Values are nanoseconds.
 """
 
 from __future__ import annotations
@@ -26,31 +24,31 @@ import numpy as np
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_file
 
-# The payload's own description: https://github.com/HdrHistogram/HdrHistogram, AbstractHistogram.java, V2 encoding.
+# Format of the payload: https://github.com/HdrHistogram/HdrHistogram, AbstractHistogram.java, V2 encoding.
 COOKIE_V2 = 0x1C849303
 COOKIE_V2_COMPRESSED = 0x1C849304
-COOKIE_MASK = 0xFFFFFF0F  # the bits in between tell a word size that V2 does not use
-WORD_BITS = 0x10  # "varying": what the libraries write there
+COOKIE_MASK = 0xFFFFFF0F  # masks out a word size that V2 does not use
+WORD_BITS = 0x10  # "varying", as the libraries write it
 HEADER = struct.Struct(">Iiiiqqd")  # cookie, length, index offset, digits, lowest, highest, ratio
 LINE = re.compile(r"(?:Tag=([^,\s]+),)?([\d.]{1,24}),([\d.]{1,24}),([\d.]{1,24}),(\S+)")
 BROKEN = (ValueError, struct.error, zlib.error)
 MOST_VALUES = 2**53
 LONGEST_VARINT = 8  # bytes; a ninth would mean a count above 2^55
 
-#: A bucket's count takes at most eight bytes: half a million buckets, where a log of ours has 76,000.
+#: A bucket's count takes at most eight bytes, so this allows half a million buckets. wsbench logs have 76,000.
 LONGEST_PAYLOAD = 4 << 20
-#: Counts are a few times what they are packed; below SMALL_LOG bytes nobody need ask.
+#: Limit of unpacked to packed size of a log. Counts unpack to a few times their size; up to SMALL_LOG bytes are always allowed.
 RATIO, SMALL_LOG = 30, 64 << 20
 
 CURVE_POINTS = 100
-TOGETHER = 4 << 20  # bytes of counts that are decoded at once: beyond it, only memory grows
+TOGETHER = 4 << 20  # bytes of counts that are decoded in one batch; a larger batch only takes more memory
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Counts by bucket: `counts[i]` values lie from `lower_bounds[i]` to `upper_bounds[i]`, both included.
+    """Counts by bucket: `counts[i]` values are between `lower_bounds[i]` and `upper_bounds[i]`, both included.
 
-    There are `buckets` of them; those beyond the last that `counts` has are empty.
+    There are `buckets` buckets; those beyond the end of `counts` are empty.
     """
 
     lowest: int
@@ -76,17 +74,17 @@ class Histogram:
 
     @cached_property
     def min(self) -> int | None:
-        """Lowest value that the first bucket in use can stand for; None when empty."""
+        """Lowest value of the first non-empty bucket. None if the histogram is empty."""
         return int(self.lower_bounds[self._used[0]]) if self.count else None
 
     @cached_property
     def max(self) -> int | None:
-        """Highest value that the last bucket in use can stand for; None when empty."""
+        """Highest value of the last non-empty bucket. None if the histogram is empty."""
         return self._upper_bound(self._used[-1]) if self.count else None
 
     @cached_property
     def mean(self) -> float | None:
-        """Mean of the buckets' midpoints, as HdrHistogram computes it; None when empty."""
+        """Mean of the buckets' midpoints, as in HdrHistogram. None if the histogram is empty."""
         if not self.count:
             return None
         midpoints = self._bounds[0][self._used] + (self._bounds[1][self._used] >> 1)
@@ -94,20 +92,20 @@ class Histogram:
 
     @cached_property
     def saturated(self) -> bool:
-        """Whether a value stands in the last bucket of the range: it may have been larger, and was cut."""
+        """Whether the last bucket of the range is in use: its values may have been larger and were clipped."""
         return bool(self.count) and self.max >= self.highest
 
     def quantile(self, q: float | str | Fraction) -> int | None:
-        """Value at rank ⌈q·n⌉ (rank 1 for q = 0), as its bucket's highest equivalent value; None when empty.
+        """Value at rank ⌈q·n⌉ (rank 1 for q = 0), as its bucket's highest equivalent value. None if the histogram is empty.
 
-        `q` is taken by its decimal notation: 0.07 means 7/100, lest a rounding error make rank 8 of q·n = 7.
+        `q` is read in decimal: 0.07 is exactly 7/100. With binary rounding, q·n = 7 could give rank 8.
         """
         if not self.count:
             return None
         return self._upper_bound(self._used[np.searchsorted(self._cumulative, self.rank(q))])
 
     def quantiles(self, qs: Sequence[Fraction]) -> list[int]:
-        """The same for many; nothing where it is empty."""
+        """Same as `quantile`, for several quantiles. Empty list if the histogram is empty."""
         if not self.count:
             return []
         ranks = [max(1, -(-q.numerator * self.count // q.denominator)) for q in qs]
@@ -120,10 +118,10 @@ class Histogram:
         return max(1, -(-exact.numerator * self.count // exact.denominator))
 
     def curve(self, points: int = CURVE_POINTS) -> list[tuple[float, int]]:
-        """At most `points` pairs (quantile, value) for a percentile chart, dense towards 1 as HdrHistogram prints them.
+        """At most `points` pairs (quantile, value) for a percentile chart, denser towards 1, as HdrHistogram prints them.
 
-        The number of points per halving of the distance to 1 follows from `points`. It ends where one value is
-        left to tell apart, with the largest value at quantile 1.
+        `points` determines the number of points for each halving of the distance to 1. The curve ends where only one value is
+        left, with the largest value at quantile 1.
         """
         if not self.count:
             return []
@@ -133,7 +131,7 @@ class Histogram:
         return [*zip(map(float, steps), self.quantiles(steps), strict=True), (1.0, self.max)]
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Both together; the finer parts must agree, the range may differ."""
+        """The sum of two histograms. Lowest value and digits must agree; the ranges may differ."""
         if (self.lowest, self.digits) != (other.lowest, other.digits):
             raise ValueError("histograms of different resolution")
         longer, shorter = sorted((self.counts, other.counts), key=len, reverse=True)
@@ -160,7 +158,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Interval:
-    """One line of the log: what was recorded under a tag from `start_s` on (as the log counts time) for `length_s`."""
+    """One line of the log: the values of a tag, recorded for `length_s` from `start_s` on (times of the log)."""
 
     tag: str
     start_s: float
@@ -169,9 +167,9 @@ class Interval:
 
 
 def read_log(file: Path) -> Iterator[Interval]:
-    """Every interval of a log, in order, one at a time: an hour of them would not fit into memory.
+    """Yields the intervals of a log in order. An hour of them would not fit into memory at once.
 
-    A last line cut off by a crash is left out; any other broken line is a UserError.
+    An incomplete last line (after a crash) is skipped; any other broken line is a UserError.
     """
     for number, line in enumerate(_whole_lines(file), 1):
         try:
@@ -182,7 +180,7 @@ def read_log(file: Path) -> Iterator[Interval]:
 
 
 def read_merged(file: Path, without: tuple[str, ...] = ()) -> dict[str, Histogram]:
-    """As `merge(read_log(file))`, without the tags that begin so; a tag's intervals are decoded together, in half the time."""
+    """Same as `merge(read_log(file))`, but skips tags with these prefixes. Decodes intervals in batches, in half the time."""
     bodies: dict[tuple[str, int, int, int], list[bytes]] = {}
     merged: dict[str, Histogram] = {}
     waiting = total = 0
@@ -202,26 +200,26 @@ def read_merged(file: Path, without: tuple[str, ...] = ()) -> dict[str, Histogra
                 bodies.setdefault((parts[0], *shape), []).append(body)
                 waiting, total = waiting + len(body), total + len(body)
                 if total > most:
-                    raise UserError(f"{file}: more than {most >> 20:,} MiB of counts, which no log packs so small")
+                    raise UserError(f"{file}: more than {most >> 20:,} MiB of counts, too much for a log of this size")
                 if waiting > TOGETHER:
                     decode_those()
                     waiting = 0
         decode_those()
     except BROKEN as error:
-        for _ in read_log(file):  # which names the line, if it is one
+        for _ in read_log(file):  # raises an error that names the line, if a single line is broken
             pass
         raise UserError(f"{file}: {error}") from error
     return merged
 
 
 def parse_line(line: str) -> Interval | None:
-    """One line of a log; None for comments, the heading and empty lines. ValueError where it is none of these."""
+    """Parses one line of a log. None for comments, the heading and empty lines. ValueError for anything else."""
     parts = _parts(line)
     return None if parts is None else Interval(*parts[:3], decode(parts[3]))
 
 
 def merge(intervals: Iterable[Interval]) -> dict[str, Histogram]:
-    """One histogram for each tag."""
+    """One histogram per tag."""
     merged: dict[str, Histogram] = {}
     for interval in intervals:
         known = merged.get(interval.tag)
@@ -230,13 +228,13 @@ def merge(intervals: Iterable[Interval]) -> dict[str, Histogram]:
 
 
 def decode(payload: str | bytes) -> Histogram:
-    """A histogram from its base64 V2 payload, compressed or not. ValueError where it is none."""
+    """Decodes a histogram from its base64 V2 payload, compressed or not. ValueError if it is invalid."""
     shape, body = _unpacked(payload)
     return _histogram(*shape, _counts([body], *shape))
 
 
 def _unpacked(payload: str | bytes) -> tuple[tuple[int, int, int], bytes]:
-    """(lowest, highest, digits) of a payload, and its counts as they are written."""
+    """(lowest, highest, digits) of a payload, and its encoded counts."""
     raw = binascii.a2b_base64(payload, strict_mode=True)
     (cookie,) = struct.unpack_from(">I", raw)
     if cookie & COOKIE_MASK == COOKIE_V2_COMPRESSED:
@@ -244,21 +242,21 @@ def _unpacked(payload: str | bytes) -> tuple[tuple[int, int, int], bytes]:
         unpack = zlib.decompressobj()
         raw = unpack.decompress(raw[8 : 8 + length], LONGEST_PAYLOAD)
         if not unpack.eof:
-            raise ValueError(f"it is cut off, or holds more than {LONGEST_PAYLOAD >> 20} MiB")
+            raise ValueError(f"truncated, or larger than {LONGEST_PAYLOAD >> 20} MiB")
     cookie, length, offset, digits, lowest, highest, ratio = HEADER.unpack_from(raw)
     if cookie & COOKIE_MASK != COOKIE_V2:
         raise ValueError(f"not a V2 histogram: its cookie is {cookie:#x}")
     if offset != 0 or ratio != 1.0:
-        raise ValueError(f"a shifted or scaled histogram (offset {offset}, ratio {ratio}); only plain ones are read")
+        raise ValueError(f"shifted or scaled histograms are not supported (offset {offset}, ratio {ratio})")
     if not (0 <= digits <= 5 and lowest >= 1 and 2 * lowest <= highest):
-        raise ValueError(f"an impossible range: {lowest} to {highest} at {digits} digits")
+        raise ValueError(f"impossible range: {lowest} to {highest} at {digits} digits")
     if len(raw) - HEADER.size < length:
         raise ValueError(f"{length} bytes of counts announced, {len(raw) - HEADER.size} present")
     return (lowest, highest, digits), raw[HEADER.size : HEADER.size + length]
 
 
 def encode(found: Histogram) -> str:
-    """The base64 V2 payload of a histogram, compressed: what `decode` reads, and the libraries."""
+    """The compressed base64 V2 payload of a histogram, as `decode` and the libraries read it."""
     used = np.flatnonzero(found.counts)
     empty = np.diff(used, prepend=-1) - 1
     zigzag = np.column_stack((2 * empty - 1, 2 * found.counts[used])).ravel()
@@ -269,7 +267,7 @@ def encode(found: Histogram) -> str:
 
 
 def _varints(numbers: np.ndarray) -> bytes:
-    """LEB128 of numbers above 0: seven bits a byte, the lowest first, the last byte without its highest bit."""
+    """LEB128 of positive numbers: seven bits per byte, lowest first; the highest bit is set in all bytes but the last."""
     lengths = np.searchsorted(1 << 7 * np.arange(1, LONGEST_VARINT + 1, dtype=np.int64), numbers, side="right") + 1
     starts = np.cumsum(lengths) - lengths
     body = np.zeros(int(lengths.sum()), dtype=np.uint8)
@@ -286,7 +284,7 @@ def _whole_lines(file: Path) -> list[bytes]:
 
 
 def _parts(line: str) -> tuple[str, float, float, str] | None:
-    """Tag, start, length and payload of a line, None as in `parse_line`."""
+    """Tag, start, length and payload of a line. None as in `parse_line`."""
     text = line.strip()
     if not text or text.startswith(("#", '"')):
         return None
@@ -298,40 +296,40 @@ def _parts(line: str) -> tuple[str, float, float, str] | None:
 
 
 def _counts(bodies: list[bytes], lowest: int, highest: int, digits: int) -> np.ndarray:
-    """Counts by bucket, added up, from ZigZag LEB128 numbers, in which a negative number is a run of that many empty buckets.
+    """Sums of counts by bucket, from ZigZag LEB128 numbers. A negative number is a run of that many empty buckets.
 
-    Empty buckets beyond the last one in use are left out by the thousand: most of the range is never used.
+    The array ends after the last non-empty bucket, rounded up to a block, because most of the range is never used.
     """
     buckets, block = _buckets(lowest, highest, digits), 1 << _half_bits(digits)
     bodies = [body for body in bodies if body]
     if not bodies:
         return np.zeros(block, dtype=np.int64)
     if any(body[-1] >= 0x80 for body in bodies):
-        raise ValueError("the last number is cut off")
+        raise ValueError("the last number is truncated")
     body = np.frombuffer(b"".join(bodies), dtype=np.uint8)
     ends = np.flatnonzero(body < 0x80)
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     if lengths.max() > LONGEST_VARINT:
-        raise ValueError("a count above 2^55, which no run can have recorded")
+        raise ValueError("a count above 2^55, more than a run can record")
     place = np.arange(len(body)) - np.repeat(starts, lengths)
     zigzag = np.add.reduceat((body & 0x7F).astype(np.int64) << (7 * place), starts)
     numbers = (zigzag >> 1) ^ -(zigzag & 1)
     steps = np.where(numbers < 0, -numbers, 1)
     if steps.max() > buckets:
-        raise ValueError(f"a run of {steps.max()} empty buckets, the range has {buckets}")
+        raise ValueError(f"a run of {steps.max()} empty buckets, but the range has {buckets}")
     index = np.cumsum(steps) - steps
-    if len(bodies) > 1:  # each begins at the first bucket again
+    if len(bodies) > 1:  # each body starts at the first bucket again
         begins = np.searchsorted(ends, np.cumsum([0, *map(len, bodies[:-1])]))
         index -= np.repeat(index[begins], np.diff(begins, append=len(numbers)))
     reached = int((index + steps).max())
     if reached > buckets:
-        raise ValueError(f"counts for {reached} buckets, the range has {buckets}")
+        raise ValueError(f"counts for {reached} buckets, but the range has {buckets}")
     counted = numbers > 0
     counts = np.zeros(min(buckets, -(-reached // block) * block), dtype=np.int64)
     np.add.at(counts, index[counted], numbers[counted])
     if counts.sum(dtype=np.float64) > MOST_VALUES:
-        raise ValueError("more values than any run can have recorded")
+        raise ValueError("more values than a run can record")
     return counts
 
 
@@ -342,20 +340,20 @@ def _histogram(lowest: int, highest: int, digits: int, counts: np.ndarray) -> Hi
 
 @cache
 def _steps(per_halving: int, last: int) -> tuple[Fraction, ...]:
-    """Quantiles, so many for each halving of the distance to 1."""
+    """Quantiles, `per_halving` for each halving of the distance to 1."""
     return tuple(1 - Fraction(2.0 ** (-step / per_halving)) for step in range(last))
 
 
 @cache
 def _exact(q: str | Fraction) -> Fraction:
     exact = Fraction(q)
-    assert 0 <= exact <= 1, f"a quantile lies between 0 and 1, not at {q}"
+    assert 0 <= exact <= 1, f"a quantile must be between 0 and 1, found {q}"
     return exact
 
 
 @cache
 def _bounds(lowest: int, digits: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest value and size of every bucket (AbstractHistogram.valueFromIndex), once for all histograms of a shape."""
+    """Lowest value and size of every bucket (AbstractHistogram.valueFromIndex), cached for all histograms of a shape."""
     half_bits = _half_bits(digits)
     half, unit = 1 << half_bits, lowest.bit_length() - 1
     index = np.arange(buckets, dtype=np.int64)
@@ -365,12 +363,12 @@ def _bounds(lowest: int, digits: int, buckets: int) -> tuple[np.ndarray, np.ndar
 
 
 def _half_bits(digits: int) -> int:
-    """log2 of half the sub-buckets, which are the smallest power of two of at least 2·10^digits."""
+    """log2 of half the number of sub-buckets, which is the smallest power of two ≥ 2·10^digits."""
     return max(math.ceil(math.log2(2 * 10**digits)), 1) - 1
 
 
 def _buckets(lowest: int, highest: int, digits: int) -> int:
-    """How many buckets reach from 0 to `highest` (AbstractHistogram.determineArrayLengthNeeded)."""
+    """Number of buckets from 0 to `highest` (AbstractHistogram.determineArrayLengthNeeded)."""
     half_bits, unit = _half_bits(digits), lowest.bit_length() - 1
     reach, buckets = 1 << (half_bits + 1 + unit), 1
     while reach <= highest:

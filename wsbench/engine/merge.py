@@ -1,8 +1,7 @@
-"""What several engine processes wrote about one trial, as if one had: their folders in, one `events.jsonl` and one
-`latency.hlog` out.
+"""Merges the output of a trial's engine processes into one `events.jsonl` and one `latency.hlog`.
 
-Nothing is estimated: counts are added, intervals of the same second are added bucket by bucket, workers stand beside each
-other. The processes ran on one host, so their clock is one. Whoever did not end like the others spoils the trial.
+Nothing is estimated: counts are added, intervals of the same second are added bucket by bucket, and workers are listed together.
+All processes use the same clock. If one process ends differently from the others, the trial fails.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PHASES: tuple[Phase, ...] = ("connect", "warmup", "measure", "drain")
 
 @dataclass(frozen=True)
 class Part:
-    """One process's record, whole: it has an end."""
+    """The complete record of one process: it has an end event."""
 
     events: list
 
@@ -49,7 +48,7 @@ class Part:
     def read(cls, folder: TrialFolder, name: str) -> Part:
         events = folder.events()
         if not events or not isinstance(events[-1], End):
-            raise TrialFailed(f"{name}: it wrote no end of its record")
+            raise TrialFailed(f"{name}: its record has no end event")
         return cls(events)
 
     def of(self, kind: type) -> list:
@@ -69,7 +68,7 @@ class Part:
 
     @cached_property
     def edges(self) -> dict[Phase, Tick]:
-        """The tick at which each phase began, but for the first."""
+        """The last tick before each phase, except the first."""
         found, last = {}, None
         for event in self.events:
             if isinstance(event, Tick):
@@ -84,7 +83,7 @@ class Part:
 
     @cached_property
     def seconds(self) -> dict[int, Tick]:
-        """The ticks inside phases, by their instant."""
+        """The ticks inside phases, by time."""
         edges = {id(tick) for tick in (*self.edges.values(), self.last)}
         return {tick.t_ns: tick for tick in self.of(Tick) if id(tick) not in edges}
 
@@ -93,13 +92,13 @@ class Part:
         return self.of(Receivers)
 
     def reading_at(self, t_ns: int) -> int:
-        """How many receivers of broadcasts it had then."""
+        """Number of its broadcast receivers at that time."""
         place = bisect_right(self.receivers, t_ns, key=lambda event: event.t_ns)
         return self.receivers[place - 1].reading if place else 0
 
 
 def merge(folder: TrialFolder, interrupted: bool) -> None:
-    """Writes the trial's own files from those of its parts. TrialFailed, and no file, where they did not end alike."""
+    """Writes the trial's files from those of its parts. If the parts ended differently: TrialFailed, and no file."""
     folders = folder.parts()
     parts = [Part.read(part, name_of(number, len(folders))) for number, part in enumerate(folders)]
     outcome = _outcome(parts, interrupted)
@@ -115,7 +114,7 @@ def merge(folder: TrialFolder, interrupted: bool) -> None:
 
 
 def so_far(events: list[list]) -> list:
-    """Phases, ticks and errors of a trial under way, of all its processes together."""
+    """Phases, ticks and errors of a running trial, over all its processes."""
     if len(events) == 1:
         return events[0]
     parts = [Part(one) for one in events]
@@ -138,7 +137,7 @@ def _outcome(parts: list[Part], interrupted: bool) -> str:
             raise TrialFailed(f"{name_of(number, len(parts))} ended as {outcome}, the others as {usual}")
     versions = {part.anchor.engine for part in parts}
     if len(versions) != 1:
-        raise TrialFailed(f"the engine processes are of different versions: {', '.join(sorted(versions))}")
+        raise TrialFailed(f"the engine processes have different versions: {', '.join(sorted(versions))}")
     return usual
 
 
@@ -150,7 +149,7 @@ def _anchor(parts: list[Part]) -> Anchor:
 
 
 def _phases(parts: list[Part]) -> list[PhaseBegin]:
-    """From the first process's begin of it, but the drain from the last one's; entered when the last had."""
+    """Start of a phase: the earliest of all processes, for the drain the latest. It is entered when the last worker enters."""
     found = []
     for phase in PHASES:
         begins = [part.begins[phase] for part in parts if phase in part.begins]
@@ -164,8 +163,8 @@ def _phases(parts: list[Part]) -> list[PhaseBegin]:
 
 
 def _ticks(parts: list[Part]) -> list[Tick]:
-    """At every phase's begin what each process had at its own; at a second what all had that were still running, in the same
-    phase; and what they had at last."""
+    """Sums of the processes' ticks. At each phase's start: the tick of each process at its own start. At each second: all running
+    processes, if they are in the same phase, plus the last tick of those that ended. At the end: the last tick of all."""
     begins = {event.phase: event.t_ns for event in _phases(parts)}
     found = [
         summed(begins[phase], [part.edges[phase] for part in parts])
@@ -182,14 +181,14 @@ def _ticks(parts: list[Part]) -> list[Tick]:
     found.sort(key=lambda tick: tick.t_ns)
     found.append(summed(max(part.last.t_ns for part in parts), [part.last for part in parts]))
     for before, after in pairwise(range(len(found))):
-        # Workers that had ended told what they had used a moment later than those that had not.
+        # Workers that had ended reported their CPU time a moment later than those still running.
         used = max(found[before].cpu_ns, found[after].cpu_ns)
         found[after] = found[after].model_copy(update={"cpu_ns": used})
     return found
 
 
 def _errors(parts: list[Part]) -> list[Error]:
-    """One of a kind at an instant."""
+    """Errors of the same kind and time are added up."""
     found: dict[tuple, Error] = {}
     for part in parts:
         for one in part.of(Error):
@@ -200,7 +199,7 @@ def _errors(parts: list[Part]) -> list[Error]:
 
 
 def _broadcasts(parts: list[Part]) -> list[Broadcast]:
-    """Those of the process that triggers, with the receivers of all."""
+    """The broadcasts of the process that triggers them, with the copies that all processes received."""
     copies = [{one.number: one for one in part.of(Copies)} for part in parts]
     found = []
     for one in parts[0].of(Broadcast):
@@ -237,8 +236,8 @@ def _end(parts: list[Part], outcome: str, broadcasts: list[Broadcast]) -> End:
 
 
 def _measured(parts: list[Part], broadcasts: list[Broadcast]) -> Measured:
-    """The ledgers added. Copies of a broadcast that never came to a process other than the one that triggered it are known only
-    here: that process does not know what it missed."""
+    """The sum of ledgers. Lost copies of a broadcast are counted here for the processes that did not trigger it: those processes
+    do not know what they missed."""
     ledgers = [part.end.measured for part in parts]
     windows = [(part.begins["measure"].t_ns, part.end.measured.window_ns) for part in parts if "measure" in part.begins]
     began = len(windows) == len(parts) and all(length is not None for _, length in windows)
@@ -255,7 +254,7 @@ def _measured(parts: list[Part], broadcasts: list[Broadcast]) -> Measured:
 
 
 def _missed(part: Part, broadcasts: list[Broadcast]) -> int:
-    """Copies that this process's receivers should have had of measured broadcasts and never got."""
+    """Copies of measured broadcasts that this process's receivers should have received but did not."""
     if "measure" not in part.begins:
         return 0
     received = {one.number: one.received for one in part.of(Copies)}
@@ -271,7 +270,7 @@ def _added(kind: type, values: list):
 
 
 def _intervals(folders: list[TrialFolder]) -> list[Interval]:
-    """Those of the same tag and the same stretch of time added, in the order of their ends."""
+    """Intervals of the same tag and time span are added up. Ordered by end."""
     found: dict[tuple, Interval] = {}
     for folder in folders:
         for one in histogram.read_log(folder.latency_log):

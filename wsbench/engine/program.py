@@ -1,6 +1,6 @@
-"""The engine from outside: where the binary is, what plan a load becomes, and what its exit says.
+"""The engine program: the path of its binary, the plan for a load, and the meaning of its exit code.
 
-It builds plans and reads nothing of the results. The plan's contract is protocol/README.md.
+This module builds plans (contract: protocol/README.md) and reads no results.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from wsbench.records.errors import TrialFailed, UserError
 DRAIN_S = 2.0
 CONNECT_S = 10.0
 REPLY_S = 10.0
-#: What a trial that ends by count may take at the most.
+#: Time limit of a trial that ends by a message count.
 LONGEST_COUNTED_S = 600.0
-CONNECTS_PER_S = 500  # of a slow server
+CONNECTS_PER_S = 500  # assumed for a slow server
 
 
 class EngineFailed(TrialFailed):
-    """An engine process did not carry out its plan; `code` is its exit code, None where it did not end."""
+    """An engine process did not carry out its plan. `code` is its exit code, None if it did not end."""
 
     def __init__(self, text: str, code: int | None):
         super().__init__(text)
@@ -31,7 +31,7 @@ class EngineFailed(TrialFailed):
 
 
 def binary() -> Path:
-    """Where WSBENCH_ENGINE says; else the wheel's, or in a checkout the one that `make setup` put beside Python."""
+    """WSBENCH_ENGINE if set; else the wheel's binary or, in a checkout, the one that `make setup` installs next to Python."""
     beside = Path(sys.executable).parent if installation.IS_CHECKOUT else installation.SHIPPED
     return Path(os.environ.get("WSBENCH_ENGINE") or beside / "wsbench-engine")
 
@@ -44,7 +44,7 @@ def require_binary() -> Path:
 
 
 def path_for(scenario: Scenario, transport: str) -> str:
-    """The request target that the server contract gives this scenario."""
+    """The request target of this scenario in the server contract."""
     if transport == "tcp":
         return "/"
     if scenario.kind == "doc":
@@ -68,7 +68,7 @@ def plan(
     reply_s: float = REPLY_S,
     connect_s: float = CONNECT_S,
 ) -> Plan:
-    """One local engine process: a worker per CPU it was given, as far as there are connections for them."""
+    """A plan for one local engine process, with a worker per CPU but no more workers than connections."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
     before = warmup.seconds if isinstance(warmup, Seconds) else 0.0
     return Plan(
@@ -104,12 +104,12 @@ def plan(
 
 
 def connecting_s(connections: int, per_s: float | None) -> float:
-    """What opening so many connections may take."""
+    """Seconds allowed for opening the connections."""
     return connections / min(CONNECTS_PER_S, per_s or CONNECTS_PER_S)
 
 
 def check_exit(code: int | None, log: Path) -> None:
-    """TrialFailed, with the engine's own line, unless the plan was carried out."""
+    """TrialFailed, with the engine's own message, unless the plan was carried out."""
     if code == 0:
         return
     if code is None:

@@ -1,9 +1,8 @@
-"""One trial by several engine processes: how many it takes, what each is to do, and how they are started together, watched,
-and ended as one.
+"""Runs one trial with several engine processes (shards): their number, their plans, and their common start, supervision and end.
 
-One process may open only so many files; what needs more connections needs more processes. Their plans differ in `shard`,
-CPUs and source addresses only (protocol, section 1). Each stands at two gates, before it connects and before its first
-phase, and all are told the same instant when the last stands there. One that fails is the end of the trial.
+The file limit of a process limits its connections, so more connections need more processes. Their plans differ only in `shard`,
+CPUs and source addresses (protocol, section 1). Each process waits at two gates: before it connects and before its first phase.
+When the last one has arrived, all get the same instant to continue. If one process fails, the trial ends.
 """
 
 from __future__ import annotations
@@ -24,36 +23,36 @@ from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Tail, write_json
 from wsbench.records.rundir import TrialFolder
 
-ENGINE_FILES = 32  # what an engine opens beside its connections, and four a worker
-#: From telling the instant to the instant: longer than a line to a process takes on a busy machine.
+ENGINE_FILES = 32  # files that an engine opens in addition to its connections and to four per worker
+#: Lead time before a gate opens: longer than a line needs to reach a process on a busy machine.
 AHEAD_NS = 200_000_000
 LOOK_S, WATCH_S = 0.02, 0.25
-#: What is left of a source's ports where half are taken: the kernel's search for a free one stays short.
+#: Share of a source's ports to use. With the rest free, the kernel finds a free port quickly.
 PORTS_USED = 0.5
 
 
 def needed(connections: int, threads: int) -> int:
-    """How many engine processes so many connections take, by the files that one may open."""
+    """Number of engine processes for these connections, under this host's file limit."""
     return needed_with(machine.file_limit(), connections, threads)
 
 
 def needed_with(limit: int | None, connections: int, threads: int) -> int:
-    """The same where a process may open so many files; None: as many as it likes."""
+    """Same as `needed`, for a file limit per process. None: unlimited."""
     if limit is None:
         return 1
     room = limit - ENGINE_FILES - 4 * threads
     if room < 1:
-        raise UserError(f"one process may open {limit} files here, too few for an engine; raise it with `ulimit -Hn`")
+        raise UserError(f"the limit of {limit} open files is too low for an engine; raise it with `ulimit -Hn`")
     return -(-connections // room)
 
 
 def chosen(asked: int | None, plan: Plan) -> int:
-    """As many as were asked for, or as many as it takes; UserError where that cannot be."""
+    """The requested number of processes, or the smallest possible one. UserError if the request cannot be met."""
     least = needed(plan.connections, plan.threads)
     if asked is not None and asked < least:
         raise UserError(
-            f"{plan.connections:,} connections need {least} engine processes: the file limit here is "
-            f"{machine.file_limit():,} a process"
+            f"{plan.connections:,} connections need {least} engine processes: each may open at most "
+            f"{machine.file_limit():,} files here"
         )
     count = least if asked is None else asked
     require_shares(count, plan)
@@ -61,15 +60,15 @@ def chosen(asked: int | None, plan: Plan) -> int:
 
 
 def require_shares(count: int, plan: Plan) -> None:
-    """UserError where so many processes cannot share the plan."""
+    """UserError if that number of processes cannot share the plan."""
     if count > plan.connections:
-        raise UserError(f"{count} engine processes for {plan.connections} connections; give each at least one")
+        raise UserError(f"{count} engine processes for {plan.connections} connections; each process needs at least one")
     if count > 1 and plan.scenario.kind == "push" and plan.stages is not None:
-        raise UserError("broadcasts to connections that come and go are counted by one engine process only")
+        raise UserError("broadcasts with a changing number of connections (stages) need a single engine process")
 
 
 def plans(whole: Plan, count: int) -> list[Plan]:
-    """What each of so many processes is to do. UserError where the target's ports do not suffice."""
+    """The plan of each process. UserError if the target's ports do not suffice."""
     _require_ports(whole)
     if count == 1:
         return [whole.model_copy(update={"source_addresses": sources(whole, 0, 1)})]
@@ -82,7 +81,7 @@ def plans(whole: Plan, count: int) -> list[Plan]:
             "shard": (number, count),
             "cpus": cpus,
             "threads": min(threads, connections),
-            # Workers that never sleep must not share a CPU.
+            # Workers that poll without sleeping must not share a CPU.
             "busy_poll": whole.busy_poll and count <= len(whole.cpus),
             "source_addresses": sources(whole, number, count),
             "gate_s": patience_s(whole),
@@ -92,12 +91,12 @@ def plans(whole: Plan, count: int) -> list[Plan]:
 
 
 def patience_s(plan: Plan) -> float:
-    """How long the slowest may take to connect, and some: then the others need not wait any more."""
+    """Seconds to wait at a gate: enough for the slowest process to connect, plus a margin."""
     return min(3600.0, program.connecting_s(plan.connections, plan.connect.per_s) + plan.limits.connect_s + 20)
 
 
 def sources(whole: Plan, number: int, count: int) -> list[str]:
-    """Those that were asked for, shared out; on loopback, where every address is our own, as many as it takes."""
+    """A shard's part of the given source addresses. On loopback, where all of 127.0.0.0/8 is local, as many as needed."""
     given = whole.source_addresses
     if given != ["0.0.0.0"]:
         return given[number::count] if len(given) >= count else given
@@ -113,7 +112,7 @@ def sources(whole: Plan, number: int, count: int) -> list[str]:
 
 
 def _require_ports(plan: Plan) -> None:
-    """UserError where one address has not enough ports; loopback has as many addresses as are needed."""
+    """UserError if the source addresses have too few ports. On loopback, addresses are added as needed."""
     ports, places = machine.local_ports(), 1 + len(plan.target.replicas)
     loopback = ipaddress.ip_address(plan.target.address.rpartition(":")[0].strip("[]")).is_loopback
     automatic = plan.source_addresses == ["0.0.0.0"] and loopback
@@ -121,22 +120,22 @@ def _require_ports(plan: Plan) -> None:
         return
     wanted = -(-plan.connections // (ports * places))
     raise UserError(
-        f"{plan.connections:,} connections to one address need {wanted} source addresses, each has {ports:,} local ports; "
+        f"{plan.connections:,} connections to one address need {wanted} source addresses with {ports:,} local ports each; "
         "give --source several times"
     )
 
 
 def words(count: int) -> str:
-    """What was done, for people; nothing where one process does it all."""
+    """A note for the user; empty for a single process."""
     limit = machine.file_limit()
-    why = f": the file limit here is {limit:,} a process" if limit is not None else ""
+    why = f": each may open at most {limit:,} files here" if limit is not None else ""
     return "" if count == 1 else f"{count} engine processes{why}"
 
 
 class Hosts(Protocol):
-    """Where the processes of a trial run: what each is to do there, and one that is started, as `process.Engine`.
+    """The hosts of a trial's engine processes: the plan of each process, and its start.
 
-    What a process on another host writes must come into `folder` in this host's clock.
+    `start` returns an object like `process.Engine`. Output of a remote process must arrive in `folder`, on this host's clock.
     """
 
     def least(self, connections: int, threads: int) -> int: ...
@@ -164,7 +163,7 @@ class ThisHost:
 
 @dataclass
 class Member:
-    """One of the processes, and what it has said so far."""
+    """One engine process and its events so far."""
 
     name: str
     process: Engine
@@ -184,7 +183,7 @@ class Member:
                 self.end = event
 
     def check(self) -> None:
-        """TrialFailed where it has ended by anything but carrying out its plan."""
+        """TrialFailed if the process ended without carrying out its plan."""
         if self.process.exit_code not in (None, 0):
             self.conclude(self.process.exit_code)
 
@@ -196,7 +195,7 @@ class Member:
 
 
 class Engines:
-    """The processes of one trial, started at entry and gone at exit. `whole` is what they are to do together."""
+    """The engine processes of one trial. They start at entry and have ended at exit. `whole` is their combined plan."""
 
     def __init__(self, whole: Plan, count: int, folder: TrialFolder, hosts: Hosts):
         self._folder = folder
@@ -235,13 +234,13 @@ class Engines:
         return [TrialFolder(member.log.parent) for member in self._members]
 
     def so_far(self) -> list[Event]:
-        """Phases, ticks and errors of all processes together; each line is read once, however often this is asked."""
+        """Phases, ticks and errors of all processes. Each line is read only once, however often this is called."""
         for member in self._members:
             member.look()
         return merge.so_far([member.said for member in self._members])
 
     def carry_out(self, watch: Callable[[], None]) -> None:
-        """Waits for the end and merges what was written. TrialFailed as soon as one of them fails."""
+        """Waits for the end and merges the output. TrialFailed as soon as one process fails."""
         if len(self._members) > 1:
             self._pass("connect", watch)
             self._pass("begin", watch)
@@ -254,7 +253,7 @@ class Engines:
         self.conclude()
 
     def interrupt(self, timeout_s: float = 6.0) -> None:
-        """Asks all to write what was measured and to end, and waits for that."""
+        """Tells all processes to write their measurements and exit, and waits for up to `timeout_s`."""
         for member in self._members:
             member.process.interrupt()
         until = time.monotonic() + timeout_s
@@ -262,14 +261,14 @@ class Engines:
             member.process.wait(max(0.0, until - time.monotonic()))
 
     def conclude(self, interrupted: bool = False) -> None:
-        """TrialFailed unless all carried out their plans; the trial's files are there then."""
+        """Completes the trial's files. TrialFailed unless all processes carried out their plans."""
         for member in self._members:
             member.conclude(member.process.exit_code)
         if len(self._members) > 1:
             merge.merge(self._folder, interrupted)
 
     def _pass(self, gate: str, watch: Callable[[], None]) -> None:
-        """All pass the gate at one instant, which they are told when the last stands there."""
+        """Opens the gate when the last process has reached it: sends all processes the same instant."""
         until = time.monotonic() + self._plans[0].gate_s
         looked = time.monotonic()
         while True:

@@ -1,4 +1,4 @@
 """Experiments as frozen values, and the language of their claims.
 
-In: TOML files. Out: cells to measure and claims to judge. May import servers and engine and what lies below them.
+In: TOML files. Out: cells to measure and claims to judge. May import servers, engine and the layers below.
 """

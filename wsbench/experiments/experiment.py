@@ -1,6 +1,6 @@
-"""An experiment: a TOML file that opens with the question it answers, as a frozen value, and the cells its sweep makes.
+"""An experiment: a TOML file that opens with the question it answers, read as a frozen value, and the cells of its sweep.
 
-No loops, no conditions, no templates. Unknown keys are errors. It knows no server and starts nothing.
+The file has no loops, conditions or templates. Unknown keys are errors. This module knows no server and starts nothing.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ Scaled = Literal["connections", "messages", "heap"]
 
 
 class Load(Frozen):
-    """What the engine puts on the server; `connections` are requests under way at once where each has its own connection.
+    """The load on the server. If every request has its own connection, `connections` is the number of concurrent requests.
 
-    A closed loop may have `depth`, `think` and `messages_per_connection`, an open one needs `rate_per_s` or `rate`. The rate
-    is that of messages; of broadcasts where the scenario is push.
+    A closed loop may have `depth`, `think` and `messages_per_connection`. An open loop needs `rate_per_s` or `rate`: the rate of
+    messages or, in scenario push, of broadcasts.
     """
 
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
@@ -80,14 +80,14 @@ class Load(Frozen):
     connect: Connect = Connect()
     stages: list[Stage] | None = None
     slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
-    #: Seconds after which a reply counts as failed, and its connection is closed.
+    #: Seconds after which an incomplete reply counts as failed and its connection is closed.
     reply_s: Annotated[float, Field(gt=0)] = REPLY_S
-    #: Seconds in which a connection must be made.
+    #: Seconds allowed for opening a connection.
     connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
 
     @property
     def most_connections(self) -> int:
-        """Those of the highest stage where stages say how many there are."""
+        """The highest stage if there are stages, otherwise `connections`."""
         return self.connections if self.stages is None else max(stage.to for stage in self.stages)
 
     def scenario(self, kind: str) -> Scenario:
@@ -103,11 +103,11 @@ class Load(Frozen):
         return Ping()
 
     def loop(self, kind: str) -> Loop:
-        """UserError where the loop and what is said of it do not go together."""
+        """The loop of the load. UserError if the rate keys do not match the kind of loop."""
         rated = self.rate_per_s is not None or self.rate is not None
         if rated != (kind == "open") or (self.rate_per_s is not None and self.rate is not None):
             raise UserError(
-                f"a loop that is {kind!r} needs {'one of' if kind == 'open' else 'neither'} 'load.rate_per_s', 'load.rate'"
+                f"loop {kind!r} {'needs exactly one of' if kind == 'open' else 'takes neither of'} 'load.rate_per_s', 'load.rate'"
             )
         if kind == "open":
             steady = Segment(from_per_s=self.rate_per_s or 0, to_per_s=self.rate_per_s or 0, for_s=1)
@@ -118,10 +118,10 @@ class Load(Frozen):
 
 
 class Timing(Frozen):
-    """Seconds before and during the measurement, and how often all of it is repeated.
+    """Duration of the warm-up and the measurement in seconds, and the number of rounds.
 
-    `measure_s` is left out where `load.messages` ends the measurement, or `load.stages` last as long as they do. A trial that the
-    machine disturbed (`verdict.disturbed`) runs once more at the end of its round, `again` times at most.
+    `measure_s` is left out if `load.messages` ends the measurement, or if it lasts as long as `load.stages`. A disturbed trial
+    (`verdict.disturbed`) is rerun at the end of its round, at most `again` times.
     """
 
     warmup_s: Annotated[float, Field(ge=0, le=3600)] = 0
@@ -131,10 +131,10 @@ class Timing(Frozen):
 
 
 class Stop(Frozen):
-    """When a trial is ended while it still connects, because the server cannot keep up. Its outcome is then `stopped`.
+    """Ends a trial while it is still connecting, because the server cannot keep up. Its outcome is then `stopped`.
 
-    Fewer than `connects_per_s` connections a second over the last `over_s` seconds, or more than the share `errors` of all
-    connections failed, or the server ended.
+    Conditions: fewer than `connects_per_s` connections per second over the last `over_s` seconds, failures above the share `errors`
+    of all connections, or a server that has ended.
     """
 
     connects_per_s: Annotated[float, Field(gt=0)]
@@ -153,7 +153,7 @@ class Experiment(Frozen):
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
     runtime: RuntimeTable = RuntimeTable()
     timing: Timing = Timing()
-    #: What `--scale` makes smaller; nothing: the experiment has one size only.
+    #: What `--scale` changes. Empty: the experiment has only one size.
     scales: list[Scaled] = []
     stop: Stop | None = None
     figure: list[FigureTable] = []
@@ -162,7 +162,7 @@ class Experiment(Frozen):
 
     @property
     def served(self) -> str:
-        """What of the server contract a server must serve for it: idle connections are those of an echo."""
+        """The scenario that the server must support. Scenario idle uses connections of echo."""
         return "echo" if self.scenario == "idle" else self.scenario
 
     def cells(self) -> list[dict[str, CellValue]]:
@@ -179,34 +179,34 @@ class Experiment(Frozen):
 
     @property
     def measure_s(self) -> float | None:
-        """How long the measured phase is; None where a count ends it."""
+        """Duration of the measured phase in seconds. None if a message count ends it."""
         return self.timing.measure_s or staged_s(self.load)
 
 
 def staged_s(load: Load) -> float | None:
-    """How long the stages last together; None without stages."""
+    """Total duration of the stages in seconds. None without stages."""
     return None if load.stages is None else sum(stage.over_s for stage in load.stages)
 
 
-#: A file's name has at most 255 bytes.
+#: Limit in bytes; file names have at most 255.
 LONGEST_NAME = 200
-#: The largest experiment here has six.
+#: For comparison: the largest experiment in the repository has six.
 MOST_CELLS = 10_000
 
 
 def path_of(name: str) -> Path:
-    """The file of an experiment given by name, or by a path that ends in .toml."""
+    """The file of an experiment, given by name or by a path that ends in .toml."""
     if name.endswith(".toml"):
         return Path(name)
     path = EXPERIMENTS / f"{name}.toml"
     if len(name.encode()) > LONGEST_NAME or not path.exists():
         known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
-        raise UserError(f"no experiment {name[:LONGEST_NAME]!r}; there are: {known} (or give a path to a .toml file)")
+        raise UserError(f"no experiment {name[:LONGEST_NAME]!r}; known: {known} (or give a path to a .toml file)")
     return path
 
 
 def read(path: Path) -> Experiment:
-    """The checked experiment. UserError: path, key, what was found, what is allowed."""
+    """Reads and checks an experiment. UserError: path, key, what was found, what is allowed."""
     experiment = read_toml(Experiment, path)
     for key in experiment.sweep:
         if key not in SWEPT:
@@ -224,19 +224,19 @@ def read(path: Path) -> Experiment:
 
 
 def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
-    """A cell's load and loop can be made, and it ends by one thing. pydantic's ValidationError where a swept value is none."""
+    """Checks that a cell's load and loop are valid and that one thing ends it. ValidationError (pydantic) for a bad swept value."""
     load = experiment.load_of(cell)
     ends = [load.messages, experiment.timing.measure_s]
     both, neither = None not in ends, ends == [None, None]
     if both or (neither and load.stages is None):
         raise UserError(
-            f"{path}: give either 'load.messages' or 'timing.measure_s', not both, not neither without 'load.stages'"
+            f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'"
         )
     load.loop(experiment.loop)
 
 
 def text_of(path: Path) -> str:
-    """An experiment's file as it is written, once it is known to be one."""
+    """The text of an experiment's file, after it has been read and checked."""
     read(path)
     return read_text(path, links=True)
 

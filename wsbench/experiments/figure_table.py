@@ -1,6 +1,6 @@
-"""A `[[figure]]` of an experiment's file: what is to be drawn of its results, and what the study it repeats has printed.
+"""A `[[figure]]` of an experiment's file: what to draw of its results, and the numbers printed in the study it repeats.
 
-Frozen values only; `report.figures` draws them. It knows no metric by name.
+Frozen values only; `report.figures` draws them. This module knows no metric by name.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pydantic import Field, model_validator
 from wsbench.records.frozen import Frozen
 
 Kind = Literal["lines", "bars", "percentiles", "time", "fit", "table"]
-#: Which kinds draw metrics of trials; the others draw histograms and events.
+#: Kinds that draw metrics of trials. The others draw histograms and events.
 OF_METRICS = ("lines", "bars", "fit", "table")
 
 
 class Published(Frozen):
-    """Numbers as the study printed them, as texts, and where. A study that printed none says so in `source` alone."""
+    """Numbers printed in a study, as text, with their source. If the study printed none, `source` states so."""
 
     source: str
     head: list[str] = []
@@ -26,16 +26,16 @@ class Published(Frozen):
     @model_validator(mode="after")
     def _rows_fit(self) -> Published:
         if any(len(row) != len(self.head) for row in self.rows):
-            raise ValueError("every row of 'rows' needs as many texts as 'head'")
+            raise ValueError("each row of 'rows' needs as many texts as 'head'")
         return self
 
 
 class FigureTable(Frozen):
     """One figure.
 
-    lines: each metric over the numeric swept key. bars: each metric by server, a panel a cell. percentiles: a table of one
-    histogram `tag`. time: users asked for and connected, and response times with their trend, second by second. fit: a
-    straight line of each metric over the swept key `over`, its slope with an interval. table: the metrics side by side.
+    lines: each metric over the numeric swept key. bars: each metric by server, a panel per cell. percentiles: a table of one
+    histogram `tag`. time: users requested and connected, and response times with their trend, per second. fit: a straight line of
+    each metric over the swept key `over`, and its slope with an interval. table: the metrics in columns.
     """
 
     title: str
@@ -53,7 +53,7 @@ class FigureTable(Frozen):
                 f"a figure of kind {self.kind!r} {'needs' if self.kind in OF_METRICS else 'has no'} 'metrics'"
             )
         if (self.kind == "percentiles") != (self.tag is not None):
-            raise ValueError("'tag' is for kind 'percentiles', which needs it")
+            raise ValueError("kind 'percentiles' requires 'tag'; no other kind takes it")
         if (self.kind == "fit") != (self.over is not None):
-            raise ValueError("'over' is for kind 'fit', which needs it")
+            raise ValueError("kind 'fit' requires 'over'; no other kind takes it")
         return self

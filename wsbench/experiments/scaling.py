@@ -1,7 +1,7 @@
-"""An experiment made smaller: fewer connections, messages and heap by one factor, shorter phases by another.
+"""Scales an experiment: connections, messages and heap by one factor, the duration of its phases by another.
 
-An experiment in, an experiment out, and in words what differs. What `scale` shrinks is named by the experiment itself, so
-that what belongs together shrinks together. It starts nothing.
+Takes an experiment and returns a new one, and describes the changes in words. The experiment lists what `scale` changes, so that
+related quantities scale together. This module starts nothing.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from wsbench.records.engine_files import Stage
 from wsbench.records.errors import UserError
 from wsbench.servers.settings import mebibytes
 
-#: The keys of [load] that a scaled thing stands in.
+#: Keys of [load] for the scalable quantities.
 KEYS = {"connections": "connections", "messages": "messages"}
-#: MiB; a runtime that does nothing needs about as much.
+#: In MiB: about the size that an idle runtime needs.
 SMALLEST_HEAP = 16
 
 
 def scaled(written: Experiment, scale: float = 1.0, time_scale: float = 1.0) -> Experiment:
-    """The experiment at another size. UserError where it has none, or nothing would be left of it."""
+    """The experiment at another size. UserError if it cannot be scaled, or if two cells become the same or a heap too small."""
     made = written
     if scale != 1:
         _require_positive("--scale", scale)
         if not written.scales:
-            raise UserError("'--scale': this experiment has one size only: its file has no key 'scales'")
+            raise UserError("'--scale': this experiment has only one size: its file has no key 'scales'")
         made = _smaller(made, scale)
     if time_scale != 1:
         _require_positive("--time-scale", time_scale)
@@ -32,18 +32,20 @@ def scaled(written: Experiment, scale: float = 1.0, time_scale: float = 1.0) -> 
 
 
 def departures(written: Experiment, scale: float, time_scale: float) -> list[str]:
-    """In words, what `scaled` changes."""
+    """The changes made by `scaled`, in words."""
     found = []
     if scale != 1:
         found.append(f"scale {scale:g}: {' and '.join(written.scales)} times {scale:g}")
     if time_scale != 1:
-        found.append(f"time scale {time_scale:g}: phases, stages and rates last {time_scale:g} times as long")
+        found.append(f"time scale {time_scale:g}: phases, stages and rate segments last {time_scale:g} times as long")
     return found
 
 
 def _require_positive(option: str, value: float) -> None:
     if not 0 < value <= 1000:
-        raise UserError(f"'{option}': found {value:g}, allowed: above 0, 1 is the experiment as it is written")
+        raise UserError(
+            f"'{option}': found {value:g}, allowed: above 0 and at most 1,000; 1 leaves the experiment unchanged"
+        )
 
 
 def _smaller(made: Experiment, scale: float) -> Experiment:
@@ -66,7 +68,7 @@ def _smaller_heap(heap: str, scale: float) -> str:
     size = round(mebibytes(heap) * scale)
     if size < SMALLEST_HEAP:
         raise UserError(
-            f"'--scale': at {scale:g} a heap of {heap} becomes {size} MiB; at least {SMALLEST_HEAP} are needed"
+            f"'--scale': at {scale:g} a heap of {heap} becomes {size} MiB; the minimum is {SMALLEST_HEAP} MiB"
         )
     return f"{size}m"
 

@@ -1,5 +1,4 @@
-"""An answer over HTTP that is waited for only so long, however slowly it comes: a socket's own timeout begins anew with each
-byte."""
+"""A deadline for a whole HTTP response. A socket timeout does not suffice: it starts again with every byte."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def within(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
-    """What is done with the connection meanwhile ends after so long, with TimeoutError; the connection is closed."""
+    """Ends all use of the connection after `seconds` with TimeoutError. Always closes the connection at the end."""
     late = threading.Event()
 
     def end() -> None:

@@ -1,8 +1,8 @@
-"""The leash: a tiny process between wsbench and a server, so that no server outlives wsbench, however wsbench ends.
+"""The leash: a supervisor process that kills a server when wsbench dies, however wsbench ends.
 
-Run as `python -I -S leash.py CPUS STATUS_FD -- ARGV…`. It starts ARGV as its child, adopts every process that the child leaves
-behind, and kills them all when its standard input closes (wsbench ended, also by kill -9), on SIGTERM after a grace, or when it
-is itself killed (the child then gets SIGKILL from the kernel). It exits as the server did. It imports nothing but the library.
+Run as `python -I -S leash.py CPUS STATUS_FD -- ARGV…`. It starts ARGV as its child and adopts every orphaned descendant. It kills
+them all when its standard input closes (wsbench ended, also by kill -9) or, after a grace period, on SIGTERM. If the leash itself
+is killed, the kernel sends the child SIGKILL. It exits with the server's exit status and imports only the standard library.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def main() -> int:
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append(True))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal group; wsbench decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal group; wsbench handles it
     server = os.fork()
     if server == 0:
         _become_server(libc, cpus, status_fd, argv)
@@ -48,9 +48,9 @@ def _become_server(libc, cpus: str, status_fd: int, argv: list[str]) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.set_inheritable(status_fd, False)
-    # A server may open as many files as the engine, which raises its own limit; a login's is 1,024.
+    # The server gets the same file limit as the engine, which raises its own; a login shell's default is 1,024.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with contextlib.suppress(ValueError, OSError):  # a limit beyond the kernel's own, as some containers have it
+    with contextlib.suppress(ValueError, OSError):  # some containers have a limit above the kernel's
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         if cpus:
@@ -71,7 +71,7 @@ def _stdin_closed() -> bool:
 
 
 def _reap(server: int) -> int | None:
-    """Waits for whoever has ended; the server's exit status once it is among them."""
+    """Reaps ended children. Returns the server's exit status once the server has ended."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -96,7 +96,7 @@ def _stop(server: int, grace_s: float) -> int:
 
 
 def _kill_descendants() -> None:
-    """SIGKILL to everything below this process until nothing is left; orphans have come to us, so nothing escapes."""
+    """Sends SIGKILL to all descendants until none is left. Orphans are reparented to this process, so none escapes."""
     while children := _children():
         for pid in children:
             with contextlib.suppress(ProcessLookupError):

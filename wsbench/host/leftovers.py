@@ -1,8 +1,7 @@
-"""Processes that a server left behind: each carries the mark of the leash that it was started on, in its environment, wherever its
-parents went.
+"""Finds and kills processes that a server left behind. Each carries its leash's mark in its environment, whatever its parents.
 
-A leash ends all of them itself. Only where it is killed, by -9, is somebody left: then the wsbench that started it ends them, and
-where that is gone too, the next one.
+A leash kills all of them itself. Processes remain only if the leash was killed with SIGKILL. Then the wsbench that started the
+leash kills them or, if that has ended too, the next wsbench does.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Of a variable in the environment of every server: the process that started it, when that began, and a number.
+#: Environment variable of every server: the pid and start time of the process that started it, and a number.
 NAME = "WSBENCH_LEASH"
 PROC = Path("/proc")
 GONE_S = 5.0
@@ -30,30 +29,30 @@ class Marked:
 
 
 def mark() -> str:
-    """A mark that no other leash has."""
+    """A mark that is unique to one leash."""
     return f"{os.getpid()}.{_began(os.getpid())}.{next(_numbers)}"
 
 
 def marked() -> list[Marked]:
-    """Every process of this user's that a server left, or still has."""
+    """Every marked process of this user: servers that still run and what they left behind."""
     own = _namespace(os.getpid())
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit() and (has := _mark_of(entry)) is not None:
             pid = int(entry.name)
-            # What runs in a container of its own counts its processes anew: its marks mean nothing here.
+            # Another pid namespace (a container) has its own pids, so its marks mean nothing here.
             if _namespace(pid) == own:
                 found.append(Marked(pid, has, _command_of(entry)))
     return found
 
 
 def orphans() -> list[Marked]:
-    """Those whose wsbench has ended."""
+    """Marked processes whose wsbench has ended."""
     return [one for one in marked() if not _lives(one.mark)]
 
 
 def end(marks: set[str]) -> None:
-    """Kills all that have one of these, and what those start meanwhile; waits until they are gone."""
+    """Kills all processes with one of these marks, including new ones, and waits up to GONE_S until none is left."""
     until = time.monotonic() + GONE_S
     while (left := [one for one in marked() if one.mark in marks]) and time.monotonic() < until:
         for one in left:
@@ -63,13 +62,13 @@ def end(marks: set[str]) -> None:
 
 
 def _lives(has: str) -> bool:
-    """Whether the process that made this mark is still there, and not another of its number."""
+    """Whether the process that made this mark still runs, and not another one that reuses its pid."""
     pid, began, _ = has.split(".")
     return _began(int(pid)) == int(began)
 
 
 def _mark_of(entry: Path) -> str | None:
-    """None also where it belongs to somebody else, or has ended."""
+    """None if the process has no mark, has ended, or belongs to another user."""
     with contextlib.suppress(OSError):
         if entry.stat().st_uid != os.getuid():
             return None
@@ -88,7 +87,7 @@ def _command_of(entry: Path) -> str:
 
 
 def _began(pid: int) -> int | None:
-    """When a process began, in ticks since the machine did; None where there is none (proc(5), stat, field 22)."""
+    """Start time of a process, in ticks since boot (proc(5), stat, field 22). None if there is no such process."""
     with contextlib.suppress(OSError, IndexError):
         return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
     return None

@@ -1,6 +1,6 @@
-"""The machine: what a campaign records of it, what `doctor` says about it, and how its CPUs and ports are shared out.
+"""The machine: its record in a campaign, the checks of `doctor`, and the allocation of CPUs and ports.
 
-A leaf: it reads /proc and /sys and asks tools for their versions. What it cannot learn is None, never a guess.
+This module reads /proc and /sys and runs tools for their versions. Unknown values are None, never guessed.
 """
 
 from __future__ import annotations
@@ -41,48 +41,48 @@ TOOLS = {
     "node": ("node", "--version"),
     "ab": ("ab", "-V"),
 }
-#: Below the usual ephemeral ports (32768–60999), so that no client connection can sit on a server's port.
+#: Below the default ephemeral ports (32768–60999), so that no client connection can occupy a server's port.
 SERVER_PORTS = range(21_000, 29_000)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Which CPUs the server has and which the engine; disjoint unless there is only one."""
+    """The CPUs of the server and of the engine. They are disjoint unless there is only one."""
 
     server: list[int]
     engine: list[int]
 
     @property
     def apart(self) -> bool:
-        """Whether the engine has its CPUs for itself."""
+        """Whether server and engine share no CPU."""
         return not set(self.engine) & set(self.server)
 
 
 def placement() -> Placement:
-    """The first half of the CPUs (rounded up) for the server, the rest for the engine."""
+    """The server gets the first half of the CPUs (rounded up), the engine the rest."""
     cpus = sorted(os.sched_getaffinity(0))
     half = (len(cpus) + 1) // 2
     return Placement(cpus[:half], cpus[half:] or cpus)
 
 
 def port_in_use(host: str, port: int) -> bool:
-    """Whether something listens there, or holds the port so that nothing else can."""
+    """Whether another socket listens there or blocks the port."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise UserError(f"{host} is no address of this machine") from error
+                raise UserError(f"{host} is not an address of this machine") from error
             return True
     return False
 
 
 def free_port(host: str, asked: int | None, start: int) -> int:
-    """`asked` if it is free, else a UserError; without one, the first free server port from `start` on."""
+    """`asked` if it is free, else a UserError. If `asked` is None, the first free server port from index `start` on."""
     if asked is not None:
         if port_in_use(host, asked):
-            raise UserError(f"port {asked} on {host} is in use; stop what listens there, or give another --port")
+            raise UserError(f"port {asked} on {host} is in use; stop its listener, or choose another --port")
         return asked
     ports = list(SERVER_PORTS)
     for port in ports[start % len(ports) :] + ports:
@@ -114,7 +114,7 @@ def read() -> MachineRecord:
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of `doctor`: fine or not, what was found, and what to do about it."""
+    """One line of `doctor`: whether it is fine, what was found, and advice."""
 
     fine: bool
     what: str
@@ -123,19 +123,19 @@ class Finding:
 
 
 def examine(engine: Path) -> list[Finding]:
-    """What this machine has and lacks for wsbench, the servers' tools apart."""
+    """Checks this machine for wsbench, except for the servers' toolchains."""
     record = read()
     soft, hard = record.file_limit
     low, high = record.port_range or (0, 0)
     load = os.getloadavg()[0]
     findings = [
         Finding(engine.exists(), "engine", str(engine) if engine.exists() else "not built", "make setup"),
-        Finding(record.cpus >= 2, "CPUs", str(record.cpus), "with one CPU, server and engine disturb each other"),
+        Finding(record.cpus >= 2, "CPUs", str(record.cpus), "with one CPU, server and engine compete for it"),
         Finding(
             hard >= 20_000,
             "open files",
             f"{soft} soft, {hard} hard",
-            "raise the hard limit in /etc/security/limits.conf; the engine raises the soft one itself",
+            "raise the hard limit in /etc/security/limits.conf; the engine raises the soft limit itself",
         ),
         Finding(
             high - low >= 28_000,
@@ -152,22 +152,22 @@ def examine(engine: Path) -> list[Finding]:
         Finding(
             record.governor in (None, "performance"),
             "CPU governor",
-            record.governor or "not told (usual in a virtual machine)",
+            record.governor or "unknown (usual in a virtual machine)",
             "cpupower frequency-set -g performance",
         ),
         Finding(
             record.clocksource in (None, "tsc", "kvm-clock", "arch_sys_counter"),
             "clock source",
-            record.clocksource or "not told",
-            "a slow clock source costs every message: prefer tsc",
+            record.clocksource or "unknown",
+            "a slow clock source adds time to every message: prefer tsc",
         ),
-        Finding(load < 0.5 * record.cpus, "other load", f"{load:.2f} (1 minute)", "stop what else is running"),
+        Finding(load < 0.5 * record.cpus, "other load", f"{load:.2f} (1 minute)", "stop other programs"),
     ]
     return findings
 
 
 def sysctl(name: str) -> str | None:
-    """A kernel setting; None where this kernel has no such."""
+    """A kernel setting. None if this kernel does not have it."""
     return _text(Path("/proc/sys") / name.replace(".", "/"))
 
 
@@ -196,14 +196,13 @@ def _virtualisation() -> str | None:
 
 
 def file_limit(pid: int = 0) -> int | None:
-    """How many files a process (0: this one, and those it starts) may open once it has raised its own limit; None: as many
-    as it likes."""
+    """Most files that a process may open at its hard limit. `pid` 0: this process and its children. None: unlimited."""
     limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def local_ports() -> int | None:
-    """How many connections one source address can have to one target; None where this machine does not tell."""
+    """Most connections from one source address to one target. None if unknown."""
     found = sysctl("net.ipv4.ip_local_port_range")
     if found is None:
         return None
@@ -212,6 +211,6 @@ def local_ports() -> int | None:
 
 
 def memory_available() -> int | None:
-    """Bytes that a program could still get; None where this machine does not tell."""
+    """Memory in bytes that a program could still get. None if unknown."""
     text = _field(Path("/proc/meminfo"), "MemAvailable", ":")
     return None if text is None else int(text.split()[0]) * 1024

@@ -1,7 +1,7 @@
-"""The only room that starts processes: servers on a leash, engines, and short commands whose output is wanted.
+"""The only module that starts processes: servers on a leash, engines, and short commands.
 
-A server is started with an environment of its own, its output goes to a file and is never parsed; it ends when it is stopped,
-when this process ends, or when its `Server` is left as a context.
+A server gets its own environment. Its output goes to a file and is never parsed. It ends when it is stopped, when this process
+ends, or when the context of its `Server` exits.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from wsbench.host import leftovers
 from wsbench.records.errors import TrialFailed
 
 STOP_S = 8.0
-KILLED_S = 300.0  # a process that was killed is there until the kernel has closed its connections, one by one
+KILLED_S = 300.0  # a killed process remains until the kernel has closed its connections one by one
 LEASH = Path(__file__).with_name("leash.py")
-#: What a server inherits of our environment; everything else would be a hidden setting.
+#: The only variables that a server inherits; any other would be a hidden setting.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "TMPDIR", "USER")
 
 
@@ -38,9 +38,9 @@ def output_of(
     env: dict[str, str] | None = None,
     cpus: list[int] | None = None,
 ) -> Output:
-    """A short command's exit code and its standard output and error together; code 127 where there is no such program.
+    """Exit code of a short command, with its standard output and error combined. Code 127 if there is no such program.
 
-    With `env` it has the environment that a server with it has, with `cpus` a server's CPUs.
+    `env` and `cpus` give it the environment and the CPUs that a server would get.
     """
     try:
         with _on(cpus):
@@ -57,13 +57,13 @@ def output_of(
     except FileNotFoundError:
         return Output(127, f"{argv[0]}: not found")
     except subprocess.TimeoutExpired:
-        return Output(124, f"{argv[0]}: no end within {timeout_s:g} s")
+        return Output(124, f"{argv[0]}: did not end within {timeout_s:g} s")
     return Output(done.returncode, done.stdout.decode(errors="replace").strip())
 
 
 @contextlib.contextmanager
 def _on(cpus: list[int] | None):
-    """This thread on these CPUs, and so what it starts meanwhile."""
+    """Binds this thread, and so the processes it starts, to these CPUs."""
     before = os.sched_getaffinity(0)
     if cpus is not None:
         os.sched_setaffinity(0, cpus)
@@ -78,7 +78,7 @@ def _server_environment(env: dict[str, str]) -> dict[str, str]:
 
 
 def run_logged(argv: list[str], folder: Path, log: Path, env: dict[str, str], timeout_s: float = 1800.0) -> int:
-    """Runs a build command with `env` added to our environment, its output appended to `log`; its exit code."""
+    """Runs a build command with `env` added to our environment. Appends its output to `log`; returns its exit code."""
     with log.open("ab") as out:
         out.write(f"$ {' '.join(argv)}\n".encode())
         out.flush()
@@ -97,13 +97,12 @@ def run_logged(argv: list[str], folder: Path, log: Path, env: dict[str, str], ti
             out.write(f"{argv[0]}: not found\n".encode())
             return 127
         except subprocess.TimeoutExpired:
-            out.write(f"no end within {timeout_s:g} s\n".encode())
+            out.write(f"did not end within {timeout_s:g} s\n".encode())
             return 124
 
 
 class Server:
-    """A running server: its first process's id, when its program began (monotonic), what it was given,
-    whether it lives, and how it is stopped."""
+    """A running server: its first process's pid, its start (monotonic ns), its environment, its state, and how to stop it."""
 
     def __init__(self, argv: list[str], folder: Path, env: dict[str, str], cpus: list[int], log: Path):
         self.env = env
@@ -124,7 +123,7 @@ class Server:
         os.close(status_write)
         with os.fdopen(status_read) as status:
             line = status.readline()
-            status.read()  # ends when the program takes the place of the leash's child, which held the other end
+            status.read()  # returns at the exec: until then the leash's child holds the other end
         self.started_ns = time.monotonic_ns()
         if not line:
             raise TrialFailed(f"the server could not be started: {argv[0]}")
@@ -138,14 +137,14 @@ class Server:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """None while the server runs."""
         return self._leash.poll()
 
     def stop(self) -> str:
-        """Stops it and everything it started; how it ended, in words."""
+        """Stops the server and everything it started. Describes in words how it ended."""
         ended = self._leash.poll()
         if ended is not None:
-            # Whoever kills a leash leaves what its server started without one.
+            # If the leash was killed, processes that the server started may remain.
             leftovers.end({self._mark})
             return f"had ended by itself with {_exit_words(ended)}"
         self._leash.send_signal(signal.SIGTERM)
@@ -157,7 +156,7 @@ class Server:
             try:
                 code = self._leash.wait(KILLED_S)
             except subprocess.TimeoutExpired as late:
-                raise TrialFailed(f"the server was still there {KILLED_S:g} s after SIGKILL") from late
+                raise TrialFailed(f"the server was still running {KILLED_S:g} s after SIGKILL") from late
         with contextlib.suppress(OSError):
             self._leash.stdin.close()
         return f"ended with {_exit_words(code)} {time.monotonic() - began:.1f} s after SIGTERM"
@@ -170,7 +169,7 @@ def _exit_words(code: int) -> str:
 
 
 class Engine:
-    """A running engine; it ends by itself when this process does, since its standard input is our pipe."""
+    """A running engine. It ends when this process ends, because its standard input is our pipe."""
 
     def __init__(self, binary: Path, plan: Path, folder: Path, log: Path, env: dict[str, str] | None = None):
         with log.open("ab") as out:
@@ -198,18 +197,18 @@ class Engine:
         return self._process.poll()
 
     def tell(self, line: str) -> None:
-        """A line on its standard input; one that has ended hears nothing."""
+        """Writes a line to the engine's standard input. Does nothing if the engine has ended."""
         with contextlib.suppress(OSError):
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
     def interrupt(self) -> None:
-        """Asks it to write what was measured and to end."""
+        """Tells the engine to write its measurements and exit."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout_s: float) -> int | None:
-        """Its exit code, or None if it has not ended within the time."""
+        """The exit code, or None if the engine has not ended within the time."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -217,7 +216,7 @@ class Engine:
 
 
 def start_detached(argv: list[str], env: dict[str, str], log: Path) -> int:
-    """A process that outlives this one, with nothing but this environment and the usual inherited names; its id."""
+    """Starts a process that outlives this one. It gets `env` and the inherited variables only. Returns its pid."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     with log.open("ab") as out:
         started = subprocess.Popen(
@@ -232,8 +231,8 @@ def start_detached(argv: list[str], env: dict[str, str], log: Path) -> int:
 
 
 def is_running(pid: int, word: str) -> bool:
-    """Whether a process that `start_detached` started still runs. `word` is in its command line, which no other process that has
-    come to its number since would have."""
+    """Whether a process started by `start_detached` still runs. `word` is in its command line and would not be in that of another
+    process that reuses its pid."""
     try:
         return word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -241,7 +240,7 @@ def is_running(pid: int, word: str) -> bool:
 
 
 def end_detached(pid: int, word: str, timeout_s: float = 10.0) -> bool:
-    """Ends a process that `start_detached` started and all of its session; False where there is none any more."""
+    """Ends a process started by `start_detached`, with its whole session. False if it no longer runs."""
     if not is_running(pid, word):
         return False
     os.kill(pid, signal.SIGTERM)

@@ -1,7 +1,6 @@
-"""Kernel settings that were changed on request, and how they were before: they are put back by `restore`, whenever that is.
+"""Changes kernel settings on request and keeps their old values, which `restore` puts back at any later time.
 
-The values from before stand in one file of the user's, together with the boot they belong to: after a restart the machine has
-its own again.
+The old values are in one file of the user, together with the boot ID: a reboot resets the settings anyway.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ def kept_in() -> Path:
 
 
 def put(wanted: dict[str, str]) -> list[Change]:
-    """Changes these; what they were is on disk before the first is another. UserError where that is not allowed."""
+    """Changes settings, after saving the old values to disk. UserError if a change is not permitted."""
     known = {change.name: change for change in _known()}
     made = [Change(name=name, before=_read(name), after=value) for name, value in wanted.items()]
-    # What was there before the first change of all is what `restore` goes back to.
+    # `restore` goes back to the value before the first of all changes.
     kept = known | {
         new.name: new.model_copy(update={"before": known[new.name].before}) if new.name in known else new
         for new in made
@@ -52,7 +51,7 @@ def put(wanted: dict[str, str]) -> list[Change]:
 
 
 def restore() -> tuple[list[Change], list[Change]]:
-    """Puts back what was there before: what was put back, and what somebody else has changed since, which stays."""
+    """Restores the old values. Returns the restored changes, and those left alone because the value was changed again since."""
     back, left = [], []
     for change in _known():
         if _read(change.name) == change.after:

@@ -1,10 +1,10 @@
-"""The programs that wsbench does not bring along: which are here, which packages have the others, and their installation.
+"""External toolchains: which are installed, which packages provide the others, and their installation.
 
-In: names of toolchains.toml and the versions they are needed in. Out: where they lie, or why not. Nothing knows a release of a
-distribution: what apt offers decides. A leaf of the standard library, because `make setup` runs it before anything is installed:
+In: names from toolchains.toml and required versions. Out: their folders, or the reason why there is none. Availability depends on
+what apt offers, not on a list of distribution releases. Uses only the standard library, because `make setup` runs it first:
 
-    python3 -m wsbench.host.toolchains install rust=1.88 c      # installs what is missing of these
-    python3 -m wsbench.host.toolchains path rust=1.88           # prints a PATH on which they are found
+    python3 -m wsbench.host.toolchains install rust=1.88 c      # installs the missing ones
+    python3 -m wsbench.host.toolchains path rust=1.88           # prints a PATH that includes them
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INSTALL_S = 1800.0
 
 @dataclass(frozen=True)
 class Tool:
-    """An entry of toolchains.toml, which says what each field means."""
+    """An entry of toolchains.toml; the fields are documented there."""
 
     key: str
     name: str
@@ -44,7 +44,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Found:
-    """A tool that is here: its version, and its folder where the PATH does not lead to it."""
+    """An installed tool: its version, and its folder if it is not on the PATH."""
 
     version: str
     folder: Path | None
@@ -60,12 +60,12 @@ def _frozen(value):
     return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
 
 
-# ---- what is here ----------------------------------------------------------------------------------------------------
+# ---- installed tools -------------------------------------------------------------------------------------------------
 
 
 @cache
 def found(key: str, at_least: str = "") -> Found | None:
-    """The tool in the version that is needed, or else as it is here; None where there is none at all."""
+    """The tool in a sufficient version, otherwise in any version installed. None if it is not installed."""
     tool, here = table()[key], []
     for folder in (None, *_folders(tool)):
         version = version_of(tool.ask, folder)
@@ -83,14 +83,14 @@ def _folders(tool: Tool) -> Iterator[Path]:
 
 
 def version_of(ask: tuple[str, ...], folder: Path | None = None) -> str | None:
-    """The first thing like a version in what the command prints; None where it cannot be run."""
+    """The first version number in the command's output. None if the command fails."""
     output = output_of([*ask] if folder is None else [str(folder / ask[0]), *ask[1:]])
     match = re.search(r"\d+(\.\d+)+|\b\d+\b", output.text) if output.code == 0 else None
     return match.group() if match else None
 
 
 def lacks(key: str, at_least: str) -> str | None:
-    """What is wrong with the tool here, in words; None where it will do."""
+    """Why the installed tool does not suffice, in words. None if it does."""
     here = found(key, at_least)
     if here is not None and numbers(here.version) >= numbers(at_least):
         return None
@@ -99,7 +99,7 @@ def lacks(key: str, at_least: str) -> str | None:
 
 
 def path(wanted: dict[str, str]) -> str:
-    """The PATH, with the folders of those tools in front that it does not lead to in the version needed."""
+    """The PATH, preceded by the folders of those tools that it lacks in the required version."""
     places = [found(key, at_least) for key, at_least in wanted.items()]
     folders = dict.fromkeys(str(one.folder) for one in places if one is not None and one.folder is not None)
     return os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
@@ -109,14 +109,14 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-# ---- what is not -----------------------------------------------------------------------------------------------------
+# ---- missing tools ---------------------------------------------------------------------------------------------------
 
 
 def install(wanted: Iterable[tuple[str, str]], say=print) -> list[str]:
-    """Installs what is missing of these tools and versions, and says what it does; a line for each that cannot be had. One tool in
-    two versions is two wishes: that the newer cannot be had takes nothing from the older.
+    """Installs the missing tools and reports progress through `say`. Returns a line for each tool that is not available.
 
-    From the distribution's packages, else from PyPI into `installation.tools_folder()`. UserError where that fails.
+    Two versions of one tool are independent: if the newer is not available, the older is still installed. Sources are the
+    distribution's packages, else PyPI, into `installation.tools_folder()`. UserError if an installation fails.
     """
     missing = [one for one in dict.fromkeys(wanted) if lacks(*one) is not None]
     if not missing:
@@ -143,12 +143,12 @@ def install(wanted: Iterable[tuple[str, str]], say=print) -> list[str]:
 
 
 def forget() -> None:
-    """What is here has changed."""
+    """Clears the cache after an installation."""
     found.cache_clear()
 
 
 def packages_for(key: str, at_least: str) -> list[str]:
-    """The distribution's packages that have the tool in that version; none where it offers none."""
+    """The distribution's packages that provide the tool in that version. Empty if there are none."""
     for alternative in table()[key].packages:
         for first, number in _named(alternative[0]):
             version = _candidate(first)
@@ -158,7 +158,7 @@ def packages_for(key: str, at_least: str) -> list[str]:
 
 
 def _named(pattern: str) -> list[tuple[str, str]]:
-    """The packages that a name with `*` stands for, the newest first, each with the number in place of the `*`."""
+    """The packages that match a name with `*`, newest first, each with the number that replaces the `*`."""
     before, star, after = pattern.partition("*")
     if not star:
         return [(pattern, "")]
@@ -168,7 +168,7 @@ def _named(pattern: str) -> list[tuple[str, str]]:
 
 
 def _candidate(package: str) -> str | None:
-    """The upstream version that apt would install: without epoch and the distribution's own suffix."""
+    """The upstream version that apt would install, without the epoch and the distribution's suffix."""
     match = re.search(r"Candidate: (?:\d+:)?(\d+(?:\.\d+)*)", output_of(["apt-cache", "policy", package]).text)
     return match[1] if match else None
 
@@ -186,20 +186,20 @@ def _install_wheel(tool: Tool) -> None:
 
 def _advice(key: str) -> str:
     advice = table()[key].advice
-    return f"; this system's packages do not have it{f': {advice}' if advice else ''}"
+    return f"; not in this system's packages{f': {advice}' if advice else ''}"
 
 
 def _as_root(argv: list[str]) -> None:
     if os.geteuid() != 0 and shutil.which("sudo") is None:
-        raise UserError(f"this needs root or sudo: {' '.join(argv)}")
+        raise UserError(f"this command needs root or sudo: {' '.join(argv)}")
     _run(argv if os.geteuid() == 0 else ["sudo", *argv])
 
 
 def _run(argv: list[str]) -> None:
     done = output_of(argv, timeout_s=INSTALL_S)
     if done.code != 0:
-        last = (done.text.splitlines() or ["it said nothing"])[-1]
-        raise UserError(f"`{' '.join(argv)}` ended with {done.code}: {last}")
+        last = (done.text.splitlines() or ["no output"])[-1]
+        raise UserError(f"`{' '.join(argv)}` failed with exit code {done.code}: {last}")
 
 
 def main(words: list[str]) -> int:
@@ -209,7 +209,7 @@ def main(words: list[str]) -> int:
     command, *named = words
     wanted = {key: at_least for key, _, at_least in (word.partition("=") for word in named)}
     if unknown := [key for key in wanted if key not in table()]:
-        print(f"no tool is called {unknown[0]!r}; there are: {', '.join(table())}", file=sys.stderr)
+        print(f"unknown tool {unknown[0]!r}; known tools: {', '.join(table())}", file=sys.stderr)
         return 2
     if command == "path":
         print(path(wanted))

@@ -1,8 +1,8 @@
-"""One trial: its files in, metrics and a verdict out.
+"""Computes metrics and a verdict from one trial's files.
 
-In: a trial's folder. Out: a number or the reason why there is none, for each metric; VALID, SUSPECT or INVALID with reasons.
-A metric is one function with a name, a unit, a direction and a docstring, registered when its module is imported. Nothing is
-filled in or extrapolated. May import experiments and what lies below them.
+In: a trial's folder. Out: for each metric a number or the reason why there is none; VALID, SUSPECT or INVALID with reasons.
+A metric is a function with a name, a unit, a direction and a docstring, registered when its module is imported. Values are never
+filled in or extrapolated. May import experiments and the layers below.
 """
 
 from wsbench.metrics import broadcasts, connections, failures, latencies, rates, resources, runtimes, stretches

@@ -1,4 +1,4 @@
-"""Who had no CPU left in a trial, and whether what was due could leave: what a verdict is told of the two sides."""
+"""Which side of a trial had no CPU left, and whether an open loop met its rate. The verdict uses both."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from wsbench.metrics.limits import LIMITS
 from wsbench.metrics.trial_data import TrialData
 
 Bottleneck = Literal["server", "engine", "neither", "unknown"]
-SERVER_BUSY = 0.90  # of its CPUs: samples and the kernel's own work seldom let a saturated process tree show more
+SERVER_BUSY = 0.90  # of its CPUs: because of sampling and kernel work, a saturated process tree seldom shows more
 
 
 def bottleneck(trial: TrialData) -> Bottleneck:
-    """Who had no CPU left: the busier of the two, once past its limit. Nobody, where an open loop's rate was met.
+    """The side that had no CPU left: the busier one, if it is past its limit. "neither" if an open loop's rate was met.
 
-    "neither" also covers a server that keeps fewer threads busy than it has CPUs: samples are of whole process trees.
+    "neither" also covers a server with fewer busy threads than CPUs, because samples are of whole process trees.
     """
     if rate_met(trial):
         return "neither"
@@ -37,9 +37,9 @@ def rate_met(trial: TrialData) -> bool:
 
 
 def engine_busy(trial: TrialData) -> float | None:
-    """CPU share of the engine's busiest worker: its connections are limited, even where another worker is idle.
+    """CPU share of the engine's busiest worker. It limits its own connections even if another worker is idle.
 
-    None where workers poll without ever sleeping: then it is always 1, and tells nothing.
+    None if workers poll without sleeping: the share is then always 1 and has no meaning.
     """
     if trial.plan is not None and trial.plan.busy_poll:
         return None
@@ -48,15 +48,15 @@ def engine_busy(trial: TrialData) -> float | None:
 
 
 def server_busy(trial: TrialData) -> float | None:
-    """The server's CPU use as a share of the CPUs it was given."""
+    """The server's CPU use as a share of its CPUs."""
     percent, cpus = metrics.resources.server_cpu_percent_mean(trial), len(trial.record.server_cpus)
     return percent / 100 / cpus if percent is not None and cpus else None
 
 
 def shortfall(trial: TrialData) -> float | None:
-    """The share of due messages that did not leave in the window; negative: more left than were due, a backlog.
+    """Share of due messages that were not sent in the window. Negative if more were sent than due (a backlog).
 
-    A message of each worker may be on its way to the socket at either edge.
+    Allows for one message per worker on its way to the socket at either edge.
     """
     left, due = trial.left_in_window, trial.due_in_window
     if left is None or not due:

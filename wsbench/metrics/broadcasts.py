@@ -1,4 +1,4 @@
-"""How far and how fast broadcasts came."""
+"""Delivery ratio and latency of broadcasts."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ NOT_PUSH = "the scenario has no broadcasts"
 
 @metric("fraction", "higher")
 def push_reach(trial):
-    """Copies received, over the copies expected: a broadcast's are the connections open and reading when it was triggered."""
+    """Delivery ratio: copies received / copies expected, one per connection open and reading when the broadcast was triggered."""
     broadcasts = _broadcasts(trial)
-    expected = known(sum(one.expected for one in broadcasts) or None, "nobody was there to receive a broadcast")
+    expected = known(sum(one.expected for one in broadcasts) or None, "no broadcast had a receiver")
     return sum(one.received for one in broadcasts) / expected
 
 
 @metric("µs", "lower")
 def push_spread_us(trial):
-    """From a broadcast's first receiver to its last, median over the broadcasts that reached all."""
+    """Time from a broadcast's first receiver to its last: median over the broadcasts that reached all receivers."""
     return median(_times(trial, lambda one: one.last_ns - one.first_ns)) / NS_PER_US
 
 
 @metric("µs", "lower")
 def push_last_us_p50(trial):
-    """From triggering a broadcast to its last receiver, median over the broadcasts that reached all."""
+    """Time from triggering a broadcast to its last receiver: median over the broadcasts that reached all receivers."""
     return median(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
 @metric("µs", "lower")
 def push_last_us_max(trial):
-    """From triggering a broadcast to its last receiver, longest over the broadcasts that reached all."""
+    """Time from triggering a broadcast to its last receiver: maximum over the broadcasts that reached all receivers."""
     return max(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
@@ -46,13 +46,13 @@ def _broadcasts(trial: TrialData) -> list[Broadcast]:
 
 
 def _times(trial: TrialData, of: Callable[[Broadcast], int]) -> list[int]:
-    """Of the complete broadcasts; where receivers are on several hosts, only if their clocks are close enough."""
+    """Times of the complete broadcasts. Unmeasured if receivers are on hosts whose clocks are too far apart."""
     found = [of(one) for one in _complete(trial)]
     require_close(crossing_error_ns([host for host, _ in trial.hosts]), median(found))
     return found
 
 
 def _complete(trial: TrialData) -> list[Broadcast]:
-    """Broadcasts with a last receiver: one that somebody missed has none."""
+    """Broadcasts that reached all receivers; the others have no last receiver."""
     whole = [one for one in _broadcasts(trial) if one.received >= one.expected and one.last_ns is not None]
     return known(whole or None, "no broadcast reached all of its receivers")

@@ -1,4 +1,4 @@
-"""How many connections there were, and what opening them cost the engine."""
+"""The number of connections, and the cost of opening them for the engine."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from wsbench.records.samples import NetworkSample
 
 NO_TICK = "the engine wrote no tick"
 NOT_SAMPLED = "the network was not sampled"
-NOT_TOLD = "the overflows of listen queues were not sampled"
-NO_QUEUES = "what the queues of the CPUs dropped was not sampled"
+NOT_TOLD = "overflows of listen queues were not sampled"
+NO_QUEUES = "drops at the CPUs' queues were not sampled"
 
 
 @metric("connections", "higher")
 def connections_reached(trial):
-    """Most kept connections that were open at once, seen at the engine's ticks. Of a trial that was stopped: until then."""
+    """Most persistent connections open at once, at the engine's ticks. For a stopped trial: until it was stopped."""
     if trial.connection_per_request:
-        raise Unmeasured("every request has a connection of its own")
+        raise Unmeasured("every request has its own connection")
     return known(max((tick.open for tick in trial.ticks), default=None), NO_TICK)
 
 
 @metric("connects", "lower")
 def listen_overflows(trial):
-    """Times that the server's kernel dropped a connect, over the trial, because the queue of a listening socket was full.
+    """Connects that the server's kernel dropped during the trial because the queue of a listening socket was full.
 
-    The client's kernel tries again after a second, and again until there is room: such a time in a connect or a request, and
-    the throughput that it costs, are the doing of the server's backlog. Counted for all sockets of that network namespace
+    The client's kernel retries after a second, and again until the queue has room. That delay in a connect or a request, and the
+    lost throughput, are caused by the server's backlog. Counted for all sockets of the server's network namespace
     (`ListenOverflows`).
     """
     counts = known([sample.listen_overflows for sample in trial.samples_of(NetworkSample)] or None, NOT_SAMPLED)
@@ -34,10 +34,10 @@ def listen_overflows(trial):
 
 @metric("packets", "lower")
 def backlog_drops(trial):
-    """Packets that the server's machine dropped, over the trial, because the queue of a CPU was full.
+    """Packets that the server's machine dropped during the trial because the queue of a CPU was full.
 
-    On loopback every packet goes through such a queue (`net.core.netdev_max_backlog`). TCP sends a dropped segment again after
-    0.2 s or more, a connect after a second: that is the machine's doing, not the server's. Counted for the whole machine
+    On loopback every packet passes such a queue (`net.core.netdev_max_backlog`). TCP resends a dropped segment after 0.2 s or more,
+    and a connect after a second. This delay is caused by the machine, not by the server. Counted for the whole machine
     (/proc/net/softnet_stat).
     """
     counts = known([sample.backlog_dropped for sample in trial.samples_of(NetworkSample)] or None, NOT_SAMPLED)

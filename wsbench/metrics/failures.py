@@ -1,4 +1,4 @@
-"""What went wrong, counted."""
+"""Counts of errors and lost connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wsbench.metrics.trial_data import NO_END, Unmeasured, known
 
 @metric("count", "lower")
 def errors(trial):
-    """Messages that failed, stayed unanswered or were never sent, and kept connections that were never established."""
+    """Messages that failed, stayed unanswered or were never sent, plus persistent connections that were never established."""
     ledger = known(trial.measured, NO_END)
     return ledger.failed + ledger.unanswered + ledger.unsent + missing_connections(trial)
 
@@ -24,7 +24,7 @@ def error_fraction(trial):
 
 @metric("count", "lower")
 def connections_lost(trial):
-    """Kept connections that were established and no longer open at the end, although nothing had closed them."""
+    """Persistent connections that were established but not open at the end, although the load closes none."""
     plan, end = known(trial.plan, NO_PLAN), known(trial.end, NO_END)
     comes_and_goes = plan.stages is not None or getattr(plan.loop, "messages_per_connection", None) is not None
     if trial.connection_per_request or comes_and_goes or end.control.reconnects:

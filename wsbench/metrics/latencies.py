@@ -1,4 +1,4 @@
-"""How long a message, a connection or a request took: quantiles of the histogram log, each under a name of its own."""
+"""Duration of messages, connections and requests: quantiles of the histogram log, each registered as a metric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _of_tag(tag: str) -> Callable[[TrialData], Histogram]:
 
 
 def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str) -> None:
-    """Registers `<tag>_<unit>_<statistic>`: p50, p999, max or mean of one tag of the histogram log."""
+    """Registers `<tag>_<unit>_<statistic>`: a quantile such as p50 or p999, max or mean of one tag of the histogram log."""
 
     def compute(trial: TrialData) -> float:
         found = recorded(trial, tag)
@@ -29,18 +29,18 @@ def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str)
     metric("µs" if unit == "us" else unit, "lower", _of_tag(tag))(compute)
 
 
-_SERVICE = "the time from sending a message to its complete reply"
-_RESPONSE = "the time from when a message was due to its complete reply (open loops and pauses)"
-_SEND_LAG = "the time by which messages left later than they were due (open loops and pauses)"
-_PUSH = "the time from triggering a broadcast to one receiver's copy"
-_PUSH_STAMP = "the time from the server's own stamp of a broadcast to one receiver's copy, by the wall clocks of both"
+_SERVICE = "service time: from sending a message to its complete reply"
+_RESPONSE = "response time: from when a message was due to its complete reply (open loops and think times)"
+_SEND_LAG = "send lag: how much later than due a message was sent (open loops and think times)"
+_PUSH = "broadcast latency: from triggering a broadcast to one receiver's copy"
+_PUSH_STAMP = "one-way broadcast latency: from the server's timestamp to one receiver's copy, by both wall clocks"
 for _statistic, _words in [
-    ("p50", "Median of"),
+    ("p50", "Median"),
     ("p90", "90th percentile of"),
     ("p99", "99th percentile of"),
     ("p999", "99.9th percentile of"),
-    ("max", "Longest of"),
-    ("mean", "Mean of"),
+    ("max", "Maximum"),
+    ("mean", "Mean"),
 ]:
     _latency("service", "us", NS_PER_US, _statistic, f"{_words} {_SERVICE}.")
     _latency("response", "us", NS_PER_US, _statistic, f"{_words} {_RESPONSE}.")

@@ -1,4 +1,4 @@
-"""What several rooms of metrics need of a trial: each gives the thing, or the reason why there is none."""
+"""Shared parts of metric modules. Each function returns a value or raises Unmeasured with the reason."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wsbench.records.rundir import HostRecord
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
-#: The one histogram of times by two clocks, and how much of a median two clocks may make wrong.
+#: The only histogram of times between two clocks, and the largest clock error allowed, as a share of the median.
 ONE_WAY = "push_stamp"
 ONE_WAY_ERROR = 0.2
 NOT_HTTP = "the scenario has no HTTP requests"
-NOT_OPEN = "the loop is not open: nothing is due but by a reply"
-NO_SAMPLES = "no sample of the server lies inside the measured window"
-NO_SCHEDSTAT = "this kernel does not tell how long a thread waits for a CPU (no schedstat)"
+NOT_OPEN = "the loop is not open: no message is due on a schedule"
+NO_SAMPLES = "no sample of the server inside the measured window"
+NO_SCHEDSTAT = "this kernel does not report how long a thread waits for a CPU (no schedstat)"
 
 
 def require_doc(trial: TrialData) -> None:
@@ -31,7 +31,7 @@ def no_open_loop(trial: TrialData) -> str | None:
 
 
 def at_rank(numbers: list[int], q: str) -> int:
-    """The number at rank ⌈q·n⌉ of those that are there; `q` by its decimal notation."""
+    """The number at rank ⌈q·n⌉. `q` is read in decimal."""
     return sorted(numbers)[max(1, math.ceil(Fraction(q) * len(numbers))) - 1]
 
 
@@ -44,32 +44,32 @@ def recorded(trial: TrialData, tag: str) -> Histogram:
 
 
 def _require_one_clock(trial: TrialData, median_ns: int) -> None:
-    """Unmeasured where the server's stamp and a receiver's may be by wall clocks that are too far apart, or the clock was set
-    between the two."""
+    """Unmeasured if the wall clocks of the server's stamp and the receivers may be too far apart, or if a clock was set during the
+    measurement."""
     error_ns = wall_error_ns([host for host, _ in trial.hosts])
     if error_ns is None:
-        raise Unmeasured("how far the server's wall clock is from those of the hosts that load is not known")
+        raise Unmeasured("the offset between the wall clocks of the server's host and the load hosts is unknown")
     moved_ns = trial.end.wall_moved_ns if trial.end is not None and trial.end.wall_moved_ns is not None else 0
     if moved_ns > ONE_WAY_ERROR * median_ns:
         raise Unmeasured(
-            f"the wall clock moved by {moved_ns / NS_PER_US:,.3g} µs while it was measured by it: "
+            f"the wall clock moved by {moved_ns / NS_PER_US:,.3g} µs during the measurement: "
             f"more than {ONE_WAY_ERROR:.0%} of the median ({median_ns / NS_PER_US:,.3g} µs)"
         )
     require_close(error_ns, median_ns)
 
 
 def require_close(error_ns: int, median_ns: float) -> None:
-    """A time from one host to another is as wrong as their clocks: Unmeasured where that may be too much of the median."""
+    """Unmeasured if the clock error of a time between two hosts may be too large a share of the median."""
     if error_ns > ONE_WAY_ERROR * median_ns:
         raise Unmeasured(
-            f"it is by the clocks of two hosts, which may differ by {error_ns / NS_PER_US:,.3g} µs: "
+            f"the clocks of the two hosts may differ by {error_ns / NS_PER_US:,.3g} µs: "
             f"more than {ONE_WAY_ERROR:.0%} of the median ({median_ns / NS_PER_US:,.3g} µs)"
         )
 
 
 def crossing_error_ns(hosts: list[HostRecord]) -> int:
-    """How wrong a time may be from an instant on one host that loads to one on another, by what was found before and after the
-    trial; 0 where only one loads. Instants were moved by the first of a host's offsets."""
+    """Largest error of a time between two load hosts, from the clock offsets before and after the trial; 0 with one load host. All
+    times were moved by a host's first offset."""
     errors = [
         max(one.bound_ns + abs(one.offset_ns - host.clocks[0].offset_ns) for one in (host.clocks[0], host.clocks[-1]))
         for host in hosts
@@ -79,8 +79,8 @@ def crossing_error_ns(hosts: list[HostRecord]) -> int:
 
 
 def wall_error_ns(hosts: list[HostRecord]) -> int | None:
-    """The most by which the wall clock of a host that loads may differ from that of the one that serves, by what was found
-    before and after the trial; 0 where there are no hosts, None where none of them serves."""
+    """Largest difference of the wall clocks of a load host and the server's host, from the offsets before and after the trial. 0
+    without hosts, None if no host serves."""
     if not hosts:
         return 0
     served = [_wall(host) for host in hosts if host.role == "serve"]
@@ -91,7 +91,7 @@ def wall_error_ns(hosts: list[HostRecord]) -> int | None:
 
 
 def _wall(host: HostRecord) -> tuple[int, int]:
-    """Between what bounds its wall clock is ahead of our monotonic one."""
+    """Lower and upper bound in ns by which the host's wall clock is ahead of our monotonic clock."""
     found = (host.clocks[0], host.clocks[-1])
     return (
         host.epoch_ns + min(one.offset_ns - one.bound_ns for one in found),
@@ -100,13 +100,13 @@ def _wall(host: HostRecord) -> tuple[int, int]:
 
 
 def workers_of(trial: TrialData) -> list[Worker]:
-    return known(known(trial.end, NO_END).threads or None, "the engine told nothing of its workers")
+    return known(known(trial.end, NO_END).threads or None, "the engine recorded no workers")
 
 
 def missing_connections(trial: TrialData) -> int:
-    """Kept connections that were asked for and not established; 0 where every request has its own.
+    """Persistent connections requested but not established; 0 if every request has its own connection.
 
-    Where stages say how many there are, those of the highest; who comes again counts again, so it is at least so many.
+    With stages: compared with the highest stage. A connection that is opened again counts again, so this is a lower bound.
     """
     if trial.end is None or trial.connection_per_request:
         return 0

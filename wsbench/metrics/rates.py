@@ -1,4 +1,4 @@
-"""How much was carried in a second, and how near an open loop came to its schedule."""
+"""Rates of messages, bytes and connections, and how closely an open loop followed its schedule."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ SHORTEST_CONNECT_S = 0.1  # the engine ends this phase 2 ms after the last conne
 
 @metric("messages/s", "higher")
 def messages_per_s(trial):
-    """Right replies per second of the measured window.
+    """Correct replies per second of the measured window.
 
-    Where time ends the run: replies that arrived inside the window. Where a count ends it: all answered messages.
+    If time ends the run: replies that arrived inside the window. If a message count ends it: all answered messages.
     """
     return known(trial.counted, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
 @metric("requests/s", "higher")
 def requests_per_s(trial):
-    """Answered HTTP requests per second; what ApacheBench calls "Requests per second"."""
+    """Answered HTTP requests per second; ApacheBench's "Requests per second"."""
     require_doc(trial)
     return known(trial.counted, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
 @metric("ms", "lower")
 def time_per_request_ms(trial):
-    """Concurrency × window / answered requests; what ApacheBench calls "Time per request (mean)"."""
+    """Concurrency × window / answered requests; ApacheBench's "Time per request (mean)"."""
     return ms_per_request(trial) * trial.plan.connections
 
 
@@ -42,7 +42,7 @@ def time_per_request_across_ms(trial):
 def served_90_ms(trial):
     """Time within which 90 % of the HTTP requests were served; ApacheBench's "90%" line.
 
-    With a connection per request it counts from `connect()` to the close, otherwise from the request to its reply.
+    With a connection per request, it counts from `connect()` to the close; otherwise from the request to its reply.
     """
     require_doc(trial)
     return recorded(trial, "request" if trial.connection_per_request else "service").quantile("0.9") / NS_PER_MS
@@ -50,10 +50,10 @@ def served_90_ms(trial):
 
 @metric("µs", "lower")
 def elapsed_us_per_message(trial):
-    """The measured window, divided by the answered messages of all connections together.
+    """Measured window / answered messages of all connections.
 
-    No message's own time, but what the comparison of TCP and WebSocket of 2013 calls the average round trip: a message's own
-    time is about as many times longer as there are connections.
+    The 2013 comparison of TCP and WebSocket calls this the average round trip. The time of a single message is longer, by a factor
+    of about the number of connections.
     """
     counted = known(trial.counted, NO_END)
     return 1e6 * known(trial.window_s, NO_WINDOW) / known(counted or None, "no message was answered")
@@ -61,24 +61,24 @@ def elapsed_us_per_message(trial):
 
 @metric("bytes/s", "higher")
 def received_bytes_per_s(trial):
-    """Bytes received on the wire per second of the measured window, framing and heads included."""
+    """Bytes received on the wire per second of the measured window, including framing and headers."""
     return known(trial.measured, NO_END).bytes_received / known(trial.window_s, NO_WINDOW)
 
 
 @metric("bytes/s", "higher")
 def sent_bytes_per_s(trial):
-    """Bytes sent on the wire per second of the measured window, framing and heads included."""
+    """Bytes sent on the wire per second of the measured window, including framing and headers."""
     return known(trial.measured, NO_END).bytes_sent / known(trial.window_s, NO_WINDOW)
 
 
 @metric("connections/s", "higher")
 def connects_per_s(trial):
-    """Connections made per second before the first message, over the whole phase in which they were opened.
+    """Connections opened per second before the first message, over the whole connect phase.
 
-    Only for a phase of at least 0.1 s: two milliseconds of it are the engine's own.
+    Only for a phase of at least 0.1 s, because the engine itself takes two milliseconds of it.
     """
     if known(trial.plan, NO_PLAN).stages is not None or trial.connection_per_request:
-        raise Unmeasured("connections are not opened in a phase of their own")
+        raise Unmeasured("the load has no separate phase for opening connections")
     began = known(trial.begins.get("connect"), "the engine wrote no phase `connect`")
     ticks = known([tick for tick in trial.ticks if tick.phase == "connect"] or None, "the phase `connect` has no tick")
     seconds = (ticks[-1].t_ns - began) / NS_PER_S
@@ -89,20 +89,20 @@ def connects_per_s(trial):
 
 @metric("µs", "lower")
 def start_spread_us(trial):
-    """From the begin of the measured window to the instant at which the last worker of all engine processes had entered it."""
+    """Time from the start of the measured window until the last worker of all engine processes had entered it."""
     began = known(
         next((one for one in trial.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW
     )
     return (
-        known(began.entered_ns, "the engine did not tell when its workers entered the window") - began.t_ns
+        known(began.entered_ns, "the engine did not record when its workers entered the window") - began.t_ns
     ) / NS_PER_US
 
 
 @metric("ratio", "neither")
 def rate_ratio(trial):
-    """Open loop: messages (broadcasts) that left inside the measured window, over those that were due in it.
+    """Open loop: messages (broadcasts) sent inside the measured window / those due in it by the schedule, sent or not.
 
-    Due are those of the schedule, sent or not. Below 1 the load was lighter than asked.
+    Below 1 the load was lighter than requested.
     """
     due = known(trial.due_in_window, no_open_loop(trial) or NO_END)
     left = known(trial.left_in_window, "the engine wrote no tick at an edge of the window")
@@ -111,9 +111,9 @@ def rate_ratio(trial):
 
 @metric("ratio", "neither")
 def planned_rate_ratio(trial):
-    """Open loop: messages due in the measured window by the engine's count, over the plan's rate integrated over it.
+    """Open loop: messages due in the measured window by the engine's count / the plan's rate integrated over the window.
 
-    Of Poisson arrivals the plan knows only the mean, so with n messages this scatters by 1/√n.
+    For Poisson arrivals the plan determines only the mean, so with n messages this scatters by 1/√n.
     """
     planned = known(trial.planned_in_window, no_open_loop(trial) or "the run was not ended by time, or never began")
     return known(trial.due_in_window, NO_END) / known(planned or None, "no message was planned for the measured window")

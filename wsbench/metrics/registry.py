@@ -1,7 +1,7 @@
-"""The registry of metrics: what a metric is, how one is registered, and how all of them are asked of a trial.
+"""The registry of metrics: what a metric is, how one is registered, and how a trial is measured.
 
-A metric is a function from one trial to one number, with a name, a unit, a direction and a docstring for people. The metrics
-themselves are in `metrics`, which is where they are to be imported from.
+A metric is a function from one trial to one number, with a name, a unit, a direction and a docstring for users. Import the metrics
+themselves from `metrics`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Number = float | int
 
 @dataclass(frozen=True)
 class Metric:
-    """A named number computed from a trial. `needs` is what it shares with others: where a trial lacks that, and `needs` raises
-    Unmeasured, none of them is computed."""
+    """A named number computed from a trial. `needs` is a prerequisite shared with other metrics. If it raises Unmeasured, none of
+    them is computed."""
 
     name: str
     unit: str
@@ -60,14 +60,14 @@ def metric(unit: str, direction: Direction, needs: Callable[[TrialData], object]
 
 @dataclass(frozen=True)
 class Numbers:
-    """Metrics of one trial by name, and for each that is None the reason."""
+    """Metrics of one trial by name, and the reason for each that is None."""
 
     values: dict[str, Number | None]
     reasons: dict[str, str]
 
 
 def measure(trial: TrialData, names: Iterable[str] | None = None) -> Numbers:
-    """The chosen metrics of one trial, or all; only `ready_s` where the trial failed."""
+    """The chosen metrics of one trial, or all. If the trial failed: only `ready_s`."""
     found = Numbers({}, {})
     failed = f"the trial failed: {trial.record.reason}" if trial.record.outcome == "failed" else None
     lacking: dict[Callable | None, str | None] = {None: None}
@@ -85,7 +85,7 @@ def measure(trial: TrialData, names: Iterable[str] | None = None) -> Numbers:
 
 
 def _of(trial: TrialData, compute: Callable[[TrialData], Number]) -> tuple[Number | None, str | None]:
-    """The number, or why there is none. The same words in ten thousand trials are one text."""
+    """The number, or the reason why there is none. Reasons are interned, so equal ones in many trials share one string."""
     try:
         return compute(trial), None
     except Unmeasured as reason:
@@ -97,7 +97,7 @@ def values(trial: TrialData, names: Iterable[str] | None = None) -> dict[str, Nu
 
 
 def plain(value: float) -> float | int | None:
-    """A number as it is written: None for NaN, whole where it is."""
+    """A number as it is written: None for NaN, an int for a whole number."""
     if value != value:
         return None
     return int(value) if value.is_integer() and abs(value) < 2**53 else float(value)

@@ -1,4 +1,4 @@
-"""What the load cost the server, and what the engine used itself."""
+"""Resource use of the server, the engine and the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData, Unmeasured, cpu_s, known
 from wsbench.records.samples import GroupSample, SamplerCost, SharedMemorySample, SwitchesSample
 
-PEAK_S = 0.2  # a little less than the longest distance of samples, which varies by a few milliseconds
+PEAK_S = 0.2  # slightly less than the longest sampling interval, which varies by a few milliseconds
 
 
 @metric("µs", "lower")
@@ -27,7 +27,7 @@ def server_cpu_percent_mean(trial):
 
 @metric("%", "neither")
 def server_cpu_percent_max(trial):
-    """Highest CPU use of the server over any quarter of a second between samples inside the window; 100 is one core."""
+    """Highest CPU use of the server over about a quarter of a second, between samples inside the window; 100 is one core."""
     pieces = []
     for sample in trial.server_in_window:
         if not pieces or sample.t_ns - pieces[-1].t_ns >= PEAK_S * NS_PER_S:
@@ -36,18 +36,18 @@ def server_cpu_percent_max(trial):
         100 * (cpu_s(after) - cpu_s(before)) / ((after.t_ns - before.t_ns) / NS_PER_S)
         for before, after in pairwise(pieces)
     ]
-    return known(max(shares, default=None), "no quarter of a second lies between samples inside the measured window")
+    return known(max(shares, default=None), "the samples inside the window span less than a quarter of a second")
 
 
 @metric("bytes", "lower")
 def server_rss_bytes_max(trial):
-    """Largest resident memory of the server's process tree in the measured window."""
+    """Largest resident memory (RSS) of the server's process tree in the measured window."""
     return known(max((sample.rss_bytes for sample in trial.server_in_window), default=None), NO_SAMPLES)
 
 
 @metric("bytes", "lower")
 def server_rss_bytes_start(trial):
-    """Resident memory of the server's process tree at the first sample of the measured window."""
+    """Resident memory (RSS) of the server's process tree at the first sample of the measured window."""
     return known(next((sample.rss_bytes for sample in trial.server_in_window), None), NO_SAMPLES)
 
 
@@ -61,30 +61,30 @@ def server_threads_max(trial):
 def server_fds_max(trial):
     """Most open file descriptors of the server's process tree in the measured window."""
     counts = [sample.fds for sample in trial.server_in_window if sample.fds is not None]
-    return known(max(counts, default=None), "no sample inside the measured window could count the server's files")
+    return known(max(counts, default=None), "no sample inside the measured window contains the server's open files")
 
 
 @metric("switches/s", "lower")
 def server_voluntary_switches_per_s(trial):
-    """Context switches a second by which the server's threads gave up their CPU: they had nothing to do, or waited."""
+    """Voluntary context switches per second of the server's threads: a thread was idle or waited."""
     return _switches_per_s(trial, "server", "voluntary")
 
 
 @metric("switches/s", "lower")
 def server_involuntary_switches_per_s(trial):
-    """Context switches a second by which the server's threads lost their CPU to others."""
+    """Involuntary context switches per second of the server's threads: a thread lost its CPU to another."""
     return _switches_per_s(trial, "server", "involuntary")
 
 
 @metric("switches/s", "neither")
 def engine_voluntary_switches_per_s(trial):
-    """Context switches a second by which the engine's workers gave up their CPU, over the measured window."""
+    """Voluntary context switches per second of the engine's workers, over the measured window."""
     return sum(one.voluntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial))
 
 
 @metric("switches/s", "neither")
 def engine_involuntary_switches_per_s(trial):
-    """Context switches a second by which the engine's workers lost their CPU to others, over the measured window."""
+    """Involuntary context switches per second of the engine's workers, over the measured window."""
     return sum(
         one.involuntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial)
     )
@@ -92,45 +92,45 @@ def engine_involuntary_switches_per_s(trial):
 
 @metric("bytes", "lower")
 def server_pss_bytes_ready(trial):
-    """Proportional set size of the server's process tree before the load: shared pages count by the share that is its own."""
+    """Proportional set size of the server's process tree before the load. It includes the server's share of shared pages."""
     return _pss_bytes(trial, "ready")
 
 
 @metric("bytes", "lower")
 def server_pss_bytes_idle(trial):
-    """Proportional set size of the server in the middle of the stretch in which all connections were open and nothing was due."""
+    """Proportional set size of the server in the middle of the idle span (all connections open, no message due)."""
     return _pss_bytes(trial, "idle")
 
 
 @metric("bytes", "lower")
 def server_pss_bytes_ended(trial):
-    """Proportional set size of the server after the load: its connections are closed, its memory mostly still there."""
+    """Proportional set size of the server after the load. Its connections are closed; most of its memory is still allocated."""
     return _pss_bytes(trial, "ended")
 
 
 @metric("bytes", "lower")
 def server_group_bytes_max(trial):
-    """Most memory charged to the server's own control group in the measured window, the kernel's for its sockets included."""
+    """Most memory charged to the server's control group in the measured window, including kernel memory for its sockets."""
     return max(one.memory_bytes for one in _groups(trial))
 
 
 @metric("bytes", "lower")
 def server_group_socket_bytes_max(trial):
-    """Most socket buffer memory charged to the server's own control group in the measured window."""
+    """Most socket buffer memory charged to the server's control group in the measured window."""
     sizes = [one.socket_bytes for one in _groups(trial) if one.socket_bytes is not None]
-    return known(max(sizes, default=None), "the control group does not tell of socket buffers")
+    return known(max(sizes, default=None), "the control group does not report socket buffers")
 
 
 @metric("bytes", "lower")
 def server_group_kernel_bytes_max(trial):
-    """Most kernel memory charged to the server's own control group: its slab (version 2) or all of it (version 1)."""
+    """Most kernel memory charged to the server's control group: its slab (version 2) or all of it (version 1)."""
     sizes = [one.kernel_bytes for one in _groups(trial) if one.kernel_bytes is not None]
-    return known(max(sizes, default=None), "the control group does not tell of kernel memory")
+    return known(max(sizes, default=None), "the control group does not report kernel memory")
 
 
 @metric("%", "higher")
 def cpu_idle_percent(trial):
-    """Share of all CPU time of the machine in which nothing ran, over the measured window."""
+    """Idle share of the machine's CPU time over the measured window."""
     return 100 * trial.cpu_idle_share_over(trial.span("measured"))
 
 
@@ -139,14 +139,14 @@ def memory_available_bytes_min(trial):
     """Least memory of the machine that a program could still get in the measured window."""
     span = trial.span("measured")
     found = [one.memory.available_bytes for one in trial.machine if one.memory is not None and span.holds(one.t_ns)]
-    return known(min(found, default=None), "no sample inside the measured window tells the machine's memory")
+    return known(min(found, default=None), "no sample inside the measured window contains the machine's memory")
 
 
 @metric("%", "lower")
 def sampling_cpu_percent(trial):
-    """CPU use of the thread that took the samples, over all of its time; 100 is one core."""
+    """CPU use of the sampling thread over its lifetime; 100 is one core."""
     found = trial.samples_of(SamplerCost)
-    cost = known(found[-1] if found else None, "the sampler did not come to its end")
+    cost = known(found[-1] if found else None, "the sampler did not finish")
     return 100 * cost.cpu_ns / (cost.t_ns - cost.began_ns)
 
 
@@ -158,7 +158,7 @@ def engine_cpu_percent_mean(trial):
 
 @metric("%", "lower")
 def engine_wait_percent(trial):
-    """Largest share of the measured window in which one of the engine's workers was ready to run but did not."""
+    """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU."""
     workers = workers_of(trial)
     return max(100 * known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
 
@@ -167,8 +167,8 @@ def engine_wait_percent(trial):
 def engine_wait_us_per_message(trial):
     """Mean time that a message waited for the engine to get a CPU; part of its service time.
 
-    The workers' wait, divided by the counted messages, times the messages that one wait held up: those of a wake-up on
-    average, at least one, at most one a connection.
+    Computed as the workers' wait / counted messages × the messages that one wait delayed: those of an average wake-up, at least
+    one and at most one per connection.
     """
     workers = workers_of(trial)
     waited_ns = sum(known(one.wait_ns, NO_SCHEDSTAT) for one in workers)
@@ -185,11 +185,11 @@ def ready_s(trial):
 
 
 def _switches_per_s(trial: TrialData, who: str, kind: str) -> float:
-    """Between the first and the last look inside the window, which are a second apart or more."""
+    """Rate between the first and the last sample inside the window, which are at least a second apart."""
     span = trial.span("measured")
     seen = [one for one in trial.samples_of(SwitchesSample) if one.who == who and span.holds(one.t_ns)]
     if len(seen) < 2:
-        raise Unmeasured("context switches were looked at less than twice in the measured window")
+        raise Unmeasured("context switches were sampled less than twice in the measured window")
     return (getattr(seen[-1], kind) - getattr(seen[0], kind)) / ((seen[-1].t_ns - seen[0].t_ns) / NS_PER_S)
 
 

@@ -1,7 +1,7 @@
-"""What the server's runtime did beside serving: garbage collections, pauses, heap, event loop; over the measured window.
+"""Telemetry of the server's runtime over the measured window: garbage collections, pauses, heap, event loop.
 
-`gc_minor`, `gc_full` and the pauses of each span are in `stretches`. A runtime that does not tell a kind of collection apart has no
-count of it: Go's and Z's (before JDK 21) have no generations.
+Collections and pauses per span are registered with `stretches.per_span`. A runtime that does not distinguish a kind of collection
+has no count of it: Go and Z (before JDK 21) have no generations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wsbench.metrics.trial_data import TrialData, Unmeasured, known
 from wsbench.monitoring.runtime_logs.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 from wsbench.records.samples import HeapSample
 
-NO_HEAP = "nothing told of the heap inside the span `{}`"
+NO_HEAP = "there is no heap value inside the span `{}`"
 
 
 def _count(kind: Kind, text: str) -> None:
@@ -25,61 +25,61 @@ def _count(kind: Kind, text: str) -> None:
     metric("count", "lower")(compute)
 
 
-_count("minor", "Garbage collections of the young generation alone.")
+_count("minor", "Garbage collections of the young generation only.")
 _count(
     "mixed",
-    "Garbage collections of the young and some of the old generation (G1); `jstat` counts them among the young ones.",
+    "Garbage collections of the young and part of the old generation (G1); `jstat` counts them as young collections.",
 )
-_count("full", "Garbage collections of the whole heap for which the server stood still.")
-_count("concurrent", "Garbage collections of the whole or the old heap that ran beside the server.")
+_count("full", "Garbage collections of the whole heap during which the server was paused.")
+_count("concurrent", "Garbage collections of the whole heap or the old generation, concurrent with the server.")
 
 
 @metric("ms", "lower")
 def gc_pause_ms_sum(trial):
-    """Time in which the server stood still for its garbage collector."""
+    """Total time in which the server was paused for garbage collection."""
     return sum(one.ns for one in pauses(trial, trial.span("measured"))) / NS_PER_MS
 
 
 @metric("ms", "lower")
 def gc_pause_ms_max(trial):
-    """Longest time in which the server stood still for its garbage collector."""
+    """Longest pause of the server for garbage collection."""
     return max(one.ns for one in _some(pauses(trial, trial.span("measured")))) / NS_PER_MS
 
 
 @metric("ms", "lower")
 def gc_pause_ms_p99(trial):
-    """99th percentile of the times in which the server stood still for its garbage collector."""
+    """99th percentile of the server's pauses for garbage collection."""
     return at_rank([one.ns for one in _some(pauses(trial, trial.span("measured")))], "0.99") / NS_PER_MS
 
 
 @metric("%", "lower")
 def gc_pause_percent(trial):
-    """Share of the measured window in which the server stood still for its garbage collector."""
+    """Share of the measured window in which the server was paused for garbage collection."""
     span = trial.span("measured")
     return 100 * sum(one.ns for one in pauses(trial, span)) / (span.end_ns - span.begin_ns)
 
 
 @metric("ms", "lower")
 def safepoint_ms_sum(trial):
-    """Time in which a JVM had stopped all of its threads or waited for them to stop, for whatever reason."""
+    """Total time in which a JVM stopped all its threads or waited for them to stop, for any reason."""
     return sum(one.ns for one in _safepoints(trial)) / NS_PER_MS
 
 
 @metric("ms", "lower")
 def safepoint_ms_max(trial):
-    """Longest time in which a JVM had stopped all of its threads or waited for them to stop."""
+    """Longest time in which a JVM stopped all its threads or waited for them to stop."""
     return max((one.ns for one in _safepoints(trial)), default=0) / NS_PER_MS
 
 
 @metric("bytes", "lower")
 def heap_used_bytes_max(trial):
-    """Largest heap in use that was seen: at collections, and between them by a sample a quarter of a second apart at most."""
+    """Largest heap in use: observed at collections, and between them by samples at most a quarter of a second apart."""
     return heap_used_bytes(trial, trial.span("measured"))
 
 
 @metric("bytes", "neither")
 def heap_committed_bytes_max(trial):
-    """Most memory that the runtime had set aside for its heap."""
+    """Most memory that the runtime had committed for its heap."""
     span = trial.span("measured")
     sizes = [point.committed_bytes for point in heap(trial, span) if point.committed_bytes is not None]
     return known(max(sizes, default=None), NO_HEAP.format(span.name))
@@ -87,10 +87,10 @@ def heap_committed_bytes_max(trial):
 
 @metric("bytes", "lower")
 def heap_after_gc_bytes_max(trial):
-    """Largest heap in use right after a garbage collection: what was alive, and what that collection left."""
+    """Largest heap in use right after a garbage collection: live objects, and garbage that the collection left."""
     span = trial.span("measured")
     sizes = [point.used_bytes for point in heap(trial, span) if point.after and point.used_bytes is not None]
-    return known(max(sizes, default=None), "no collection told what it left of the heap in the measured window")
+    return known(max(sizes, default=None), "no collection in the measured window reported the heap it left")
 
 
 def _delay(statistic: str, text: str) -> None:
@@ -102,44 +102,44 @@ def _delay(statistic: str, text: str) -> None:
     metric("ms", "lower")(compute)
 
 
-_delay("p50", "Median of the time by which a timer of the server's event loop fired late, one every 20 ms.")
-_delay("p99", "99th percentile of the time by which a timer of the server's event loop fired late.")
-_delay("max", "Longest time by which a timer of the server's event loop fired late.")
+_delay("p50", "Median delay of a timer of the server's event loop, set every 20 ms.")
+_delay("p99", "99th percentile of the delay of a timer of the server's event loop.")
+_delay("max", "Longest delay of a timer of the server's event loop.")
 
 
-@per_span("gc_minor", "count", "lower", "Garbage collections of the young generation alone,")
+@per_span("gc_minor", "count", "lower", "Garbage collections of the young generation only")
 def _minor(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "minor")
 
 
-@per_span("gc_full", "count", "lower", "Garbage collections for which the server stood still as a whole,")
+@per_span("gc_full", "count", "lower", "Garbage collections of the whole heap during which the server was paused,")
 def _full(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "full")
 
 
 @per_span(
-    "gc_concurrent", "count", "lower", "Garbage collections of the whole or the old heap that ran beside the server,"
+    "gc_concurrent", "count", "lower", "Garbage collections of the whole or old heap, concurrent with the server,"
 )
 def _concurrent(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "concurrent")
 
 
-@per_span("gc_pause_ms_sum", "ms", "lower", "Time in which the server stood still for its garbage collector,")
+@per_span("gc_pause_ms_sum", "ms", "lower", "Total time in which the server was paused for garbage collection")
 def _pause_ms(trial: TrialData, span: Span) -> float:
     return sum(one.ns for one in pauses(trial, span)) / NS_PER_MS
 
 
-@per_span("heap_used_bytes_max", "bytes", "lower", "Largest heap in use that was seen")
+@per_span("heap_used_bytes_max", "bytes", "lower", "Largest heap in use")
 def heap_used_bytes(trial: TrialData, span: Span) -> int:
     sizes = [point.used_bytes for point in heap(trial, span) if point.used_bytes is not None]
     return known(max(sizes, default=None), NO_HEAP.format(span.name))
 
 
 def collections(trial: TrialData, span: Span, kind: Kind) -> int:
-    """Those that ended inside the span."""
+    """Number of collections that ended inside the span. Unmeasured if the runtime does not distinguish this kind."""
     record = told(trial)
     if kind not in record.kinds:
-        raise Unmeasured(f"the collector of {record.runtime} has no collections that are {kind}")
+        raise Unmeasured(f"the collector of {record.runtime} has no {kind} collections")
     return sum(one.kind == kind for one in inside(record.collections, span))
 
 
@@ -148,7 +148,7 @@ def pauses(trial: TrialData, span: Span) -> list[Pause]:
 
 
 def heap(trial: TrialData, span: Span) -> list[HeapPoint]:
-    """What the runtime told, and what was read from a JVM's counters, inside the span."""
+    """Heap values inside the span: those that the runtime reported and those read from a JVM's counters."""
     told_points = [] if isinstance(trial.runtime, str) else trial.runtime.heap
     read = [HeapPoint(one.t_ns, one.used_bytes, one.committed_bytes) for one in trial.samples_of(HeapSample)]
     if not told_points and not read:
@@ -181,5 +181,5 @@ def _safepoints(trial: TrialData) -> list[Pause]:
 
 def _delays(trial: TrialData) -> list[Delay]:
     record = told(trial)
-    every = known(record.delays, f"{record.runtime} does not tell of an event loop")
+    every = known(record.delays, f"{record.runtime} does not report an event loop")
     return known(inside(every, trial.span("measured")) or None, "no timer fired inside the measured window")

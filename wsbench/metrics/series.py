@@ -1,8 +1,7 @@
-"""A trial over time: what was sampled, told and counted, as series on one axis, for a chart.
+"""Time series of a trial for charts: samples, engine counters and runtime telemetry on one time axis.
 
-Seconds count from the beginning of the phase `connect`. A series is a line (a value that holds between its points: rates over the
-step that ends there, levels at that instant) or events (each with a length). What a trial does not have is not there; nothing is
-filled in and nothing is smoothed.
+Seconds count from the start of the phase `connect`. A series is either a line or events with a length. The points of a line are
+rates over the step that ends there, or levels at that instant. Missing data is left out, never filled in or smoothed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NS_PER_MS = 1e6
 
 @dataclass(frozen=True)
 class Series:
-    """Points in the order of their time: seconds since the beginning of `connect`, and values in the unit."""
+    """Points in order of time: seconds since the start of `connect`, and values in the unit."""
 
     name: str
     title: str
@@ -32,7 +31,7 @@ class Series:
 
 
 def of(trial: TrialData) -> dict[str, Series]:
-    """Every series that the trial has, by name; none where it never began."""
+    """Every series of the trial, by name. Empty if the trial never began."""
     if "connect" not in trial.begins:
         return {}
     found = [*_server(trial), *_machine(trial), *_engine(trial), *_runtime(trial)]
@@ -81,10 +80,10 @@ def _machine(trial: TrialData) -> list[Row]:
     with_memory = [one for one in samples if one.memory is not None]
     with_sockets = [one for one in samples if one.sockets is not None]
     return [
-        ("cpu_idle_percent", "CPU of the machine in which nothing ran", "%", "line", idle),
-        _of_memory("memory_available_bytes", "memory still to be had", with_memory, lambda m: m.available_bytes),
-        _of_memory("memory_free_bytes", "memory used by nobody", with_memory, lambda m: m.free_bytes),
-        _of_memory("slab_bytes", "objects of the kernel", with_memory, lambda m: m.slab_bytes),
+        ("cpu_idle_percent", "idle CPU of the machine", "%", "line", idle),
+        _of_memory("memory_available_bytes", "available memory", with_memory, lambda m: m.available_bytes),
+        _of_memory("memory_free_bytes", "free memory", with_memory, lambda m: m.free_bytes),
+        _of_memory("slab_bytes", "kernel slab", with_memory, lambda m: m.slab_bytes),
         (
             "socket_buffer_bytes",
             "TCP buffers of the machine",
@@ -120,7 +119,7 @@ def _runtime(trial: TrialData) -> list[Row]:
         ("heap_used_bytes", "heap in use", "bytes", "line", [(t, used) for t, used, _ in heap if used is not None]),
         (
             "heap_committed_bytes",
-            "heap set aside",
+            "committed heap",
             "bytes",
             "line",
             [(t, size) for t, _, size in heap if size is not None],
@@ -131,8 +130,8 @@ def _runtime(trial: TrialData) -> list[Row]:
     delays = sorted((one.t_ns, one.ns / NS_PER_MS) for one in told.delays or [])
     return [
         *rows,
-        ("gc_pause_ms", "pauses for the garbage collector", "ms", "events", _lengths(told.pauses)),
-        ("safepoint_ms", "all threads stopped", "ms", "events", _lengths(told.safepoints or [])),
+        ("gc_pause_ms", "garbage collection pauses", "ms", "events", _lengths(told.pauses)),
+        ("safepoint_ms", "safepoints (all threads stopped)", "ms", "events", _lengths(told.safepoints or [])),
         ("event_loop_delay_ms", "delay of the event loop", "ms", "line", delays),
     ]
 
@@ -150,6 +149,6 @@ def _level(found: Iterable, of: Callable) -> Points:
 
 
 def _rate(found: list, of: Callable, scale: float = 1.0) -> Points:
-    """A second, over each step; steps that are no time, or in which the count fell, are left out."""
+    """Rate per second over each step. Skips steps without duration and steps in which the count fell."""
     steps = ((after.t_ns, after.t_ns - before.t_ns, of(after) - of(before)) for before, after in pairwise(found))
     return [(t_ns, scale * grown / (ns / NS_PER_S)) for t_ns, ns, grown in steps if ns > 0 and grown >= 0]

@@ -1,13 +1,13 @@
-"""Spans: the stretches of a trial that carry figures of their own, as the studies tell them apart.
+"""Spans: parts of a trial with their own metrics, as distinguished in studies.
 
 | span | from | to |
 |---|---|---|
 | `connect` | the phase `connect` begins | the next phase begins, or the run ends |
 | `idle` | all connections are open | the first message is due, the first broadcast is triggered, or the window ends |
-| `sending` | the first of these in the measured window | the last broadcast's last receiver, or the end of the window |
+| `sending` | the first of these in the measured window | the last receiver of the last broadcast, or the end of the window |
 | `measured` | the phase `measure` begins | the phase `drain` begins |
 
-A plan and the instants of a trial in, spans out; one that a trial does not have is a reason. It knows no sample and no number.
+Takes a plan and the instants of a trial and returns its spans, or the reason for each missing one. Uses no samples and no metrics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMES_AND_GOES = "connections come and go in this load"
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch on the monotonic clock of the engine's host."""
+    """A part of a trial, on the monotonic clock of the engine's host."""
 
     name: str
     begin_ns: int
@@ -41,7 +41,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Instants:
-    """When things happened: phases by name, the measured window, the end of the record, every broadcast."""
+    """Times of events: phases by name, the measured window, the end of the record, every broadcast."""
 
     begins: dict[str, int]
     window: tuple[int, int] | None
@@ -50,12 +50,12 @@ class Instants:
 
     @property
     def connected_ns(self) -> int | None:
-        """When the phase after `connect` began: all connections are open then."""
+        """Start of the phase after `connect`: all connections are open then."""
         return self.begins.get("warmup", self.begins.get("measure"))
 
 
 def find(plan: Plan, at: Instants) -> dict[str, Span | str]:
-    """Every span by name, or in its place the reason why there is none."""
+    """Every span by name, or the reason why it is missing."""
     bounds = {
         "connect": _connect(plan, at),
         "idle": _idle(plan, at),
@@ -66,7 +66,7 @@ def find(plan: Plan, at: Instants) -> dict[str, Span | str]:
 
 
 def silent_s(plan: Plan) -> float:
-    """For how long after connecting the plan has nothing due; infinite where nothing ever is."""
+    """Seconds after connecting until a message is due. Infinite if none ever is."""
     if isinstance(plan.loop, NoLoop):
         return float("inf")
     silent = 0.0
@@ -78,7 +78,7 @@ def silent_s(plan: Plan) -> float:
 
 
 def quiet_s(plan: Plan) -> float:
-    """For how long nothing is due after connecting, as far as the plan's own time goes; 0 where a count ends a phase."""
+    """Seconds after connecting without a due message, limited to the duration of the plan. 0 if a message count ends a phase."""
     phases = [phase for phase in (plan.warmup, plan.measure) if phase is not None]
     if plan.stages is not None or not all(isinstance(phase, Seconds) for phase in phases):
         return 0.0
@@ -91,7 +91,7 @@ def _connect(plan: Plan, at: Instants) -> tuple[int, int] | str:
     if "connect" not in at.begins:
         return "the engine wrote no phase `connect`"
     end = at.end_ns if at.connected_ns is None else at.connected_ns
-    return "the engine wrote no end of its phase `connect`" if end is None else (at.begins["connect"], end)
+    return "the engine did not record the end of the phase `connect`" if end is None else (at.begins["connect"], end)
 
 
 def _idle(plan: Plan, at: Instants) -> tuple[int, int] | str:
@@ -102,7 +102,7 @@ def _idle(plan: Plan, at: Instants) -> tuple[int, int] | str:
     begin, end = at.connected_ns, _first_ns(plan, at)
     end = at.window[1] if end is None else min(end, at.window[1])
     if end - begin < SHORTEST_IDLE_S * NS_PER_S:
-        return f"no connection was left alone for as long as {SHORTEST_IDLE_S:g} s"
+        return f"the connections were idle for less than {SHORTEST_IDLE_S:g} s"
     return begin, end
 
 
@@ -117,12 +117,12 @@ def _sending(plan: Plan, at: Instants) -> tuple[int, int] | str:
         return made[0].t_ns, max(max(one.t_ns, one.last_ns or 0) for one in made)
     first = _first_ns(plan, at)
     if first is None or first >= end:
-        return "nothing was sent"
+        return "no message was sent"
     return max(start, first), end
 
 
 def _first_ns(plan: Plan, at: Instants) -> int | None:
-    """When the first message was due or the first broadcast triggered; None where none ever was."""
+    """Time of the first due message or the first broadcast. None if there was none."""
     if isinstance(plan.scenario, Push):
         return min((one.t_ns for one in at.broadcasts), default=None)
     silent = silent_s(plan)

@@ -1,7 +1,7 @@
-"""What a trial cost in each of its spans (see `spans`): while connections were opened, while they were left alone, while messages
-were sent. Each is registered as `<span>_<quantity>`, such as `idle_rss_bytes` or `sending_cpu_idle_percent`.
+"""Metrics per span (see `spans`): connecting, idle and sending. Registered as `<span>_<quantity>`, such as `idle_rss_bytes` or
+`sending_cpu_idle_percent`.
 
-"Last" is the last sample inside the span; a span without one has no number.
+A span without a sample has no value.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from wsbench.metrics.trial_data import TrialData, known
 from wsbench.records.samples import MachineSample, ProcessSample
 
 WORDS = {
-    "connect": "while connections were opened",
-    "idle": "while all connections were open and nothing was due",
-    "sending": "from the first message or broadcast of the measured window to its end",
+    "connect": "in the connect span (connections are being opened)",
+    "idle": "in the idle span (all connections are open, no message is due)",
+    "sending": "in the sending span (from the first message or broadcast of the measured window to its end or the last delivery)",
 }
 
 
 def per_span(quantity: str, unit: str, direction: Direction, text: str):
-    """Registers a function of a trial and a span once for every span; `text` reads on with the span's words."""
+    """Registers a function of a trial and a span as a metric of every span. `text` is continued by the words of the span."""
 
     def register(of: Callable[[TrialData, Span], Number]):
         for name, words in WORDS.items():
@@ -45,33 +45,33 @@ def _of_name(name: str) -> Callable[[TrialData], Span]:
     return lambda trial: trial.span(name)
 
 
-@per_span("s", "s", "neither", "Seconds")
+@per_span("s", "s", "neither", "Time spent")
 def seconds(trial: TrialData, span: Span) -> float:
     return span.seconds
 
 
-@per_span("cpu_idle_percent", "%", "higher", "Share of all CPU time of the machine in which nothing ran,")
+@per_span("cpu_idle_percent", "%", "higher", "Idle share of the machine's CPU time")
 def cpu_idle_percent(trial: TrialData, span: Span) -> float:
     return 100 * trial.cpu_idle_share_over(span)
 
 
-@per_span("server_cpu_percent", "%", "lower", "CPU use of the server's process tree, 100 being one core,")
+@per_span("server_cpu_percent", "%", "lower", "CPU use (100 is one core) of the server's process tree")
 def server_cpu_percent(trial: TrialData, span: Span) -> float:
     return 100 * trial.server_cpu_s_over(span) / span.seconds
 
 
-@per_span("rss_bytes", "bytes", "lower", "Resident memory of the server's process tree, last")
+@per_span("rss_bytes", "bytes", "lower", "RSS of the server's process tree at the last sample")
 def rss_bytes(trial: TrialData, span: Span) -> int:
     return last_inside(trial.processes("server"), span, "the server").rss_bytes
 
 
-@per_span("memory_used_bytes", "bytes", "lower", "Memory of the machine that no program could get any more, last")
+@per_span("memory_used_bytes", "bytes", "lower", "Memory of the machine unavailable to programs at the last sample")
 def memory_used_bytes(trial: TrialData, span: Span) -> int:
     memory = _memory(last_inside(trial.machine, span, "the machine"))
     return memory.total_bytes - memory.available_bytes
 
 
-@per_span("memory_free_bytes", "bytes", "higher", "Memory of the machine that nobody used at all, last")
+@per_span("memory_free_bytes", "bytes", "higher", "Unused memory of the machine at the last sample")
 def memory_free_bytes(trial: TrialData, span: Span) -> int:
     return _memory(last_inside(trial.machine, span, "the machine")).free_bytes
 
@@ -80,7 +80,7 @@ def memory_free_bytes(trial: TrialData, span: Span) -> int:
     "memory_grown_bytes",
     "bytes",
     "lower",
-    "By how much the machine's used memory grew since before the first connection (server, engine and kernel), last",
+    "Growth of the machine's used memory (server, engine and kernel) from before the first connection to the last sample",
 )
 def memory_grown_bytes(trial: TrialData, span: Span) -> int:
     before, last = _before(trial), _memory(last_inside(trial.machine, span, "the machine"))
@@ -91,7 +91,7 @@ def memory_grown_bytes(trial: TrialData, span: Span) -> int:
     "slab_grown_bytes",
     "bytes",
     "lower",
-    "By how much the kernel's own objects grew since before the first connection (sockets of both ends, if both are here), last",
+    "Growth of the kernel's slab (with sockets of both ends if both are local) from before the first connection to the last sample",
 )
 def slab_grown_bytes(trial: TrialData, span: Span) -> int:
     return _memory(last_inside(trial.machine, span, "the machine")).slab_bytes - _before(trial).slab_bytes
@@ -101,22 +101,20 @@ def slab_grown_bytes(trial: TrialData, span: Span) -> int:
 def socket_buffer_bytes_max(trial: TrialData, span: Span) -> int:
     found = [sample.sockets for sample in trial.machine if span.holds(sample.t_ns)]
     sizes = [one.tcp_buffer_bytes for one in found if one is not None]
-    return known(max(sizes, default=None), f"no sample inside the span `{span.name}` tells of TCP buffers")
+    return known(max(sizes, default=None), f"no sample inside the span `{span.name}` contains TCP buffers")
 
 
 def last_inside(samples: list, span: Span, of: str) -> ProcessSample | MachineSample:
     last = next((sample for sample in reversed(samples) if span.holds(sample.t_ns)), None)
-    return known(last, f"no sample of {of} lies inside the span `{span.name}`")
+    return known(last, f"no sample of {of} inside the span `{span.name}`")
 
 
 def _memory(sample: MachineSample):
-    return known(sample.memory, "the samples do not tell the machine's memory")
+    return known(sample.memory, "the samples do not contain the machine's memory")
 
 
 def _before(trial: TrialData):
     """The machine's memory at the last sample before connecting began."""
     begin = trial.span("connect").begin_ns
     before = [sample for sample in trial.machine if sample.t_ns <= begin]
-    return _memory(
-        known(before[-1] if before else None, "no sample of the machine was taken before the first connection")
-    )
+    return _memory(known(before[-1] if before else None, "the machine was not sampled before the first connection"))

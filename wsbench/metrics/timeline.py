@@ -1,7 +1,7 @@
-"""A trial over time: everything that was seen of it on one axis of equal buckets, and its latencies as a heat map.
+"""A trial over time: all its data on one axis of equal buckets, and its latencies as a heat map.
 
-One trial in, a `Timeline` out. A series that the trial does not have is absent, with its reason. Seconds count from the
-engine's first event. A bucket is one second, as long as the engine's own intervals, or longer where that would be too many.
+Takes a trial and returns a `Timeline`. A missing series is listed with the reason. Seconds count from the engine's first event. A
+bucket lasts one second, like the engine's intervals, or longer if there would be too many.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = list[float | int | None]
 
 @dataclass(frozen=True)
 class Heat:
-    """Messages by second and latency: column i has `(row, count)` pairs; row r holds 10^(r/per_decade) ns and more."""
+    """Messages by time and latency: column i has `(row, count)` pairs; row r starts at 10^(r/per_decade) ns."""
 
     width_s: int
     per_decade: int
@@ -38,7 +38,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Timeline:
-    """`series[name][i]` belongs to the seconds from `i·width_s` on; None where a bucket has none."""
+    """`series[name][i]` covers `width_s` seconds from `i·width_s` on. None if the bucket has no value."""
 
     width_s: int
     buckets: int
@@ -49,7 +49,7 @@ class Timeline:
 
 
 def timeline(trial: TrialData) -> Timeline | None:
-    """None where the engine wrote neither a beginning nor a tick."""
+    """None if the engine wrote no anchor or no tick."""
     anchor = next((event for event in trial.events if isinstance(event, Anchor)), None)
     if anchor is None or not trial.ticks:
         return None
@@ -71,7 +71,7 @@ def timeline(trial: TrialData) -> Timeline | None:
         if by_bucket:
             series[name] = [of(by_bucket[i]) if i in by_bucket else None for i in range(len(edges) - 1)]
         else:
-            absent[name] = "no latencies were recorded"
+            absent[name] = "no latency was recorded"
     phases = [(phase, round((t_ns - zero) / NS_PER_S, 3)) for phase, t_ns in trial.begins.items()]
     rounded = {name: [_short(value) for value in values] for name, values in series.items()}
     return Timeline(width, len(edges) - 1, phases, rounded, absent, _heat(intervals, seconds))
@@ -86,7 +86,7 @@ def _asked(trial: TrialData, edges: np.ndarray, zero: int) -> Values:
 
 
 def _asked_at(plan: Plan, second: float) -> float:
-    """Connections that the plan wants at this second."""
+    """Number of connections that the plan requests at this second."""
     if plan.stages is None:
         return plan.connections
     before, passed = 0, 0.0
@@ -104,7 +104,7 @@ def _open(trial: TrialData, edges: np.ndarray, zero: int) -> Values:
 
 
 def _per_second(of: str) -> Callable:
-    """A counter of the ticks as a rate; between two ticks it is taken to be even."""
+    """A tick counter as a rate, assumed constant between two ticks."""
 
     def rate(trial: TrialData, edges: np.ndarray, zero: int) -> Values:
         at = [0.0, *((tick.t_ns - zero) / NS_PER_S for tick in trial.ticks)]
@@ -115,7 +115,7 @@ def _per_second(of: str) -> Callable:
 
 
 def _cpu(trial: TrialData, edges: np.ndarray, zero: int) -> Values:
-    """Per cent of a core; None where no samples enclose the bucket."""
+    """Percent of one core. None if the samples do not enclose the bucket."""
     samples = known(trial.processes("server") or None, NO_SAMPLES)
     at = [(sample.t_ns - zero) / NS_PER_S for sample in samples]
     used = np.interp(edges, at, [cpu_s(sample) for sample in samples])
@@ -150,7 +150,7 @@ LATENCIES: dict[str, Callable[[Histogram], float | None]] = {
 }
 
 
-# ---- what the runtime told -----------------------------------------------------------------------------------------
+# ---- telemetry of the runtime --------------------------------------------------------------------------------------
 
 TOLD = {
     "heap": "heap_used_bytes",
@@ -161,9 +161,9 @@ TOLD = {
 
 
 def _told(trial: TrialData, edges: np.ndarray) -> dict[str, Values | str]:
-    """Of each bucket the highest level, or the sum of its events a second; in place of a series the reason why there is none."""
+    """For each bucket the highest level, or the sum of its events per second. For a missing series, the reason."""
     found = over_time.of(trial)
-    why = trial.runtime if isinstance(trial.runtime, str) else "the server's runtime does not tell it"
+    why = trial.runtime if isinstance(trial.runtime, str) else "the server's runtime does not report it"
     return {name: _bucketed(found[told], edges) if told in found else why for name, told in TOLD.items()}
 
 
@@ -182,7 +182,7 @@ def _bucketed(line: over_time.Series, edges: np.ndarray) -> Values:
 
 
 def _tag(trial: TrialData) -> str:
-    """The latency that users would have met, as in `trial.reported_times`."""
+    """The tag of the latency that users would see, as in `trial.reported_times`."""
     if "response" in trial.histograms:
         return "response"
     if trial.plan is not None and isinstance(trial.plan.scenario, Push):
@@ -191,7 +191,7 @@ def _tag(trial: TrialData) -> str:
 
 
 def _intervals(trial: TrialData) -> list[Interval]:
-    """Of these latencies, warm-up included."""
+    """Intervals of this latency, including the warm-up."""
     if not trial.folder.latency_log.exists():
         return []
     tags = {_tag(trial), f"warmup-{_tag(trial)}"}
@@ -200,7 +200,7 @@ def _intervals(trial: TrialData) -> list[Interval]:
 
 
 def _by_bucket(intervals: list[Interval], width_s: float, buckets: int) -> dict[int, Histogram]:
-    """An interval belongs to the bucket of its middle."""
+    """Histograms by bucket. An interval belongs to the bucket of its middle."""
     found: dict[int, Histogram] = {}
     for interval in intervals:
         place = min(int((interval.start_s + interval.length_s / 2) / width_s), buckets - 1)
@@ -231,5 +231,5 @@ def _column(found: Histogram | None, per_decade: int) -> list[tuple[int, int]]:
 
 
 def _short(value: float | int | None) -> float | int | None:
-    """Four digits: as many as are shown."""
+    """Rounds to four significant digits, as displayed."""
     return None if value is None else plain(float(f"{value:.4g}"))

@@ -1,8 +1,7 @@
-"""A trial as metrics and verdict see it: its files, read once and when they are needed, and what follows from them at
-once.
+"""A trial as input of metrics and verdict: its files, each read once and on demand, and values derived directly from them.
 
-A `TrialFolder` in, a `TrialData` out. It computes no metric. What a trial does not have is None here; whoever needs it
-for a number says so with `known`, and `Unmeasured` carries the reason to the reader.
+Takes a `TrialFolder` and provides a `TrialData`. It computes no metric. Missing data is None here. A metric that needs it calls
+`known`, and `Unmeasured` carries the reason to the reader.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from wsbench.records.engine_files import Broadcast, Doc, End, Measured, Open, Ph
 from wsbench.records.rundir import HostRecord, TrialFolder, TrialRecord
 from wsbench.records.samples import MachineSample, ProcessSample
 
-CPU_ERROR = 0.05  # below it the spread between repeats hides it
-IDLE_ERROR = 0.1  # of all CPU time: the study that reports it does so in steps of 5 %
-TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 wherever Linux runs
+CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
+IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in steps of 5 %
+TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 NO_PLAN = "the trial has no plan"
-NO_END = "the engine wrote no end of its record"
+NO_END = "the engine's record has no end event"
 
 Value = TypeVar("Value")
 
 
 class Unmeasured(Exception):
-    """A number that this trial does not have; the message says why."""
+    """The trial has no value for a metric; the message is the reason."""
 
 
 def known(value: Value | None, otherwise: str) -> Value:
-    """The value, or Unmeasured with that reason."""
+    """The value. If it is None: Unmeasured with that reason."""
     if value is None:
         raise Unmeasured(otherwise)
     return value
@@ -45,7 +44,7 @@ def known(value: Value | None, otherwise: str) -> Value:
 
 @dataclass(frozen=True)
 class TrialData:
-    """One finished trial; every file is read once, when it is needed."""
+    """One finished trial. Every file is read once, on demand."""
 
     folder: TrialFolder
     record: TrialRecord
@@ -64,7 +63,7 @@ class TrialData:
 
     @cached_property
     def histograms(self) -> dict[str, Histogram]:
-        """The latencies of the measured window by tag, the warm-up's aside; nothing where no log was written."""
+        """Latencies of the measured window by tag, without the warm-up. Empty if no log was written."""
         log = self.folder.latency_log
         return histogram.read_merged(log, without=("warmup-",)) if log.exists() else {}
 
@@ -82,12 +81,12 @@ class TrialData:
 
     @cached_property
     def begins(self) -> dict[str, int]:
-        """When each phase began."""
+        """Start of each phase."""
         return {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
 
     @cached_property
     def window(self) -> tuple[int, int] | None:
-        """The measured window on the monotonic clock: from `measure` to `drain`, or as long as the ledger says."""
+        """The measured window on the monotonic clock: from `measure` to `drain`, or for the duration in the ledger."""
         begins = self.begins
         if "measure" not in begins:
             return None
@@ -103,14 +102,14 @@ class TrialData:
 
     @cached_property
     def times(self) -> Histogram | None:
-        """The latencies that describe this trial: whole requests where each has its own connection, copies of a broadcast,
-        else service times."""
+        """The latencies that describe this trial: whole requests if each has its own connection, copies of broadcasts for push,
+        otherwise service times."""
         push = self.plan is not None and isinstance(self.plan.scenario, Push)
         return self.histograms.get("push" if push else "request" if self.connection_per_request else "service")
 
     @cached_property
     def counted(self) -> int | None:
-        """The messages that the rate counts: replies inside the window, or all answered where a count ends the run."""
+        """Messages that the rate counts: replies inside the window or, if a count ends the run, all answered messages."""
         if self.plan is None or self.measured is None:
             return None
         by_time = isinstance(self.plan.measure, Seconds)
@@ -118,7 +117,7 @@ class TrialData:
 
     @cached_property
     def reported_times(self) -> Histogram | None:
-        """What users would have waited: from the due time where messages have one, else `times`."""
+        """The latency that users would see: from the due time if messages have one, otherwise `times`."""
         return self.histograms.get("response", self.times)
 
     @cached_property
@@ -127,13 +126,13 @@ class TrialData:
 
     @cached_property
     def broadcasts(self) -> list[Broadcast]:
-        """Those that were triggered inside the measured window."""
+        """Broadcasts that were triggered inside the measured window."""
         start, end = self.window or (0, 0)
         return [event for event in self.events if isinstance(event, Broadcast) and start <= event.t_ns < end]
 
     @cached_property
     def left_in_window(self) -> int | None:
-        """Messages (broadcasts, where the scenario is push) that left inside the window, whenever they were due."""
+        """Messages (broadcasts in scenario push) that were sent inside the window, whenever they were due."""
         if self.window is None or self.plan is None:
             return None
         if isinstance(self.plan.scenario, Push):
@@ -152,7 +151,7 @@ class TrialData:
 
     @cached_property
     def planned_in_window(self) -> float | None:
-        """Messages that the plan's rate makes due in the window; it begins with the first phase after `connect`."""
+        """Messages due in the window by the plan's rate, which starts with the first phase after `connect`."""
         if self.open_loop is None or self.window is None or not isinstance(self.plan.measure, Seconds):
             return None
         began = self.begins.get("warmup", self.begins["measure"])
@@ -161,7 +160,7 @@ class TrialData:
 
     @cached_property
     def spans(self) -> dict[str, Span | str]:
-        """Every span by name (see `spans`), or in its place the reason why this trial has none."""
+        """Every span by name (see `spans`), or the reason why this trial does not have it."""
         if self.plan is None:
             return dict.fromkeys(spans.NAMES, NO_PLAN)
         last = max((event.t_ns for event in self.events if isinstance(event, Tick | End)), default=None)
@@ -169,7 +168,7 @@ class TrialData:
         return spans.find(self.plan, spans.Instants(self.begins, self.window, last, broadcasts))
 
     def span(self, name: str) -> Span:
-        """A span that the trial has; Unmeasured with the reason otherwise."""
+        """The span of this name. Unmeasured with the reason if there is none."""
         found = self.spans[name]
         if isinstance(found, str):
             raise Unmeasured(found)
@@ -177,7 +176,7 @@ class TrialData:
 
     @cached_property
     def runtime(self) -> Telemetry | str:
-        """What the server's runtime told of itself, or the reason why there is nothing."""
+        """Telemetry of the server's runtime, or the reason why there is none."""
         return probes.read(self.record.probe, self.folder.path, self.record.server_started_ns)
 
     def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
@@ -204,12 +203,12 @@ class TrialData:
 
     @cached_property
     def hosts(self) -> list[tuple[HostRecord, TrialFolder]]:
-        """The hosts of a cluster that took part, each with its folder; none where the trial ran on one machine."""
+        """The cluster hosts of the trial, each with its folder. Empty if it ran on one machine."""
         return [(folder.host, folder) for folder in self.folder.hosts()]
 
     @cached_property
     def machines(self) -> dict[str, list[MachineSample]]:
-        """The samples of every machine that took part, by what it is called. The trial's own are those of the server's host."""
+        """The samples of every machine of the trial, by name. The trial folder itself has those of the server's host."""
         own = next((f"host {host.name}" for host, _ in self.hosts if host.role == "serve"), "the machine")
         others = {
             f"host {host.name}": [sample for sample in folder.samples() if isinstance(sample, MachineSample)]
@@ -235,13 +234,13 @@ class TrialData:
 
     @cached_property
     def _machine_cpu(self) -> tuple[Track, Track]:
-        """CPU time of the machine: idle, and in all."""
+        """Cumulative CPU time of the machine: idle, and total."""
         at = [sample.t_ns for sample in self.machine]
         return Track(at, [idle_s(one) for one in self.machine]), Track(at, [whole_s(one) for one in self.machine])
 
     @cached_property
     def server_cpu_s(self) -> float:
-        """CPU seconds of the server inside the measured window; Unmeasured where more than CPU_ERROR of it may be wrong."""
+        """CPU seconds of the server inside the measured window. Unmeasured if its error may exceed the share CPU_ERROR."""
         start, end = known(self.window, NO_WINDOW)
         return self.server_cpu_s_over(Span("measured", start, end))
 
@@ -250,53 +249,53 @@ class TrialData:
         rounding = _cpu_rounding_s(self.processes("server")[around])
         used = growth(self._server_cpu, around, span, rounding)
         if used.falls:
-            raise Unmeasured("a process of the server ended, and nobody was told what it had used")
+            raise Unmeasured("a process of the server ended and its CPU time was not added to its parent's")
         if used.error > CPU_ERROR * used.total:
             share = f"{used.error / used.total:.0%} of it" if used.total > 0 else "all of it"
             raise Unmeasured(f"too few samples of the server for its CPU time: up to {share} might be wrong")
         return used.total
 
     def cpu_idle_share_over(self, span: Span) -> float:
-        """Share of all CPU time of the machine in which nothing ran; Unmeasured where it may be wrong by more than IDLE_ERROR."""
+        """Idle share of the machine's CPU time. Unmeasured if its error may exceed IDLE_ERROR."""
         around = _around(self._machine_cpu[0], span, "the machine")
         idle, whole = (growth(track, around, span, TICK_S * 2) for track in self._machine_cpu)
         if whole.total <= 0 or idle.error > IDLE_ERROR * whole.total:
-            raise Unmeasured(f"{span.seconds:.2g} s are too short for the machine's CPU time, which is sampled")
+            raise Unmeasured(f"{span.seconds:.2g} s are too short to sample the machine's CPU time")
         return min(1.0, max(0.0, idle.total / whole.total))
 
     @cached_property
     def window_s(self) -> float | None:
-        """The window that rates are divided by; None where it never began or has no length."""
+        """The duration of the window, by which rates are divided. None if it never began or has no length."""
         window_ns = self.measured.window_ns if self.measured else None
         return window_ns / NS_PER_S if window_ns else None
 
 
 @dataclass(frozen=True)
 class Track:
-    """A cumulative quantity as it was sampled: instants, and what had been counted by then."""
+    """Samples of a cumulative quantity: times, and the counts so far."""
 
     at_ns: list[int]
     counts: list[float]
 
     @cached_property
     def grown(self) -> list[float]:
-        """By how much it grew from each sample to the next."""
+        """Growth from each sample to the next."""
         return [after - before for before, after in pairwise(self.counts)]
 
     @cached_property
     def seconds(self) -> list[float]:
-        """The distance of each sample from the next."""
+        """Seconds from each sample to the next."""
         return [(until - since) / NS_PER_S for since, until in pairwise(self.at_ns)]
 
     @cached_property
     def rates(self) -> list[float]:
-        """Growth a second; two samples of one instant tell of none."""
+        """Growth per second; 0 between two samples of the same time."""
         pairs = zip(self.grown, self.seconds, strict=True)
         return [grown / seconds if seconds > 0 else 0.0 for grown, seconds in pairs]
 
 
 def _around(track: Track, span: Span, of: str, where: str | None = None) -> slice:
-    """The samples inside a span and one beyond each of its edges; Unmeasured where they do not enclose it."""
+    """The samples inside a span and one beyond each of its edges. Unmeasured if they do not enclose the span."""
     at = track.at_ns
     if not at or at[0] > span.begin_ns or at[-1] < span.end_ns:
         raise Unmeasured(f"the samples of {of} do not enclose {where or f'the span `{span.name}`'}")
@@ -305,7 +304,7 @@ def _around(track: Track, span: Span, of: str, where: str | None = None) -> slic
 
 @dataclass(frozen=True)
 class Growth:
-    """By how much a cumulative quantity grew over a span, how wrong that may be, and whether it ever fell."""
+    """Growth of a cumulative quantity over a span, its largest error, and whether the quantity ever fell."""
 
     total: float
     error: float
@@ -313,11 +312,10 @@ class Growth:
 
 
 def growth(track: Track, around: slice, span: Span, rounding: float) -> Growth:
-    """From the samples inside a span and one beyond each of its edges (`around`), interpolated at both of these.
+    """Growth from the samples inside a span and one beyond each of its edges (`around`), interpolated at both edges.
 
-    Where use is steady on either side of an edge, the straight line between the two samples around it is off by at most
-    a quarter of their distance times the difference of the two rates; no rate is above the highest that was seen. To that
-    comes what the source rounds away.
+    If use is steady on either side of an edge, the straight line between the two samples around it is off by at most a quarter of
+    their distance times the difference of the two rates. No rate exceeds the highest one seen. The rounding of the source is added.
     """
     at, counts, steps = track.at_ns[around], track.counts[around], slice(around.start, around.stop - 1)
     total = _between(span.end_ns, at[-2:], counts[-2:]) - _between(span.begin_ns, at[:2], counts[:2])
@@ -328,14 +326,14 @@ def growth(track: Track, around: slice, span: Span, rounding: float) -> Growth:
 
 
 def _between(t_ns: int, at: list[int], counts: list[float]) -> float:
-    """On the straight line between two samples, or at the only one."""
+    """Linear interpolation between two samples, or the value of the only one."""
     if at[0] == at[-1]:
         return counts[0]
     return counts[0] + (counts[-1] - counts[0]) * (t_ns - at[0]) / (at[-1] - at[0])
 
 
 def idle_s(sample: MachineSample) -> float:
-    """Cumulative seconds of all CPUs in which nothing ran, waiting for a disk included."""
+    """Cumulative idle seconds of all CPUs, including time waiting for a disk."""
     return sample.cpu_s.idle + sample.cpu_s.iowait
 
 
@@ -345,14 +343,14 @@ def whole_s(sample: MachineSample) -> float:
 
 
 def cpu_s(sample: ProcessSample) -> float:
-    """Cumulative CPU seconds, from the scheduler's account where there is one."""
+    """Cumulative CPU seconds, from the scheduler's account if there is one."""
     return sample.cpu_user_s + sample.cpu_system_s if sample.cpu_ns is None else sample.cpu_ns / NS_PER_S
 
 
 def _cpu_rounding_s(samples: list[ProcessSample]) -> float:
-    """What a difference of two samples may lose: user and system ticks of each process, none from the CPU clocks.
+    """Largest error of a difference of two samples: user and system ticks of each process, none with the CPU clocks.
 
-    Where processes came or went, what they had used has moved into their parents' ticks.
+    If processes came or went, their CPU time has moved into their parents' ticks.
     """
     processes = [sample.processes for sample in samples]
     exact = all(sample.cpu_ns is not None for sample in samples) and len(set(processes)) == 1

@@ -1,8 +1,7 @@
-"""The verdict on a trial: may its numbers be published, and who set the limit? One trial in, a `Verdict` out.
+"""The verdict on a trial: whether its numbers may be published, and which side was the limit. One trial in, a `Verdict` out.
 
-VALID: nothing speaks against it. SUSPECT: shown, with the reasons beside it. INVALID: kept and shown, never part of a
-mean. It judges how a trial was carried out, never whether a server is fast. A check that could not be made is itself
-a reason.
+VALID: no check failed. SUSPECT: shown together with the reasons. INVALID: kept and shown, never part of a mean. The verdict judges
+how a trial was carried out, never whether a server is fast. A check that could not be made is itself a reason.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ Kind = Literal["VALID", "SUSPECT", "INVALID"]
 
 TICKS_FOR_LITTLE = 4
 TICKS_FOR_HALVES = 3
-#: Around a reply: headers of its frames, a record of TLS, now and then a Ping.
+#: Allowance around a reply: frame headers, a TLS record, an occasional Ping.
 WRAPPING_BYTES = 100
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reasons` is empty for VALID, unless a stop rule ended the trial. `bottleneck` had no CPU left, where that is known."""
+    """`reasons` is empty for VALID, unless a stop rule ended the trial. `bottleneck` is the side without CPU left, if known."""
 
     kind: Kind
     reasons: tuple[str, ...]
@@ -38,7 +37,7 @@ class Verdict:
 
 
 def verdict(trial: TrialData) -> Verdict:
-    """Every check on one trial; the worst of them decides."""
+    """Applies every check to one trial. The worst result decides."""
     if trial.record.outcome == "failed":
         return Verdict("INVALID", (f"failed: {trial.record.reason}",), "unknown")
     if trial.record.outcome == "stopped":
@@ -55,9 +54,9 @@ def verdict(trial: TrialData) -> Verdict:
 
 
 def disturbed(trial: TrialData) -> str | None:
-    """What the machine did to a trial that it makes INVALID; None where it did nothing of the kind.
+    """The disturbance by the machine that makes a trial INVALID. None if there is none.
 
-    It looks at no result: a trial that is run again for it may be, whatever it measured.
+    Uses no result, so the decision to rerun a trial does not depend on what it measured.
     """
     if trial.record.outcome != "ok" or trial.end is None:
         return None
@@ -65,11 +64,11 @@ def disturbed(trial: TrialData) -> str | None:
 
 
 def _stopped(trial: TrialData) -> Verdict:
-    """A stop is the server's, where the engine had CPU left while connections were opened."""
+    """A stop is attributed to the server if the engine had CPU left while connections were opened."""
     why = (trial.record.reason, *_ran_out(trial))
     used = metrics.connections.engine_cpu_percent_connecting(trial)
     if used is None or trial.plan.busy_poll:
-        return Verdict("SUSPECT", (*why, "the engine's CPU use is not known"), "unknown")
+        return Verdict("SUSPECT", (*why, "the engine's CPU use is unknown"), "unknown")
     if (share := used / 100 / trial.plan.threads) >= LIMITS["engine_busy"].suspect:
         return Verdict("SUSPECT", (*why, f"the engine was {share:.0%} busy"), "engine")
     return Verdict("VALID", why, "server")
@@ -79,7 +78,7 @@ def _ran_out(trial: TrialData) -> Iterator[str]:
     if not isinstance(trial.runtime, str) and (full := trial.runtime.heap_full):
         yield full
     if dropped := metrics.connections.listen_overflows(trial):
-        yield f"its kernel dropped {dropped:,} connects at a full listen queue"
+        yield f"its kernel dropped {dropped:,} connects because a listen queue was full"
 
 
 Found = Iterator[tuple[Kind, str]]
@@ -102,7 +101,7 @@ def _connections(trial: TrialData) -> Found:
 
 
 def _ledger(trial: TrialData) -> Found:
-    """Messages are conserved, and each answered one has its latency."""
+    """Messages are conserved, and each answered message has a latency."""
     ledger = trial.measured
     if ledger.sent != ledger.answered + ledger.failed + ledger.unanswered:
         yield (
@@ -113,13 +112,13 @@ def _ledger(trial: TrialData) -> Found:
     tag = "push" if isinstance(trial.plan.scenario, Push) else "service"
     recorded = trial.histograms[tag].count if tag in trial.histograms else 0
     if recorded != ledger.answered:
-        yield "INVALID", f"{ledger.answered:,} messages were answered, {recorded:,} have a latency"
+        yield "INVALID", f"{ledger.answered:,} messages were answered, but {recorded:,} have a latency"
 
 
 def _histograms(trial: TrialData) -> Found:
     for tag, found in trial.histograms.items():
         if found.saturated:
-            yield "INVALID", f"a {tag} time reached the end of the histogram's range: the largest ones are cut"
+            yield "INVALID", f"a {tag} time reached the end of the histogram's range: the largest values are clipped"
 
 
 def _errors(trial: TrialData) -> Found:
@@ -133,21 +132,21 @@ def _errors(trial: TrialData) -> Found:
 
 
 def _unasked(trial: TrialData) -> Found:
-    """Answers beyond what was asked: a server that answers ahead, twice or from elsewhere measures nothing of its own."""
+    """More replies than requests: a server that answers in advance, twice or from elsewhere gives meaningless results."""
     control, answered = trial.end.control, trial.measured.answered
     other = trial.end.errors.get("reply_content", 0) if isinstance(trial.plan.scenario, Push) else 0
     for count, what in (
-        (trial.end.errors.get("unexpected_reply", 0), "replies that no message had asked for came"),
-        (other, "messages that are no broadcast came, which this load did not trigger"),
-        (control.out_of_order, "copies of broadcasts came twice or late"),
-        (control.foreign, "broadcasts came that this load did not trigger"),
+        (trial.end.errors.get("unexpected_reply", 0), "replies arrived that no message had requested"),
+        (other, "messages arrived that are not broadcasts and were not triggered by this load"),
+        (control.out_of_order, "copies of broadcasts arrived twice or late"),
+        (control.foreign, "broadcasts arrived that this load did not trigger"),
     ):
         if count:
             yield _beyond("errors", count / answered) if answered else "SUSPECT", f"{count:,} {what}"
 
 
 def _flood(trial: TrialData) -> Found:
-    """Who floods one connection, by Pings, empty fragments or anything else, keeps all others waiting."""
+    """A flood on one connection (Pings, empty fragments or anything else) delays all others."""
     scenario = trial.plan.scenario
     if not isinstance(scenario, Echo):
         return
@@ -156,16 +155,16 @@ def _flood(trial: TrialData) -> Found:
     if (came := trial.measured.bytes_received) > most:
         yield (
             "SUSPECT",
-            f"{came:,} bytes came with {replies:,} replies of {scenario.bytes:,}: a flood delays the others",
+            f"{came:,} bytes arrived with {replies:,} replies of {scenario.bytes:,}: a flood delays other connections",
         )
 
 
 def _little(trial: TrialData) -> Found:
-    """Little's law for a closed loop without pauses; every place for a message may have one cut by an edge of the window.
+    """Little's law for a closed loop without think time. The window's edges may cut one message per slot (connections × depth).
 
-    Short runs that end by a count ramp up and run out within the window, so places / messages is added to both
-    limits: with fewer than some fifty messages a connection this check says little. Such a run also waits for its last
-    ones with fewer under way; its rate is that of all of it, the end included, so a gap makes it SUSPECT, never INVALID.
+    Short runs that end by a count ramp up and run out within the window. Therefore slots / messages is added to both limits: below
+    about fifty messages per connection, this check shows little. Such a run also waits for its last messages with fewer in flight.
+    Its rate includes that end, so a gap makes it SUSPECT, never INVALID.
     """
     times, loop = trial.times, trial.plan.loop
     if times is None or not times.count or not trial.counted or trial.window_s is None:
@@ -174,23 +173,23 @@ def _little(trial: TrialData) -> Found:
         return
     places = trial.plan.connections * loop.depth
     ratio = trial.counted / trial.window_s * times.mean / NS_PER_S / places
-    gap = abs(ratio - 1) if loop.messages_per_connection is None else ratio - 1  # exchanged ones also shake hands
+    gap = abs(ratio - 1) if loop.messages_per_connection is None else ratio - 1  # replaced connections also shake hands
     kind = _beyond("little", gap - places / trial.counted)
     if kind:
         by_count = isinstance(trial.plan.measure, Messages)
-        where = ", for the last ones were waited for with fewer" if by_count and ratio < 1 else ""
+        where = "; fewer were in flight while the last ones were awaited" if by_count and ratio < 1 else ""
         yield (
             "SUSPECT" if where else kind,
-            f"rate × mean time gives {ratio * places:,.1f} messages under way, not {places:,} (Little's law){where}",
+            f"rate × mean time gives {ratio * places:,.1f} messages in flight, not {places:,} (Little's law){where}",
         )
 
 
 def _little_open(trial: TrialData) -> Found:
-    """Little's law for an open loop: messages under way at the ticks, which no latency enters, against rate × mean time.
+    """Little's law for an open loop: messages in flight at the ticks, which do not depend on latencies, against rate × mean time.
 
-    The ticks sample a number that varies, so four standard errors of their mean are allowed, of a Poisson number at the
-    least; one message, because a constant rate can meet the ticks always at the same place between two messages; and
-    what the edges of the window cut. Below some ten messages under way this check says little.
+    The ticks sample a varying number, so the check allows four standard errors of their mean (at least those of a Poisson number).
+    It also allows what the edges of the window cut, and one message: at a constant rate, all ticks can fall at one point between
+    two messages. Below about ten messages in flight, this check shows little.
     """
     times, window = trial.times, trial.window
     if not isinstance(trial.plan.loop, Open) or isinstance(trial.plan.scenario, Push) or trial.connection_per_request:
@@ -209,13 +208,13 @@ def _little_open(trial: TrialData) -> Found:
     edges = expected * (under_way[0] + under_way[-1]) / trial.measured.sent
     gap = max(0.0, abs(seen - expected) - 1 - error - edges)
     if expected and (kind := _beyond("little", gap / expected)):
-        yield kind, f"rate × mean time gives {expected:,.1f} messages under way, {seen:,.1f} were seen (Little's law)"
+        yield kind, f"rate × mean time gives {expected:,.1f} messages in flight, {seen:,.1f} were seen (Little's law)"
 
 
 def _settled(trial: TrialData) -> Found:
-    """A closed loop after a warm-up: the throughput of the window's second half is that of its first, or it had not settled.
+    """A closed loop has settled after its warm-up if the second half of the window has the throughput of the first.
 
-    Without a warm-up the cold start is part of what was asked for.
+    Without a warm-up, the cold start is part of the requested load.
     """
     loop, window = trial.plan.loop, trial.window
     steady = isinstance(loop, Closed) and loop.think is None and trial.plan.warmup is not None and not trial.plan.stages
@@ -230,7 +229,7 @@ def _settled(trial: TrialData) -> Found:
     if before and after and (kind := _beyond("rising", after / before - 1)):
         yield (
             kind,
-            f"the throughput was still rising: {after / before - 1:.0%} more in the second half of the window than in the "
+            f"the throughput was still rising: {after / before - 1:.0%} higher in the second half of the window than in the "
             "first, so the warm-up was too short",
         )
 
@@ -240,27 +239,27 @@ def _throughput(first: Tick, last: Tick) -> float:
 
 
 def _rate(trial: TrialData) -> Found:
-    """Open loop: the rate that was due is the plan's, and what was due has left."""
+    """Open loop: messages were due at the plan's rate, and were sent when due."""
     short = shortfall(trial)
     if short is None:
         if isinstance(trial.plan.loop, Open):
             reason = metrics.measure(trial, ["rate_ratio"]).reasons.get("rate_ratio", NO_WINDOW)
-            yield "SUSPECT", f"whether the offered rate was reached is not known: {reason}"
+            yield "SUSPECT", f"whether the offered rate was reached is unknown: {reason}"
         return
     if kind := _beyond("rate", abs(short)):
         yield (
             kind,
-            f"the offered rate was not reached: {trial.left_in_window:,} messages left in the window, {trial.due_in_window:,} due",
+            f"the offered rate was not reached: {trial.left_in_window:,} messages sent in the window, {trial.due_in_window:,} due",
         )
     planned, due = trial.planned_in_window, trial.due_in_window
     if planned:
-        # Both edges cut one message of each worker's schedule; Poisson arrivals scatter, and four deviations never happen.
+        # Both edges cut one message of each worker's schedule. Poisson arrivals scatter; four deviations are allowed.
         chance = 4 * math.sqrt(planned) if trial.open_loop.arrivals == "poisson" else 0.0
         gap = max(0.0, abs(due - planned) - trial.plan.threads - 1 - chance)
         if kind := _beyond("rate", gap / planned):
             yield (
                 kind,
-                f"the schedule was not the plan's: {due:,} messages were due in the window, {planned:,.0f} planned",
+                f"the schedule deviated from the plan: {due:,} messages were due in the window, {planned:,.0f} planned",
             )
 
 
@@ -271,7 +270,7 @@ def _send_lag(trial: TrialData) -> Found:
         return
     if lag is None or response is None or not lag.count or not response.count:
         if isinstance(loop, Open) and trial.counted and not isinstance(trial.plan.scenario, Push):
-            yield "SUSPECT", "how late messages were sent is not known"
+            yield "SUSPECT", "how late messages were sent is unknown"
         return
     p99, of = lag.quantile("0.99"), response.quantile("0.99")
     if kind := _beyond("send_lag", p99 / of):
@@ -282,52 +281,52 @@ def _engine(trial: TrialData) -> Found:
     busy = engine_busy(trial)
     if busy is None:
         if not trial.plan.busy_poll:
-            yield "SUSPECT", "the engine's CPU use is not known"
+            yield "SUSPECT", "the engine's CPU use is unknown"
         elif bottleneck(trial) == "unknown":
             yield (
                 "SUSPECT",
-                "the engine polled without sleeping, so whether it was the limit is not known: perhaps a lower bound",
+                "the engine polled without sleeping, so it is unknown whether it was the limit: possibly a lower bound",
             )
         return
     full = busy >= LIMITS["engine_busy"].suspect
     if full and rate_met(trial):
         yield (
             "SUSPECT",
-            f"the engine was {busy:.0%} busy: although the rate was met, its own queue may be in the response times",
+            f"the engine was {busy:.0%} busy: although the rate was met, response times may include its own queue",
         )
     elif full and bottleneck(trial) == "engine":
-        yield "SUSPECT", f"the engine was the limit ({busy:.0%} busy): this is a lower bound on the server"
+        yield "SUSPECT", f"the engine was the limit ({busy:.0%} busy): the result is a lower bound for the server"
     elif full and server_busy(trial) is None:
-        yield "SUSPECT", f"the engine was {busy:.0%} busy and the server's CPU use is not known: perhaps a lower bound"
+        yield "SUSPECT", f"the engine was {busy:.0%} busy and the server's CPU use is unknown: possibly a lower bound"
 
 
 def _wait(trial: TrialData) -> Found:
-    """The engine's run-queue wait, against each number that it would falsify; steal is none of it and has its own check."""
+    """The engine's run-queue wait against each number that it would distort. Steal is not part of it and has its own check."""
     if isinstance(trial.plan.scenario, Idle):
         return
     found = metrics.measure(trial, ["engine_wait_percent", "engine_wait_us_per_message"])
     times = trial.times
     if found.reasons or times is None or not times.count:
         reason = next(iter(found.reasons.values()), "no latency was recorded")
-        yield "SUSPECT", f"how long the engine waited for a CPU is not known: {reason}"
+        yield "SUSPECT", f"how long the engine waited for a CPU is unknown: {reason}"
         return
     share, wait_us = found.values["engine_wait_percent"] / 100, found.values["engine_wait_us_per_message"]
     if kind := _beyond("wait_share", share):
         yield (
             kind,
-            f"a worker of the engine waited for a CPU in {share:.1%} of the window: the throughput may be so much too low",
+            f"an engine worker waited for a CPU in {share:.1%} of the window: the throughput may be too low by as much",
         )
     for name, quantile, above in (("p50", "0.5", 2), ("p99", "0.99", 100)):
         part = above * wait_us * metrics.NS_PER_US / times.quantile(quantile)
         if kind := _beyond(f"wait_{name}", part):
             yield (
                 kind,
-                f"messages waited {wait_us:.3g} µs on average for the engine: up to {min(part, 1):.0%} of {name} may be that",
+                f"messages waited {wait_us:.3g} µs on average for the engine: this may be up to {min(part, 1):.0%} of {name}",
             )
 
 
 def _machine(trial: TrialData) -> Found:
-    """CPU steal and throttling of every machine that took part, from the samples that enclose the window."""
+    """CPU steal and throttling of every machine of the trial, from the samples that enclose the window."""
     if trial.window is None:
         return
     start, end = trial.window
@@ -335,21 +334,21 @@ def _machine(trial: TrialData) -> Found:
         before = [sample for sample in samples if sample.t_ns <= start]
         after = [sample for sample in samples if sample.t_ns >= end]
         if not before or not after:
-            yield "SUSPECT", f"{name} was not sampled across the window: steal and throttling are not known"
+            yield "SUSPECT", f"{name} was not sampled across the window: steal and throttling are unknown"
             continue
         first, last = before[-1], after[0]
         used = {key: value - getattr(first.cpu_s, key) for key, value in last.cpu_s.model_dump().items()}
         total = sum(used.values())
         if total > 0 and (kind := _beyond("steal", used["steal"] / total)):
-            yield kind, f"{used['steal'] / total:.1%} of the CPU time of {name} was stolen by the hypervisor"
+            yield kind, f"the hypervisor stole {used['steal'] / total:.1%} of the CPU time of {name}"
         if first.throttled_s is not None and last.throttled_s is not None and last.throttled_s > first.throttled_s:
             yield "INVALID", f"a CPU quota throttled {name} for {last.throttled_s - first.throttled_s:.3g} s"
 
 
 def _queues(trial: TrialData) -> Found:
-    """Where it is known; runs that are older than the number are not suspected for lacking it."""
+    """Packets dropped at a CPU's queue. Runs older than this counter are not SUSPECT for lack of it."""
     if dropped := metrics.connections.backlog_drops(trial):
-        yield "SUSPECT", f"the machine dropped {dropped:,} packets at a CPU's full queue: they came 0.2 s later or more"
+        yield "SUSPECT", f"the machine dropped {dropped:,} packets at a CPU's full queue; each came at least 0.2 s late"
 
 
 def _window(trial: TrialData) -> Found:
@@ -362,7 +361,7 @@ def _window(trial: TrialData) -> Found:
 def _start(trial: TrialData) -> Found:
     late_s = (metrics.rates.start_spread_us(trial) or 0.0) * metrics.NS_PER_US / NS_PER_S
     if kind := _beyond("start_spread_s", late_s):
-        yield kind, f"the engine's workers did not begin together: the last {late_s * 1e3:,.0f} ms after the first"
+        yield kind, f"the engine's workers did not start together: the last {late_s * 1e3:,.0f} ms after the first"
 
 
 CHECKS = (

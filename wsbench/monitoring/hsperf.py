@@ -1,14 +1,14 @@
-"""A JVM's own performance counters, read from outside: HotSpot keeps them in a file, `/tmp/hsperfdata_USER/PID`, that it maps.
+"""Reads a JVM's performance counters from outside. HotSpot keeps them in a mapped file, `/tmp/hsperfdata_USER/PID`.
 
-Nothing is attached to and the JVM does nothing for a reading: it is one `pread`. The places of the counters are found once.
-The layout is that of HotSpot's `PerfDataPrologue` and `PerfDataEntry` (perfMemory.hpp), version 2. What is not told is None.
+Nothing attaches to the JVM, and a reading costs it nothing: it is one `pread`. The offsets of the counters are found once. The
+layout is that of HotSpot's `PerfDataPrologue` and `PerfDataEntry` (perfMemory.hpp), version 2. Missing values are None.
 
-What is in use is told between collections by G1 (as its regions fill), and by Serial and Parallel as long as HotSpot has a
-thread that samples them, which JDK 17 has and JDK 25 has not. There, and with Z, the counter stands still between collections
-(it is 0 until the first one): that is no number of this instant, so it is not taken. Seen on both, with a program that
-allocates steadily. G1 tells 0 until its first region is full; that is not taken either. It counts 32 bytes too many as committed.
+G1 updates the used bytes between collections, as its regions fill. Serial and Parallel do so only while HotSpot has a sampling
+thread, which JDK 17 has and JDK 25 does not. Without it, and with Z, the counter changes only at collections and is 0 until the
+first one. It is then not a current value, so it is not taken. Both JDKs were observed with a program that allocates steadily. G1
+reports 0 until its first region is full; that is not taken either. G1 reports 32 committed bytes too many.
 
-The file is the server's: whatever is in it that no JVM writes is not told.
+The server can write to the file, so values that no JVM would write are discarded.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from wsbench.monitoring.kernel import Standing
 from wsbench.records.samples import HeapSample
 
 MAGIC = b"\xca\xfe\xc0\xc0"
-SAMPLED = "sun.os.hrt.ticks"  # a counter that only the sampling thread makes
+SAMPLED = "sun.os.hrt.ticks"  # a counter that exists only with the sampling thread
 POLICY = "sun.gc.policy.name"
 ALWAYS_LIVE, LIVE_WHERE_SAMPLED = {"GarbageFirst"}, {"Copy:MSC", "ParScav:MSC"}
 COUNTER_BYTES = 8
-#: More than any machine has.
+#: More than any machine has, in bytes.
 LARGEST_HEAP = 1 << 50
 SPACE = re.compile(r"sun\.gc\.generation\.\d+\.space\.\d+\.(used|capacity)")
 
 
 class Heap:
-    """The heap of one JVM, looked at again and again."""
+    """Repeated samples of one JVM's heap."""
 
     def __init__(self, file: Path):
         self._file = Standing(file)
@@ -41,7 +41,7 @@ class Heap:
         self._order = "little"
 
     def sample(self) -> HeapSample | None:
-        """Sums over the heap's spaces; None until the JVM has made them, and once it is gone."""
+        """Sums over the heap's spaces. None until the JVM has created them, and after it has ended."""
         t_ns, text = time.monotonic_ns(), self._file.read()
         if not text:
             return None
@@ -68,22 +68,21 @@ class Heap:
 
 
 def heap_of(pid: int) -> Heap | None:
-    """The heap of a process that is a JVM with counters (-XX:+UsePerfData, which is the default); None for any other."""
-    for file in Path("/tmp").glob(f"hsperfdata_*/{pid}"):  # the JVM's choice, whatever TMPDIR is
+    """The heap of a JVM with counters (-XX:+UsePerfData, the default). None for any other process."""
+    for file in Path("/tmp").glob(f"hsperfdata_*/{pid}"):  # HotSpot ignores TMPDIR
         return Heap(file)
     return None
 
 
 def is_live(text: bytes, found: dict[str, tuple[int, int]]) -> bool:
-    """Whether what is in use is told between collections too."""
+    """Whether the used bytes are also updated between collections."""
     place, length = found.get(POLICY, (0, 0))
     policy = text[place : place + length].split(b"\0")[0].decode(errors="replace")
     return policy in ALWAYS_LIVE or (policy in LIVE_WHERE_SAMPLED and SAMPLED in found)
 
 
 def entries(text: bytes) -> dict[str, tuple[int, int]]:
-    """Where each counter stands in the file and how many bytes a text has, by name; nothing where it is no such file, or not yet
-    whole."""
+    """Offset and text length in bytes of each counter, by name. Empty if the file is invalid or incomplete."""
     if text[:4] != MAGIC or len(text) < 32 or text[5] != 2 or not text[7]:
         return {}
     header = struct.Struct(("<" if text[4] == 1 else ">") + "iiiBBBBi")

@@ -1,7 +1,7 @@
-"""What the kernel tells: of a process by its id, of the machine, of a control group. Files of /proc and /sys in, numbers out.
+"""Kernel counters of a process, the machine and a control group, read from /proc and /sys.
 
-A file that is read again and again is opened once (`Standing`): a reading is then one system call. What the kernel does not
-tell is None, never zero. It starts nothing, writes nothing and knows no trial.
+A file that is read repeatedly is opened once (`Standing`), so each reading is one system call. A value that the kernel does not
+provide is None, never zero. This module starts nothing, writes nothing and knows no trial.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LARGEST = 1 << 16
 
 
 class Standing:
-    """A file that stays open and is read from its beginning each time; None once it tells nothing any more."""
+    """A file that stays open. Each read starts at its beginning and returns None if the file is unreadable or has vanished."""
 
     def __init__(self, path: str | Path):
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # what a server made may be a pipe
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a server may have put a pipe here
         except OSError:
             self._file = None
 
@@ -43,7 +43,7 @@ class Standing:
 
 
 def read(path: str) -> bytes | None:
-    """A file that is read once; None where it is not. A fifth of the cost of a Path."""
+    """Reads a file once. None if it is unreadable. Takes a fifth of the time of a Path."""
     file = Standing(path)
     try:
         return file.read()
@@ -62,7 +62,7 @@ def listed(path: str) -> list[str]:
 
 
 def cpu_clock_ns(pid: int) -> int | None:
-    """CPU time of a process and all threads it ever had, from its CPU clock; None where it is gone or has no such clock."""
+    """CPU time of a process and all threads it ever had, from its CPU clock. None if the process or its clock does not exist."""
     clock = ctypes.c_int()
     if LIBC.clock_getcpuclockid(pid, ctypes.byref(clock)) != 0:
         return None
@@ -73,7 +73,7 @@ def cpu_clock_ns(pid: int) -> int | None:
 
 
 def open_files(pid: int) -> int | None:
-    """Since Linux 6.2 the folder's size is the count (measured: 0.035 ms, against 30 ms for listing 15,000)."""
+    """Number of open files: since Linux 6.2 the folder's size (0.035 ms, against 30 ms for listing 15,000)."""
     try:
         size = os.stat(f"/proc/{pid}/fd").st_size  # noqa: PTH116
     except OSError:
@@ -82,7 +82,7 @@ def open_files(pid: int) -> int | None:
 
 
 def switches(pid: int) -> dict[int, tuple[int, int]]:
-    """Voluntary and involuntary context switches so far of each living thread of a process."""
+    """Cumulative voluntary and involuntary context switches of each living thread of a process."""
     found = {}
     for thread in listed(f"/proc/{pid}/task"):
         status = read(f"/proc/{pid}/task/{thread}/status")
@@ -94,8 +94,8 @@ def switches(pid: int) -> dict[int, tuple[int, int]]:
 
 
 def pss_bytes(pid: int) -> int | None:
-    """Proportional set size. The kernel walks all page tables while it holds the process's memory lock: up to 0.2 s at 4 GiB,
-    in which the process cannot map memory. Never while latency is measured."""
+    """Proportional set size. Never read it while latency is measured: the kernel walks all page tables under the process's memory
+    lock, up to 0.2 s at 4 GiB. During that time the process cannot map memory."""
     for line in (read(f"/proc/{pid}/smaps_rollup") or b"").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
@@ -106,7 +106,7 @@ def pss_bytes(pid: int) -> int | None:
 
 
 class Machine:
-    """The whole machine, looked at again and again."""
+    """Repeated samples of the whole machine."""
 
     def __init__(self):
         self._stat = Standing("/proc/stat")
@@ -127,7 +127,7 @@ class Machine:
         )
 
     def network(self) -> NetworkSample | None:
-        """None where the kernel does not tell of interfaces."""
+        """None if the kernel lists no interfaces."""
         protocols = (self._protocols.read() or b"") + (self._extensions.read() or b"")
         return network_of(time.monotonic_ns(), self._devices.read() or b"", protocols, self._queues.read() or b"")
 
@@ -139,7 +139,7 @@ class Machine:
             self._quota.file.close()
 
 
-#: Where a CPU quota tells how long it held a control group back: the file, its key, units a second.
+#: Where the kernel reports the time for which a CPU quota throttled a control group: file, key, units per second.
 QUOTAS = (
     ("/sys/fs/cgroup/cpu.stat", b"throttled_usec", 1e6),
     ("/sys/fs/cgroup/cpu/cpu.stat", b"throttled_time", 1e9),
@@ -152,20 +152,20 @@ class _Quota:
         self.file = Standing(path)
 
     def throttled_s(self) -> float | None:
-        """None where there is no quota to tell of."""
+        """None if there is no quota."""
         found = keyed(self.file.read() or b"").get(self._key)
         return None if found is None else found / self._per_s
 
 
 def cpu_of(stat: bytes) -> MachineCpu:
-    """The first line of /proc/stat: all CPUs together, in seconds."""
+    """The first line of /proc/stat: the sum over all CPUs, in seconds."""
     fields = stat[: stat.index(b"\n")].split()[1:9]
     user, nice, system, idle, iowait, irq, softirq, steal = (int(field) / TICKS_PER_S for field in fields)
     return MachineCpu(user=user + nice, system=system, idle=idle, iowait=iowait, steal=steal, irq=irq, softirq=softirq)
 
 
 def memory_of(meminfo: bytes) -> MachineMemory | None:
-    """/proc/meminfo; None where a line is missing."""
+    """Values of /proc/meminfo in bytes. None if a line is missing."""
     wanted = (b"MemTotal:", b"MemFree:", b"MemAvailable:", b"Slab:")
     found = keyed(meminfo)
     if any(key not in found for key in wanted):
@@ -175,7 +175,7 @@ def memory_of(meminfo: bytes) -> MachineMemory | None:
 
 
 def sockets_of(sockstat: bytes) -> MachineSockets | None:
-    """/proc/net/sockstat, whose `mem` is in pages; None where it has no line of TCP."""
+    """Values of /proc/net/sockstat, whose `mem` is in pages. None if it has no TCP line."""
     for line in sockstat.splitlines():
         if line.startswith(b"TCP:"):
             words = line.split()[1:]
@@ -187,20 +187,20 @@ def sockets_of(sockstat: bytes) -> MachineSockets | None:
 
 
 def network_of(t_ns: int, devices: bytes, protocols: bytes, queues: bytes) -> NetworkSample | None:
-    """/proc/net/dev, of all interfaces but loopback, TCP's lines of /proc/net/snmp and of /proc/net/netstat, and
-    /proc/net/softnet_stat, which has a line for each CPU, in hexadecimal; None where no interface is told of."""
+    """/proc/net/dev of all interfaces except loopback, the TCP lines of /proc/net/snmp and /proc/net/netstat, and
+    /proc/net/softnet_stat, which has a hexadecimal line for each CPU. None if no interface is listed."""
     lines = [line.partition(b":") for line in devices.splitlines() if b":" in line]
     if not lines:
         return None
     rows = [[int(word) for word in counts.split()] for name, _, counts in lines if name.strip() != b"lo"]
     tcp = [line.split() for line in protocols.splitlines() if line.startswith((b"Tcp:", b"TcpExt:"))]
-    # Two lines each: names, then numbers.
+    # Lines come in pairs: names, then numbers.
     counted = {
         name: int(number)
         for names, numbers in zip(tcp[::2], tcp[1::2], strict=True)
         for name, number in zip(names[1:], numbers[1:], strict=True)
     }
-    # The columns of /proc/net/dev: bytes, packets, errs, drop of what was received, and from the ninth on of what was sent.
+    # Columns of /proc/net/dev: bytes, packets, errs, drop of the received traffic; from the ninth on the same of the sent traffic.
     received_bytes, received_packets, received_dropped, sent_bytes, sent_packets, sent_dropped = (
         sum(row[column] for row in rows) for column in (0, 1, 3, 8, 9, 11)
     )
@@ -221,7 +221,7 @@ def network_of(t_ns: int, devices: bytes, protocols: bytes, queues: bytes) -> Ne
 
 
 def keyed(text: bytes) -> dict[bytes, int]:
-    """Lines of a name and a number; other lines are left out."""
+    """Lines of a name and a number. Other lines are skipped."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) >= 2 and pair[1].isdigit()}
 
@@ -236,19 +236,19 @@ GROUP_1 = (
     "memory.kmem.usage_in_bytes",
     "memory.kmem.tcp.limit_in_bytes",
 )
-#: Version 1 counts socket buffers only once a limit was set for them; until then it says 0 (seen on Linux 6.18).
+#: Version 1 counts socket buffers only once a limit for them has been set; until then it reports 0 (observed on Linux 6.18).
 NO_LIMIT = 1 << 62
 
 
 class Group:
-    """A control group's memory."""
+    """The memory of a control group."""
 
     def __init__(self, version: int, folder: Path):
         self.version, self.folder = version, folder
         self._files = [Standing(folder / name) for name in (GROUP_2 if version == 2 else GROUP_1)]
 
     def sample(self) -> GroupSample | None:
-        """None once the group is gone."""
+        """None once the group has been removed."""
         t_ns, texts = time.monotonic_ns(), [file.read() for file in self._files]
         if not texts[0]:
             return None
@@ -273,8 +273,8 @@ class Group:
 
 
 def own_group(pid: int, other: int | None = None) -> Group | None:
-    """The control group that accounts for a process's memory, if it is not also that of the other (this process); version 2
-    where both are told. None where they share one: its numbers would be of both."""
+    """The control group that accounts for a process's memory, version 2 preferred. None if process `other` (default: this one)
+    shares it, because its numbers would then cover both."""
     mounts = (read("/proc/mounts") or b"").decode()
     server, harness = memory_groups(pid), memory_groups(os.getpid() if other is None else other)
     for version in (2, 1):
@@ -289,7 +289,7 @@ def own_group(pid: int, other: int | None = None) -> Group | None:
 
 
 def memory_groups(pid: int) -> dict[int, str]:
-    """A process's place in the hierarchies that may account for memory, by version, from /proc/PID/cgroup."""
+    """A process's paths in the hierarchies that may account for memory, by version, from /proc/PID/cgroup."""
     found = {}
     for line in (read(f"/proc/{pid}/cgroup") or b"").decode().splitlines():
         number, controllers, path = line.split(":", 2)
@@ -301,7 +301,7 @@ def memory_groups(pid: int) -> dict[int, str]:
 
 
 def mounted(mounts: str, version: int) -> Path | None:
-    """Where that hierarchy is mounted, from the text of /proc/mounts."""
+    """Mount point of that hierarchy, from the text of /proc/mounts."""
     for line in mounts.splitlines():
         _, place, kind, options = line.split()[:4]
         if (version == 2 and kind == "cgroup2") or (

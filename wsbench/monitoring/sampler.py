@@ -1,21 +1,21 @@
-"""Samples of what a trial uses: the server's process tree, the engine, the machine, as lines of `resources.jsonl`.
+"""Samples the server's process tree, the engine and the machine during a trial. Writes them to `resources.jsonl`.
 
-A thread of the harness on the same clock as the engine's events; it never touches a message. It looks only, and ends when
-it is told to. What is read, and how, is in `kernel` and `hsperf`.
+The sampler is a thread of the harness on the clock of the engine's events. It never touches a message. The code that reads kernel
+and JVM counters is in `kernel` and `hsperf`.
 
-How often: the server, its heap and the machine every 5 % of the time since the engine began, but not more often than every 25 ms
-nor less often than every 250 ms; which processes there are, the engine and the server's control group every 250 ms. CPU over a
-span is interpolated between the samples around its edges (`view.growth`), which is off by up to a quarter of their distance at
-each edge: so a run that ends by a count after 0.3 s is measured as well as one of a minute, and none is looked at more than its
-length asks for. Where a plan has nothing due at first, the counting starts again with its first message.
+Intervals: the server, its heap and the machine are sampled every 5 % of the time since the engine began, within 25 to 250 ms. The
+list of processes, the engine and the server's control group are sampled every 250 ms. CPU time over a span is interpolated between
+the samples around its edges (`trial_data.growth`); the error at each edge is at most a quarter of their distance. So a run that
+ends by a count after 0.3 s is measured as well as a run of a minute. No run is sampled more often than its length requires. If a
+plan is idle at first, the elapsed time starts again at its first message.
 
-From where: a process's CPU clock, clock_getcpuclockid(3), is the scheduler's own account in nanoseconds, threads that have
-ended included, in 2 µs a reading. `/proc/PID/task/*/schedstat` has the same number, but of living threads only and in 8 µs for
-each. Only what ended children have used comes in ticks of 10 ms, from `/proc/PID/stat`. Context switches are told by thread alone,
-so a sweep over all of them is made as rarely as its own length asks for. The proportional set size is read when no latency is
-measured: before the load, in the middle of a stretch in which nothing is due, and after it.
+Sources: a process's CPU clock, clock_getcpuclockid(3), is the scheduler's own account in nanoseconds. It includes ended threads and
+takes 2 µs to read. `/proc/PID/task/*/schedstat` has the same number for living threads only, at 8 µs each. Only the CPU time of
+ended children has a resolution of 10 ms ticks (`/proc/PID/stat`). The kernel reports context switches per thread only, so the
+interval between sweeps over all threads grows with their duration. The proportional set size is read only while no latency is
+measured: before the load, in the middle of an idle stretch, and after the load.
 
-What it costs is measured in every trial: the last line is the CPU time of this thread. METHODOLOGY has the figures.
+Every trial records the cost of sampling: the last line is the CPU time of this thread. METHODOLOGY has the figures.
 """
 
 from __future__ import annotations
@@ -36,18 +36,17 @@ from wsbench.records.samples import HeapSample, ProcessSample, Sample, SamplerCo
 SHARE_OF_ELAPSED = 0.05
 SHORTEST_S, LONGEST_S = 0.025, 0.25
 COARSE_S = 0.25
-#: Sweeps over all threads, for children and for context switches: at most so often, and at most this share of one CPU each.
-#: A server with a thread for each of 5,000 connections takes 0.1 s a sweep.
+#: Sweeps over all threads, for children and for context switches: minimum interval, and maximum share of one CPU for each kind.
+#: For a server with a thread for each of 5,000 connections, a sweep takes 0.1 s.
 CHILDREN_S, SWITCHES_S = 0.25, 1.0
 SWEEP_SHARE = 0.002
-#: A stretch with nothing due is looked into from this length on.
+#: Shortest idle stretch in which the proportional set size is read.
 SHORTEST_QUIET_S = 2.0
 CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
 
 
 class Sampler:
-    """Samples from entry to exit of its context. `server_pids` are the roots of the server's process trees; none where the
-    server is not known."""
+    """Samples while its context is active. `server_pids` are the roots of the server's process trees; empty if unknown."""
 
     def __init__(self, file: Path, *server_pids: int):
         self._path, self._file = file, file.open("w", encoding="utf-8")
@@ -68,7 +67,7 @@ class Sampler:
         return self
 
     def __exit__(self, *_) -> None:
-        """OSError where the samples could not be written."""
+        """Stops sampling. OSError if the samples could not be written."""
         self._stop.set()
         self._thread.join()
         with named(self._path):
@@ -80,8 +79,7 @@ class Sampler:
                 raise self._failed
 
     def watch_engine(self, events: Path, quiet_s: float, *pids: int) -> None:
-        """From now on the engine is looked at too, as far as it runs here, and its events. After connecting nothing is due for
-        `quiet_s`; 0 where that is not so."""
+        """Starts sampling the engine processes on this host. The engine is idle for `quiet_s` after connecting (0: not idle)."""
         self._began = time.monotonic()
         self._engine = Tree("engine", *pids)
         self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
@@ -161,7 +159,7 @@ def _sweep_again_s(at_most_every_s: float, began: float) -> float:
 
 
 class Quiet:
-    """The stretch after connecting in which nothing is due, on the clock of the engine's events."""
+    """The idle stretch after connecting, on the clock of the engine's events."""
 
     def __init__(self, events: Path, seconds: float):
         self._events = events
@@ -171,7 +169,7 @@ class Quiet:
         self._middle_was_told = False
 
     def look(self) -> None:
-        """Until it is known when connecting ended: reads what the engine has written since."""
+        """Reads new events until the end of connecting is known."""
         if self._begin_ns is not None or not self._events.exists():
             return
         with self._events.open("rb") as file:
@@ -183,18 +181,18 @@ class Quiet:
                 self._begin_ns = event.t_ns
 
     def middle_has_come(self) -> bool:
-        """True once."""
+        """True in one call only: the first after the middle."""
         come = self._begin_ns is not None and time.monotonic_ns() >= self._begin_ns + self._ns // 2
         first, self._middle_was_told = come and not self._middle_was_told, come
         return first
 
     def is_over(self) -> bool:
-        """Also a little before it is, so that the first message is already looked at closely."""
+        """True from 0.3 s before the end, so that the first message is already sampled at short intervals."""
         return self._begin_ns is not None and time.monotonic_ns() >= self._begin_ns + self._ns - 300_000_000
 
 
 class Tree:
-    """Processes and those below them, as far as they were last looked for."""
+    """Root processes and their descendants, as of the last search for children."""
 
     def __init__(self, of: str, *roots: int):
         self._of = of
@@ -216,7 +214,7 @@ class Tree:
                 self._heaps[pid] = hsperf.heap_of(pid)
 
     def sample(self) -> ProcessSample | None:
-        """All of the tree at one instant; None once nothing of it is left."""
+        """The whole tree at one instant. None once all its processes have ended."""
         t_ns = time.monotonic_ns()
         parts = [part for pid, stat in self._stats.items() if (part := _process(pid, stat.read())) is not None]
         if not parts:
@@ -235,7 +233,7 @@ class Tree:
         )
 
     def heap(self) -> HeapSample | None:
-        """Of all JVMs in the tree; None where there is none."""
+        """The sum over all JVMs in the tree. None if there is none."""
         found = [sample for heap in self._heaps.values() if heap is not None and (sample := heap.sample()) is not None]
         if not found:
             return None
@@ -248,7 +246,7 @@ class Tree:
         )
 
     def switches(self) -> SwitchesSample | None:
-        """Of every thread as it was last seen, so that the sums never fall."""
+        """Sums over every thread ever seen, at its last reading, so that they never decrease."""
         t_ns = time.monotonic_ns()
         for pid in self._stats:
             self._switches |= kernel.switches(pid)
@@ -258,7 +256,7 @@ class Tree:
         return SwitchesSample(t_ns=t_ns, of="switches", who=self._of, voluntary=voluntary, involuntary=involuntary)
 
     def shared_memory(self, moment: str) -> SharedMemorySample | None:
-        """None where the kernel does not tell of all of them, or nobody is left."""
+        """None if a size is unavailable or all processes have ended."""
         began = time.monotonic_ns()
         self.look_for_children()
         sizes = [kernel.pss_bytes(pid) for pid in self._stats]
@@ -278,7 +276,7 @@ class Tree:
 
 
 def children_of(pid: int) -> list[int]:
-    """From each thread's list; where the kernel keeps none, from every process's parent (2 ms)."""
+    """From each thread's list of children. Without CONFIG_PROC_CHILDREN, from every process's parent (2 ms)."""
     threads = kernel.listed(f"/proc/{pid}/task")
     texts = [kernel.read(f"/proc/{pid}/task/{thread}/children") for thread in threads]
     if not CHILDREN_ARE_LISTED and None in texts:
@@ -294,13 +292,13 @@ def _children_by_parent(pid: int) -> list[psutil.Process]:
 
 
 def _process(pid: int, stat: bytes | None) -> tuple[int, int | None, int, float, float, int | None] | None:
-    """Threads, open files, resident bytes, user and system seconds, CPU in ns; None once it is gone.
+    """Threads, open files, resident bytes, user and system seconds, CPU time in ns. None once the process has ended.
 
-    What its ended and awaited children have used is part of its CPU: a server may fork.
+    CPU time includes ended children that were waited for, because a server may fork.
     """
     if not stat:
         return None
-    # The second field is the name in parentheses, which may hold anything; proc(5) counts from 1.
+    # The second field is the name in parentheses, which may contain any character; proc(5) counts from 1.
     fields = stat[stat.rindex(b")") + 2 :].split()
     user, system, ended_user, ended_system = (int(field) for field in fields[11:15])
     exact = kernel.cpu_clock_ns(pid)

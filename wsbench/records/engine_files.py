@@ -1,6 +1,6 @@
-"""What passes between harness and engine as files: the plan that the harness writes, the events that the engine writes.
+"""Files exchanged with the engine: the plan, which the harness writes, and the events, which the engine writes.
 
-Frozen types, a line each of `protocol/README.md` sections 1 and 2. It knows no folder and starts nothing.
+The frozen types follow `protocol/README.md`, sections 1 and 2. This module knows no folder and starts nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Doc(Frozen):
 
 
 class Echo(Frozen):
-    """`content` is a file of exactly `bytes`; without one the payload is drawn from the seed."""
+    """`content` is the path of a file of exactly `bytes` bytes. Without it, the payload is generated from the seed."""
 
     kind: Literal["echo"] = "echo"
     opcode: Literal["text", "binary"]
@@ -34,13 +34,13 @@ class Ping(Frozen):
 
 
 class Idle(Frozen):
-    """Connections that are only held."""
+    """Connections that are kept open without messages."""
 
     kind: Literal["idle"] = "idle"
 
 
 class Push(Frozen):
-    """Broadcasts; `slow_readers` is the share of connections that never read."""
+    """Broadcasts. `slow_readers` is the share of connections that never read."""
 
     kind: Literal["push"] = "push"
     slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -58,7 +58,7 @@ class Messages(Frozen):
 
 
 class Target(Frozen):
-    """`replicas` are further addresses of the same server, in other processes; connections take all of them in turn."""
+    """`replicas` are further addresses of the same server, in other processes. Connections use all addresses in turn."""
 
     address: str
     replicas: list[str] = []
@@ -100,7 +100,7 @@ Think = Annotated[
 
 
 class Closed(Frozen):
-    """The next message is due when a reply is complete, after a pause to think if there is one."""
+    """The next message is due when a reply is complete, after the think time, if any."""
 
     kind: Literal["closed"] = "closed"
     depth: Annotated[int, Field(ge=1)] = 1
@@ -109,7 +109,7 @@ class Closed(Frozen):
 
 
 class Segment(Frozen):
-    """A rate that moves evenly from one value to the other; the last segment's end holds for ever."""
+    """A rate that changes linearly over `for_s` seconds. The final rate of the last segment stays in force."""
 
     from_per_s: Annotated[float, Field(ge=0)]
     to_per_s: Annotated[float, Field(ge=0)]
@@ -117,7 +117,7 @@ class Segment(Frozen):
 
 
 class Open(Frozen):
-    """Messages are due by a schedule, whatever the replies do."""
+    """Messages are due on a schedule that is independent of the replies."""
 
     kind: Literal["open"] = "open"
     arrivals: Literal["constant", "poisson"] = "constant"
@@ -125,7 +125,7 @@ class Open(Frozen):
     depth: Annotated[int, Field(ge=1)] | None = None
 
     def due_before(self, seconds: float) -> float:
-        """How many messages are due in the first so many seconds of the schedule; of Poisson arrivals the mean."""
+        """Number of messages due in the first `seconds` of the schedule. For Poisson arrivals: the mean."""
         due = 0.0
         for segment in self.rate:
             inside = min(seconds, segment.for_s)
@@ -136,7 +136,7 @@ class Open(Frozen):
 
 
 class NoLoop(Frozen):
-    """Nothing is ever due."""
+    """No message is ever due."""
 
     kind: Literal["none"] = "none"
 
@@ -145,14 +145,14 @@ Loop = Annotated[Closed | Open | NoLoop, Field(discriminator="kind")]
 
 
 class Connect(Frozen):
-    """How connections are opened before the first phase: so many a second, or as fast as they are made."""
+    """How connections are opened before the first phase: at a rate of `per_s`, or as fast as possible."""
 
     per_s: Annotated[float, Field(gt=0)] | None = None
     at_once: Annotated[int, Field(ge=1)] = 100
 
 
 class Stage(Frozen):
-    """The number of connections moves evenly to `to`, `chunk` at a time."""
+    """The number of connections changes linearly to `to`, in steps of `chunk`."""
 
     to: Annotated[int, Field(ge=0)]
     over_s: Annotated[float, Field(ge=0)]
@@ -160,14 +160,14 @@ class Stage(Frozen):
 
 
 class Tls(Frozen):
-    """TLS under the transport; `ca` is a PEM file to trust instead of what this host trusts."""
+    """TLS under the transport. `ca` is a PEM file that replaces the host's trust store."""
 
     verify: bool = True
     ca: str | None = None
 
 
 class Deflate(Frozen):
-    """permessage-deflate (RFC 7692), which the server must agree to; `level` is zlib's."""
+    """permessage-deflate (RFC 7692). The server must accept it. `level` is the zlib level."""
 
     client_context_takeover: bool = True
     server_context_takeover: bool = True
@@ -181,9 +181,9 @@ class Limits(Frozen):
 
 
 class Plan(Frozen):
-    """What an engine process is to do; of several, which part: their plans differ in `shard`, CPUs and sources only.
+    """The work of one engine process. The plans of several processes differ only in `shard`, CPUs and source addresses.
 
-    Nothing is left to a default but what runs from before it was a key do not have.
+    Only keys that older runs lack have a default.
     """
 
     format: Literal[1] = 1
@@ -228,7 +228,7 @@ class Anchor(Frozen):
 
 
 class Gate(Frozen):
-    """A process that begins together with others stands here and waits for an instant."""
+    """A process that starts together with others waits here for a given instant."""
 
     event: Literal["gate"]
     t_ns: int
@@ -236,7 +236,7 @@ class Gate(Frozen):
 
 
 class PhaseBegin(Frozen):
-    """`entered_ns` is when the last worker was in it; null in a run from before it was kept."""
+    """`entered_ns` is the time at which the last worker entered the phase. Null in runs older than this field."""
 
     event: Literal["phase"]
     t_ns: int
@@ -259,7 +259,7 @@ class Tick(Frozen):
 
 
 def summed(t_ns: int, ticks: list[Tick]) -> Tick:
-    """What several processes had counted at an instant, added up; the phase is the last one's."""
+    """The sum of the ticks of several processes at one instant. The phase is that of the last tick."""
     waits = [tick.wait_ns for tick in ticks]
     counted = ("open", "sent", "answered", "failed", "bytes_sent", "bytes_received", "cpu_ns")
     counts = {key: sum(getattr(tick, key) for tick in ticks) for key in counted}
@@ -277,7 +277,7 @@ class Error(Frozen):
 
 
 class Broadcast(Frozen):
-    """One broadcast of this process; `t_ns` is when it was triggered, the two others when the first and the last came."""
+    """One broadcast of this process: `t_ns` is when it was triggered; the others are the first and last arrival."""
 
     event: Literal["broadcast"]
     t_ns: int
@@ -289,7 +289,7 @@ class Broadcast(Frozen):
 
 
 class Copies(Frozen):
-    """What came to a shard of a broadcast that another triggered; `t_ns` is when the first copy did."""
+    """Copies that a shard received of a broadcast triggered by another shard. `t_ns` is the arrival of the first copy."""
 
     event: Literal["copies"]
     t_ns: int
@@ -299,7 +299,7 @@ class Copies(Frozen):
 
 
 class Receivers(Frozen):
-    """From here on a shard that triggers no broadcasts had so many connections open and reading."""
+    """Number of open, reading connections from this time on, in a shard that triggers no broadcasts."""
 
     event: Literal["receivers"]
     t_ns: int
@@ -313,9 +313,9 @@ class ConnectionCounts(Frozen):
 
 
 class Measured(Frozen):
-    """Ledger over the messages sent in the measured window: sent = answered + failed + unanswered.
+    """Ledger of the messages sent in the measured window: sent = answered + failed + unanswered.
 
-    `unsent` were due in the window and never sent. `window_ns` is null where the window never began.
+    `unsent` messages were due in the window but never sent. `window_ns` is null if the window never began.
     """
 
     sent: int
@@ -338,7 +338,7 @@ class Control(Frozen):
 
 
 class Worker(Frozen):
-    """One worker over the measured window; `wait_ns` is null where the kernel keeps no schedstat."""
+    """One worker over the measured window. `wait_ns` is null if the kernel has no schedstat."""
 
     cpu_ns: int
     wait_ns: int | None
@@ -356,7 +356,7 @@ class End(Frozen):
     control: Control
     errors: dict[str, int]
     threads: list[Worker]
-    #: How far the wall clock moved against the monotonic one between two ticks, at most; null in runs from before it was told.
+    #: Largest change of the wall clock against the monotonic clock between two ticks. Null in runs older than this field.
     wall_moved_ns: int | None = None
 
 
@@ -368,5 +368,5 @@ EVENTS = TypeAdapter(list[Event])
 
 
 def parse_event(line: str | bytes) -> Event:
-    """One line of `events.jsonl`. Raises pydantic's ValidationError where it breaks the contract."""
+    """Parses one line of `events.jsonl`. Raises pydantic's ValidationError if it violates the contract."""
     return _event.validate_json(line)

@@ -1,6 +1,6 @@
-"""Values on disk: the base of every type in a file, and how they are read and written.
+"""The base class of every type on disk, and how values are read and written.
 
-A value that does not change and refuses unknown keys; a broken file is one plain line. It knows no file by name.
+Values are immutable and reject unknown keys. A broken file gives a one-line error. This module knows no file name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_file, read_text, write_whole
 
-#: No number that is kept is larger: what counts on in 64 bits overflows nowhere, and sums of it are finite.
+#: Limit for every stored number: 64-bit counters cannot overflow, and sums stay finite.
 LARGEST = 2**63 - 1
 
 
 def _bounded(schema):
-    """Every number of a schema with LARGEST as its limits, where it has none of its own."""
+    """The schema with ±LARGEST as limits of every number that has no limits of its own."""
     if isinstance(schema, list | tuple):
         return type(schema)(map(_bounded, schema))
     if not isinstance(schema, dict):
@@ -42,7 +42,7 @@ def _as_declared(schema):
 
 
 class Frozen(BaseModel):
-    """Base of everything on disk: unknown keys are errors, every number is one and none is beyond LARGEST, values do not change."""
+    """Base of every type on disk: immutable, unknown keys are errors, numbers are finite and within ±LARGEST."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -52,12 +52,12 @@ class Frozen(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema, handler):
-        """As it is declared: what holds for every number need not stand at each."""
+        """The declared schema, without the limits that apply to every number."""
         return _as_declared(handler(schema))
 
 
 def read_json(kind: type[Frozen], file: Path):
-    """A frozen value from a JSON file; a UserError of one line if the file is broken."""
+    """Reads a frozen value from a JSON file. One-line UserError if the file is broken."""
     try:
         return kind.model_validate_json(read_file(file))
     except ValidationError as error:
@@ -65,12 +65,12 @@ def read_json(kind: type[Frozen], file: Path):
 
 
 def read_json_if_any(kind: type[Frozen], file: Path):
-    """As `read_json`; None where there is no such file."""
+    """Same as `read_json`; None if the file does not exist."""
     return read_json(kind, file) if os.path.lexists(file) else None
 
 
 def read_json_list(kind: type[Frozen], file: Path) -> list:
-    """Like `read_json`, for a list."""
+    """Same as `read_json`, for a list."""
     try:
         return TypeAdapter(list[kind]).validate_json(read_file(file))
     except ValidationError as error:
@@ -78,15 +78,15 @@ def read_json_list(kind: type[Frozen], file: Path) -> list:
 
 
 def toml_of(text: str, file: Path | str) -> dict:
-    """The keys of a TOML file's text; a UserError of one line, which names the file, where it is none."""
+    """Parses TOML text. If it is invalid, raises a one-line UserError that names the file."""
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of five thousand digits, a thousand brackets
+    except (ValueError, RecursionError) as error:  # for example a number of 5,000 digits or 1,000 nested brackets
         raise UserError(f"{file}: {error}") from error
 
 
 def read_toml(kind: type[Frozen], file: Path):
-    """A frozen value from a TOML file of the user's; a UserError of one line if it is broken, or not to be read."""
+    """Reads a frozen value from a user's TOML file. One-line UserError if it is invalid or unreadable."""
     try:
         return kind.model_validate(toml_of(read_text(file, links=True), file))
     except ValidationError as error:
@@ -94,13 +94,13 @@ def read_toml(kind: type[Frozen], file: Path):
 
 
 def write_json(file: Path, value: Frozen | list) -> None:
-    """Written whole or not at all."""
+    """Writes a value atomically as JSON."""
     plain = [item.model_dump() for item in value] if isinstance(value, list) else value.model_dump()
     write_whole(file, (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def one_line(error: Exception) -> str:
-    """An error as one plain line: for a validation error the key, what is wrong and what was found."""
+    """An error as one plain line. For a validation error: the key, the problem and the value found."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
@@ -115,7 +115,7 @@ def one_line(error: Exception) -> str:
 
 
 def read_lines(file: Path, parse) -> Iterator:
-    """Parsed lines; a last line cut off by a crash is left out, any other broken line is an error."""
+    """Yields parsed lines. An incomplete last line (after a crash) is skipped; any other broken line is a UserError."""
     if not os.path.lexists(file):
         return
     lines = read_file(file).splitlines(keepends=True)
@@ -129,7 +129,7 @@ def read_lines(file: Path, parse) -> Iterator:
 
 
 def read_every_line(file: Path, every: TypeAdapter, parse) -> list:
-    """As `read_lines`, all lines at once, which is faster; `every` is the adapter of a list. Only a broken file is read twice."""
+    """Same as `read_lines`, but faster: `every`, the adapter of a list, parses all lines at once. Rereads only a broken file."""
     if not os.path.lexists(file):
         return []
     whole = read_file(file).rpartition(b"\n")[0]
@@ -142,7 +142,7 @@ def read_every_line(file: Path, every: TypeAdapter, parse) -> list:
 
 
 class Tail:
-    """The complete lines that a growing file has gained since the last look."""
+    """Reads the complete lines that were appended to a growing file since the last call."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -152,7 +152,7 @@ class Tail:
         return self.new_bytes().decode().splitlines()
 
     def new_bytes(self) -> bytes:
-        """The same lines, each with its end."""
+        """The same lines as bytes, each with its line end."""
         if not self._file.exists():
             return b""
         with self._file.open("rb") as opened:

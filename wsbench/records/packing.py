@@ -1,7 +1,7 @@
-"""A campaign small enough to publish: the trials' folders in one archive, everything that is read first beside it.
+"""Packs a campaign for publication: the trial folders in one archive, next to the files that are read first.
 
-Nothing raw is left out, so that a published campaign can be reported, compared and judged anew by whoever reads it. It knows
-the trials' folders by their names and nothing of what is in them.
+No raw data is left out, so any reader of a published campaign can report, compare and judge it again. This module knows the names
+of the trial folders, not their contents.
 """
 
 from __future__ import annotations
@@ -23,24 +23,23 @@ from wsbench.records.files import is_own_folder, is_plain, read_file, whole_fold
 
 ARCHIVE = "trials.tar.xz"
 BINARY = ".parquet"
-#: Of a file in the archive: the trial's number, then plain names; none begins with a point.
+#: File names in the archive: the trial's number, then plain names that do not begin with a dot.
 NAME = re.compile(r"[0-9]+(/\w[\w.@+-]*)+")
-#: Ten thousand trials are a hundred thousand files. What servers and engines write becomes a tenth when packed, by xz at its best a
-#: fiftieth; below SMALL nobody need ask.
+#: 10,000 trials are 100,000 files. Output of servers and engines packs to about a tenth, with xz to a fiftieth at best. Up to SMALL
+#: bytes the ratio is not checked.
 MOST_FILES = 500_000
 RATIO, SMALL, LARGEST = 200, 256 << 20, 64 << 30
-#: A member's header and its name; contents are read in smaller pieces.
+#: Largest single read: a member's header and name. Contents are read in smaller pieces.
 LONGEST_READ = 4 << 20
 
 
 def pack(run: Path, destination: Path, words: Mapping[str, str]) -> Path:
-    """Copies a campaign to a new folder, its trials packed; links and whatever is no file are left out. UserError where the folder
-    exists. Returns the folder.
+    """Copies a campaign to a new folder, with its trials packed. Links and special files are left out. Returns the folder.
 
-    `words` has a word for each folder of this machine that is nobody's business; it stands in the copy in the folder's place.
+    `words` maps private folders of this machine to placeholders that replace them in the copy. UserError if the folder exists.
     """
     if (run / ARCHIVE).exists():
-        raise UserError(f"{run} is packed already: copy it")
+        raise UserError(f"{run} is already packed; copy it instead")
     with whole_folder(destination) as part:
         with tarfile.open(part / ARCHIVE, "w:xz", preset=9) as archive:
             for folder in sorted(entry for entry in run.iterdir() if entry.name.isdigit() and is_own_folder(entry)):
@@ -58,8 +57,8 @@ def pack(run: Path, destination: Path, words: Mapping[str, str]) -> Path:
 
 @lru_cache
 def unpacked(archive: Path) -> Path:
-    """The archive's trials in a temporary folder, which goes when the process ends. UserError where it holds what `pack` would not
-    have put there, or more than a campaign can."""
+    """Unpacks the archive to a temporary folder, which is removed at process exit. UserError if it contains entries that `pack`
+    does not write, or is larger than any campaign."""
     folder = Path(tempfile.mkdtemp(prefix="wsbench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
@@ -76,7 +75,7 @@ def unpacked(archive: Path) -> Path:
 
 
 class _Measured:
-    """A stream that ends a reader who takes too much of it, at once or in all: what is small packed may be large unpacked."""
+    """A stream that rejects reads beyond the limits per read and in total: a small archive can unpack to a large size."""
 
     def __init__(self, stream: lzma.LZMAFile, most: int):
         self._stream, self._most = stream, most
@@ -85,12 +84,12 @@ class _Measured:
         if size > LONGEST_READ:
             raise tarfile.TarError(f"a header of {size:,} bytes")
         if self._stream.tell() + size > self._most:
-            raise tarfile.TarError(f"more than {self._most >> 20:,} MiB of it, which no campaign packs so small")
+            raise tarfile.TarError(f"expands beyond {self._most >> 20:,} MiB, too much for its packed size")
         return self._stream.read(size)
 
     def seek(self, position: int) -> int:
         if position > self._most:
-            raise tarfile.TarError(f"more than {self._most >> 20:,} MiB of it, which no campaign packs so small")
+            raise tarfile.TarError(f"expands beyond {self._most >> 20:,} MiB, too much for its packed size")
         return self._stream.seek(position)
 
     def tell(self) -> int:
@@ -98,10 +97,10 @@ class _Measured:
 
 
 def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """One file, made anew under a name of the kind that `pack` gives. The library's own extraction differs from Python to Python,
-    and follows links that an archive brings along."""
+    """Writes one file whose name matches those that `pack` gives. tarfile's own extraction differs between Python versions and
+    follows links in the archive."""
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or not NAME.fullmatch(member.name):
-        raise tarfile.TarError(f"{member.name!r} is no file of a trial")
+        raise tarfile.TarError(f"{member.name!r} is not a trial file")
     place = folder / member.name
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("xb") as made:
@@ -118,7 +117,7 @@ def _placeless(file: Path, words: Mapping[str, str]) -> bytes:
 
 
 def _nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Who packed it is nobody's business, and the same trials make the same archive."""
+    """Removes the owner: it is private, and the same trials then give the same archive."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

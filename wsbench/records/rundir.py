@@ -1,8 +1,8 @@
-"""The run directory: what the harness writes into it, as frozen types, and every file of it by name.
+"""The run directory: frozen types for the files that the harness writes, and access to every file by name.
 
-The only room that both sides share: campaign and trial write here, metrics and report read here. Raw files are append-only
-text; derived files may be deleted. It knows no metric and starts nothing. The contract is protocol/README.md, section 6; the
-engine's own files are in `engine_files`, the lines of samples in `samples`.
+Both sides share this module: campaign and trial write here, metrics and report read here. Raw files are append-only text; derived
+files may be deleted. This module knows no metric and starts nothing. The contract is protocol/README.md, section 6. The engine's
+files are in `engine_files`, the lines of samples in `samples`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from wsbench.records.samples import SAMPLES, Sample, parse_sample
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
 CellValue = int | float | str | bool
-#: From 1970 to the year 9999, which is as far as dates go.
+#: From 1970 to 9999, the last year that datetime supports.
 UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
-#: What stands behind the name of a server that runs a second time in every round: the A/A control.
+#: Suffix of the server that runs a second time in every round: the A/A control.
 CONTROL = " (control)"
-#: Holds more than a second of an engine's ticks.
+#: Longer than one second of an engine's ticks.
 LAST_EVENTS_BYTES = 64 << 10
 TOLD_LATE = (Broadcast, Copies, Receivers)
 
@@ -52,7 +52,7 @@ class RuntimeRecord(Frozen):
     vendor: str | None
     home: str | None
     collector: str | None
-    #: Whether somebody chose the collector; else the JVM did, by the machine's CPUs and memory.
+    #: Whether the user chose the collector. Otherwise the JVM chose it, based on the machine's CPUs and memory.
     collector_asked: bool
     heap_bytes: int | None
     options: str
@@ -80,7 +80,7 @@ class ServerRow(Frozen):
     transport: Literal["websocket", "tcp"]
     library_version: str
     receipt: str | None
-    #: None: a server of which no runtime can be chosen, or a run from before it was recorded.
+    #: None: no runtime can be chosen for this server, or the run is older than this field.
     runtime: RuntimeRecord | None = None
     build: list[list[str]]
     run: list[str]
@@ -95,7 +95,7 @@ class ServerRow(Frozen):
 
 
 class TrialOrder(Frozen):
-    """A trial before it ran; `again_of` is the number of the one it repeats, which the machine disturbed."""
+    """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats."""
 
     number: int
     round: int
@@ -111,15 +111,14 @@ class TrialOrder(Frozen):
 
     @property
     def name(self) -> str:
-        """The row it belongs to: a control is a row of its own."""
+        """The row of the trial. A control has a row of its own."""
         return self.variant_name + (CONTROL if self.control else "")
 
 
 class TrialRecord(Frozen):
-    """A trial after it ran: exactly one outcome, `ok`, `failed` with a reason, or `stopped` with the one the stop rule gave.
+    """A trial after it ran, with exactly one outcome: `ok`, `failed` or `stopped`; the last two have a reason.
 
-    `server_started_ns` is on the monotonic clock; `probe` is the runtime that was asked to tell of itself. Both are null in
-    runs that are older than they are.
+    `server_started_ns` is on the monotonic clock. `probe` is the runtime whose probe was enabled. Both are null in older runs.
     """
 
     format: Literal[1] = 1
@@ -132,21 +131,21 @@ class TrialRecord(Frozen):
     again_of: int | None = None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
-    #: None: a trial of a published campaign that kept neither.
+    #: None: a trial of a published campaign whose data has neither time.
     started_unix_s: UnixSeconds | None
     duration_s: float | None
     ready_s: float | None
     server_cpus: list[int]
     engine_cpus: list[int]
     server_exit: str | None
-    #: What the server was given, the program of its first process, and how it waits for events: None where it never was ready.
+    #: The server's environment, the program of its first process, and its event pollers. None if it never became ready.
     server_env: dict[str, str] | None = None
     server_executable: str | None = None
     server_pollers: list[str] | None = None
     log_tail: list[str]
     server_started_ns: int | None = None
     probe: str | None = None
-    #: Processes that shared the load, and the server's.
+    #: Number of engine processes that shared the load, and of server processes.
     engines: int = 1
     server_processes: int = 1
 
@@ -173,7 +172,7 @@ class CampaignRecord(Frozen):
     skipped: list[str]
     engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
-    again: int = 0  # how many times a trial that the machine disturbed may be run once more
+    again: int = 0  # how often a disturbed trial may be rerun
 
 
 class Tool(Frozen):
@@ -201,7 +200,7 @@ class MachineRecord(Frozen):
 
 
 class HostKey(Frozen):
-    """A host of a cluster: what it does in a campaign, and with which CPUs."""
+    """A host of a cluster: its role in a campaign and the CPUs it uses."""
 
     name: str
     role: Literal["serve", "load"]
@@ -210,14 +209,14 @@ class HostKey(Frozen):
 
 
 class HostRow(Frozen):
-    """A host in a campaign, and its machine as machine.json has it."""
+    """A host in a campaign, and its machine in the format of machine.json."""
 
     key: HostKey
     machine: MachineRecord
 
 
 class ClockRecord(Frozen):
-    """A host's monotonic clock is ours plus the offset, give or take the bound; `t_ns` is when that was found, by ours."""
+    """Offset of a host's monotonic clock from ours, within ±`bound_ns`; `t_ns` is the time of the measurement on our clock."""
 
     t_ns: int
     offset_ns: int
@@ -225,9 +224,9 @@ class ClockRecord(Frozen):
 
 
 class HostRecord(Frozen):
-    """A host in a trial. What it wrote was moved into our clock by the first of `clocks`; the others are from while the trial ran
-    and, unless the host was lost, from after it. `epoch_ns` is its wall clock minus its monotonic one, `engines` are the shards
-    that ran there."""
+    """A host in a trial. Its timestamps were moved to our clock by the first entry of `clocks`. The other entries were measured
+    during the trial and, unless the host was lost, after it. `epoch_ns` is the host's wall clock minus its monotonic clock.
+    `engines` lists the shards that ran on the host."""
 
     name: str
     role: Literal["serve", "load"]
@@ -239,17 +238,17 @@ class HostRecord(Frozen):
 
 
 def _require_order(file: Path, found: Iterable[tuple[int, str]]) -> None:
-    """UserError where the instant of one is before that of an earlier one of its kind."""
+    """UserError if an entry is earlier than a previous entry of the same kind."""
     latest: dict[str, int] = {}
     for t_ns, kind in found:
         if t_ns < latest.get(kind, t_ns):
-            raise UserError(f"{file}: a line of `{kind}` stands behind a later one")
+            raise UserError(f"{file}: a line of `{kind}` is out of order: a previous line has a later time")
         latest[kind] = t_ns
 
 
 @dataclass(frozen=True)
 class TrialFolder:
-    """One trial's folder: typed access to each of its files. A file that is absent reads as None or as nothing."""
+    """One trial's folder, with typed access to each file. A missing file reads as None or as an empty list."""
 
     path: Path
 
@@ -262,44 +261,44 @@ class TrialFolder:
         return read_json_if_any(Plan, self.path / "plan.json")
 
     def events(self) -> list[Event]:
-        """In the order of their time, but for what is told of broadcasts at the end; UserError where they are not."""
+        """Events in order of time, except broadcast counts, which are written at the end. UserError if out of order."""
         file = self.path / "events.jsonl"
         found = read_every_line(file, EVENTS, parse_event)
         _require_order(file, ((event.t_ns, "event") for event in found if not isinstance(event, TOLD_LATE)))
         return found
 
     def samples(self) -> list[Sample]:
-        """Those of each kind in the order of their time; UserError where they are not."""
+        """Samples, with each kind in order of time. UserError if out of order."""
         file = self.path / "resources.jsonl"
         found = read_every_line(file, SAMPLES, parse_sample)
         _require_order(file, ((sample.t_ns, sample.of) for sample in found))
         return found
 
     def parts(self) -> list[TrialFolder]:
-        """The folders of its engine processes, where there were several; what they wrote is merged into this one at the end."""
+        """The folders of the engine processes, if there were several. Their files are merged into this folder at the end."""
         found = self._folders("engine-")
         return sorted(found, key=lambda part: int(part.path.name.partition("-")[2]))
 
     def hosts(self) -> list[TrialFolder]:
-        """A folder for each host of a cluster that took part."""
+        """The folders of the cluster hosts that took part."""
         return sorted(self._folders("host-"), key=lambda host: host.path)
 
     def _folders(self, prefix: str) -> list[TrialFolder]:
-        inside = self.path.iterdir() if self.path.exists() else []  # a third of a glob's time
+        inside = self.path.iterdir() if self.path.exists() else []  # takes a third of the time of a glob
         return [TrialFolder(path) for path in inside if path.name.startswith(prefix)]
 
     @property
     def host(self) -> HostRecord:
-        """Of a host's folder."""
+        """Only in a host's folder."""
         return read_json(HostRecord, self.path / "host.json")
 
     def latest(self) -> Tick | None:
-        """What was ticked last, by all of its engine processes together; None where one has yet to begin."""
+        """The sum of the last ticks of all engine processes. None if one has not started yet."""
         ticks = [part.last_tick() for part in self.parts() or [self]]
         return None if None in ticks else summed(ticks[-1].t_ns, ticks)
 
     def last_tick(self) -> Tick | None:
-        """Of one engine process; only the end of its file is read, since this is asked again and again while it grows."""
+        """The last tick of one engine process. Reads only the end of the file, because it is polled while the file grows."""
         file = self.path / "events.jsonl"
         if not is_plain(file):
             return None
@@ -321,13 +320,13 @@ class TrialFolder:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A campaign's folder; a packed one has its trials in an archive, and reads the same."""
+    """A campaign's folder. A packed campaign has its trials in an archive and reads the same way."""
 
     path: Path
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The folder of an existing campaign; UserError if it is none."""
+        """The folder of an existing campaign. UserError if there is none."""
         if not (path / "campaign.json").is_file():
             raise UserError(f"{path} is not a run directory: it has no campaign.json")
         return cls(path)
@@ -342,12 +341,12 @@ class RunFolder:
 
     @property
     def machine_after(self) -> MachineRecord | None:
-        """The machine as it was read again after the last trial; None where that has not been."""
+        """The machine as read again after the last trial. None if it was not read again."""
         return read_json_if_any(MachineRecord, self.path / "machine-after.json")
 
     @property
     def hosts(self) -> list[HostRow]:
-        """Nothing where the campaign ran on one machine."""
+        """Empty if the campaign ran on one machine."""
         file = self.path / "hosts.json"
         return read_json_list(HostRow, file) if file.exists() else []
 
@@ -365,7 +364,7 @@ class RunFolder:
 
     @cached_property
     def trials(self) -> Path:
-        """Where the trials' folders are: in the campaign's own, or unpacked from its archive for as long as this process lives."""
+        """The folder of the trials: the campaign folder, or a temporary folder that lasts as long as this process."""
         archive = self.path / ARCHIVE
         return unpacked(archive) if is_plain(archive) else self.path
 
@@ -377,11 +376,11 @@ class RunFolder:
         return TrialFolder(self.trials / f"{number:04}")
 
     def finished_numbers(self) -> set[int]:
-        """The numbers of the trials that have an outcome, without reading any."""
+        """The numbers of the trials that have an outcome. Opens no trial file."""
         return {planned.number for planned in self.order if is_plain(self.trial(planned.number).path / "trial.json")}
 
     def finished(self) -> Iterator[tuple[TrialFolder, TrialRecord]]:
-        """Every trial that has an outcome, by number."""
+        """Every trial that has an outcome, ordered by number."""
         for planned in self.order:
             folder = self.trial(planned.number)
             if (record := folder.record) is not None:

@@ -1,6 +1,6 @@
-"""Lines of `resources.jsonl`, as frozen types: what the sampler writes and metrics read. The contract is protocol/README.md §6.
+"""Lines of `resources.jsonl` as frozen types: the sampler writes them, metrics read them. Contract: protocol/README.md §6.
 
-Whatever a kernel or a runtime does not tell is null. What was added later has a default, so that older runs can be read.
+A value that a kernel or a runtime does not provide is null. Later fields have a default, so that older runs can be read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Who = Literal["server", "engine"]
 
 
 class ProcessSample(Frozen):
-    """A process tree at one instant; CPU is cumulative since its processes began.
+    """A process tree at one instant. CPU time is cumulative since its processes began.
 
-    `cpu_ns` is the scheduler's account; null where there is none, and in runs older than it. The seconds are in ticks.
+    `cpu_ns` is the scheduler's account: null where there is none, and in older runs. The seconds have tick resolution.
     """
 
     t_ns: int
@@ -42,8 +42,8 @@ class MachineCpu(Frozen):
 
 
 class MachineMemory(Frozen):
-    """From /proc/meminfo. `available` is what a program could still get; `slab` holds the kernel's own objects, of which
-    a TCP connection has several."""
+    """From /proc/meminfo. `available` is the memory that a program could still get. `slab` holds the kernel's objects, of which a
+    TCP connection has several."""
 
     total_bytes: int
     free_bytes: int
@@ -52,8 +52,8 @@ class MachineMemory(Frozen):
 
 
 class MachineSockets(Frozen):
-    """From /proc/net/sockstat: TCP sockets in use and in TIME_WAIT in this network namespace, and the memory of all TCP
-    *buffers*. An empty socket has none: its own objects are in the slab."""
+    """From /proc/net/sockstat: TCP sockets in use and in TIME_WAIT in this network namespace, and the memory of all TCP buffers.
+    An empty socket has no buffer; its kernel objects are in the slab."""
 
     tcp_in_use: int
     tcp_time_wait: int
@@ -61,7 +61,7 @@ class MachineSockets(Frozen):
 
 
 class MachineSample(Frozen):
-    """The whole machine at one instant, cumulative seconds over all CPUs; `throttled_s` is null without a CPU quota."""
+    """The whole machine at one instant: seconds are cumulative over all CPUs. `throttled_s` is null without a CPU quota."""
 
     t_ns: int
     of: Literal["machine"]
@@ -72,9 +72,9 @@ class MachineSample(Frozen):
 
 
 class NetworkSample(Frozen):
-    """What the interfaces of this network namespace have carried so far, loopback apart, segments that its TCP sent again, how
-    often it dropped a connect because a listening socket's queue was full, and how many packets the machine dropped because a
-    CPU's queue was (loopback's too; both null in runs that are older than this)."""
+    """Cumulative counters of this network namespace: traffic of all interfaces except loopback, retransmitted TCP segments, and
+    connects dropped because a listening socket's queue was full. `backlog_dropped` counts packets that the machine dropped because
+    a CPU's queue was full, loopback included. The last two are null in older runs."""
 
     t_ns: int
     of: Literal["network"]
@@ -91,8 +91,8 @@ class NetworkSample(Frozen):
 
 
 class SwitchesSample(Frozen):
-    """Context switches of a process tree so far, of every thread that was ever seen; threads that came and went between two
-    looks are missing."""
+    """Cumulative context switches of a process tree, over every thread ever sampled. Threads that start and end between two samples
+    are missing."""
 
     t_ns: int
     of: Literal["switches"]
@@ -102,7 +102,7 @@ class SwitchesSample(Frozen):
 
 
 class SharedMemorySample(Frozen):
-    """Proportional set size of the server's tree, read only when no latency is being measured; `took_s` is how long that was."""
+    """Proportional set size of the server's tree. Read only while no latency is measured; `took_s` is the duration of the read."""
 
     t_ns: int
     of: Literal["pss"]
@@ -112,11 +112,11 @@ class SharedMemorySample(Frozen):
 
 
 class GroupSample(Frozen):
-    """The server's own control group: all memory charged to it, of which socket buffers and the kernel's other objects.
+    """The server's control group: all memory charged to it, and of that socket buffers and other kernel objects.
 
-    Version 2: memory.current, `sock` and `slab` of memory.stat. Version 1: memory.usage, memory.kmem.tcp.usage, and
-    memory.kmem.usage as `kernel_bytes`, which is more than slab and holds socket buffers too; `socket_bytes` is null where no limit
-    for them was ever set, because version 1 counts them only then.
+    Version 2: memory.current, and `sock` and `slab` of memory.stat. Version 1: memory.usage, memory.kmem.tcp.usage, and
+    memory.kmem.usage as `kernel_bytes`, which covers more than slab and includes socket buffers. Version 1 counts socket buffers
+    only once a limit for them has been set; until then `socket_bytes` is null.
     """
 
     t_ns: int
@@ -128,7 +128,7 @@ class GroupSample(Frozen):
 
 
 class HeapSample(Frozen):
-    """A JVM's heap as its own performance counters have it; `used_bytes` is null where they stand still between collections."""
+    """A JVM's heap from its performance counters. `used_bytes` is null if the JVM updates the counter only at collections."""
 
     t_ns: int
     of: Literal["heap"]
@@ -137,7 +137,7 @@ class HeapSample(Frozen):
 
 
 class SamplerCost(Frozen):
-    """The sampler's last line: the CPU time of its own thread since it began."""
+    """The sampler's last line: the CPU time of its own thread since its start."""
 
     t_ns: int
     of: Literal["sampler"]
@@ -161,5 +161,5 @@ SAMPLES = TypeAdapter(list[Sample])
 
 
 def parse_sample(line: str | bytes) -> Sample:
-    """One line of `resources.jsonl`. Raises pydantic's ValidationError where it breaks the contract."""
+    """Parses one line of `resources.jsonl`. Raises pydantic's ValidationError if it violates the contract."""
     return _sample.validate_json(line)

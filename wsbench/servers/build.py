@@ -1,8 +1,7 @@
-"""Building servers: are the tools there, is anything changed, and does the result say which version it is.
+"""Builds servers: checks for the tools, detects changes, and verifies that the result reports its version.
 
-What `build` made is remembered by a stamp beside the artefacts: a hash of the server's sources and of the build commands.
-Nothing changed, nothing run, nothing fetched. Variants with the same build commands share what they make. Output goes to a log
-that is kept.
+A stamp next to the artefacts records a build: a hash of the server's sources and of the build commands. If nothing has changed,
+nothing is run or fetched. Variants with the same build commands share their artefacts. Build output goes to a log, which is kept.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from wsbench.servers.catalogue import Need, Variant
 
 @dataclass(frozen=True)
 class Built:
-    """A variant's build: its receipt and what its runtime says of itself, or in one line why there is no receipt.
+    """Result of a variant's build: its version report (`receipt`) and its runtime, or a one-line reason why there is none.
 
-    `did` is `built`, `was built`, `skipped` (it cannot be had here) or `failed`.
+    `did` is `built`, `was built`, `skipped` (not available here) or `failed`.
     """
 
     receipt: str | None
@@ -52,13 +51,13 @@ def state(variant: Variant) -> str:
 
 
 def last_receipt(variant: Variant) -> str | None:
-    """What a variant said of itself when it was built; None where it is not built, or its runtime was chosen."""
+    """The version report from the last build. None if the variant is not built, has changed, or has a chosen runtime."""
     file = variant.folder / "build" / f"wsbench-{variant.variant}.receipt"
     return file.read_text().strip() if file.exists() and state(variant) == "built" else None
 
 
 def obstacle(variant: Variant) -> str | None:
-    """Why it cannot be had here: it is unavailable altogether, or a tool or its JDK is missing."""
+    """Why the variant cannot run here: it is unavailable in general, or a tool or its JDK is missing. None if it can."""
     if variant.table.unavailable is not None:
         return f"unavailable: {variant.table.unavailable}"
     for key, need in variant.needs.items():
@@ -68,7 +67,7 @@ def obstacle(variant: Variant) -> str | None:
 
 
 def _lacks(variant: Variant, key: str, need: str | Need) -> str | None:
-    """One line that names the tool that is missing or too old, and how to install it."""
+    """One line that names a missing or outdated tool and how to install it. None if the tool suffices."""
     if isinstance(need, str):
         problem = toolchains.lacks(key, need)
         return None if problem is None else f"{problem}; `wsbench build --install {variant.server}` installs it"
@@ -79,7 +78,7 @@ def _lacks(variant: Variant, key: str, need: str | Need) -> str | None:
 
 
 def missing(variant: Variant) -> list[tuple[str, str]]:
-    """What `toolchains.install` may install for it: tools and the versions needed."""
+    """The tools and versions that `toolchains.install` has to provide for this variant."""
     if variant.table.unavailable is not None:
         return []
     lacking = [one for one in _known(variant).items() if toolchains.lacks(*one) is not None]
@@ -88,13 +87,13 @@ def missing(variant: Variant) -> list[tuple[str, str]]:
 
 
 def _known(variant: Variant) -> dict[str, str]:
-    """Those of its needs that toolchains.toml has."""
+    """Its needs that are listed in toolchains.toml."""
     return {key: need for key, need in variant.needs.items() if isinstance(need, str)}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One variant is done: how many are, of how many, and how long the rest will take by those before."""
+    """One variant is complete: number done, total, and an estimate of the remaining seconds from the variants so far."""
 
     variant: Variant
     built: Built
@@ -106,9 +105,9 @@ class Progress:
 def build_all(
     variants: list[Variant], cpus: list[int], jobs: int, tell: Callable[[Progress], None] = lambda _: None
 ) -> dict[str, Built]:
-    """Builds what is not built or has changed, `jobs` servers at once, and asks each for its receipt; by the variants' names.
+    """Builds variants that are not built or have changed, `jobs` servers at once, and queries their versions. Returns by name.
 
-    One server's variants are built one after the other: they share a folder. What fails stops nothing else.
+    Variants of one server are built one after the other, because they share a folder. A failure does not stop other builds.
     """
     folders: dict[Path, threading.Lock] = {variant.folder: threading.Lock() for variant in variants}
     began, found = time.monotonic(), {}
@@ -132,7 +131,7 @@ def build_all(
 
 
 def _spread(variants: list[Variant]) -> list[Variant]:
-    """Neighbours of different servers, so that no worker waits for another's folder without need."""
+    """Interleaves servers, so that workers do not wait for the same folder unnecessarily."""
     turns: dict[Path, int] = {}
     ranked = []
     for variant in variants:
@@ -142,8 +141,8 @@ def _spread(variants: list[Variant]) -> list[Variant]:
 
 
 def build(variant: Variant, cpus: list[int]) -> Built:
-    """Builds what is not built or has changed, then asks for the receipt, under the settings and on the CPUs that the server
-    will have. Never raises for a server's own problems."""
+    """Builds the variant if it is not built or has changed. Then queries its version, with the server's settings and CPUs. Never
+    raises for problems of the server itself."""
     began = time.monotonic()
     if (problem := obstacle(variant)) is not None:
         return Built(None, problem, "skipped")
@@ -156,23 +155,23 @@ def build(variant: Variant, cpus: list[int]) -> Built:
 
 
 def _run_commands(variant: Variant) -> str | None:
-    """What went wrong, in one line."""
+    """The failed command in one line. None if all succeeded."""
     log, stamp = log_of(variant), _beside(variant, "stamp")
     _lay_out(variant)
     log.parent.mkdir(exist_ok=True)
-    # From here on the artefacts are no longer what the stamp says, also where the build is interrupted.
+    # From here on the stamp would be wrong, also if the build is interrupted.
     stamp.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
     for argv in variant.table.build:
         code = run_logged(argv, variant.folder, log, _environment(variant))
         if code != 0:
-            return f"build failed: `{' '.join(argv)}` ended with {code}; see {log}"
+            return f"build failed: `{' '.join(argv)}` exited with code {code}; see {log}"
     stamp.write_text(_fingerprint(variant))
     return None
 
 
 def _lay_out(variant: Variant) -> None:
-    """The sources, copied to where they are built, if that is elsewhere; another process may do the same at the same time."""
+    """Copies the sources to the build folder, if it is a separate one. Another process may do the same concurrently."""
     if variant.folder.exists():
         return
     variant.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +185,7 @@ def _lay_out(variant: Variant) -> None:
 
 
 def _environment(variant: Variant) -> dict[str, str]:
-    """What a build is given: its JDK, and a PATH on which the tools are found."""
+    """Environment of a build: its JDK, and a PATH that includes the tools."""
     path = toolchains.path(_known(variant))
     jdk = runtime.build_environment(variant)
     if "JAVA_HOME" not in jdk:
@@ -205,9 +204,9 @@ def _receipt(variant: Variant, cpus: list[int], did: str, began: float) -> Built
         lines = [line.strip() for line in output.text.splitlines() if line.strip()]
         if output.code != 0 or not lines:
             said = runtime.complaint(output.text)
-            return failed(f"no receipt: `{' '.join(command)}` ended with {output.code}: {said}")
+            return failed(f"no version report: `{' '.join(command)}` exited with code {output.code}: {said}")
         if expected not in lines[-1]:
-            return failed(f"the receipt {lines[-1]!r} does not contain the manifest's version {expected!r}")
+            return failed(f"the version report {lines[-1]!r} does not contain the manifest's version {expected!r}")
         seen = runtime.observe(variant, cpus)
     except TrialFailed as failure:
         return failed(str(failure))

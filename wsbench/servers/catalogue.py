@@ -1,5 +1,5 @@
-"""The catalogue: every folder in `servers/` that has a manifest, as frozen values. Discovery by folder, selection by name,
-glob or tag, with what is chosen of the runtime. There is no central list, and nothing is started or built here.
+"""The catalogue: every folder in `servers/` with a manifest, as frozen values. Servers are discovered by folder and selected by
+name, glob or tag, with optional runtime settings. There is no central list. Nothing is started or built here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wsbench.servers.settings import (
 )
 
 SHIPPED = installation.ROOT / "servers"
-#: Where servers are looked for; a folder of one's own is named by WSBENCH_SERVERS.
+#: The folder of the servers. WSBENCH_SERVERS replaces it with your own.
 SERVERS = Path(os.environ.get("WSBENCH_SERVERS") or SHIPPED)
 
 ScenarioName = Literal["doc", "echo", "ping", "push"]
@@ -34,7 +34,7 @@ TransportName = Literal["websocket", "tcp"]
 
 
 class Need(Frozen):
-    """A tool that toolchains.toml does not have: how its version is asked for, and how it is installed."""
+    """A tool that is not in toolchains.toml: the command that prints its version, and how to install it."""
 
     run: list[str]
     at_least: str
@@ -43,7 +43,7 @@ class Need(Frozen):
 
 class VariantTable(Frozen):
     library_version: str
-    #: Why this version cannot be run any more, by anybody. Such a variant is listed, never built or measured.
+    #: Why this version can no longer be run. Such a variant is listed, but never built or measured.
     unavailable: str | None = None
     build: list[list[str]] = []
     run: list[str] = []
@@ -53,7 +53,7 @@ class VariantTable(Frozen):
     scenarios: list[ScenarioName] | None = None
     transport: TransportName | None = None
     needs: dict[str, str | Need] | None = None
-    #: The oldest JDK that builds and runs it, where that is not the one on the PATH.
+    #: The oldest JDK that builds and runs it. None: the one on the PATH.
     jdk: Jdk | None = None
     tags: list[str] = []
     departures: list[str] = []
@@ -65,11 +65,11 @@ class Manifest(Frozen):
     homepage: str
     scenarios: list[ScenarioName]
     transport: TransportName = "websocket"
-    #: What runs it, where a JDK, a collector or a heap may be chosen for it.
+    #: The runtime, if a JDK, a collector or a heap can be chosen for it.
     runtime: RuntimeName | None = None
     tags: list[str] = []
     default: str
-    #: Tools that must be there: the version that is needed of one in toolchains.toml, or another.
+    #: Required tools: the minimum version of a tool in toolchains.toml, or a table for another tool.
     needs: dict[str, str | Need] = {}
     departures: list[str] = []
     variants: dict[str, VariantTable]
@@ -77,13 +77,13 @@ class Manifest(Frozen):
 
 @dataclass(frozen=True)
 class Variant:
-    """A server in one version, started one way: what the server's table and the variant's table say together, with what was
-    chosen of its runtime. `row` is the variant's name in the manifest."""
+    """One version of a server with one start command: the manifest's server table and variant table combined, plus the chosen
+    runtime settings. `row` is the variant's name in the manifest."""
 
     server: str
     row: str
     is_default: bool
-    #: Where its sources lie, and where it is built and run.
+    #: The folder of its sources, and the folder in which it is built and run.
     sources: Path
     folder: Path
     manifest: Manifest
@@ -100,7 +100,7 @@ class Variant:
 
     @property
     def builder(self) -> str:
-        """The first of the server's variants with the same build commands: what it builds serves them all."""
+        """The first of the server's variants with the same build commands. All of them use its build."""
         return next(name for name, table in self.manifest.variants.items() if table.build == self.table.build)
 
     @property
@@ -109,7 +109,7 @@ class Variant:
 
     @property
     def env(self) -> dict[str, str]:
-        """What its processes are given, a JDK's place apart: that is this machine's."""
+        """The environment of its processes, without the JDK's location, which depends on the machine."""
         return {**options(self.runtime, self.settings), **self.table.env}
 
     @property
@@ -135,7 +135,7 @@ class Variant:
 
 
 def read(folder: Path = SERVERS) -> list[Variant]:
-    """Every variant of every server, by name. UserError if a manifest is wrong: path, key, what was found."""
+    """Every variant of every server, by name. UserError for an invalid manifest: path, key, what was found."""
     variants = []
     for file in sorted(folder.glob("*/server.toml")):
         manifest = read_toml(Manifest, file)
@@ -151,19 +151,19 @@ def read(folder: Path = SERVERS) -> list[Variant]:
 
 
 def _workplace(folder: Path) -> Path:
-    """Where a server is built: in its own folder, or, since that of a wheel is no place to write, in the user's cache. There it
-    stays for as long as its sources stay the same, also from one release to the next."""
+    """Where a server is built: its own folder or, for a server shipped in a wheel, the user's cache. That folder stays the same
+    while the sources do, also across releases."""
     if installation.IS_CHECKOUT or folder.parent != SHIPPED:
         return folder
     return installation.cache_folder() / "servers" / f"{folder.name}-{sources.digest(folder)[:12]}"
 
 
 def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifest) -> None:
-    """What can be run says how; what cannot be run does not, and no bare name means it. What is chosen is not fixed."""
+    """Checks a variant: an available one needs commands, an unavailable one has none and is no default. Settings are not fixed."""
     default = manifest.default
     if "+" in name:
         raise UserError(
-            f"{file}: 'variants.{name}': a name has no '+', which stands before what is chosen of the runtime"
+            f"{file}: 'variants.{name}': a variant's name contains no '+', which introduces runtime settings"
         )
     plain = [key for key, need in {**manifest.needs, **(table.needs or {})}.items() if isinstance(need, str)]
     if unknown := sorted(set(plain) - set(toolchains.table())):
@@ -174,10 +174,10 @@ def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifes
     fixed = [flag for flag in table.run if manifest.runtime is not None and CHOSEN_ELSEWHERE.fullmatch(flag)]
     if fixed:
         raise UserError(
-            f"{file}: 'variants.{name}.run': found {fixed[0]!r}: heap and collector are chosen by name or experiment"
+            f"{file}: 'variants.{name}.run': found {fixed[0]!r}: choose heap and collector by name or in the experiment"
         )
     if table.jdk is not None and manifest.runtime != "jvm":
-        raise UserError(f"{file}: 'variants.{name}.jdk': only a server whose runtime is 'jvm' has a JDK")
+        raise UserError(f"{file}: 'variants.{name}.jdk': only servers with runtime 'jvm' have a JDK")
     commands = {"build", "run", "version"}
     given = commands & table.model_fields_set
     if table.unavailable is None and (missing := sorted(commands - given)):
@@ -189,11 +189,11 @@ def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifes
 
 
 def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:
-    """The variants that the patterns name, in the catalogue's order.
+    """The variants that match the patterns, in the catalogue's order.
 
-    `netty` is its default variant, `netty@4.1.19` that variant, `*` every default, `*@*` every variant, `tag:jvm` every variant
-    so tagged; `!` in front leaves out instead. `+jdk25+ZGC+heap4g` behind any of them, in any number, chooses of the runtime,
-    among those whose runtime it is. UserError for a pattern that names nothing.
+    `netty` selects its default variant, `netty@4.1.19` that variant, `*` every default, `*@*` every variant, `tag:jvm` every
+    variant with that tag. A leading `!` excludes. A suffix of any number of settings, such as `+jdk25+ZGC+heap4g`, chooses them
+    and drops matches whose runtime does not take them. UserError for a pattern that matches nothing.
     """
     chosen: dict[str, Variant] = {}
     for pattern in patterns:
@@ -210,19 +210,17 @@ def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:
             continue
         if not named:
             known = ", ".join(sorted({variant.server for variant in variants}))
-            raise UserError(f"no server matches {bare!r}; there are: {known} (see `wsbench list servers`)")
+            raise UserError(f"no server matches {bare!r}; known servers: {known} (see `wsbench list servers`)")
         found = [replace(variant, settings=settings) for variant in named if settings.taken_by(variant.runtime)]
         if not found:
-            raise UserError(
-                f"{pattern!r}: +{suffix} cannot be chosen of {', '.join(variant.name for variant in named)}"
-            )
+            raise UserError(f"{pattern!r}: +{suffix} does not apply to {', '.join(variant.name for variant in named)}")
         chosen |= {variant.name: variant for variant in found}
     rank = {(variant.server, variant.row): index for index, variant in enumerate(variants)}
     return sorted(chosen.values(), key=lambda variant: rank[variant.server, variant.row])
 
 
 def chosen_for(table: RuntimeTable, variants: list[Variant]) -> list[Variant]:
-    """The variants that an experiment's `[runtime]` makes of those it names."""
+    """The variants that an experiment's `[runtime]` makes of the selected ones."""
     made = [
         replace(variant, settings=settings)
         for variant in variants
@@ -234,12 +232,12 @@ def chosen_for(table: RuntimeTable, variants: list[Variant]) -> list[Variant]:
 
 
 def untaken(table: RuntimeTable, made: list[Variant]) -> list[str]:
-    """The keys of `[runtime]` that say nothing to any of them."""
+    """The keys of `[runtime]` that apply to none of the variants."""
     return sorted(table.keys - {key for variant in made for key in variant.settings.keys})
 
 
 def named(name: str, variants: list[Variant], table: RuntimeTable) -> Variant | None:
-    """The variant that a campaign has under this name, with the experiment's flags; None where there is none any more."""
+    """The variant of this name in a campaign, with the experiment's flags. None if it no longer exists."""
     full, _, suffix = name.partition("+")
     for variant in variants:
         if variant.name == full:
@@ -253,5 +251,5 @@ def _matches(pattern: str, variant: Variant, leave_out: bool) -> bool:
         return pattern.removeprefix("tag:") in variant.tags
     if "@" in pattern:
         return fnmatchcase(variant.name, pattern)
-    # What is left out is left out whole; what is chosen by a bare name is the default variant.
+    # Exclusion covers all variants of a server; selection by server name means the default variant.
     return fnmatchcase(variant.server, pattern) and (leave_out or variant.is_default)

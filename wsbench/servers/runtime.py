@@ -1,7 +1,7 @@
-"""The runtime a variant is run by, on this machine: which JDK, with what environment, and what it says of itself.
+"""The runtime of a variant on this machine: its JDK, its environment, and the properties that it reports.
 
-JDKs are found by one rule, `jdks`; nothing here names a path of one machine. What the runtime says is asked with the server's
-own environment and CPUs, because a JVM chooses its collector by the CPUs it may use.
+JDKs are found by one rule, `jdks`; no path of a particular machine is listed here. The runtime is queried with the server's
+environment and CPUs, because a JVM chooses its collector by the CPUs it may use.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Jdk:
 
 
 def jdks() -> list[Jdk]:
-    """Every JDK here: $JAVA_HOME, the one `javac` on the PATH belongs to, then the usual places; the newest first."""
+    """All installed JDKs, newest first: $JAVA_HOME, the one of `javac` on the PATH, then the usual places."""
     homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     if (javac := shutil.which("javac")) is not None:
         homes.append(Path(javac).resolve().parent.parent)
@@ -58,7 +58,7 @@ def jdks() -> list[Jdk]:
 
 
 def _version_of(home: Path) -> str | None:
-    """From its `release` file, which every JDK has."""
+    """Version from the `release` file, which every JDK has."""
     try:
         text = (home / "release").read_text(encoding="utf-8")
     except OSError:
@@ -68,33 +68,33 @@ def _version_of(home: Path) -> str | None:
 
 
 def obstacle(variant: Variant) -> str | None:
-    """Why the runtime that the variant asks for cannot be had here."""
+    """Why the variant's runtime is not available here. None if it is."""
     asked, least = variant.settings.jdk, variant.table.jdk
     if asked is not None and least is not None and asked < least:
-        return f"needs JDK {least} or newer, asked for {asked}"
+        return f"needs JDK {least} or newer, but {asked} was chosen"
     if (asked is None and least is None) or _jdk(variant) is not None:
         return None
     here = ", ".join(f"{one.version} in {one.home}" for one in jdks()) or "none"
     return (
-        f"needs JDK {asked or f'{least} or newer'}, found {here}; `wsbench build --install {variant.name}` installs it where "
-        f"this system has it, else put it in one of {', '.join(PLACES)}"
+        f"needs JDK {asked or f'{least} or newer'}, found {here}; `wsbench build --install {variant.name}` installs it if "
+        f"this system offers it; else put it in one of {', '.join(PLACES)}"
     )
 
 
 def missing_jdk(variant: Variant) -> int | None:
-    """The JDK that would have to be installed for it; None where there is one, or none could help."""
+    """The JDK version to install for the variant. None if it is present or no JDK could help."""
     asked, least = variant.settings.jdk, variant.table.jdk
     wanted = asked or least
     return wanted if wanted is not None and (least or 0) <= wanted and _jdk(variant) is None else None
 
 
 def environment(variant: Variant) -> dict[str, str]:
-    """What the server's process is given. TrialFailed where its JDK has gone."""
+    """The environment of the server's process. TrialFailed if its JDK is no longer present."""
     return {**variant.env, **_place_of(variant, _jdk(variant))}
 
 
 def build_environment(variant: Variant) -> dict[str, str]:
-    """A build does not depend on what is chosen to run it by, nor on which of those it serves is asked for."""
+    """The environment of a build. It does not depend on the chosen runtime, nor on which of the variants that share it is built."""
     least = variant.manifest.variants[variant.builder].jdk
     return _place_of(variant, None if least is None else _at_least(least))
 
@@ -114,14 +114,14 @@ def _jdk(variant: Variant) -> Jdk | None:
 
 
 def _at_least(least: int) -> Jdk | None:
-    """The oldest line that will do, in its newest release: what it was written for."""
+    """The newest release of the oldest sufficient JDK line, for which the server was written."""
     lines = [one for one in jdks() if one.major >= least]
     oldest = min((one.major for one in lines), default=None)
     return next((one for one in lines if one.major == oldest), None)
 
 
 def observe(variant: Variant, cpus: list[int]) -> RuntimeRecord | None:
-    """What the runtime says of itself under the server's settings and on its CPUs; None where nothing can be chosen of it."""
+    """The runtime's own report, with the server's settings and CPUs. None if the server takes no runtime settings."""
     if variant.runtime == "jvm":
         return _observe_jvm(environment(variant), cpus)
     if variant.runtime == "node":
@@ -169,7 +169,7 @@ def _observe_node(env: dict[str, str], cpus: list[int]) -> RuntimeRecord:
 
 
 def executable(pid: int) -> str | None:
-    """The program that a process runs; None once it is gone."""
+    """The program that a process runs. None once it has ended."""
     try:
         return str(Path(f"/proc/{pid}/exe").readlink())
     except OSError:
@@ -177,7 +177,7 @@ def executable(pid: int) -> str | None:
 
 
 def pollers(pid: int) -> list[str]:
-    """How a process and those below it wait for many connections at once: `epoll`, `io_uring`; neither where threads block."""
+    """Event interfaces that a process tree uses, `epoll` or `io_uring`. Empty if its threads block."""
     held, new = set(), [pid]
     while new:
         for one in new:
@@ -196,6 +196,6 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def complaint(text: str) -> str:
-    """The line of a program's output that says what was wrong, as far as that can be told."""
+    """The line of a program's output that most likely states the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("Picked up ")]
-    return lines[0] if lines else "it said nothing"
+    return lines[0] if lines else "no output"

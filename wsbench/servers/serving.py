@@ -1,6 +1,6 @@
-"""The server's side of a trial, on the host that serves: its processes are started, ready, looked at, stopped.
+"""The server's side of a trial, on the host that serves: starts its processes, waits until they are ready, checks and stops them.
 
-A variant and an order in, plain data out, so that another host can be told the same. It knows no plan and no engine.
+Takes a variant and an order and returns plain data, so that it also works on a remote host. It knows no plan and no engine.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from wsbench.servers.catalogue import Variant
 HOST = "127.0.0.1"
 LOG = "server.log"
 READY_S = 60.0
-#: One attempt to find out.
+#: Time limit of one readiness check.
 ANSWER_S = 2.0
-#: What a server may open beside its connections: a JVM opens some two hundred.
+#: Files that a server may open in addition to its connections; a JVM opens about two hundred.
 SERVER_FILES = 500
-#: A trial that leaves the machine less than this is ended, before the kernel kills some process to get memory back.
+#: A trial that leaves the machine less available memory (bytes) is ended, before the kernel kills a process to free memory.
 MEMORY_FLOOR = 768 << 20
-#: Of what a server writes; a collector's trace of an hour is some megabytes.
+#: Limit for a server's output in bytes. One hour of a collector's trace is a few MB.
 LARGEST_LOG = 1 << 30
 
 
 class Order(Frozen):
-    """How a server is to run. `number` is where the search for a free port begins, `port` the one that was asked for."""
+    """How to run a server. `port` is the requested port; otherwise the search for a free one starts at index `number`."""
 
     address: str = HOST
     port: int | None
@@ -45,8 +45,8 @@ class Order(Frozen):
 
 
 class Ready(Frozen):
-    """What is known of a server that answers. `env` is what it was given but for PATH, which is this machine's: what it led to is
-    recorded instead, with how its first process waits for events."""
+    """A server that is ready. `env` is its environment without PATH, which depends on the machine; `executable` records the program
+    found instead. `pollers` are the event interfaces of its first process."""
 
     addresses: list[str]
     ready_s: float
@@ -57,8 +57,7 @@ class Ready(Frozen):
 
 
 class Serving:
-    """A server that is ready, from entry to exit of its context; it is stopped at the end, whatever happens. Its output, and
-    what a probe has it tell of its runtime, goes into the folder."""
+    """A ready server, from entry to exit of the context. It is always stopped. Its output and its probe's go to `folder`."""
 
     def __init__(self, variant: Variant, order: Order, folder: Path):
         self._variant, self._order, self._folder = variant, order, folder
@@ -97,22 +96,22 @@ class Serving:
         return [server.pid for server in self._servers]
 
     def look(self) -> None:
-        """TrialFailed where the trial cannot go on for its host's sake."""
+        """TrialFailed if this host is short of memory or the server's log is too large."""
         require_memory()
         require_small(self._folder / LOG)
 
     def ended(self) -> bool:
-        """Whether one of its processes has ended."""
+        """Whether a server process has ended."""
         return any(server.exit_code is not None for server in self._servers)
 
     def stop(self) -> str:
-        """How its processes ended, in words."""
+        """Stops the server and describes how its processes ended."""
         return "; ".join(dict.fromkeys(server.stop() for server in self._servers))
 
 
 @contextlib.contextmanager
 def started(variant: Variant, order: Order, log: Path):
-    """One process of a server that is ready: itself, its port, the seconds until it was ready."""
+    """One ready server process. Yields the process, its port and the seconds until it was ready."""
     port = machine.free_port(order.address, order.port, order.number)
     env = {
         **runtime.environment(variant),
@@ -128,7 +127,7 @@ def started(variant: Variant, order: Order, log: Path):
 
 
 def await_ready(server: Server, host: str, port: int, transport: str) -> None:
-    """Ready is an answer, never a log line: a TCP connect for plain TCP, else a 101 to an upgrade of /ping or a 200 for /doc."""
+    """Waits for an answer, never for a log line: a TCP connection for plain TCP, otherwise status 101 for an upgrade of /ping."""
     until = time.monotonic() + READY_S
     while time.monotonic() < until:
         if server.exit_code is not None:
@@ -156,7 +155,7 @@ def _answers(host: str, port: int, transport: str) -> bool:
             return connection.getresponse().status == 101
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # it is not the server that cannot
+            raise  # no file descriptors are left here; the server is not at fault
         return False
     except http.client.HTTPException:
         return False
@@ -167,19 +166,19 @@ def _shown(address: str, port: int) -> str:
 
 
 def processes_for(connections: int, limit: int | None) -> int:
-    """How many processes of a server so many connections take, where one may open so many files; None: as many as it likes."""
+    """Number of server processes for these connections, with `limit` open files per process (None: unlimited)."""
     return 1 if limit is None else -(-connections // max(1, limit - SERVER_FILES))
 
 
 def require_small(log: Path) -> None:
     if log.exists() and log.stat().st_size > LARGEST_LOG:
-        raise TrialFailed(f"the server has written {LARGEST_LOG >> 20:,} MiB to its log, and the disk is not its own")
+        raise TrialFailed(f"the server's log exceeds {LARGEST_LOG >> 20:,} MiB")
 
 
 def require_memory() -> None:
     left = machine.memory_available()
     if left is not None and left < MEMORY_FLOOR:
         raise TrialFailed(
-            f"the machine ran out of memory: {left >> 20} MiB left, the trial was ended at {MEMORY_FLOOR >> 20} MiB; "
+            f"the machine ran out of memory: {left >> 20} MiB left, the trial ends below {MEMORY_FLOOR >> 20} MiB; "
             "see `wsbench doctor --connections N`"
         )

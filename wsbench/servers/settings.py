@@ -1,7 +1,7 @@
-"""What can be chosen of the runtime a server is run by: JDK, garbage collector, heap, further flags. Values only.
+"""Runtime settings of a server: JDK, garbage collector, heap, further flags. Values only.
 
-A choice is part of the variant's name, behind a `+`: `netty@4.2+jdk25+ZGC+heap4g`. Further flags have no place in a name, so
-they hold for a whole experiment. Which JDK that is on this machine, and whether there is one, is asked elsewhere.
+Settings are part of the variant's name, after a `+`: `netty@4.2+jdk25+ZGC+heap4g`. Further flags are not part of a name, so they
+apply to a whole experiment. Whether and where this machine has a JDK is determined elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import Frozen
 
-#: What runs a server and takes settings; anything else is as it was built.
+#: Runtimes that take settings. Any other server runs as built.
 RuntimeName = Literal["jvm", "node"]
 Collector = Literal["Serial", "Parallel", "G1", "ZGC", "Shenandoah"]
 COLLECTOR_FLAGS: dict[str, str] = {
@@ -25,10 +25,10 @@ COLLECTOR_FLAGS: dict[str, str] = {
     "ZGC": "-XX:+UseZGC",
     "Shenandoah": "-XX:+UseShenandoahGC",
 }
-#: The heap of every JVM server that nobody has chosen another for: fixed, so that memory compares.
+#: Default heap of every JVM server: fixed, so that memory use is comparable.
 JVM_HEAP = "1g"
 Heap = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[mg]$")]
-#: Which setting which runtime takes.
+#: Settings that each runtime takes.
 TAKES: dict[str, frozenset[str]] = {
     "jvm": frozenset({"jdk", "gc", "heap", "jvm_flags"}),
     "node": frozenset({"heap", "node_options"}),
@@ -39,12 +39,12 @@ CHOSEN_ELSEWHERE = re.compile(
 
 
 def _plain(flags: list[str]) -> list[str]:
-    """Flags travel in one environment variable, parted by spaces; heap and collector have keys of their own."""
+    """Flags share one environment variable, separated by spaces. Heap and collector have their own keys."""
     for flag in flags:
         if not re.fullmatch(r"-[^\s'\"]+", flag):
-            raise ValueError(f"a flag begins with '-' and has neither spaces nor quotes, found {flag!r}")
+            raise ValueError(f"a flag begins with '-' and contains no spaces or quotes, found {flag!r}")
         if CHOSEN_ELSEWHERE.fullmatch(flag):
-            raise ValueError(f"found {flag!r}: heap and collector have keys of their own, 'heap' and 'gc'")
+            raise ValueError(f"found {flag!r}: use the keys 'heap' and 'gc' for heap and collector")
     return flags
 
 
@@ -53,7 +53,7 @@ Jdk = Annotated[int, Field(ge=8, le=99)]
 
 
 class Settings(Frozen):
-    """What was chosen for one variant; None is the variant's own."""
+    """Settings chosen for one variant. None or empty keeps the variant's own."""
 
     jdk: Jdk | None = None
     gc: Collector | None = None
@@ -63,7 +63,7 @@ class Settings(Frozen):
 
     @property
     def suffix(self) -> str:
-        """What of it is part of the variant's name."""
+        """The part of the variant's name."""
         chosen = [
             *([f"jdk{self.jdk}"] if self.jdk else []),
             *([self.gc] if self.gc else []),
@@ -82,7 +82,7 @@ class Settings(Frozen):
 class RuntimeTable(Frozen):
     """An experiment's `[runtime]`: every combination of `jdk`, `gc` and `heap` makes a variant of each server that takes them.
 
-    The flags are added to every such variant. A server that runs on no JVM, or Node, is measured once, as it is.
+    The flags apply to every such variant. A server whose runtime takes none of the settings is measured once, unchanged.
     """
 
     jdk: list[Jdk] = []
@@ -96,7 +96,7 @@ class RuntimeTable(Frozen):
         return {name for name in type(self).model_fields if getattr(self, name)}
 
     def choices(self, runtime: RuntimeName | None, chosen: Settings) -> list[Settings]:
-        """What a variant becomes; what was chosen by its name already stays."""
+        """The variants made of one variant. Settings in its name stay in force."""
         takes = TAKES.get(runtime or "", frozenset())
         axes = {
             key: getattr(self, key)
@@ -114,7 +114,7 @@ class RuntimeTable(Frozen):
 
 
 def parse(suffix: str) -> Settings:
-    """`jdk25+ZGC+heap4g` as settings. UserError for what is no choice."""
+    """Parses a suffix such as `jdk25+ZGC+heap4g`. UserError for an invalid setting."""
     found: dict[str, int | str] = {}
     for part in suffix.split("+"):
         if match := re.fullmatch(r"jdk([0-9]{1,2})", part):
@@ -125,7 +125,7 @@ def parse(suffix: str) -> Settings:
             key, value = "heap", match.group(1)
         else:
             allowed = f"jdk25, {', '.join(COLLECTOR_FLAGS)}, heap4g"
-            raise UserError(f"found +{part} behind a server's name; allowed, for example: {allowed}")
+            raise UserError(f"found +{part} after a server's name; allowed, for example: {allowed}")
         if key in found:
             raise UserError(f"found {key} twice in +{suffix}")
         found[key] = value
@@ -133,7 +133,7 @@ def parse(suffix: str) -> Settings:
 
 
 def options(runtime: RuntimeName | None, settings: Settings) -> dict[str, str]:
-    """The environment that hands the settings to the runtime."""
+    """The environment variables that pass the settings to the runtime."""
     if runtime == "jvm":
         heap = settings.heap or JVM_HEAP
         collector = [COLLECTOR_FLAGS[settings.gc]] if settings.gc else []
@@ -146,11 +146,11 @@ def options(runtime: RuntimeName | None, settings: Settings) -> dict[str, str]:
 
 
 def departures(runtime: RuntimeName | None, settings: Settings) -> list[str]:
-    """In words, what the settings change of the runtime's own choices and the name does not tell."""
+    """The overrides of the runtime's defaults that the name does not show, in words."""
     found = []
     if runtime == "jvm":
         heap = settings.heap or JVM_HEAP
-        as_usual = "" if settings.heap else ", as in every JVM row, so that memory compares"
+        as_usual = "" if settings.heap else ", as for every JVM server, so that memory use is comparable"
         found.append(f"the heap is fixed at {heap[:-1]} {heap[-1].upper()}iB (-Xms{heap} -Xmx{heap}){as_usual}")
     if runtime == "node" and settings.heap:
         found.append(f"the heap may grow to {settings.heap[:-1]} {settings.heap[-1].upper()}iB (--max-old-space-size)")

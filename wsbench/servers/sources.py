@@ -1,4 +1,4 @@
-"""The files that a server is built from, and the digest by which a change is seen. A leaf."""
+"""The source files of a server, and the digest that detects changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 #: Never part of a server's sources, whatever its manifest says.
 MADE = {"build", "target", "node_modules", "bin", "__pycache__"}
-#: Files that say something about a server and make no part of it. The commands of server.toml are looked at themselves.
+#: Files about a server that are not part of it. The commands of server.toml enter the digest separately.
 ABOUT = {"server.toml", "README.md"}
 
 
@@ -21,7 +21,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def digest(folder: Path, commands: str = "") -> str:
-    """Of every file's path and content, and of the commands that build it."""
+    """SHA-256 of every file's path and content, and of the build commands."""
     made = hashlib.sha256(commands.encode())
     for file in files(folder):
         made.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")

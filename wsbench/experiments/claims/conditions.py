@@ -1,4 +1,4 @@
-"""What a condition of a claim is made of: frozen values, read from text by `language` and judged by `evaluate`."""
+"""The syntax tree of a claim's condition: frozen values, parsed by `language` and judged by `evaluate`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Quantifier = Literal["every", "most", "some", "no"]
 
 @dataclass(frozen=True)
 class Filter:
-    """`connections < 500`: holds for a cell or a load that has the key with such a value.
+    """`connections < 500`: holds for a cell or a load that has such a value of the key.
 
-    `highest connections`, whose op is `highest`, is about cells beside each other: `choose` knows it.
+    `highest connections` (op `highest`) compares cells with each other, so `choose` applies it.
     """
 
     key: str
@@ -53,7 +53,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Reading:
-    """`netty.requests_per_s[connections = 10]`: a metric of the server in a role, in one cell."""
+    """`netty.requests_per_s[connections = 10]`: a metric of the server that plays a role, in one cell."""
 
     role: str
     metric: str
@@ -77,7 +77,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Compare:
-    """`left op right`; a chain `a < b < c` is read as `a < b and b < c`."""
+    """`left op right`. A chain `a < b < c` means `a < b and b < c`."""
 
     left: Value
     op: str
@@ -86,7 +86,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Within:
-    """`within(a, b, 10 %)`: neither is more than that above the other."""
+    """`within(a, b, 10 %)`: neither value is more than that share above the other."""
 
     left: Value
     right: Value
@@ -95,7 +95,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Trend:
-    """`falls(a, connections)`: from each value of the key to the next it does not rise, and the last is below the first."""
+    """`falls(a, connections)`: over ascending values of the key it never rises, and the last value is below the first."""
 
     kind: Literal["falls", "rises"]
     value: Value
@@ -104,7 +104,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Reaches:
-    """`reaches(netty, 1_000_000)`: so many connections were open at once."""
+    """`reaches(netty, 1_000_000)`: that many connections were open concurrently."""
 
     role: str
     connections: int
@@ -112,7 +112,7 @@ class Reaches:
 
 @dataclass(frozen=True)
 class Servers:
-    """`every server in (a, b): …`; without `in` all roles of the set."""
+    """`every server in (a, b): …`. Without `in`: all roles of the set of versions."""
 
     quantifier: Quantifier
     roles: tuple[str, ...]
@@ -121,7 +121,7 @@ class Servers:
 
 @dataclass(frozen=True)
 class Cells:
-    """`most cells where connections < 500: …`; `at …:` is every cell there."""
+    """`most cells where connections < 500: …`. `at …:` means every such cell."""
 
     quantifier: Quantifier
     where: tuple[Filter, ...]
@@ -140,7 +140,7 @@ class Not:
 
 
 def choose(cells: Iterable[Cell], where: tuple[Filter, ...]) -> list[Cell]:
-    """The cells that all filters admit, and of those the ones with the highest or lowest value where that is asked for."""
+    """The cells that all filters admit; of those, the ones with the highest or lowest value if a filter asks for it."""
     found = [cell for cell in cells if all(one.admits(dict(cell)) for one in where)]
     for one in where:
         if found and one.op in ("highest", "lowest"):
@@ -154,7 +154,7 @@ Condition = Compare | Within | Trend | Reaches | Servers | Cells | Join | Not
 
 
 def parts(node) -> Iterator:
-    """A node and everything in it."""
+    """A node and all its descendants."""
     yield node
     for field in fields(node):
         inner = getattr(node, field.name)
@@ -164,12 +164,12 @@ def parts(node) -> Iterator:
 
 
 def roles(nodes: list) -> set[str]:
-    """The roles that are named, without `server` and `others`."""
+    """The roles named in the nodes, without `server` and `others`."""
     named = {node.role for node in nodes if isinstance(node, Reading | Reaches)}
     named |= {role for node in nodes if isinstance(node, Servers) for role in node.roles}
     return named - {"server", "others"}
 
 
 def keys(nodes: list) -> set[str]:
-    """The keys of cells that are named."""
+    """The cell keys named in the nodes."""
     return {node.key for node in nodes if isinstance(node, Filter | Trend)}

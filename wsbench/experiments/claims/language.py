@@ -1,7 +1,7 @@
-"""The language of `holds_if`: text in, a tree of frozen values out; CONTRIBUTING.md has it on one page.
+"""The parser for `holds_if`: text in, a tree of frozen values out. CONTRIBUTING.md has the language on one page.
 
-A hand-written parser, because a condition stands in the report and is to be read there, and because nothing in a file is ever
-executed. It knows no campaign, no server and no metric.
+The parser is hand-written, because conditions must be readable in the report and nothing in a file may be executed. It knows no
+campaign, no server and no metric.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOKEN = re.compile(r'\s*(?:(\d[\d_]*(?:\.\d+)?)|([A-Za-z_]\w*)|("[^"]*")|(<=|>=|
 
 
 def condition(text: str) -> Condition:
-    """UserError with the place where it cannot be understood."""
+    """Parses a condition. UserError with the position of a syntax error."""
     return _whole(text, Parser.condition)
 
 
@@ -59,7 +59,7 @@ def _whole(text: str, rule):
 
 
 class Parser:
-    """Recursive descent over tokens; every method reads what its name says."""
+    """A recursive descent parser. Each method parses the rule of its name."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -139,7 +139,7 @@ class Parser:
         return self.predicate()
 
     def bracketed(self) -> Condition:
-        """A bracket opens a condition, or a sum that is compared: the second is tried where the first cannot be read."""
+        """A parenthesis opens a condition or the arithmetic of a comparison. Tries the condition first."""
         began = self.at
         try:
             self.must("(")

@@ -1,7 +1,7 @@
-"""A claim as it stands in an experiment's file: `[[claim]]` and the `[versions]` that give its roles their servers.
+"""Claims in an experiment's file: `[[claim]]`, and `[versions]`, which assigns servers to roles.
 
-Frozen values, checked when the experiment is read: a condition that cannot be parsed, a role nobody plays and a key that is not
-swept are errors of one line. Whether the metrics exist is asked in `evaluate`, which knows them.
+The values are frozen and checked when the experiment is read. A syntax error, an unassigned role or a key that is not swept gives a
+one-line error. `evaluate` checks whether the metrics exist.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from wsbench.experiments.claims import conditions, language
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import Frozen
 
-#: Roles of a set of versions: a name that claims use → the server variant that plays it, `server@variant`.
+#: Per set of versions: each role that claims use → the server variant that plays it, `server@variant`.
 Versions = dict[str, dict[str, str]]
 
 
 class Claim(Frozen):
-    """A published statement. `says` is what was published in one sentence, `published` its figures in words, `means` how words
-    like "far ahead" became numbers, `figures` what was printed as a number: a value of the language → that number.
+    """A published statement: `says` in one sentence, `published` with its figures in words. `means` states how words such as "far
+    ahead" became numbers. `figures` maps values of the language to the numbers printed for them.
 
-    `needs` is the size of load below which the statement is not about this campaign: `connections >= 1_000_000`; `server_cpus`
-    is how many CPUs a server has.
+    `needs` is the minimum size of load for which the claim can be judged, such as `connections >= 1_000_000`. `server_cpus` is the
+    number of CPUs of a server.
     """
 
     id: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
@@ -48,28 +48,28 @@ class Claim(Frozen):
 
 
 def check(claims: list[Claim], versions: Versions, swept: list[str]) -> None:
-    """UserError: which claim, what was found, what is allowed."""
+    """UserError: the claim, what was found, what is allowed."""
     for roles in versions.values():
         for role, name in roles.items():
             if "@" not in name or not role.isidentifier() or role in language.RESERVED:
                 raise UserError(
-                    f"'versions': {role!r} = {name!r}; give a role (one word) a variant such as 'netty@4.1.19'"
+                    f"'versions': {role!r} = {name!r}; assign a variant such as 'netty@4.1.19' to a role (one word)"
                 )
     known = {role for roles in versions.values() for role in roles}
     seen = set()
     for claim in claims:
         if claim.id in seen:
-            raise UserError(f"two claims are called {claim.id!r}")
+            raise UserError(f"two claims have the id {claim.id!r}")
         seen.add(claim.id)
         if not versions:
-            raise UserError(f"claim {claim.id!r}: no '[versions.NAME]' says which servers its roles are")
+            raise UserError(f"claim {claim.id!r}: no '[versions.NAME]' assigns servers to its roles")
         try:
             nodes = [claim.condition, *(value for value, _ in claim.printed)]
             parts = [part for node in nodes for part in conditions.parts(node)]
-            claim.needed  # noqa: B018 - parsed, and an error if it cannot be
+            claim.needed  # noqa: B018 - parsed here so that a syntax error is reported
         except UserError as error:
             raise UserError(f"claim {claim.id!r}: {error}") from error
         for role in conditions.roles(parts) - known:
-            raise UserError(f"claim {claim.id!r}: nobody is {role!r}; there are: {', '.join(sorted(known))}")
+            raise UserError(f"claim {claim.id!r}: unknown role {role!r}; known roles: {', '.join(sorted(known))}")
         for key in conditions.keys(parts) - set(swept):
-            raise UserError(f"claim {claim.id!r}: {key!r} is not swept; swept are: {', '.join(swept) or 'none'}")
+            raise UserError(f"claim {claim.id!r}: {key!r} is not swept; swept keys: {', '.join(swept) or 'none'}")

@@ -1,5 +1,5 @@
-"""What a server's runtime tells of itself: its garbage collections, its heap, its event loop.
+"""Telemetry of a server's runtime: garbage collections, heap, event loop.
 
-`probes` asks for it when the server is started, by the runtime's own switches and without a change to the server; a room for each
-runtime reads what came. `record` is what they all give. Metrics see only that.
+`probes` enables it at server start with the runtime's own switches, so the server stays unchanged. A module for each runtime reads
+its output and returns the types of `record`, the only ones that metrics see.
 """

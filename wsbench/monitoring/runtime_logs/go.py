@@ -1,9 +1,9 @@
-"""Go's trace of its garbage collector, as `GODEBUG=gctrace=1` writes it to standard error, that is into `server.log`.
+"""Go's garbage collector trace: `GODEBUG=gctrace=1` writes it to standard error, which goes to `server.log`.
 
-Its times count from the program's start, in milliseconds; the trial's clock at that start is taken when the program was loaded,
-a few milliseconds before Go's runtime begins. Sizes are whole MiB. Go's collector has no generations: every collection is
-concurrent, with a pause at its beginning (sweep termination) and one at its end (mark termination). The format is that of the
-package `runtime`, "Environment Variables".
+Times count from the program's start, in milliseconds. The trial's clock at the start is taken when the program was loaded, a few
+milliseconds before Go's runtime begins. Sizes are whole MiB. The collector has no generations: each collection is concurrent, with
+a pause at its beginning (sweep termination) and at its end (mark termination). For the format see the documentation of package
+`runtime`, "Environment Variables".
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LINE = re.compile(
 
 
 def read(log: Path, started_ns: int | None) -> Telemetry | None:
-    """None where there is no line of it, or no start to count from: a Go program that does not collect writes nothing. UserError
-    where it is no log."""
+    """None without a start time or a trace line: a Go program that does not collect writes none. UserError if the file is
+    invalid."""
     if started_ns is None:
         return None
     found = Telemetry("go", KINDS)
@@ -53,7 +53,7 @@ def _take(found: Telemetry, started_ns: int, parts: re.Match) -> None:
     end_ns = begin_ns + first_ns + between_ns + last_ns
     found.pauses.append(Pause(begin_ns, first_ns, "sweep termination"))
     found.pauses.append(Pause(end_ns - last_ns, last_ns, "mark termination"))
-    # Less than a MiB is written as 0.
+    # The trace shows less than a MiB as 0.
     found.heap.append(HeapPoint(begin_ns, int(parts[5]) * MIB or None, None))
     found.heap.append(HeapPoint(end_ns, int(parts[6]) * MIB or None, None, after=True))
     found.collections.append(Collection(end_ns, "concurrent"))

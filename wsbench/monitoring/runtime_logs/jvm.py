@@ -1,9 +1,10 @@
-"""HotSpot's unified log (JDK 9 and later) of Serial, Parallel, G1 and Z, as `-Xlog:gc*,safepoint:…:timenanos,level,tags` writes it.
+"""HotSpot's unified log (JDK 9 and later) of Serial, Parallel, G1 and Z, written by
+`-Xlog:gc*,safepoint:…:timenanos,level,tags`.
 
-`timenanos` is CLOCK_MONOTONIC, the clock of every other file of a trial, so nothing has to be aligned. Sizes are whole MiB.
-A line stands at the end of what it tells. `Pause Young` is minor, with `(Mixed)` mixed; `Pause Full` is full. G1's `Concurrent Mark
-Cycle` and Z's `Garbage Collection` and `Major Collection` are concurrent; Z's `Minor Collection` is minor. A JVM that runs without
-collecting writes a first line, `Using …`: a log without it is no log.
+`timenanos` is CLOCK_MONOTONIC, the clock of every other file of a trial, so none needs alignment. Sizes are whole MiB. A line is
+written at the end of its event. `Pause Young` is minor, with `(Mixed)` mixed; `Pause Full` is full. G1's `Concurrent Mark Cycle`
+and Z's `Garbage Collection` and `Major Collection` are concurrent; Z's `Minor Collection` is minor. Every JVM writes a first line,
+`Using …`, even if it never collects. A file without that line is not a log.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SAFEPOINT = re.compile(rf'Safepoint "(\w+)",.* Total: +{COUNT} ns', re.ASCII)
 
 
 def read(log: Path) -> Telemetry | None:
-    """None where the JVM wrote no log; UserError where it is no log."""
+    """None if the JVM wrote no log. UserError if the file is invalid."""
     found = Telemetry("jvm", KINDS, safepoints=[])
     began, starts = False, {}
     for line in lines(log):
@@ -76,7 +77,7 @@ def _take_pause(found: Telemetry, t_ns: int, pause: re.Match) -> None:
 
 
 def _kind(what: str) -> Kind | None:
-    """None for a pause that is a part of a concurrent collection, such as `Remark`."""
+    """None for a pause that is part of a concurrent collection, such as `Remark`."""
     if what.startswith("Young"):
         return "mixed" if "(Mixed)" in what else "minor"
     return "full" if what.startswith("Full") else None

@@ -1,7 +1,7 @@
-"""What the probe in Node.js (`node_probe.cjs`) wrote: lines of JSON in `runtime.jsonl`, on the monotonic clock of the trial.
+"""Reads the output of the Node.js probe (`node_probe.cjs`): JSON lines in `runtime.jsonl`, on the trial's monotonic clock.
 
-A scavenge is minor, a mark-compact is full; steps of incremental marking are pauses, but no collections of their own. The
-delays are those of a timer that the probe sets every 20 ms; Node's timers are precise to a millisecond.
+A scavenge is a minor collection, a mark-compact a full one. Steps of incremental marking are pauses, not collections. The delays
+are those of a timer that the probe sets every 20 ms; Node's timers have a resolution of 1 ms.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ _LINE = TypeAdapter(Annotated[_Collected | _Heap | _Delays, Field(discriminator=
 
 
 def read(log: Path) -> Telemetry | None:
-    """None where the probe wrote nothing. A last line that was cut off is left out. UserError where one is none of the
-    probe's."""
+    """None if the probe wrote nothing. An incomplete last line is skipped. UserError if any other line is invalid."""
     found = Telemetry("node", KINDS, delays=[])
     for line in read_lines(log, _LINE.validate_json):
         _take(found, line)

@@ -1,16 +1,15 @@
-"""How a server's runtime is asked to tell of itself: by switches in the environment it is started with, the same for every trial.
+"""Probes: environment variables that make a server's runtime write telemetry, the same for every trial.
 
-A variant's tags name its runtime. What the environment says already stays in force: a probe adds to a variable, it does not
-replace it. This is the only place that does so.
+A variant's tags name its runtime. A probe appends to a variable and keeps its present value. Only this module sets probe variables.
 
-| tag | variable | what it asks for | written to |
+| tag | variable | effect | output |
 |---|---|---|---|
 | `jvm` | `JDK_JAVA_OPTIONS` | unified logging of collections and safepoints (JDK 9 and later) | `gc.log` |
 | `node` | `NODE_OPTIONS` | a module that is loaded before the server's own code, `node_probe.cjs` | `runtime.jsonl` |
 | `go` | `GODEBUG` | a line for each collection on standard error | `server.log` |
 
-`JDK_JAVA_OPTIONS` and not `JAVA_TOOL_OPTIONS`: it is for `java` alone, not for every JVM that a tool starts, and JDK 8, which
-does not know `-Xlog` and would not start with it, does not read it.
+`JDK_JAVA_OPTIONS` and not `JAVA_TOOL_OPTIONS`: only `java` reads it, not every JVM that a tool starts. JDK 8 ignores it; with
+`-Xlog`, which it does not know, it would not start.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from wsbench.monitoring.runtime_logs.record import Telemetry
 from wsbench.records.errors import UserError
 
 NODE_PROBE = Path(__file__).with_name("node_probe.cjs")
-#: By tag; whatever else has a collector is not watched.
-UNWATCHED = "no probe tells of this server's runtime"
+#: By tag. Other runtimes are not observed, even if they have a garbage collector.
+UNWATCHED = "wsbench has no probe for this server's runtime"
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One runtime's: the variable that it is asked by, what stands between two wishes in it, where the answer comes, and for how
-    long the server must live on after what was measured, so that all of it has been written."""
+    """A runtime's probe: its variable, the separator between options, the option to add and the output file. `settle_s` is how long
+    the server must live after the measurement for its output to be complete."""
 
     variable: str
     between: str
@@ -53,12 +52,12 @@ PROBES = {
 
 
 def probe_of(tags: Iterable[str]) -> str | None:
-    """The runtime whose probe fits a variant, by its tags."""
+    """The runtime of a variant that has a probe, by its tags. None if there is none."""
     return next((tag for tag in tags if tag in PROBES), None)
 
 
 def environment(name: str | None, env: dict[str, str], folder: Path) -> dict[str, str]:
-    """The environment with the probe's wishes added, which are to write into the folder."""
+    """The environment with the probe's options added. The probe writes to `folder`."""
     if name is None:
         return env
     probe, folder = PROBES[name], folder.resolve()
@@ -74,12 +73,12 @@ def settle_s(name: str | None) -> float:
 
 
 def is_told(name: str | None, line: str) -> bool:
-    """Whether a line of `server.log` is a probe's and not the server's own."""
+    """Whether a line of `server.log` comes from a probe and not from the server."""
     return name == "go" and go.is_trace(line)
 
 
 def read(name: str | None, folder: Path, started_ns: int | None) -> Telemetry | str:
-    """What the probe of a trial told, or the reason why there is nothing."""
+    """The telemetry of a trial, or the reason why there is none."""
     if name is None:
         return UNWATCHED
     file = folder / PROBES[name].file
@@ -92,4 +91,4 @@ def read(name: str | None, folder: Path, started_ns: int | None) -> Telemetry | 
         told = read_it()
     except UserError as error:
         return f"the probe of {name}: {error}"
-    return f"the probe of {name} left nothing in {file.name}" if told is None else told
+    return f"the probe of {name} wrote nothing to {file.name}" if told is None else told

@@ -1,4 +1,4 @@
-"""What is known of a runtime over one trial: collections, pauses, heap, event loop, all on the monotonic clock of the trial."""
+"""Telemetry of a runtime over one trial: collections, pauses, heap and event loop, on the trial's monotonic clock."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Kind = Literal["minor", "mixed", "full", "concurrent"]
 MIB = 1 << 20
 NS_PER_MS = 1e6
 NS_PER_S = 1e9
-#: In a line of a log, each a group: a whole number, one that may have a fraction. What has more digits is no line of a log.
+#: Regex groups for a whole number and for one with an optional fraction. Longer numbers make a line invalid.
 COUNT, NUMBER = r"(\d{1,16})", r"(\d{1,9}(?:\.\d{1,9})?)"
-HEAP_FULL = 0.90  # after a full collection; a JVM gives up (GC overhead limit) with less than a fiftieth free
+HEAP_FULL = 0.90  # after a full collection; a JVM fails (GC overhead limit) with less than 2 % free
 
 
 @dataclass(frozen=True)
 class Collection:
-    """One garbage collection, at its end. `minor`: of the young generation alone. `mixed`: young and some of the old (G1).
-    `full`: all of the heap while the program stands still. `concurrent`: of the whole or the old heap while it runs."""
+    """A garbage collection, at its end. `minor`: young generation only. `mixed`: young and part of the old generation (G1). `full`:
+    the whole heap while the program is paused. `concurrent`: the whole heap or old generation while the program runs."""
 
     t_ns: int
     kind: Kind
@@ -29,7 +29,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Pause:
-    """A time in which the program stood still, and what for."""
+    """A pause of the program, and its cause."""
 
     begin_ns: int
     ns: int
@@ -42,7 +42,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class HeapPoint:
-    """The heap at one instant; `after` a collection, or otherwise. What is not told is None."""
+    """The heap at one instant. `after`: right after a collection. Unknown values are None."""
 
     t_ns: int
     used_bytes: int | None
@@ -52,7 +52,7 @@ class HeapPoint:
 
 @dataclass(frozen=True)
 class Delay:
-    """By how much later than asked a timer of the event loop fired."""
+    """How much later than scheduled a timer of the event loop fired."""
 
     t_ns: int
     ns: int
@@ -60,8 +60,8 @@ class Delay:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """One trial's. `kinds` are those that this runtime tells apart: another has no count, not a count of zero. `safepoints` and
-    `delays` are None where the runtime has no such thing."""
+    """Telemetry of one trial. `kinds` are the collection kinds the runtime distinguishes; any other has no count, which is not
+    a count of zero. `safepoints` and `delays` are None if the runtime has none."""
 
     runtime: str
     kinds: frozenset[Kind]
@@ -73,7 +73,7 @@ class Telemetry:
 
     @property
     def heap_full(self) -> str | None:
-        """In words, that the last full collection left the heap full; None where it did not, or nothing is told of that."""
+        """A sentence if the last full collection left the heap full. None if it did not, or if that is unknown."""
         full = {one.t_ns for one in self.collections if one.kind == "full"}
         left = [one for one in self.heap if one.after and one.t_ns in full and one.used_bytes and one.committed_bytes]
         if not left or left[-1].used_bytes < HEAP_FULL * left[-1].committed_bytes:
@@ -83,6 +83,5 @@ class Telemetry:
 
 
 def lines(log: Path) -> list[str]:
-    """What a server's runtime wrote, line by line; none where it wrote nothing. UserError where it is no plain file, or larger than
-    any log of ours."""
+    """The lines of a runtime's log; empty if there is no file. UserError if it is not a regular file, or is too large."""
     return read_file(log).decode(errors="replace").splitlines() if os.path.lexists(log) else []
