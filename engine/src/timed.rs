@@ -1,5 +1,5 @@
 //! The time from the read that freed a place for a message until the message is passed to the
-//! kernel: the engine's own share of `service` (METHODOLOGY). A measurement, not a test:
+//! kernel: the engine's own share of `service` (benches/RESULTS.md). A measurement, not a test:
 //! `cargo test --release --lib -- --ignored --nocapture from_the_read`.
 
 use crate::clock::{self, Usage};

@@ -1,8 +1,7 @@
-"""Two campaigns, or two servers of one: what became better or worse, by how much, and what cannot be said.
+"""Two campaigns, or two servers of one campaign, compared metric by metric.
 
-Results in, frozen rows out. A difference is claimed where its interval, widened so that all rows of a metric hold together, leaves
-out 1, and it is larger than max(3 %, what the A/A controls differed). Campaigns of different machines or settings are not
-compared. It prints nothing.
+Results in, frozen rows out. A difference is claimed if its interval, widened so that all rows of a metric hold jointly, excludes
+1, and if it exceeds max(3 %, A/A noise). Campaigns of different machines or settings are not compared.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 
 Says = Literal["better", "worse", "changed", "equal", "not shown", "undecided"]
-#: Of the machine: what changes every number. The rest of machine.json (tools, revision) is what one wants to compare.
+#: Properties of the machine that affect every number. The rest of machine.json (tools, revision) may differ.
 SAME_MACHINE = ("hostname", "cpu_model", "cpus", "memory_bytes", "kernel", "virtualisation", "governor", "sysctls")
-#: Of campaign.json: what makes other trials of the same experiment.
+#: Parameters of a campaign that change its trials.
 AS_ASKED = ("scale", "time_scale", "engines", "server_processes")
-#: Of experiment.toml everything makes other trials but texts, servers and the number of rounds.
+#: Keys of experiment.toml that do not change a trial.
 OTHER_TEXTS = ("question", "reading", "servers", "headline", "claim", "figure", "versions")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
 
 @dataclass(frozen=True)
 class Side:
-    """A campaign, and the one server of it that is meant (None: all)."""
+    """A campaign and one of its servers, or all (None)."""
 
     results: Results
     server: str | None
@@ -40,7 +39,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one server and cell: both sides, new over base, and what may be said of it."""
+    """One metric of one server and cell: both sides, their ratio, and the conclusion."""
 
     server: str
     cell: Cell
@@ -54,7 +53,7 @@ class Row:
 
     @property
     def worse_by(self) -> float:
-        """The loss as a share, 0.05 where it is 5 % worse; 0 where no loss is claimed."""
+        """The loss as a share, 0.05 for 5 % worse; 0 if no loss is claimed."""
         if self.says != "worse":
             return 0.0
         return max(self.ratio.mean, 1 / self.ratio.mean) - 1
@@ -64,13 +63,13 @@ class Row:
 class Comparison:
     base: Side
     new: Side
-    differences: list[str]  # of machine and settings; compared anyway where there are some
+    differences: list[str]  # of machine and settings
     rows: list[Row]
     left_out: list[str]  # what only one side has
 
 
 def side(text: str) -> Side:
-    """`RUN` or `RUN:SERVER[@VARIANT]`. UserError where there is no such campaign or server."""
+    """`RUN` or `RUN:SERVER[@VARIANT]`. UserError if the campaign or server does not exist."""
     path, server = Path(text), None
     if not path.exists() and ":" in text:
         name, _, server = text.rpartition(":")
@@ -85,18 +84,18 @@ def side(text: str) -> Side:
 
 
 def compare(base: Side, new: Side, named: list[str], anyway: bool = False) -> Comparison:
-    """UserError where machines or settings differ, unless `anyway`; where nothing is on both sides; for an unknown metric."""
+    """UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown."""
     for name in named:
         if name not in metrics.METRICS:
             raise UserError(f"no metric is called {name!r}; `wsbench list metrics` has them all")
     if (base.server is None) != (new.server is None):
-        raise UserError("name a server on both sides, or on none: RUN:SERVER@VARIANT")
+        raise UserError("name a server on both sides or on neither: RUN:SERVER@VARIANT")
     found = [] if base.results.folder == new.results.folder else differences(base.results, new.results)
     if found and not anyway:
-        raise UserError(f"these are not comparable (--anyway compares them): {'; '.join(found)}")
+        raise UserError(f"these campaigns are not comparable (--anyway compares them): {'; '.join(found)}")
     pairs, left_out = _pairs(base, new)
     if not pairs:
-        raise UserError("no server and cell is on both sides: " + "; ".join(left_out))
+        raise UserError("no server and cell is in both campaigns: " + "; ".join(left_out))
     headline = base.results.headline
     wanted = named or list(dict.fromkeys([headline, base.results.throughput, *USUAL]))
     rows = [_row(base, new, pair, metric, len(pairs)) for metric in wanted for pair in pairs]
@@ -107,10 +106,10 @@ def compare(base: Side, new: Side, named: list[str], anyway: bool = False) -> Co
 
 
 def differences(base: Results, new: Results) -> list[str]:
-    """Of machine and settings, in words; nothing where numbers of both may be compared."""
+    """Differences of machine and settings in words; empty if the campaigns are comparable."""
     found = []
     if base.machine is None or new.machine is None:
-        found.append("a campaign does not say what machine it ran on")
+        found.append("a campaign has no record of its machine")
     else:
         for key in SAME_MACHINE:
             one, other = getattr(base.machine, key), getattr(new.machine, key)
@@ -128,7 +127,7 @@ def differences(base: Results, new: Results) -> list[str]:
 
 
 def _hosts(results: Results) -> list[tuple]:
-    """Of each host what changes every number."""
+    """Properties of each host that affect every number."""
     return [(row.key.role, row.key.cpus, *(getattr(row.machine, key) for key in SAME_MACHINE)) for row in results.hosts]
 
 
@@ -137,7 +136,7 @@ def _named(results: Results) -> str:
 
 
 def _settings(results: Results) -> dict:
-    """What makes the trials: of the experiment, and of how the campaign was asked for."""
+    """Keys of the experiment and parameters of the campaign that change its trials."""
     keys = {key: value for key, value in results.experiment.keys.items() if key not in OTHER_TEXTS}
     timing = {key: value for key, value in keys.pop("timing", {}).items() if key != "rounds"}
     asked = {key: getattr(results.campaign, key) for key in AS_ASKED}
@@ -145,7 +144,7 @@ def _settings(results: Results) -> dict:
 
 
 def _short(value, other) -> str:
-    """Of a table only what differs."""
+    """Only the differing keys of a table."""
     if isinstance(value, dict) and isinstance(other, dict):
         value = {key: found for key, found in value.items() if other.get(key) != found}
     return "nothing" if value in (None, {}, []) else str(value)
@@ -155,7 +154,7 @@ Pair = tuple[str, str, Cell]
 
 
 def _pairs(base: Side, new: Side) -> tuple[list[Pair], list[str]]:
-    """(server of the base, server of the new one, cell) that both sides have, and in words what only one has."""
+    """(server of the base, server of the new one, cell) that both have, and descriptions of the rest."""
     if base.server is not None:
         names = [(base.server, new.server)]
     else:

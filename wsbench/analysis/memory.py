@@ -1,8 +1,7 @@
-"""Memory per connection: a straight line through all trials of a server where nothing but the connections is swept.
+"""Memory per connection: a straight line through all trials of a server, if only the number of connections is swept.
 
-Results in, a `MemoryFit` a server out, or none where the campaign does not ask the question. The slope has a t interval, and so has
-the line at the number of connections that the experiment's file is about, which may be more than were measured. The intercept
-is no measurement of an idle server, only where the line begins.
+Results in, one `MemoryFit` per server out. The slope has a t interval, and so has the line at the connections of the
+experiment's file, which may exceed the measured ones. The intercept is not the memory of an idle server.
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ from wsbench.analysis import stats
 from wsbench.analysis.results import Results
 
 METRIC = "server_rss_bytes_max"
-FEWEST_TRIALS, FEWEST_SIZES = 4, 3  # with two sizes any two points are a perfect line
+FEWEST_TRIALS, FEWEST_SIZES = 4, 3  # two points always fit a line
 
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """Bytes = intercept + slope × connections, and `there` of them (with an interval) at the connections asked about.
-
-    `reason` says why there is no line.
-    """
+    """Bytes = intercept + slope × connections, and `there` bytes at the connections asked about. `reason`: why there is no line."""
 
     name: str
     slope: float | None
@@ -45,7 +41,7 @@ def memory_fits(results: Results) -> list[MemoryFit]:
 
 
 def asked_connections(results: Results) -> int:
-    """The most connections of the experiment's file, whatever a scaled campaign made of them; else the most that were measured."""
+    """The most connections in the experiment's file, before scaling, or the most measured."""
     sweep = results.experiment.keys.get("sweep", {}).get("connections", [])
     measured = [dict(cell)["connections"] for cell in results.cells]
     return max(number for number in [*sweep, *measured] if type(number) is int)

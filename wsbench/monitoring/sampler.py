@@ -15,7 +15,7 @@ ended children has a resolution of 10 ms ticks (`/proc/PID/stat`). The kernel re
 interval between sweeps over all threads grows with their duration. The proportional set size is read only while no latency is
 measured: before the load, in the middle of an idle stretch, and after the load.
 
-Every trial records the cost of sampling: the last line is the CPU time of this thread. METHODOLOGY has the figures.
+Every trial records the cost of sampling: the last line is the CPU time of this thread. results/instrument.md has figures.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class CheckResult(Frozen):
 
 
 class RuntimeRecord(Frozen):
-    """What a runtime said of itself, under the server's settings and on the server's CPUs. None is what it does not tell."""
+    """A runtime's own report, with the server's settings and CPUs. Unknown values are None."""
 
     name: Literal["java", "node"]
     version: str | None
@@ -69,7 +69,7 @@ class RuntimeRecord(Frozen):
 
 
 class ServerRow(Frozen):
-    """A server variant in a campaign: what it is, how it was started, or why it was left out."""
+    """A server variant in a campaign: what it is, its commands, or why it was skipped."""
 
     server: str
     variant: str
@@ -155,7 +155,7 @@ class TrialRecord(Frozen):
 
 
 class CampaignRecord(Frozen):
-    """What was asked of a campaign; `departures` says in words where that is not what experiment.toml says."""
+    """The parameters of a campaign. `departures` lists its overrides of experiment.toml."""
 
     format: Literal[1] = 1
     wsbench: str
@@ -181,7 +181,7 @@ class Tool(Frozen):
 
 
 class MachineRecord(Frozen):
-    """The machine a campaign ran on. `None` is a thing that this machine does not tell."""
+    """The machine of a campaign. Unknown values are None."""
 
     hostname: str
     kernel: str

@@ -1,7 +1,7 @@
-"""The figures of an experiment's file, drawn with this campaign's data, and beside each what the study had printed.
+"""The figures of an experiment's file, drawn with this campaign's data, each followed by the study's printed numbers.
 
-`blocks(results)` is all that the page needs. A figure becomes a block for each metric and panel, and one more for published
-numbers, which are texts of the file and never computed with. Which kinds there are is `figure_table`'s.
+A figure becomes one block per metric and panel, and one for published numbers, which are texts and never computed with.
+`figure_table` defines the kinds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wsbench.report import figure_drawing, figure_time
 from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Line, Point
 
-FEWEST_SIZES = 3  # with two sizes any two points are a perfect line
+FEWEST_SIZES = 3  # two points always fit a line
 PERCENTILES = (
     ("median", "0.5"),
     ("75 %", "0.75"),
@@ -47,7 +47,7 @@ SPOKEN = (
 
 
 def blocks(results: Results) -> list[Block]:
-    """Everything that the experiment's `[[figure]]` tables ask for, in their order; nothing where it has none."""
+    """The blocks of all `[[figure]]` tables of the experiment, in order."""
     made = []
     for place, asked in enumerate(asked_of(results), 1):
         drawn = DRAWN[asked.kind](results, asked, f"figure-{place}")
@@ -58,7 +58,7 @@ def blocks(results: Results) -> list[Block]:
 
 
 def asked_of(results: Results) -> list[FigureTable]:
-    """The file's figures. UserError where one is wrong, or names a metric that there is not."""
+    """The figures of the file. UserError for an invalid figure or an unknown metric."""
     try:
         tables = TypeAdapter(list[FigureTable]).validate_python(results.experiment.keys.get("figure", []))
     except ValidationError as error:
@@ -73,7 +73,7 @@ def asked_of(results: Results) -> list[FigureTable]:
 
 
 def _missing(results: Results, asked: FigureTable, id_: str, some: bool) -> list[Block]:
-    """What was asked for and no trial has, each with its first reason."""
+    """Metrics that no trial has, each with its first reason."""
     absent = [name for name in asked.metrics if all(trial.value(name) is None for trial in results.trials)]
     if some and not absent:
         return []
@@ -95,7 +95,7 @@ def _published(asked: FigureTable, id_: str) -> Block:
 
 
 def _lines(results: Results, asked: FigureTable, id_: str) -> list[Block]:
-    """A block for each metric and each cell without the swept number; bars where no number is swept."""
+    """One block per metric and combination of the other keys; bars if no number is swept."""
     key = results.numeric_key
     if key is None:
         return _bars(results, asked, id_)
@@ -134,7 +134,7 @@ def _bars(results: Results, asked: FigureTable, id_: str) -> list[Block]:
 
 
 def _table(results: Results, asked: FigureTable, id_: str) -> list[Block]:
-    """All metrics side by side, a row a server and cell, each with its unit."""
+    """All metrics in one table, one row per server and cell."""
     rows = []
     scales = {metric: _scale(results, metric, results.cells) for metric in asked.metrics}
     for cell in results.cells:
@@ -148,7 +148,7 @@ def _table(results: Results, asked: FigureTable, id_: str) -> list[Block]:
 
 
 def _fit(results: Results, asked: FigureTable, id_: str) -> list[Block]:
-    """A straight line through all trials of a server that count: the slope is what one more of `over` costs."""
+    """A line through all trials of a server that count; its slope is the cost of one more of `over`."""
     made = []
     for metric in asked.metrics:
         scale = _scale(results, metric, results.cells)
@@ -187,7 +187,7 @@ def _pairs(results: Results, name: str, metric: str, over: str) -> list[tuple[fl
 
 
 def _line(label: str, pairs: list[tuple], unit: str) -> tuple[list[str], list[tuple[float, float]]]:
-    """The row of the table and the two ends of the line; a reason instead where there are too few sizes."""
+    """The row of the table and the ends of the line, or a reason if there are too few sizes."""
     sizes = sorted({x for x, *_ in pairs})
     if len(sizes) < FEWEST_SIZES:
         reason = f"no line: {wording.count(len(sizes), 'size')}, {FEWEST_SIZES} are needed"
@@ -208,7 +208,7 @@ def _signed(value: float) -> str:
 
 
 def _percentiles(results: Results, asked: FigureTable, id_: str) -> list[Block]:
-    """One row a server and cell, of all trials that count together: what a distribution's printout has, in ms."""
+    """One row per server and cell over all trials that count: the percentiles of the distribution, in ms."""
     rows = []
     for cell in results.cells:
         for name in results.names:
@@ -227,7 +227,7 @@ def _percentiles(results: Results, asked: FigureTable, id_: str) -> list[Block]:
         "stddev",
         *(n for n, _ in PERCENTILES),
     ]
-    text = f"{asked.note or ''} Milliseconds; the repeats of a server together.".strip()
+    text = f"{asked.note or ''} Milliseconds, over all repeats of a server.".strip()
     return [Block(id_, asked.title, text, Table(head, rows))] if rows else []
 
 
@@ -243,7 +243,7 @@ def _time(results: Results, asked: FigureTable, id_: str) -> list[Block]:
 
 
 def over_time(results: Results) -> list[int]:
-    """The numbers of the trials that a figure draws second by second."""
+    """Numbers of the trials that a figure draws over time."""
     if not any(asked.kind == "time" for asked in asked_of(results)):
         return []
     return [trial.record.number for trial in results.trials if trial.record.outcome != "failed"]
@@ -260,7 +260,7 @@ def axis(metric: str, scale: wording.Scale) -> str:
 
 
 def title(metric: str, inside: bool = False) -> str:
-    """As elsewhere in the report; a unit that is part of the name is not said twice, short words are written out."""
+    """As elsewhere in the report, but without a unit in the name and with short words written out."""
     found = wording.title(metric, inside)
     for short, written in SPOKEN:
         found = re.sub(short, written, found, flags=re.IGNORECASE)
@@ -273,12 +273,15 @@ def _title(asked: FigureTable, metric: str, cell: str) -> str:
 
 
 def _block(id_: str, title: str, asked: FigureTable, table: Table, figure: dict) -> Block:
-    text = asked.note or "Small marks are single trials, hollow ones INVALID and in no mean; lines and bars are means."
+    text = (
+        asked.note
+        or "Small marks are trials; hollow marks are INVALID and excluded from means. Lines and bars are means."
+    )
     return Block(id_, title, text, table, figure)
 
 
 def _said(metric: str, scale: wording.Scale) -> str:
-    """Read aloud in place of the drawing."""
+    """The description for screen readers."""
     return f"{axis(metric, scale)}, by server; the table has the numbers"
 
 
@@ -288,13 +291,13 @@ def _scale(results: Results, metric: str, cells: list[Cell]) -> wording.Scale:
 
 
 def _dots(results: Results, name: str, metric: str, cell: Cell, scale: wording.Scale, x: float = 0) -> list[Point]:
-    """Every single trial that has the number."""
+    """Every trial that has the metric."""
     trials = [trial for trial in results.group(name, cell) if trial.value(metric) is not None]
     return [Point(x, scale.of(one.value(metric)), one.verdict.kind, one.record.number) for one in trials]
 
 
 def _swept(results: Results, name: str, metric: str, cells: list[Cell], key: str, scale: wording.Scale) -> Line:
-    """A server's means over the swept number with their intervals, and its single trials."""
+    """A server's means over the swept number with intervals, and its trials."""
     points, intervals, dots = [], [], []
     for cell in cells:
         x, found = dict(cell)[key], results.estimate(name, cell, metric)

@@ -14,7 +14,7 @@ from wsbench.host.machine import Finding
 from wsbench.records.errors import UserError
 from wsbench.servers import serving
 
-#: The kernel's objects for one end of an idle connection on loopback: 10.23 GB for both ends of a million (METHODOLOGY).
+#: The kernel's objects for one end of an idle connection on loopback: 10.0 to 10.2 GB for both ends of a million (results/2026-11-22-million).
 KERNEL_BYTES = 5120
 #: What an idle connection costs the engine (197 measured), and an engine process by itself.
 ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20

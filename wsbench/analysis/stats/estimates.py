@@ -1,9 +1,8 @@
-"""A mean over repeats with its interval, a ratio between two servers, and when an order may be stated at all.
+"""Means over repeats and ratios between servers, with intervals, and the requirements for stating an order.
 
-The unit is one trial; messages are never pooled as if they were repeats. Everything is done on logarithms, because
-rates and times vary by factors: a geometric mean with a t interval keeps its nominal coverage from 3 repeats on,
-where a bootstrap interval does not. Two servers are compared round by round, which cancels what a whole round shared
-(heat, neighbours). Numbers in, frozen values out; it knows no trial and no file.
+The unit is one trial; messages are never pooled as repeats. All estimates use logarithms, because rates and times vary by
+factors: a geometric mean with a t interval keeps its nominal coverage from 3 repeats on, a bootstrap interval does not. Two
+servers are compared round by round, which cancels effects that a round shares (heat, neighbours).
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ import numpy as np
 from scipy import special
 
 LEVEL = 0.95
-INTERVAL_REPEATS = 3  # below it a t interval spans more than the data say: with 2 repeats t is 12.7
-RANK_ROUNDS = 5  # below it, methods that keep their error rate find no difference at all
-PRACTICAL = 0.03  # a smaller difference decides nothing for a user, and placement in memory alone can make it
+INTERVAL_REPEATS = 3  # with 2 repeats t is 12.7, and the interval says nothing
+RANK_ROUNDS = 5  # with fewer, methods that keep their error rate find no differences
+PRACTICAL = 0.03  # smaller differences do not matter to users, and memory placement alone can cause them
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A geometric mean over repeats with its interval. `reason` says why there is no interval, or no mean."""
+    """A geometric mean over repeats with its interval. `reason` says why there is no interval or no mean."""
 
     values: tuple[float, ...]
     mean: float | None
@@ -43,7 +42,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float | None], level: float = LEVEL) -> Estimate:
-    """Geometric mean of one cell's repeats and the t interval of their logarithms; a None is left out."""
+    """Geometric mean of a cell's repeats with the t interval of their logarithms; None is ignored."""
     known = tuple(float(value) for value in values if value is not None)
     if not known:
         return Estimate(known, None, None, None, "not measured")
@@ -62,9 +61,9 @@ def estimate(values: Sequence[float | None], level: float = LEVEL) -> Estimate:
 def ratio(
     of: Mapping[int, float | None], to: Mapping[int, float | None], comparisons: int = 1, level: float = LEVEL
 ) -> Estimate:
-    """`of` divided by `to`, both by round; only rounds that have both count.
+    """`of` divided by `to`, over the rounds that have both.
 
-    With `comparisons` > 1 the interval is widened (Bonferroni), so that all of them hold together at `level`.
+    With `comparisons` > 1 the interval is widened (Bonferroni), so that all comparisons hold jointly at `level`.
     """
     rounds = [r for r in sorted(of) if of[r] is not None and to.get(r) is not None]
     if any(of[r] <= 0 or to[r] <= 0 for r in rounds):
@@ -76,9 +75,9 @@ def ratio(
 def ratio_of_groups(
     of: Sequence[float | None], to: Sequence[float | None], comparisons: int = 1, level: float = LEVEL
 ) -> Estimate:
-    """`of` divided by `to` where they have no rounds in common: Welch's t on logarithms.
+    """`of` divided by `to` without common rounds: Welch's t on logarithms.
 
-    `values` of the result has no repeats of its own, so it is empty. Both need three, and the interval is widened as for `ratio`.
+    Both need three repeats. The result has no `values`; its interval is widened as in `ratio`.
     """
     groups = estimate(of), estimate(to)
     for group in groups:
@@ -95,7 +94,7 @@ def ratio_of_groups(
 
 
 def interval(values: Sequence[float], shared: int = 1, level: float = LEVEL) -> tuple[float, float, float]:
-    """Arithmetic mean and t interval of at least two values, widened so that `shared` such intervals hold together."""
+    """Arithmetic mean and t interval of at least two values, widened so that `shared` such intervals hold jointly."""
     array = np.asarray(values, dtype=float)
     tail = (1 - level) / max(1, shared) / 2
     half = float(special.stdtrit(len(array) - 1, 1 - tail) * array.std(ddof=1) / math.sqrt(len(array)))
@@ -110,7 +109,7 @@ def student_t(freedom: int, below: float) -> float:
 
 
 def rank_obstacle(rounds: int) -> str | None:
-    """Why an order of servers cannot be stated after so many rounds; None where it can be tried."""
+    """Why servers cannot be ranked after this many rounds; None if they can."""
     return f"not enough rounds to rank: {rounds} of {RANK_ROUNDS}" if rounds < RANK_ROUNDS else None
 
 

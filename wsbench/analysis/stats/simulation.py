@@ -1,6 +1,6 @@
 """The proof of `tiers`: campaigns whose truth is known, drawn at random, and how often what is said of them is false.
 
-`python -m wsbench.analysis.stats.simulation [EXPERIMENTS]` prints the table of METHODOLOGY.md; a test runs part of it. Every
+`python -m wsbench.analysis.stats.simulation [EXPERIMENTS]` prints the table of results/instrument.md; a test runs part of it. Every
 row goes through `tiers` itself, with its thresholds.
 """
 

@@ -1,10 +1,9 @@
-"""Which of many servers can be told apart: tiers in place of ranks.
+"""Tiers in place of ranks: which of many servers differ.
 
-The unit is a fresh run; a round, in which everything ran once, is a block. On logarithms, value = server + round + noise, each
-server with a noise of its own. What the rounds have in common is fitted and taken out, then every pair is compared by Welch's
-t, and all pairs together keep a family-wise error of 5 % (Holm 1979). Two servers differ where that says so *and* by more than the
-practical threshold, max(3 %, A/A noise). METHODOLOGY.md has the simulation, and what was tried and rejected. Numbers in, a
-frozen value out.
+The unit is a fresh run; a round, in which everything runs once, is a block. The model on logarithms is value = server + round +
+noise, with a noise level per server. The effect of rounds is fitted and removed, then every pair is compared by Welch's t. All
+pairs together keep a family-wise error of 5 % (Holm 1979). Two servers differ if the test says so *and* they differ by more than
+the practical threshold, max(3 %, A/A noise). METHODOLOGY.md describes the simulation and rejected alternatives.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from scipy import special
 
 from wsbench.analysis.stats.estimates import LEVEL, PRACTICAL, RANK_ROUNDS
 
-PAIRED_UP_TO = 3  # servers: with so few the fit takes too much of their noise with it; they are compared within rounds
+PAIRED_UP_TO = 3  # servers; with so few the fit absorbs too much of their noise, so they are compared within rounds
 
 Series = Mapping[int, float | None]
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """What can be said of an order, the best first.
+    """The order of servers, the best first.
 
-    `names` are those that could be compared; `different` has every pair of them that can be told apart, the better first.
-    `left_out` says why a server is not among them, `reason` why there are no tiers at all. `threshold` is a share.
+    `names` are the servers compared; `different` has every pair that differs, the better one first. `left_out` has the reason
+    for each server that was not compared, `reason` why there are no tiers. `threshold` is a share.
     """
 
     names: tuple[str, ...]
@@ -44,12 +43,12 @@ class Tiers:
 
     @cached_property
     def first(self) -> tuple[str, ...]:
-        """The best and all that cannot be told from it."""
+        """The best server and all that do not differ from it."""
         return tuple(name for name in self.names if name == self.names[0] or not self.differ(name, self.names[0]))
 
     @cached_property
     def letters(self) -> dict[str, str]:
-        """Servers that share a letter cannot be told apart (compact letter display); `a` begins with the best."""
+        """Compact letter display: servers that share a letter do not differ; `a` begins with the best."""
         place = {name: at for at, name in enumerate(self.names)}
         found = sorted(sorted(place[name] for name in group) for group in _groups(self))
         return {
@@ -59,9 +58,9 @@ class Tiers:
 
 
 def tiers(series: Mapping[str, Series], noise: float | None = None, best: str = "higher") -> Tiers:
-    """`series` is server → round → value; a None, like a round that is absent, has not been measured.
+    """`series` is server → round → value; None and absent rounds are not measured.
 
-    `noise` is what the A/A control found, as a share; `best` is which values are, `higher` or `lower`.
+    `noise` is the A/A difference as a share; `best` is `higher` or `lower`.
     """
     threshold = max(PRACTICAL, noise or 0.0)
     left_out = {name: why for name, values in series.items() if (why := _obstacle(values))}
@@ -94,7 +93,7 @@ PValues = dict[tuple[str, str], float]
 
 
 def _paired(logs: dict[str, dict[int, float]]) -> tuple[Levels, PValues]:
-    """Few servers: each pair within the rounds that have both (paired t)."""
+    """Few servers: a paired t test over the rounds that have both."""
     p_values = {}
     for one, other in combinations(logs, 2):
         rounds = sorted(set(logs[one]) & set(logs[other]))
@@ -106,9 +105,9 @@ def _paired(logs: dict[str, dict[int, float]]) -> tuple[Levels, PValues]:
 
 
 def _fitted(logs: dict[str, dict[int, float]]) -> tuple[Levels, PValues]:
-    """Many servers: Welch's t on what the rounds leave.
+    """Many servers: Welch's t on the residuals.
 
-    With *k* servers in a round the fit takes 1/k of a server's variance with it, which is given back.
+    With *k* servers in a round the fit absorbs 1/k of a server's variance, which is restored.
     """
     levels, residuals = _fit(logs)
     present = {at: sum(at in values for values in logs.values()) for values in logs.values() for at in values}
@@ -126,9 +125,9 @@ def _fitted(logs: dict[str, dict[int, float]]) -> tuple[Levels, PValues]:
 
 
 def _fit(logs: dict[str, dict[int, float]]) -> tuple[Levels, dict[str, dict[int, float]]]:
-    """Least squares of server + round; levels of the servers, and what is left of every value.
+    """Least squares of server + round: levels of the servers, and residuals.
 
-    Where no trial is missing this is the mean of each server, and of each round what it is above the mean.
+    Without missing trials these are the means of servers and the deviations of rounds from the overall mean.
     """
     names, rounds = list(logs), sorted({at for values in logs.values() for at in values})
     place = {at: number for number, at in enumerate(rounds)}
@@ -136,7 +135,7 @@ def _fit(logs: dict[str, dict[int, float]]) -> tuple[Levels, dict[str, dict[int,
     design = np.zeros((len(cells), len(names) + len(rounds)))
     for at, (row, column, _) in enumerate(cells):
         design[at, row] = design[at, len(names) + column] = 1.0
-    # Adding to all servers what is taken from all rounds changes nothing: the rounds are to add up to zero.
+    # The model is determined up to a constant, so the rounds are made to sum to zero.
     balance = np.concatenate([np.zeros(len(names)), np.ones(len(rounds))])
     values = np.array([value for _, _, value in cells])
     fitted = np.linalg.lstsq(np.vstack([design, balance]), np.append(values, 0.0), rcond=None)[0]
@@ -148,7 +147,7 @@ def _fit(logs: dict[str, dict[int, float]]) -> tuple[Levels, dict[str, dict[int,
 
 
 def _p(difference: float, variance: float, freedom: float) -> float:
-    """Two-sided. Without any variance a difference is certain, and none is none."""
+    """Two-sided p value. Without variance any difference is certain."""
     if variance < 1e-24:
         return 0.0 if abs(difference) > 1e-12 else 1.0
     return float(2 * special.stdtr(freedom, -abs(difference) / math.sqrt(variance)))
@@ -171,17 +170,17 @@ def _holm(p_values: PValues) -> list[tuple[str, str]]:
 
 
 def _groups(found: Tiers) -> list[frozenset[str]]:
-    """The largest groups in which nobody differs from anybody: insert and absorb (Piepho 2004)."""
+    """The largest groups without a differing pair: insert and absorb (Piepho 2004)."""
     groups = [frozenset(found.names)]
     place = {name: at for at, name in enumerate(found.names)}
     for one, other in sorted(found.different, key=lambda pair: [place[name] for name in pair]):
         whole = [group for group in groups if not (one in group and other in group)]
         parts = [group - {name} for group in groups if one in group and other in group for name in (one, other)]
-        # No group is inside another, so only a new one can have come to be.
+        # No group is inside another, so only new ones need checking.
         groups = whole + [part for part in dict.fromkeys(parts) if not any(part <= group for group in whole)]
     return groups
 
 
 def _letter(place: int) -> str:
-    """a … z, then aa …, which nobody should need."""
+    """a … z, then aa …"""
     return chr(ord("a") + place % 26) * (place // 26 + 1)
