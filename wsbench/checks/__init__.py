@@ -1,5 +1,5 @@
-"""Proofs before numbers: does a server keep its contract, and does the instrument measure right on this host?
+"""Checks before measurement: conformance of a server to its contract, and a self-test of the engine on this host.
 
-In: a variant, an address or the engine's binary. Out: one result for each check. May import metrics, experiments, servers,
-engine and what lies below them.
+In: a variant, an address, or the engine's binary. Out: one result per check. May import metrics, experiments, servers,
+engine and the packages below them.
 """
