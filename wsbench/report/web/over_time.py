@@ -1,6 +1,6 @@
-"""The page of an experiment's history: a line a server and cell over its campaigns, with the steps that `history` tells.
+"""The history page of an experiment: one line per server and cell over its campaigns, with the steps that `history` reports.
 
-Campaigns in, HTML out. It decides nothing; texts pass the escaping template.
+Campaigns in, HTML out. Makes no decisions; texts pass through the escaping template.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from wsbench.report.web.links import Links
 from wsbench.report.web.template import common, template
 
 WIDTH, HEIGHT, MARGIN = 320, 56, 6
-NARROWEST = 1.2  # highest over lowest of a line's scale: what is less is to look like little
+NARROWEST = 1.2  # minimum ratio of a scale's ends, so that small changes look small
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A line as the page draws it: pixels, and texts that say the same."""
+    """A line in pixels, and its values as texts."""
 
     server: str
     cell: str
@@ -34,7 +34,7 @@ class Drawn:
 
 
 def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, links: Links) -> str:
-    """In the chosen metric, or the newest campaign's first; only campaigns of the newest one's machine are compared."""
+    """The page in the chosen or the first common metric, over campaigns alike to the newest one in machine and settings."""
     known = shown_metrics(campaigns)
     metric = chosen if chosen in known else next(iter(known), None)
     lines, elsewhere = [], 0
@@ -58,7 +58,7 @@ def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, li
 
 
 def shown_metrics(campaigns: list[Campaign]) -> list[str]:
-    """What the campaigns of the newest one's machine have all measured."""
+    """Metrics common to all campaigns with the newest one's machine and settings."""
     same = history.alike(campaigns)
     return metrics_in_common(same[::-1]) if same else []
 
