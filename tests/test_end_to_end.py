@@ -264,7 +264,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
         (["run"], "give either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
         (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),
-        (["load", "ftp://127.0.0.1"], "is no target; allowed: ws://"),
+        (["load", "ftp://127.0.0.1"], "is not a target; allowed: ws://"),
         (
             ["load", "ws://192.0.2.1/echo"],
             "192.0.2.1 is not this machine; wsbench loads other hosts only if they are yours",

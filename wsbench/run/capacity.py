@@ -18,10 +18,10 @@ from wsbench.servers import serving
 KERNEL_BYTES = 5120
 #: Engine memory per idle connection (197 measured), and per engine process.
 ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20
-#: TCP keep-alive probes, every 15 s in Go, fall into slots of 256 or 512 ms, by the kernel's ticks: at most a thirtieth of all at
-#: once. This is three times that.
+#: TCP keep-alive probes, every 15 s in Go, fall into slots of 256 or 512 ms, depending on the kernel's ticks: at most a
+#: thirtieth of all at once. This allows three times that.
 KEPT_ALIVE_AT_ONCE = 10
-#: Spare open files.
+#: Open files in addition to the connections' sockets.
 SPARE_FILES = 20_000
 #: Memory reserved for everything else. Below it a trial is stopped (`serving.MEMORY_FLOOR`).
 RESERVE_BYTES = 1 << 30
@@ -71,11 +71,11 @@ def _settings(connections: int) -> list[tuple[str, str, str]]:
     pressure = max(connections + connections // 2, 100_000)
     return [
         ("fs.file-max", str(files), "both ends of every connection are open files on this machine"),
-        ("net.core.somaxconn", "1024", "limit of connections that wait until the server accepts them"),
+        ("net.core.somaxconn", "1024", "limit of connections waiting to be accepted"),
         (
             "net.core.netdev_max_backlog",
             str(max(1000, connections // KEPT_ALIVE_AT_ONCE)),
-            "limit of loopback packets that wait for a CPU; TCP keep-alive of many connections comes in bursts, and a server "
+            "limit of loopback packets waiting for a CPU; TCP keep-alive of many connections comes in bursts, and a server "
             "whose probes are dropped closes its connections",
         ),
         (

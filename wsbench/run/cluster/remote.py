@@ -172,5 +172,5 @@ def _require_fit(host: Host, found: dict) -> None:
     for what, name in (("nice", "RAY_worker_niceness"), ("oom", "RAY_worker_oom_score_adjustment")):
         if found[what] != 0:
             raise UserError(
-                f"{host.name}: Ray's processes there have {what} {found[what]}, not 0: start Ray with {name}=0, from a shell at 0"
+                f"{host.name}: Ray's processes there have {what} {found[what]}, not 0: start Ray with {name}=0 where {what} is 0"
             )
