@@ -90,12 +90,12 @@ def test_hostile_text_stays_text(page, address):
 def test_campaigns_lie_over_each_other(page, address):
     page.goto(f"{address}/campaign/runs/2026-11-01T000000-echo-connections/")
     page.get_by_label("2026-11-02").check()
-    page.get_by_role("button", name="Lay over").click()
+    page.get_by_role("button", name="Overlay").click()
     assert page.locator("svg .mean").count() == 2 * 9
     page.get_by_label("Metric").select_option("messages_per_s")
     page.get_by_role("button", name="Show").click()
     assert "metric=messages_per_s" in page.url
-    assert "More is better" in page.locator("main").inner_text()
+    assert "Higher is better" in page.locator("main").inner_text()
 
 
 def test_a_running_campaign_is_followed_until_it_ends(page, address, folder):

@@ -95,7 +95,7 @@ def test_from_the_list_to_a_report_and_to_the_history_by_keys_alone(browser, add
     press_until(page, "over time")
     page.keyboard.press("Enter")
     page.wait_for_url("**/history/echo-connections")
-    press_until(page, "The numbers")
+    press_until(page, "Numbers")
     page.keyboard.press("Enter")
     assert page.locator(".history details[open] tbody tr").count() == 7
     page.go_back()

@@ -42,8 +42,8 @@ def test_a_few_connections_lack_nothing(host):
 
 def test_a_million_takes_processes_and_room_for_unread_data(host):
     missing = lacks(1_000_000)
-    assert set(missing) == {"files a process", "net.core.netdev_max_backlog", "net.ipv4.tcp_mem"}
-    assert "51 engine and 52 server processes" in missing["files a process"].found
+    assert set(missing) == {"files per process", "net.core.netdev_max_backlog", "net.ipv4.tcp_mem"}
+    assert "51 engine and 52 server processes" in missing["files per process"].found
     wanted = {"net.core.netdev_max_backlog": "100000", "net.ipv4.tcp_mem": "750000 1125000 1500000"}
     assert capacity.examine(1_000_000).wanted == wanted
     assert "sysctl -w net.ipv4.tcp_mem='750000 1125000 1500000'" in missing["net.ipv4.tcp_mem"].advice
@@ -66,7 +66,7 @@ def test_a_firewall_that_follows_connections_must_have_room_for_them(host):
 def test_without_a_limit_one_process_is_enough_but_not_one_address(host, monkeypatch):
     monkeypatch.setattr(machine, "file_limit", lambda: None)
     missing = lacks(1_000_000)
-    assert "files a process" not in missing
+    assert "files per process" not in missing
     assert "36 source addresses" in missing["local ports"].found
 
 

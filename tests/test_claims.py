@@ -91,7 +91,7 @@ def test_an_interval_that_reaches_to_both_sides_leaves_it_open(campaign):
     mean = campaign.estimate("netty@4.1", (("connections", 10),), "requests_per_s").mean
     found = judged(campaign, f"at connections = 10: netty.requests_per_s > {round(mean)}")["published"]
     assert (found.verdict, found.obstacle) == ("undecided", "spans")
-    assert "reaches to both sides" in found.why
+    assert "allows both outcomes" in found.why
 
 
 def test_three_rounds_decide_nothing_but_show_where_they_lean(tmp_path):
@@ -125,7 +125,10 @@ def test_invalid_trials_decide_nothing(tmp_path):
 def test_fewer_cpus_than_the_claim_needs_leave_it_open(campaign):
     holds_if = "every cell: netty.requests_per_s > jetty.requests_per_s"
     found = judged(campaign, holds_if, 'needs = "server_cpus >= 2"\n')["published"]
-    assert (found.verdict, found.why) == ("undecided", "other machine: server_cpus >= 2 is needed, the campaign has 1")
+    assert (found.verdict, found.why) == (
+        "undecided",
+        "other machine: the claim needs server_cpus >= 2, the campaign has 1",
+    )
     assert judged(campaign, holds_if, 'needs = "server_cpus >= 1"\n')["published"].verdict == "holds"
 
 
@@ -133,7 +136,7 @@ def test_a_smaller_load_than_the_claim_needs_leaves_it_open(campaign):
     holds_if = "every cell: netty.requests_per_s > jetty.requests_per_s"
     found = judged(campaign, holds_if, 'needs = "connections >= 1_000_000"\n')["published"]
     assert (found.verdict, found.obstacle) == ("undecided", "scaled")
-    assert found.why == "scaled run: connections >= 1,000,000 is needed, the campaign has 1,000"
+    assert found.why == "scaled run: the claim needs connections >= 1,000,000, the campaign has 1,000"
     assert judged(campaign, holds_if, 'needs = "connections >= 1_000"\n')["published"].verdict == "holds"
 
 
@@ -184,13 +187,13 @@ def reaching(*trials):
 @pytest.mark.parametrize(
     ("trials", "verdict", "why"),
     [
-        ([(1_000_000, 1_000_000, "ok")], "holds", "1,000,000 of 1,000,000 asked for"),
+        ([(1_000_000, 1_000_000, "ok")], "holds", "1,000,000 of 1,000,000 requested"),
         ([(1_000_000, 360_000, "stopped")] * 2, "does not hold", "360,000 of 1,000,000"),
-        ([(15_000, 15_000, "ok")], "undecided", "scaled run, 15,000 were asked for and reached"),
+        ([(15_000, 15_000, "ok")], "undecided", "scaled run, all 15,000 requested connections reached"),
         ([(15_000, 9_000, "stopped")], "does not hold", "9,000 of 15,000"),
         ([(15_000, 9_000, "slow")], "undecided", "the engine was the limit"),
         ([(1_000_000, 1_000_000, "ok"), (1_000_000, 990_000, "ok")], "undecided", "in 1 of 2 trials"),
-        ([(1_000_000, None, "failed")], "does not hold", "ended under the load"),
+        ([(1_000_000, None, "failed")], "does not hold", "server ended under load"),
     ],
 )
 def test_a_number_of_connections_is_reached_in_every_trial_or_not(trials, verdict, why):

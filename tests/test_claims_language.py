@@ -36,9 +36,9 @@ def campaign(tmp_path_factory):
         ("undertow.requests_per_s > 1", "unknown role 'undertow'; known roles: grizzly, jetty, netty"),
         ("at payload = 1: netty.requests_per_s > 1", "'payload' is not swept; swept keys: connections"),
         ("falls(netty.requests_per_s, rate)", "'rate' is not swept"),
-        ("netty.requests_per_s > 1", "means 3 cells; say which"),
-        ("every cell: netty.requests > 1", "no metric is called 'requests'"),
-        ("every cell: server.requests_per_s > 1", "'server' stands outside"),
+        ("netty.requests_per_s > 1", "covers 3 cells; choose with"),
+        ("every cell: netty.requests > 1", "unknown metric 'requests'"),
+        ("every cell: server.requests_per_s > 1", "'server' is used outside"),
         ("every cell: netty.requests_per_s > others.requests_per_s", "say which of the 'others'"),
         ("every cell: highest(netty.errors) / highest(jetty.errors) > 1", "cannot be both the highest and the lowest"),
         ("every cell: within(netty.errors, highest(jetty.errors), 10 %)", "compares two single values"),
@@ -111,7 +111,7 @@ def test_the_command_writes_a_table_markdown_and_json(tmp_path):
     assert (table.returncode, marked.returncode, whole.returncode) == (0, 0, 0), table.stderr
     assert "X1" in table.stdout
     assert "holds" in table.stdout
-    assert marked.stdout.startswith("| claim | says | versions | verdict | why |")
+    assert marked.stdout.startswith("| claim | statement | versions | verdict | reason |")
     (verdicts,) = json.loads(whole.stdout).values()
     assert [(one["versions"], one["verdict"]) for one in verdicts] == [("published", "holds"), ("today", "undecided")]
     assert verdicts[0]["comparisons"][0]["holds"] is True

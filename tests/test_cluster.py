@@ -42,7 +42,7 @@ def test_the_first_host_is_the_head(tmp_path):
         ("", "missing key 'host'"),
         (TWO.replace("10.0.0.2", "10.0.0.1"), "two hosts have the address '10.0.0.1'"),
         (TWO.replace('"two"', '"one"'), "two hosts have the name 'one'"),
-        (TWO.replace("10.0.0.2", "127.0.0.1"), "Ray replaces it by another"),
+        (TWO.replace("10.0.0.2", "127.0.0.1"), "Ray replaces it with another"),
         (TWO.replace("10.0.0.2", "elsewhere"), "an IP address, found 'elsewhere'"),
         (TWO + "colour = 'red'\n", "unknown key 'host.1.colour'"),
     ],
@@ -253,9 +253,9 @@ def test_one_machine_may_do_both_but_nothing_twice(tmp_path):
     assert [one.name for one in cluster(tmp_path, both).machines] == ["serve", "two"]
     with pytest.raises(UserError, match=re.escape("two hosts have the address '127.0.0.2' to load")):
         cluster(tmp_path, both.replace("127.0.0.4", "127.0.0.2"))
-    with pytest.raises(UserError, match="a campaign needs one host"):
+    with pytest.raises(UserError, match="a campaign needs exactly one host"):
         hosts.serving(tmp_path / "cluster.toml", cluster(tmp_path, TWO))
-    with pytest.raises(UserError, match=re.escape("one: cpus = 2, but what runs there may use [0]")):
+    with pytest.raises(UserError, match=re.escape("one: cpus = 2, but processes there may use [0]")):
         cluster(tmp_path).host[0].cpus_of([0])
 
 

@@ -187,7 +187,7 @@ def test_a_host_that_does_not_come_back_ends_the_campaign_with_a_plain_line(bed,
     assert [one.outcome for _, one in run.finished()] == ["failed"]
     mend(bed)
     done = inside(bed, "run", "--resume", str(run.path), "--no-report")
-    assert "this campaign was begun on the hosts load-a, load-b, serve" in done.stderr
+    assert "this campaign was started on the hosts load-a, load-b, serve" in done.stderr
     done = inside(bed, "run", "--resume", str(run.path), "--no-report", "--cluster", "cluster.toml")
     assert done.returncode in RAN, done.stderr
     assert [one.outcome for _, one in run.finished()] == ["failed", "ok"]

@@ -20,8 +20,8 @@ def test_somebody_elses_ray_can_be_joined(bed):
     theirs = {**environment(bed), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(bed / "token")}
     words = command("cluster", "status", "joined.toml")
     done = subprocess.run(words, cwd=bed, env=theirs, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.count(": there")) == (0, 3), done.stdout + done.stderr
-    assert "somebody else's to start and to end" in inside(bed, "cluster", "down", "joined.toml").stderr
+    assert (done.returncode, done.stdout.count(": connected")) == (0, 3), done.stdout + done.stderr
+    assert "start and end it yourself" in inside(bed, "cluster", "down", "joined.toml").stderr
 
 
 def load(kind: str, *words: str) -> list[str]:

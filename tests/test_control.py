@@ -100,9 +100,9 @@ def test_its_two_series_give_the_noise_of_a_cell(results):
 
 def test_the_answer_says_how_far_it_came_from_itself(results):
     found = answer(results, summary(results))
-    assert found.control.startswith("A/A control: reference, entered twice, differs from itself by 6.0% in throughput")
+    assert found.control.startswith("A/A control: two series of reference differ by 6.0% in throughput")
     assert "(connections 16)" in found.control
-    assert "no difference up to that counts there" in found.control
+    assert "In each cell, differences up to max(3%, its A/A difference) count as noise." in found.control
 
 
 def test_a_campaign_without_one_has_no_such_sentence_and_the_usual_threshold(tmp_path):

@@ -161,7 +161,7 @@ def test_what_the_machine_disturbed_runs_once_more(wsbench, experiment, tmp_path
     steal_from(run.trial(2))
     done = wsbench("run", "--resume", str(run.path), "--again", "1")
     assert done.returncode in RAN, done.stderr
-    assert "once more, under new numbers" in done.stdout
+    assert "disturbed by the host, under new numbers" in done.stdout
     first, more = run.order[:4], run.order[4:]
     # This machine may be disturbed in earnest too.
     spoilt = {n for n in range(1, 5) if disturbed(TrialData(run.trial(n), run.trial(n).record))}
@@ -174,7 +174,7 @@ def test_what_the_machine_disturbed_runs_once_more(wsbench, experiment, tmp_path
         assert (record.outcome, record.again_of) == ("ok", of.number)
     html = (run.path / "report.html").read_text()
     assert "INVALID" in html
-    assert "that the machine disturbed ran once more" in html
+    assert "rerun after a disturbance by the host" in html
     assert len(run.order) == len(list(run.finished()))
 
 
@@ -230,7 +230,7 @@ def test_two_cannot_run_one_campaign(wsbench, experiment, environment, tmp_path)
         wait_for(lambda: list(tmp_path.glob("runs/*/0001")), 60, "the first trial")
         done = wsbench("run", "--resume", str(only_run(tmp_path).path))
         assert done.returncode == 2
-        assert "is being run by another wsbench" in done.stderr
+        assert "another wsbench is running" in done.stderr
     finally:
         harness.send_signal(signal.SIGINT)
         harness.wait(20)
@@ -264,7 +264,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
         (["run"], "give either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
         (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),
-        (["load", "ftp://127.0.0.1"], "is no target; allowed: ws://"),
+        (["load", "ftp://127.0.0.1"], "is not a target; allowed: ws://"),
         (
             ["load", "ws://192.0.2.1/echo"],
             "192.0.2.1 is not this machine; wsbench loads other hosts only if they are yours",

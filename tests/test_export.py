@@ -138,7 +138,7 @@ def test_a_campaign_without_a_trial_that_counts_makes_no_file(tmp_path):
 
 
 def test_an_unknown_metric_is_named(results):
-    with pytest.raises(UserError, match="no metric is called 'speed'"):
+    with pytest.raises(UserError, match="unknown metric 'speed'"):
         export.chosen(results, ["speed"])
 
 

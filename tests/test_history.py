@@ -54,7 +54,7 @@ def test_noise_alone_seldom_makes_a_step(tmp_path):
 def test_too_few_campaigns_are_a_reason(runs):
     few = [one for one in find([runs]) if one.run.path.name in ("08", "09", "10")]
     _, lines, _ = history.history(few, "echo-connections", "messages_per_s")
-    assert {line.reason for line in lines} == {"3 campaigns; 6 are needed to look for a step"}
+    assert {line.reason for line in lines} == {"3 campaigns; a search for steps needs 6"}
 
 
 def test_an_experiment_without_campaigns_is_named(runs, wsbench):

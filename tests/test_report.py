@@ -76,7 +76,7 @@ def test_two_repeats_have_no_interval_in_the_summary(tmp_path):
 
 def test_the_answer_names_the_fastest_contender_and_not_the_ceiling(tmp_path):
     lead, cells, cannot = said(make_run(tmp_path / "r", SERVERS, ONE_CELL, rounds=3))
-    assert lead.startswith("netty had the highest throughput, the reference aside: 2")
+    assert lead.startswith("netty had the highest throughput, excluding the reference: 2")
     assert "95 % interval" in lead
     assert "not ranked" in cells[0].comparison
     assert "not enough rounds to rank: 3 of 5" in cannot
@@ -87,7 +87,7 @@ def test_no_variant_of_the_ceiling_contends(tmp_path):
         Server("reference", "Rust", rate, 6, protocol) for protocol, rate in (("tcp", 31_000), ("websocket", 30_000))
     ]
     run = make_run(tmp_path / "r", (*variants, *SERVERS[1:]), ONE_CELL, rounds=3)
-    assert said(run)[0].startswith("netty had the highest throughput, the reference aside: 2")
+    assert said(run)[0].startswith("netty had the highest throughput, excluding the reference: 2")
     results = load(run)
     made = page_data(results, summary(results))
     assert [server["label"] for server in made["servers"] if server["ceiling"]] == [
@@ -106,19 +106,17 @@ def test_five_rounds_allow_an_order_where_the_difference_is_clear(tmp_path):
 def test_servers_within_the_noise_are_not_put_in_an_order(tmp_path):
     alike = (Server("one", rate=20_000), Server("two", rate=20_050), Server("slow", rate=5_000))
     _, cells, _ = said(make_run(tmp_path / "r", alike, ONE_CELL, rounds=5))
-    assert re.fullmatch(r"cannot be told from (one|two)", cells[0].comparison)
+    assert re.fullmatch(r"tied with (one|two)", cells[0].comparison)
 
 
 def test_where_nobody_leads_beyond_chance_the_answer_says_so_first(tmp_path):
     alike = tuple(Server(f"server-{place}", rate=20_000 + place) for place in range(5))
     two = ({"connections": 16}, {"connections": 64})
     lead, cells, _ = said(make_run(tmp_path / "r", (*alike, Server("slow", rate=2_000)), two, rounds=5))
-    assert lead.startswith(
-        "In no cell does one server have the highest throughput beyond chance. By the mean alone: server-"
-    )
-    assert [cell.comparison for cell in cells] == ["cannot be told from 4 of 5 others; ahead of slow"] * 2
+    assert lead.startswith("No server clearly has the highest throughput in any cell. By the mean alone: server-")
+    assert [cell.comparison for cell in cells] == ["tied with 4 of 5 others; ahead of slow"] * 2
     lead, cells, _ = said(make_run(tmp_path / "s", alike, ONE_CELL, rounds=5))
-    assert lead.endswith("; it cannot be told from any of the 4 others.")
+    assert lead.endswith("; it is tied with all 4 others.")
 
 
 def test_a_lead_in_some_cells_is_counted(tmp_path):
@@ -128,25 +126,25 @@ def test_a_lead_in_some_cells_is_counted(tmp_path):
     alike = (Server("one", rate=20_000), Server("two", rate=20_050))
     two = ({"connections": 16}, {"connections": 64})
     lead, _, _ = said(make_run(tmp_path / "r", alike, two, rounds=5, change=fast_alone))
-    assert lead.endswith("; beyond chance in 1 of 2.")
+    assert lead.endswith("; the lead is clear in 1 of 2.")
 
 
 def test_the_answer_says_what_it_does_not_know(run):
     lead, _, cannot = said(run)
-    assert lead == "netty had the highest throughput in all 3 cells, the reference aside."
+    assert lead == "netty had the highest throughput in all 3 cells, excluding the reference."
     for text in (
         "unfinished: 2 trials of 36 not run",
         "The engine, not the server, was the limit for reference (connections 256)",
         "INVALID: 1 trial,",
         "Failed: 1 trial,",
-        "Skipped, and so not compared: undertow@1.0",
+        "Skipped and not compared: undertow@1.0",
     ):
         assert text in cannot
 
 
 def test_a_campaign_without_any_number_says_so(tmp_path):
     run = make_run(tmp_path / "r", SERVERS[:2], ONE_CELL, rounds=1, change=lambda *_: failed())
-    assert said(run)[0] == "Nothing was measured: no trial has a number that may be shown."
+    assert said(run)[0] == "No result: no VALID or SUSPECT trial has a number."
     assert "Failed trials" in document.build(run).read_text(encoding="utf-8")
 
 

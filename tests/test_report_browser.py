@@ -91,7 +91,7 @@ def test_over_time_there_are_lanes_and_a_heat_map_a_server_on_one_axis(browser, 
     with Visit(browser, bars) as visit:
         visit.draw_everything()
         titles = visit.page.locator("#time ~ .grid .lane text.title").all_text_contents()
-        for text in ("Connections open", "Replies per second", "p99 (ms)", "Server CPU", "Server memory"):
+        for text in ("Open connections", "Replies per second", "p99 (ms)", "Server CPU", "Server memory"):
             assert any(title.startswith(text) for title in titles), text
         assert visit.count("#time ~ .grid figure.heat") == len(SERVERS)
         assert visit.count("#time ~ .grid figure.heat path.heat") > len(SERVERS)

@@ -56,7 +56,7 @@ def test_in_an_open_loop_the_answer_is_the_headline_and_the_lowest_is_the_best(b
     assert broadcasts.leading == "push_last_us_p50"
     assert [row.server for row in rows] == ["reference", "netty", SERVERS[3].name, "ws"]
     found = answer(broadcasts, rows)
-    assert found.lead.startswith("netty had the lowest median time to the last receiver, the reference aside: 30")
+    assert found.lead.startswith("netty had the lowest median time to the last receiver, excluding the reference: 30")
     assert found.cells[0].comparison.endswith(f"that of {SERVERS[3].name}")
     assert "≥" not in found.cells[0].value
 
@@ -96,11 +96,13 @@ def test_memory_is_answered_for_the_connections_of_the_file_and_called_extrapola
     rows = summary(idle)
     found = answer(idle, rows)
     name = SERVERS[3].name
-    assert found.lead.startswith(f"For 10,000 connections {name} needs the least memory, the reference aside: 3")
+    assert found.lead.startswith(f"For 10,000 connections, {name} needs the least memory, excluding the reference: 3")
     assert "95 % interval" in found.lead
-    assert "KiB a connection" in found.lead
+    assert "KiB per connection" in found.lead
     assert ", extrapolated from 20 to 200" in found.lead
-    assert "10,000 connections were not measured: the line is drawn on from 200, 50.0 times fewer." in found.cannot[0]
+    assert (
+        "10,000 connections were not measured: the line is extrapolated from 200, 50.0 times fewer." in found.cannot[0]
+    )
     assert [row[0] for row in found.need.table.rows] == ["reference", name, "ws", "netty"]
     html = document.build(idle.folder).read_text(encoding="utf-8")
     assert (
@@ -130,7 +132,7 @@ def test_what_was_measured_is_not_called_extrapolated(tmp_path):
     results = load(make_run(tmp_path / "r", SERVERS[:2], FEW, rounds=3, change=held, experiment=asked))
     found = need(results)
     assert "extrapolated" not in found.lead + found.title
-    assert found.lead.startswith("For 200 connections netty needs the least memory, the reference aside")
+    assert found.lead.startswith("For 200 connections, netty needs the least memory, excluding the reference")
     assert found.cannot == []
 
 
@@ -151,4 +153,4 @@ def test_who_has_exactly_as_much_leads_together(tmp_path):
     found = answer(results, summary(results))
     assert results.leading == "connections_reached"
     assert all(server.name in found.lead for server in SERVERS if server.name != "reference")
-    assert found.cells[0].comparison == "all the same"
+    assert found.cells[0].comparison == "all equal"

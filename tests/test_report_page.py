@@ -43,7 +43,7 @@ def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(
         ">holds<",
         ">undecided<",
         "fewer &lt;rounds&gt;",
-        "netty / go: in print 1.5×; here 1.4× (versions published), 1.2× (versions today)<",
+        "netty / go: published 1.5×; measured 1.4× (versions published), 1.2× (versions today)<",
     ):
         assert text in row
     first_screen = html.split('class="answer"')[1].split("</section>")[0]
@@ -112,7 +112,9 @@ def test_a_kernel_setting_that_changed_while_the_campaign_ran_is_named(tmp_path,
     run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1)
     record = json.loads((run.path / "machine.json").read_text())
     (run.path / "machine-after.json").write_text(json.dumps(record))
-    assert "every kernel setting unchanged" in document.build(run).read_text(encoding="utf-8")
+    assert "none in the above or in kernel settings after the last trial" in document.build(run).read_text(
+        encoding="utf-8"
+    )
     record["sysctls"]["net.core.somaxconn"] = "128"
     (run.path / "machine-after.json").write_text(json.dumps(record))
     assert "net.core.somaxconn: 4096 → 128" in document.build(run).read_text(encoding="utf-8")
@@ -124,9 +126,9 @@ def test_what_ran_otherwise_than_its_file_says_is_named_at_the_top(tmp_path, htm
     page_text = document.build(run).read_text(encoding="utf-8")
     header = page_text.split("<main>")[0]
     assert "2 rounds</li>" in header
-    assert "Departures from the experiment: 2 rounds instead of the experiment&#39;s 5." in header
-    assert "Departures from the experiment" not in html
-    assert "none: it ran as its file says" in html
+    assert "Overrides of the experiment: 2 rounds instead of the experiment&#39;s 5." in header
+    assert "Overrides of the experiment" not in html
+    assert "none: run as its file specifies" in html
 
 
 def test_every_chart_has_its_numbers_as_a_table(html):

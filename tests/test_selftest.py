@@ -169,7 +169,7 @@ def test_a_band_that_is_missed_on_a_busy_machine_is_undecided_and_no_pass(tmp_pa
         "undecided"
     }
     unknown = data(tmp_path / "c", Trial(engine_wait=None), service=late)
-    assert "is not known" in judgements.judge_delays("constant", unknown, truth)[0].why
+    assert "is unknown" in judgements.judge_delays("constant", unknown, truth)[0].why
     quiet = data(tmp_path / "d", Trial(engine_wait=0.0), service=late)
     assert results(judgements.judge_delays("constant", quiet, truth)) == {"FAILS"}
 

@@ -128,7 +128,7 @@ def test_what_a_server_may_open_is_asked_before_it_is_started(monkeypatch, exper
     assert shape(19_600) == trial.Shape(engines=1, servers=2)
     assert shape(100_000).words == "6 engine processes, 6 server processes"
     assert shape(100, engines=2, server_processes=3) == trial.Shape(engines=2, servers=3)
-    with pytest.raises(UserError, match="need 2 server processes: the file limit is 20,000 a process"):
+    with pytest.raises(UserError, match="need 2 server processes: the file limit is 20,000 per process"):
         shape(30_000, server_processes=1)
     assert shape(30_000, scenario="push").servers == 2
 

@@ -118,4 +118,4 @@ def test_real_servers_that_cannot_keep_up_are_rows_of_their_own(campaign):
         assert trial.end is not None, "an interrupted engine still writes what it has seen"
     page = campaign["page"].read_text()
     assert slow.record.reason in page
-    assert "Stopped by the experiment" in page
+    assert "Stopped early by the experiment" in page

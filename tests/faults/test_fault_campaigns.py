@@ -193,7 +193,7 @@ def test_a_broken_campaign(tmp_path, wsbench, how):
         status, front = got(address, "/")
         assert status == 200
         assert "runs/good" in front
-        assert "Left out" in front
+        assert "Unreadable campaigns" in front
         for page in ("campaign/runs/good/", "campaign/runs/good/report.html", "history/echo-connections"):
             assert got(address, f"/{page}")[0] == 200
     number, left_out = site.write([tmp_path / "runs"], tmp_path / "out")
@@ -231,7 +231,7 @@ def test_a_lock_that_is_a_pipe(tmp_path):
     os.mkfifo(run.path / ".lock")
     found, _ = look([tmp_path / "runs"])
     assert [one.running for one in found] == [False]
-    with pytest.raises(UserError, match="is no plain file"):
+    with pytest.raises(UserError, match="is not a plain file"):
         campaign.resume(run, None, None, None)
 
 

@@ -1,6 +1,6 @@
-"""The campaigns of some folders: what each one asked, how far it has come, and what it found so far.
+"""The campaigns in some folders: question, progress and results so far of each.
 
-Folders in, `Campaign`s out; every number of one comes from its `Results`, so that all pages and the report agree. It knows no page.
+In: folders. Out: `Campaign`s. All their numbers come from `Results`, so all pages and the report agree. Knows no page.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
 from wsbench.records.rundir import CampaignRecord, RunFolder
 
-#: Shown beside the headline.
+#: Metrics shown next to the headline.
 USUAL = (
     *("messages_per_s", "requests_per_s", "service_us_p50", "service_us_p99"),
     *("push_us_p50", "push_us_p99", "server_cpu_us_per_message"),
 )
-#: Files and addresses are called after an experiment, and a campaign may come from anybody.
+#: An experiment's name becomes part of file names and addresses, and a campaign may come from an untrusted source.
 IS_NAME = re.compile(r"[^./\x00][^/\x00]*")
-#: Files that a campaign's results are made of.
+#: Files that a campaign's results are read from.
 READ = (*tables.FILES, "campaign.json", "order.json", "experiment.toml", "servers.json", "machine.json")
 MOST_KEPT = 256
 
 
 @dataclass(frozen=True)
 class Line:
-    """A server in a cell, over the trials that count."""
+    """A server in a cell, over its counted trials. `found`: estimate by metric."""
 
     server: str
     cell: Cell
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Campaign:
-    """One run directory. `id` is its folder's name under the name of the folder it was found in."""
+    """One run folder. `id` is `PARENT/NAME`: the name of the folder it was found in, and its own."""
 
     id: str
     run: RunFolder
@@ -92,7 +92,7 @@ class Campaign:
 
     @property
     def running(self) -> bool:
-        """Whether a wsbench is at it now: it holds the lock."""
+        """True while a wsbench process runs it: that process holds the lock."""
         lock = self.run.path / ".lock"
         if not is_plain(lock):
             return False
@@ -105,29 +105,29 @@ class Campaign:
 
     @cached_property
     def problem(self) -> str | None:
-        """Why its numbers cannot be shown; None where they can."""
+        """The reason why its numbers cannot be shown; None if they can."""
         try:
             _ = self.created, self.verdicts
         except UserError as error:
             return str(error)
-        # Whatever a campaign from elsewhere holds, the others do not suffer from it.
+        # A broken campaign must not affect the others, whatever it contains.
         except Exception as error:
             return f"{self.run.path}: {type(error).__name__}: {error}"
         return None
 
     @property
     def trials(self) -> int:
-        """Finished ones, the control's among them."""
+        """The number of finished trials, the control's included."""
         return len(self.results.every_trial)
 
     @cached_property
     def verdicts(self) -> Counter:
-        """Of the trials that the report tells of: without the control's."""
+        """Trials per verdict kind, or `failed`, without the control's."""
         trials = self.results.trials
         return Counter("failed" if one.record.outcome == "failed" else one.verdict.kind for one in trials)
 
     def lines(self, names: list[str] | None = None) -> list[Line]:
-        """Every server and cell that has a finished trial, with the metrics shown or those named; the best in the first first."""
+        """Every server and cell with a finished trial, with the shown or the named metrics. Sorted by cell, then best first."""
         results, names = self.results, names or self.shown
         best = -1 if metrics.METRICS[names[0]].direction == "higher" else 1
         lines = [
@@ -145,16 +145,16 @@ class Campaign:
 
     @property
     def shown(self) -> list[str]:
-        """The metrics that its pages show, the headline first."""
+        """The metrics on its pages, the headline first."""
         return list(dict.fromkeys([self.headline, *USUAL]))
 
     def columns(self) -> list[str]:
-        """Of the metrics shown, those that some trial has."""
+        """The shown metrics that at least one trial has."""
         results = self.results
         return [name for name in self.shown if not np.isnan(results.columns.of(name, results.rows)).all()]
 
     def now(self) -> str | None:
-        """What the trial under way is doing, in words; None where nothing runs."""
+        """The current trial's state in words; None if no process runs the campaign."""
         if not self.running:
             return None
         done = self.results.data.numbers
@@ -171,8 +171,8 @@ _read: dict[Path, tuple[tuple, int, Results]] = {}
 
 
 def _results(run: RunFolder, running: bool) -> Results:
-    """The campaign as it is now. What was read before is read again only where its files have changed, and of a running campaign
-    only the trials that have ended since."""
+    """The campaign's current results, cached. They are read again only after their files have changed; of a running campaign only
+    newly finished trials are read."""
     state = tuple(file.stat().st_mtime_ns if is_plain(file) else 0 for file in map(run.path.joinpath, READ))
     kept = all(is_plain(run.path / name) for name in tables.FILES) and not running
     finished = 0 if kept or run.packed else len(run.finished_numbers())
@@ -187,12 +187,12 @@ def _results(run: RunFolder, running: bool) -> Results:
 
 
 def find(folders: list[Path]) -> list[Campaign]:
-    """The campaigns under these folders that can be read, newest first."""
+    """The readable campaigns under these folders, newest first."""
     return look(folders)[0]
 
 
 def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
-    """The same, and a line for each that is broken and has no numbers to show."""
+    """The readable campaigns, newest first, and one line per broken campaign."""
     found, broken = [], []
     for folder in folders:
         for file in sorted(folder.glob("*/campaign.json")):
@@ -203,7 +203,7 @@ def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
                 broken.append(str(error))
                 continue
             if not IS_NAME.fullmatch(one.experiment):
-                broken.append(f"{run.path}: its experiment is called {one.experiment!r}, which no file can be")
+                broken.append(f"{run.path}: its experiment's name {one.experiment!r} cannot be a file name")
             elif one.problem is not None:
                 broken.append(one.problem)
             else:
@@ -212,12 +212,12 @@ def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
 
 
 def metrics_in_common(campaigns: list[Campaign]) -> list[str]:
-    """What all of these campaigns have measured, the first one's headline first."""
+    """Metrics that all of these campaigns have, the first one's headline first."""
     return [name for name in campaigns[0].columns() if all(name in other.columns() for other in campaigns[1:])]
 
 
 def overlay(campaigns: list[Campaign], metric: str) -> list[tuple[Cell, str, list[tuple[Campaign, stats.Estimate]]]]:
-    """(cell, server, what each campaign that has the metric there found)."""
+    """(cell, server, estimates of the campaigns that have the metric there)."""
     rows: dict[tuple[Cell, str], list[tuple[Campaign, stats.Estimate]]] = {}
     for campaign in campaigns:
         for line in campaign.lines():

@@ -1,7 +1,7 @@
-"""The data set of a campaign: what every trial measured, kept so that nothing raw need be read again.
+"""The data set of a campaign: everything measured in its trials, stored so that raw files need not be read again.
 
-Report, claims, comparisons, history, pages and exports read this and nothing else. `measuring` makes it from raw trials, `tables`
-keeps it as Parquet in the run folder.
+Report, claims, comparisons, history, pages and exports read only this. `measuring` computes it from raw trials; `tables` stores it
+as Parquet in the run folder.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Cell = tuple[tuple[str, CellValue], ...]
 
 @dataclass(frozen=True)
 class Columns:
-    """All numbers of all trials: a row a trial, a column a metric in the order of `metrics.METRICS`.
+    """All numbers of all trials: one row per trial, one column per metric in the order of `metrics.METRICS`.
 
-    `values` is NaN where a trial has no number; there `reasons` is the index of its reason in `texts`, elsewhere 0.
+    `values` is NaN for a missing number; `reasons` is then the index of its reason in `texts`, and 0 elsewhere.
     """
 
     values: np.ndarray
@@ -46,7 +46,7 @@ class Columns:
 
 
 def columns(found: Iterable[metrics.Numbers]) -> Columns:
-    """The numbers of trials as two arrays. Ten thousand trials have more than a million numbers and few different reasons."""
+    """The numbers of trials as arrays. Ten thousand trials have over a million numbers and few distinct reasons."""
     values, reasons = [], []
     texts: dict[str | None, int] = {None: 0}
     for one in found:
@@ -90,7 +90,7 @@ class TrialResult:
 
     @cached_property
     def counts(self) -> bool:
-        """Whether it takes part in means: it did not fail, and is VALID or SUSPECT."""
+        """True if it is included in means: it did not fail, and it is VALID or SUSPECT."""
         return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
 
     @cached_property
@@ -99,8 +99,7 @@ class TrialResult:
 
     @cached_property
     def load(self) -> dict[str, CellValue]:
-        """The load that the engine was given, and the server's CPUs: connections, messages or measure_s, payload_bytes,
-        server_cpus."""
+        """The engine's load and the number of server CPUs: connections, messages or measure_s, payload_bytes, server_cpus."""
         if (plan := self.plan) is None:
             return {}
         connections = max([plan.connections, *(stage.to for stage in plan.stages or [])])
@@ -113,9 +112,9 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Latencies:
-    """Pooled latencies of the trials of a server and cell that count: for curves and distributions, never for an interval.
+    """Pooled latencies of the counted trials of a server and cell: for curves and distributions, never for an interval.
 
-    `log` is the histogram as the payload of a log's line.
+    `log` is the histogram as the payload of a line in an HdrHistogram log.
     """
 
     log: str
@@ -138,8 +137,8 @@ Key = tuple[str, Cell, str]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A campaign's finished trials by number. `timelines` has those that the report draws, by trial number; `made_by` is the
-    digest of the code that computed the metrics."""
+    """A campaign's finished trials by number. `timelines`: by trial number, those in the report. `made_by`: digest of the code that
+    computed the metrics."""
 
     trials: list[TrialResult]
     columns: Columns
@@ -152,7 +151,7 @@ class DataSet:
         return frozenset(trial.record.number for trial in self.trials)
 
     def __add__(self, other: DataSet) -> DataSet:
-        """Both together; they have no trial in common."""
+        """Merges two data sets without a common trial."""
         texts = list(dict.fromkeys([*self.columns.texts, *other.columns.texts]))
         place = {text: index for index, text in enumerate(texts)}
         parts = [
@@ -179,8 +178,8 @@ class DataSet:
 
 
 def reported_tag(plan: Plan) -> str:
-    """The tag of the latencies that describe a trial: whole requests where each has its own connection, copies of a broadcast,
-    else service times."""
+    """The latency tag that describes a trial: whole requests if each has its own connection, copies of a broadcast, else service
+    times."""
     if isinstance(plan.scenario, Push):
         return "push"
     return "request" if connection_per_request(plan) else "service"

@@ -1,8 +1,8 @@
-"""Many campaigns of one experiment, alike in machine and settings: where did a server become faster or slower, and by how much?
+"""Steps in a server's performance over many campaigns of one experiment with the same machine and settings.
 
-A point is one campaign's mean. Change points are found on logarithms by PELT (Killick 2012; the library ruptures) with a penalty
-of 3 σ² log n, σ from the differences of neighbours, so that a step does not hide itself. A step is told where Welch's interval
-leaves out 1 and it is larger than 3 %. Campaigns in, frozen values out.
+A point is the mean of one campaign. PELT finds the change points on logarithms (Killick 2012; the library ruptures) with a penalty
+of 3 σ² log n. σ comes from the differences of neighbours, so a step does not hide itself. A step is reported if Welch's interval
+excludes 1 and the step is larger than 3 %.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from wsbench.analysis.compare import differences
 from wsbench.analysis.dataset import Cell
 from wsbench.records.errors import UserError
 
-SHORTEST = 3  # campaigns on each side of a step: below it there is no interval
+SHORTEST = 3  # campaigns on each side of a step: fewer give no interval
 PENALTY = 3.0
-NORMAL = 0.954  # the median distance of two normal neighbours, in σ: √2 × 0.6745
+NORMAL = 0.954  # median distance of two normal neighbours, in σ: √2 × 0.6745
 
 
 @dataclass(frozen=True)
 class Step:
-    """Where it changed: between two campaigns; `ratio` is after over before."""
+    """A change between two successive campaigns; `ratio` is after over before."""
 
     before: Campaign
     after: Campaign
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Line:
-    """One server and cell over time. `reason` says why no step could be looked for."""
+    """One server and cell over time. `reason`: why steps could not be searched."""
 
     server: str
     cell: Cell
@@ -46,13 +46,13 @@ class Line:
 
 
 def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> tuple[str, list[Line], int]:
-    """(metric, lines, campaigns left out: another machine, or other settings, than the newest). UserError where there is none."""
+    """(metric, lines, campaigns left out because machine or settings differ from the newest). UserError if there is none."""
     chosen = sorted(
         (one for one in campaigns if one.experiment == experiment), key=lambda one: one.record.created_unix_s
     )
     if not chosen:
         known = ", ".join(sorted({one.experiment for one in campaigns})) or "none"
-        raise UserError(f"no campaign of {experiment!r} is here; there are campaigns of: {known}")
+        raise UserError(f"no campaign of {experiment!r} here; there are campaigns of: {known}")
     same = alike(chosen)
     metric = metric or chosen[-1].headline
     series: dict[tuple[str, Cell], list[tuple[Campaign, float]]] = {}
@@ -65,7 +65,7 @@ def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> t
 
 
 def alike(campaigns: list[Campaign]) -> list[Campaign]:
-    """Those of the newest one's machine and settings, the oldest first."""
+    """The campaigns with the newest one's machine and settings, oldest first."""
     ordered = sorted(campaigns, key=lambda one: one.record.created_unix_s)
     newest = ordered[-1].results
     return [one for one in ordered if one.results is newest or not differences(one.results, newest)]
@@ -73,7 +73,7 @@ def alike(campaigns: list[Campaign]) -> list[Campaign]:
 
 def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]]) -> Line:
     if len(points) < 2 * SHORTEST:
-        reason = f"{len(points)} campaigns; {2 * SHORTEST} are needed to look for a step"
+        reason = f"{len(points)} campaigns; a search for steps needs {2 * SHORTEST}"
         return Line(server, cell, points, [], reason)
     values = [value for _, value in points]
     edges = [0, *change_points(values)]
@@ -87,7 +87,7 @@ def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]]) -> Line
 
 
 def change_points(values: list[float]) -> list[int]:
-    """The ends of the stretches between which the level changes, the last one included. Values must be positive."""
+    """The end index of each level, the last one included. Values must be positive."""
     logs = np.log(values)
     sigma = median(abs(float(step)) for step in np.diff(logs)) / NORMAL
     penalty = PENALTY * max(sigma, 1e-6) ** 2 * math.log(len(values))

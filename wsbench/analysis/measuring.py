@@ -1,7 +1,7 @@
-"""Raw trials measured: every file read once, a server and cell at a time, on all CPUs where there are many trials.
+"""Computes a data set from raw trials: reads every file once, one server and cell at a time, on all CPUs if there are many trials.
 
-A run folder in, a `DataSet` out. Histograms are dropped as soon as a server and cell is pooled, so that ten thousand trials fit
-into memory.
+In: a run folder. Out: a `DataSet`. Histograms are dropped once a server and cell is pooled, so that ten thousand trials fit into
+memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Measured:
 
 
 def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str]) -> DataSet:
-    """These finished trials. `tags` are the latencies pooled besides those that describe a trial."""
+    """The data set of these finished trials. `tags`: latencies to pool in addition to those that describe a trial."""
     wanted = set(numbers)
     groups: dict[tuple, list[TrialFolder]] = {}
     for planned in run.order:
@@ -56,7 +56,7 @@ def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str]) -> Da
 
 
 def timelines(run: RunFolder, numbers: Iterable[int]) -> dict[int, Timeline]:
-    """These trials over time; one that wrote nothing is left out."""
+    """Timelines of these trials; a trial without data is left out."""
     found = {}
     for number in numbers:
         folder = run.trial(number)
@@ -67,7 +67,7 @@ def timelines(run: RunFolder, numbers: Iterable[int]) -> dict[int, Timeline]:
 
 @cache
 def digest() -> str:
-    """Of the code that makes numbers of raw files: a data set that other code made is made again where the raw files are."""
+    """Digest of the code that turns raw files into numbers. A data set of other code is recomputed if all raw files exist."""
     files = [*sorted(Path(metrics.__file__).parent.glob("*.py")), Path(histogram.__file__)]
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
@@ -79,14 +79,14 @@ def _all(tasks: list[list[TrialFolder]], trials: int, tags: frozenset[str]) -> l
         return list(map(of_one, tasks))
     chunk = max(1, len(tasks) // (8 * workers))
     context = multiprocessing.get_context("fork")
-    # What a worker inherits is never garbage, and what it reads has no cycles.
+    # Inherited objects are never garbage, and objects read by a worker have no cycles.
     with ProcessPoolExecutor(workers, context, initializer=gc.freeze) as pool, without_collections():
         return list(pool.map(of_one, tasks, chunksize=chunk))
 
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Pauses the cycle collector: a report's objects have no cycles, and looking for them takes seconds."""
+    """Pauses the cycle collector: a report's objects have no cycles, and searching for them takes seconds."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -97,7 +97,7 @@ def without_collections() -> Iterator[None]:
 
 
 def _group(folders: list[TrialFolder], tags: frozenset[str]) -> tuple[list[_Measured], dict[str, Latencies]]:
-    """The finished trials of a server in a cell, and the pooled latencies of those that count."""
+    """The finished trials of a server in a cell, and the pooled latencies of the counted ones."""
     trials: list[_Measured] = []
     pooled: dict[str, histogram.Histogram] = {}
     for folder in folders:

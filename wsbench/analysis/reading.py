@@ -1,7 +1,7 @@
-"""Reads a campaign into `Results`: its records, and its data set as it is kept or measured from raw trials.
+"""Reads a campaign into `Results`: its records, and its data set, stored or computed from raw trials.
 
-A kept data set is used as it is, so that a published campaign says what it said on the day. It is made again where the raw files of
-all its trials are here and the code that measures them has changed; trials that it lacks are measured and added.
+A stored data set is used unchanged, so a published campaign keeps its numbers. It is recomputed if the raw files of all its trials
+exist and the code that computes them has changed. Missing trials are computed and added.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from wsbench.records.rundir import RunFolder
 
 
 def load(run: RunFolder, anew: bool = False, known: DataSet | None = None) -> Results:
-    """A whole campaign, finished or not. `anew` measures it from its raw files; `known` is a data set in memory."""
+    """A whole campaign, finished or not. `anew`: recompute from raw files. `known`: a data set already in memory."""
     order = run.order
     if len({frozenset(planned.cell) for planned in order}) > 1:
-        raise UserError(f"{run.path / 'order.json'}: its cells differ in what was swept")
+        raise UserError(f"{run.path / 'order.json'}: its cells have different keys")
     experiment = read_experiment(run)
     return Results(
         folder=run,
@@ -40,7 +40,7 @@ def _data(run: RunFolder, experiment: Experiment, anew: bool, known: DataSet | N
         return kept
     raw = run.finished_numbers()
     if anew and not (kept is None or kept.numbers <= raw):
-        raise UserError(f"{run.path}: the raw files of {len(kept.numbers - raw):,} trials are not here")
+        raise UserError(f"{run.path}: the raw files of {len(kept.numbers - raw):,} trials are missing")
     if kept is None or anew or (kept.numbers <= raw and kept.made_by != digest()):
         return measured(run, raw, tags)
     missing = raw - kept.numbers
@@ -53,11 +53,11 @@ def _kept(run: RunFolder) -> DataSet | None:
     except UserError:
         if run.packed or not run.finished_numbers():
             raise
-        return None  # the raw files are here
+        return None  # the raw files exist
 
 
 def _tags(experiment: Experiment) -> list[str]:
-    """The latencies that the experiment's figures draw."""
+    """Tags of the latencies in the experiment's figures."""
     figures = experiment.keys.get("figure", [])
     tables = [one for one in figures if isinstance(one, dict)] if isinstance(figures, list) else []
     return [one["tag"] for one in tables if isinstance(one.get("tag"), str)]

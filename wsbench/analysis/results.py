@@ -1,7 +1,6 @@
-"""A campaign as the report sees it: every trial with its metrics and its verdict, and what is asked of all of them.
+"""A campaign as the report shows it: every trial with its metrics and verdict, and queries over all trials.
 
-`reading.load` makes a `Results` of a campaign's records and its data set. It computes no number of its own: metrics, verdict
-and stats do.
+`reading.load` creates a `Results` from a campaign's records and its data set. All numbers come from metrics, verdict and stats.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from wsbench.records.rundir import (
     TrialOrder,
 )
 
-REFERENCE = "reference"  # the server that does the least work: a ceiling, not a contender
+REFERENCE = "reference"  # the server that does the least work: a baseline, not ranked
 
 
 CURVE_POINTS = 60
@@ -41,7 +40,7 @@ EVENLY = [Fraction(step, 20) for step in range(1, 18)]
 
 @dataclass(frozen=True)
 class Curve:
-    """Latencies as (1/(1-q), ns) pairs, and the histogram as the payload of a log's line."""
+    """Latencies as (1/(1-q), ns) pairs, and the histogram as the payload of a line in an HdrHistogram log."""
 
     count: int
     points: list[tuple[float, float]]
@@ -50,8 +49,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The texts and choices of experiment.toml that a reader needs; an absent one is None. `source` is all of it, `keys` what it
-    says."""
+    """Texts and choices of experiment.toml for a reader; missing ones are None. `source`: its text, `keys`: the parsed table."""
 
     question: str | None
     reading: str | None
@@ -62,13 +60,13 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that the report shows."""
+    """All data of the report."""
 
     folder: RunFolder
     campaign: CampaignRecord
     machine: MachineRecord | None
     machine_after: MachineRecord | None
-    hosts: list[HostRow]  # none: one machine
+    hosts: list[HostRow]  # empty: one machine
     servers: list[ServerRow]
     order: list[TrialOrder]
     experiment: Experiment
@@ -76,27 +74,27 @@ class Results:
 
     @cached_property
     def trials(self) -> list[TrialResult]:
-        """The finished trials, without the control's."""
+        """The finished trials without the control's."""
         return [trial for trial in self.data.trials if not trial.record.control]
 
     @property
     def every_trial(self) -> list[TrialResult]:
-        """The control's among the others, by number."""
+        """The finished trials with the control's, by number."""
         return self.data.trials
 
     @property
     def columns(self) -> Columns:
-        """All numbers of `every_trial`, a row each."""
+        """All numbers of `every_trial`, one row each."""
         return self.data.columns
 
     def pooled(self, name: str, cell: Cell, tag: str | None = None) -> Histogram | None:
-        """The latencies of a server in a cell over the trials that count; by default those that describe the experiment."""
+        """Latencies of a server in a cell over its counted trials; by default those that describe the experiment."""
         found = self.data.latencies.get((name, cell, tag or self.latency.removesuffix("_us")))
         return None if found is None else found.histogram
 
     @cached_property
     def curves(self) -> dict[tuple[str, Cell], Curve]:
-        """The same as curves."""
+        """The pooled latencies as curves, by server and cell."""
         tag = self.latency.removesuffix("_us")
         return {
             (name, cell): Curve(one.histogram.count, curve_points(one.histogram), one.log)
@@ -106,7 +104,7 @@ class Results:
 
     @cached_property
     def plans(self) -> list[Plan]:
-        """Every plan once."""
+        """Every distinct plan."""
         return list({id(trial.plan): trial.plan for trial in self.trials if trial.plan is not None}.values())
 
     @cached_property
@@ -123,7 +121,7 @@ class Results:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Every cell, numbers in their order."""
+        """Every cell, sorted; numbers in numeric order."""
         seen = dict.fromkeys(tuple(planned.cell.items()) for planned in self.order)
         return sorted(seen, key=lambda cell: [sortable(value) for _, value in cell])
 
@@ -135,35 +133,35 @@ class Results:
 
     @cached_property
     def numeric_key(self) -> str | None:
-        """The swept key that charts use as their x axis: the one with the most values, all of them numbers."""
+        """The x axis of charts: of the swept keys whose values are all numbers, the one with the most values."""
         of = {key: {dict(cell).get(key) for cell in self.cells} for key in self.swept}
         numeric = [key for key, found in of.items() if all(type(value) in (int, float) for value in found)]
         return max(numeric, key=lambda key: len(of[key]), default=None)
 
     @cached_property
     def names(self) -> list[str]:
-        """The servers that were to run, `server@variant`, in the campaign's order; the A/A control is none of them."""
+        """The planned servers, `server@variant`, in the campaign's order, without the A/A control."""
         rows = sorted(self.order, key=lambda row: (row.round, row.name))
         return list(dict.fromkeys(planned.name for planned in rows if not planned.control))
 
     @cached_property
     def control(self) -> str | None:
-        """The name of the A/A control, a server's second series; None where the campaign has none."""
+        """The name of the A/A control, a server's second series; None if the campaign has none."""
         return next((planned.name for planned in self.order if planned.control), None)
 
     def against_itself(self, cell: Cell, metric: str) -> stats.Estimate | None:
-        """The control over the server that it is: how far two series of one thing came apart. None without a control."""
+        """The control over its own server: the difference of two identical series, as a ratio. None without a control."""
         if self.control is None:
             return None
         return self.ratio(self.control, self.control.removesuffix(CONTROL), cell, metric)
 
     def noise(self, cell: Cell, metric: str) -> float | None:
-        """The same as a share; None where it is not known."""
+        """The same difference as a share; None if unknown."""
         found = self.against_itself(cell, metric)
         return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
 
     def label(self, name: str) -> str:
-        """A server as charts call it: bare where the campaign has one variant of it, and nothing of its runtime was chosen."""
+        """A server's name in charts: without its variant if the campaign has only one and its runtime was not chosen."""
         server, _, variant = name.rpartition("@")
         return (
             server
@@ -173,12 +171,12 @@ class Results:
 
     @cached_property
     def machine_changes(self) -> list[str] | None:
-        """What of the machine was otherwise after the last trial; None where it was not read again."""
+        """Properties of the machine that had changed after the last trial; None if it was not read again."""
         if self.machine is None or self.machine_after is None:
             return None
         before, after = _flat(self.machine), _flat(self.machine_after)
         keys = [key for key in before | after if before.get(key) != after.get(key)]
-        return [f"{key}: {before.get(key, 'not told')} → {after.get(key, 'not told')}" for key in keys]
+        return [f"{key}: {before.get(key, 'unknown')} → {after.get(key, 'unknown')}" for key in keys]
 
     @cached_property
     def throughput(self) -> str:
@@ -191,15 +189,15 @@ class Results:
 
     @cached_property
     def headline(self) -> str:
-        """The experiment's headline metric; p99 where it names none."""
+        """The experiment's headline metric; p99 by default."""
         return self.experiment.headline or f"{self.latency}_p99"
 
     @cached_property
     def leading(self) -> str:
         """The metric that the answer is about.
 
-        In a closed loop the throughput: no latency can be compared without it. Where the load is given (an open loop, users who
-        pause, connections that are only held), every server is asked for the same, and the experiment's headline tells them apart.
+        In a closed loop it is throughput: latencies alone cannot be compared there. If the load is given (open loop, users with
+        think time, idle connections), every server gets the same load, and the experiment's headline distinguishes servers.
         """
         loops = [plan.loop for plan in self.plans]
         given = not any(loop.kind == "closed" and loop.think is None for loop in loops)
@@ -208,26 +206,26 @@ class Results:
 
     @cached_property
     def second(self) -> str | None:
-        """What is drawn beside it."""
+        """The metric drawn next to the leading one."""
         wanted = (self.headline, f"{self.latency}_p99", self.throughput)
         return next(
             (name for name in wanted if name in metrics.METRICS and name != self.leading and self.has(name)), None
         )
 
     def has(self, metric: str) -> bool:
-        """Whether any server has a mean of it in any cell."""
+        """True if any server has a mean of it in any cell."""
         return any(self.estimate(name, cell, metric).mean is not None for cell in self.cells for name in self.names)
 
     def why_not(self, metric: str) -> str:
-        """Why no server has one: the first trial's reason."""
+        """Why no server has a mean: the first trial's reason."""
         found = self.columns.of(metric, self.counted_rows)
         if len(known := found[~np.isnan(found)]):
-            return "0 in every trial" if not known.any() else "no mean, since a value is zero or below"
-        return next((trial.reason(metric) for trial in self.trials if trial.counts), "no trial counts")
+            return "0 in every trial" if not known.any() else "no mean: a value is zero or negative"
+        return next((trial.reason(metric) for trial in self.trials if trial.counts), "no counted trial")
 
     @cached_property
     def missing(self) -> list[TrialOrder]:
-        """Trials that were planned and have no outcome."""
+        """Planned trials without an outcome."""
         done = {trial.record.number for trial in self.every_trial}
         return [planned for planned in self.order if planned.number not in done]
 
@@ -238,7 +236,7 @@ class Results:
 
     @cached_property
     def counted_rows(self) -> list[int]:
-        """The rows in `columns` of the trials that take part in means, without the control's."""
+        """The rows in `columns` of the counted trials, without the control's."""
         return [row for row in self.rows if self.every_trial[row].counts]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
@@ -252,7 +250,7 @@ class Results:
         return groups
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
-        """Over the repeats that count; where none has the number, with the first one's reason."""
+        """Estimate over the counted repeats; if none has the number, with the first one's reason."""
         if (name, cell, metric) not in self._estimates:
             self._estimates[name, cell, metric] = self._estimate(name, cell, metric)
         return self._estimates[name, cell, metric]
@@ -275,7 +273,7 @@ class Results:
         return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
 
     def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
-        """Which servers can be told apart in a cell, the reference among them."""
+        """The tiers of the servers in a cell, the reference included."""
         if (cell, metric) not in self._tiers:
             series = {name: self.by_round(name, cell, metric) for name in self.names}
             best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
@@ -288,24 +286,24 @@ class Results:
 
     @cached_property
     def references(self) -> tuple[str, ...]:
-        """The ceiling in all its variants; the others contend."""
+        """The baseline in all its variants; they are not ranked."""
         return tuple(name for name in self.names if name.rpartition("@")[0] == REFERENCE)
 
     @property
     def reference(self) -> str | None:
-        """The one that others are compared with."""
+        """The variant that others are compared with."""
         return next(iter(self.references), None)
 
     def cell_text(self, cell: Cell, without: Iterable[str] = ()) -> str:
-        """The swept values of a cell in words; empty where nothing is swept."""
+        """The swept values of a cell in words; empty if nothing is swept."""
         shown = [key for key in self.swept if key not in without]
         return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
 
 
 def curve_points(found: Histogram, points: int = CURVE_POINTS) -> list[tuple[float, float]]:
-    """(1/(1-q), ns), the x of an HdrHistogram chart, with as many below the median as a distribution needs besides.
+    """(1/(1-q), ns) pairs, the x axis of an HdrHistogram chart, with extra points below the median for distributions.
 
-    The largest value stands at x = n: there it becomes one.
+    The largest value is at x = n, where one value remains.
     """
     even = zip(map(float, EVENLY), found.quantiles(EVENLY), strict=True)
     curve = sorted({*found.curve(points), *even})
@@ -325,9 +323,7 @@ def read_experiment(run: RunFolder) -> Experiment:
             raise UserError(f"{run.experiment_toml}: 'sweep.{name}': found {swept!r}, allowed: a list")
     headline = keys.get("headline")
     if headline is not None and (not isinstance(headline, str) or headline not in metrics.METRICS):
-        raise UserError(
-            f"{run.experiment_toml}: headline is no metric: {headline!r}; `wsbench list metrics` has them all"
-        )
+        raise UserError(f"{run.experiment_toml}: headline {headline!r} is not a metric; see `wsbench list metrics`")
     return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys)
 
 
@@ -345,5 +341,5 @@ def _value(value: CellValue) -> str:
 
 
 def sortable(value: CellValue) -> tuple:
-    """Numbers in their order, before texts."""
+    """Sort key: numbers in numeric order, before texts."""
     return (0, value, "") if isinstance(value, int | float) else (1, 0, value)

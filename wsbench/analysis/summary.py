@@ -1,7 +1,6 @@
-"""The summary of a campaign: one row for each server and cell, numbers and their texts, for the terminal and the
-page.
+"""The summary of a campaign: one row per server and cell, as numbers and texts, for the terminal and the report.
 
-Rows are sorted by what the answer is about, the best first, inside each cell. It decides nothing about how they are drawn.
+Within each cell, rows are sorted by the leading metric, best first. Knows nothing about layout.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ KINDS = ("VALID", "SUSPECT", "INVALID")
 
 @dataclass(frozen=True)
 class Figure:
-    """One metric of one row: its estimate over the repeats, and how it is written without its unit."""
+    """One metric of one row: its estimate over the repeats, and its text without a unit."""
 
     metric: str
     unit: str
@@ -33,13 +32,13 @@ class Figure:
 
     @property
     def with_interval(self) -> str:
-        """`17,200 (16,900–17,500)`; the mean alone where there is no interval."""
+        """`17,200 (16,900–17,500)`; the mean alone if there is no interval."""
         return f"{self.text} ({self.interval})" if self.interval else self.text
 
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """A server in a cell. `figures` holds the metrics of `columns(results)`, by name."""
+    """A server in a cell. `figures`: the metrics of `columns(results)`, by name."""
 
     name: str
     server: str
@@ -55,14 +54,16 @@ class SummaryRow:
     bottleneck: str
     verdict_text: str
     note: str
-    tier: str  # servers of a cell that share a letter cannot be told apart by the leading metric; empty where nothing is ranked
+    tier: (
+        str  # servers of a cell with a common letter cannot be ranked by the leading metric; empty if nothing is ranked
+    )
 
     def figure(self, metric: str) -> Figure:
         return self.figures[metric]
 
 
 def columns(results: Results) -> list[str]:
-    """The metrics of the summary, what the answer is about first; those that no row has a number of are left out."""
+    """The metrics of the summary, the leading one first, without those that no row has."""
     chosen = _wanted(results)
     return [chosen[0], *(name for name in chosen[1:] if results.has(name))]
 
@@ -83,7 +84,7 @@ def _wanted(results: Results) -> list[str]:
 
 
 def summary(run: RunFolder | Results) -> list[SummaryRow]:
-    """Every server and cell of a campaign, by cell and then by the leading metric, the best first."""
+    """Every server and cell of a campaign, by cell and then by the leading metric, best first."""
     results = load(run) if isinstance(run, RunFolder) else run
     scales = {name: column_scale(results, name) for name in columns(results)}
     letters = {cell: results.tiers(cell, results.leading).letters for cell in results.cells}
@@ -93,7 +94,7 @@ def summary(run: RunFolder | Results) -> list[SummaryRow]:
 
 
 def column_scale(results: Results, metric: str) -> wording.Scale:
-    """One unit for a metric throughout the report."""
+    """The unit of a metric throughout the report."""
     return wording.scale(metrics.METRICS[metric].unit, results.columns.of(metric, results.counted_rows))
 
 
@@ -133,7 +134,7 @@ def _figure(results: Results, name: str, cell: Cell, metric: str, scale: wording
 
 
 def _bottleneck(trials: list[TrialResult]) -> str:
-    """The common one, or all that were seen with their number."""
+    """The common bottleneck, or every one with its number of trials."""
     seen = Counter(trial.verdict.bottleneck for trial in trials if trial.counts)
     if len(seen) <= 1:
         return next(iter(seen), "")
@@ -148,7 +149,7 @@ def _verdict_text(verdicts: Counter, failed: int, missing: int) -> str:
 
 
 def _note(counted: list[TrialResult]) -> str:
-    """What a reader must know before comparing this row."""
+    """What to know before comparing this row."""
     stopped = ["; ".join(trial.verdict.reasons) for trial in counted if trial.record.outcome == "stopped"]
     if stopped:
         return "; ".join(dict.fromkeys(stopped))
@@ -157,7 +158,7 @@ def _note(counted: list[TrialResult]) -> str:
 
 
 def _rank(row: SummaryRow, metric: str) -> float:
-    """The best first, those without a number last."""
+    """The best first, rows without a number last."""
     mean = row.figures[metric].estimate.mean
     if mean is None:
         return math.inf

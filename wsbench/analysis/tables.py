@@ -1,7 +1,7 @@
 """The data set on disk: three Parquet tables in the run folder.
 
-`trials.parquet`: the long table, a row a trial and metric, for any program. `outcomes.parquet`: a row a trial with its record,
-plan, verdict and timeline. `latencies.parquet`: pooled histograms by server, cell and tag.
+`trials.parquet`: the long table for other programs, one row per trial and metric. `outcomes.parquet`: one row per trial with its
+record, plan, verdict and timeline. `latencies.parquet`: pooled histograms by server, cell and tag.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from wsbench.records.frozen import one_line
 from wsbench.records.rundir import RunFolder, TrialOrder, TrialRecord
 
 TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
-#: The columns of the long table that are read again.
+#: The columns of the long table that wsbench itself reads.
 USED = ["trial", "metric", "value", "reason"]
 MADE_BY = b"wsbench.made_by"
-NOT_THEN = "this metric did not exist when the data set was made"
+NOT_THEN = "this metric did not exist when the data set was computed"
 UNREAD = (pa.ArrowException, KeyError, ValueError, TypeError, IndexError, RecursionError)
 
 
 def write(run: RunFolder, data: DataSet) -> None:
-    """Each file whole or not at all."""
+    """Writes the three tables. Each file is written whole or not at all."""
     order = run.order
     made = {
         TRIALS: trials_table(data, order),
@@ -49,7 +49,7 @@ def write(run: RunFolder, data: DataSet) -> None:
 
 
 def read(run: RunFolder) -> DataSet | None:
-    """None where there is no whole data set. UserError where one cannot be read."""
+    """The stored data set; None unless it is complete. UserError if it cannot be read."""
     if not all(is_plain(run.path / name) for name in FILES):
         return None
     outcomes = _table(run, OUTCOMES)
@@ -73,7 +73,7 @@ def read(run: RunFolder) -> DataSet | None:
 
 
 def trials_in(run: RunFolder) -> set[int]:
-    """The numbers of the trials in the long table; nothing where there is none."""
+    """The numbers of the trials in the long table; empty if there is no table."""
     return set(_table(run, TRIALS, ["trial"])["trial"].unique().to_pylist()) if is_plain(run.path / TRIALS) else set()
 
 
@@ -136,7 +136,7 @@ def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
 
 
 def _type(values: list) -> pa.DataType:
-    """One type for a column of cell values; mixed kinds are written as text."""
+    """One type for a column of cell values; mixed types become text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pa.bool_()
@@ -146,7 +146,7 @@ def _type(values: list) -> pa.DataType:
 
 
 def _columns(table: pa.Table, numbers: list[int]) -> Columns:
-    """The numbers of these trials, each row by its trial and metric. Metrics that wsbench no longer has are left out."""
+    """The numbers of these trials, found by trial and metric. Metrics that wsbench no longer has are dropped."""
     metric, reason = (table[name].combine_chunks() for name in ("metric", "reason"))
     rows = np.asarray(pc.index_in(table["trial"], pa.array(numbers, pa.int64())).fill_null(-1))
     columns = np.array([COLUMN.get(name, -1) for name in metric.dictionary.to_pylist()])[metric.indices.fill_null(0)]
@@ -231,7 +231,7 @@ def _trial(row: dict, plans: dict[str, Plan], columns: Columns, number: int) -> 
         plans[text] = Plan.model_validate_json(text)
     record = TrialRecord.model_validate_json(row["record"])
     if record.number != row["trial"]:
-        raise ValueError(f"the record of trial {row['trial']} says {record.number}")
+        raise ValueError(f"the record of trial {row['trial']} has number {record.number}")
     plan = None if text is None else plans[text]
     return TrialResult(record, _TRIAL_VERDICT.validate_python(verdict), plan, columns, number)
 

@@ -1,7 +1,7 @@
-"""Numbers in words: how many digits, which unit, how an interval and a missing value are written.
+"""Numbers as text: digits, units, intervals and missing values.
 
-Three significant digits: repeats of one trial differ in the third. A column keeps one unit, so that it can be
-compared by eye.
+Numbers have three significant digits: repeats of one trial differ in the third. A column has one unit, so that values can be
+compared at a glance.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Scale:
         return NONE if value is None else f"{self.text(value)} {self.unit}"
 
     def interval(self, found: Estimate) -> str:
-        """`low–high`, or nothing where there is none."""
+        """`low–high`, or empty if there is no interval."""
         return "" if found.low is None else between(self.of(found.low), self.of(found.high))
 
 
 def scale(unit: str, values: Iterable[float | None]) -> Scale:
-    """The unit in which the typical one of these values is easily read."""
+    """The unit in which a typical value of these is easy to read."""
     if unit not in LADDERS:
         return Scale(unit, 1.0)
     found = np.array(values if isinstance(values, np.ndarray) else list(values), dtype=float)  # None is NaN
@@ -60,7 +60,7 @@ def scale(unit: str, values: Iterable[float | None]) -> Scale:
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
-    """Rounded to so many significant digits, in groups of three; whole numbers below 10,000 keep all of theirs."""
+    """Rounded to `digits` significant digits, in groups of three; integers below 10,000 keep all digits."""
     if value is None:
         return NONE
     if value == 0:
@@ -73,7 +73,7 @@ def number(value: float | None, digits: int = DIGITS) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """An interval, with a digit more where that keeps its ends from reading alike."""
+    """An interval, with one more digit if that distinguishes its ends."""
     alike, told_apart = number(low) == number(high), number(low, DIGITS + 1) != number(high, DIGITS + 1)
     digits = DIGITS + 1 if alike and told_apart else DIGITS
     return f"{number(low, digits)}–{number(high, digits)}"
@@ -106,15 +106,15 @@ TITLES = {
     "server_cpu_percent_mean": "Server CPU",
     "server_cpu_us_per_message": "Server CPU per message",
     "server_rss_bytes_max": "Server memory",
-    "push_reach": "Share of the receivers reached",
+    "push_reach": "Delivery ratio",
     "push_spread_us": "Time from the first to the last receiver",
     "connections_reached": "Connections reached",
-    "connects_per_s": "Connections made a second",
+    "connects_per_s": "Connections per second",
     "listen_overflows": "Connects dropped at a full listen queue",
     "backlog_drops": "Packets dropped at a CPU's full queue",
     "elapsed_us_per_message": "Window per message",
 }
-STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "longest", "mean": "mean"}
+STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "maximum", "mean": "mean"}
 TIMES = {
     "service": "service time",
     "request": "request time",
@@ -126,7 +126,7 @@ TIMES = {
 
 
 def title(metric: str, inside: bool = False) -> str:
-    """A metric as a heading: `Median service time`; `inside` a sentence without its capital."""
+    """A metric as a heading, e.g. `Median service time`; with `inside`, in lower case for use in a sentence."""
     prefix, _, statistic = metric.partition("_us_")
     if prefix in TIMES and statistic in STATISTICS:
         found = f"{STATISTICS[statistic]} {TIMES[prefix]}"

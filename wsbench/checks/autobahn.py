@@ -1,8 +1,8 @@
 """Autobahn|Testsuite, the public collection of RFC 6455 cases, against `/echo` of a running server.
 
-In: who carries the cases out, and an address. Out: what each case came to. Two can do it: the suite's own `wstest`, which needs
-Python 2, and kosoku, another runner for the suite's case files. The first that is found does. Both write the suite's report:
-`index.json` and a page a case.
+In: a runner and an address. Out: the outcome of each case. There are two runners: the suite's own `wstest`, which needs
+Python 2, and kosoku, which runs the suite's case files. wsbench uses the first one it finds. Both write the suite's
+report: `index.json` and one page per case.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 from wsbench.host.process import run_logged
 from wsbench.records.errors import TrialFailed, UserError
 
-#: Cases of permessage-deflate, which no server agrees to unasked and these are not about.
+#: Cases of permessage-deflate: no server negotiates it unless the client offers it, and wsbench does not measure it.
 EXCLUDED = ("12.*", "13.*")
 TIMEOUT_S = 1200.0
 ADVICE = (
-    "neither `wstest` nor `kosoku` was found: `pip install 'wsbench[autobahn]'`, or, in a checkout, `scripts/autobahn.sh`, "
-    "which installs the suite itself where there is a Python 2.7"
+    "neither `wstest` nor `kosoku` was found: run `pip install 'wsbench[autobahn]'`, or, in a checkout with Python 2.7, "
+    "install the suite itself with `scripts/autobahn.sh`"
 )
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Who carries the cases out, and the command; `{spec}`, `{url}` and `{folder}` stand for what is known later."""
+    """A runner and its command. `run` fills in `{spec}`, `{url}` and `{folder}`."""
 
     name: str
     argv: list[str]
@@ -36,7 +36,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Cases:
-    """What the cases came to: outcome → how many, and those that were not right, `5.15: FAILED`."""
+    """Results of the suite. `counts`: cases per outcome. `wrong`: outcome by case, e.g. `5.15: FAILED`. `by`: the runner."""
 
     by: str
     counts: dict[str, int]
@@ -51,7 +51,7 @@ class Cases:
 
 
 def find(folder: Path) -> Suite:
-    """Who is there; UserError with what to do if nobody is. `folder`: where `scripts/autobahn.sh` puts the suite."""
+    """The runner to use; UserError with advice if there is none. `folder`: where `scripts/autobahn.sh` installs the suite."""
     for wstest in (folder / "bin" / "wstest", shutil.which("wstest")):
         if wstest and Path(wstest).exists():
             return Suite("wstest", [str(wstest), "-m", "fuzzingclient", "-s", "{spec}"])
@@ -63,7 +63,7 @@ def find(folder: Path) -> Suite:
 
 
 def run(suite: Suite, agent: str, url: str, folder: Path) -> Cases:
-    """Every case but the excluded; the suite's own report stays in `folder`. TrialFailed if there is none at the end."""
+    """Runs every case that is not excluded and writes the suite's report to `folder`. TrialFailed if there is no report."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     spec = folder / "spec.json"
@@ -88,18 +88,18 @@ def run(suite: Suite, agent: str, url: str, folder: Path) -> Cases:
 
 
 def read(by: str, index: Path) -> Cases:
-    """The suite's report of one server. A case has two outcomes, of the messages and of the close: the worse one counts."""
+    """Reads a report of one server. A case has two outcomes, of its messages and of its close: the worse one counts."""
     try:
         (cases,) = json.loads(index.read_text()).values()
         outcomes = {name: _worse(case["behavior"], case["behaviorClose"]) for name, case in cases.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrialFailed(f"{index} is no report of one server: {error}") from error
+        raise TrialFailed(f"{index} is not a report of one server: {error}") from error
     in_order = sorted(outcomes, key=lambda name: [int(part) for part in name.split(".")])
     wrong = {name: outcomes[name] for name in in_order if outcomes[name] not in RIGHT}
     return Cases(by, dict(Counter(outcomes.values())), wrong, index.with_suffix(".html"))
 
 
-#: Best first. NON-STRICT is a way that the RFC allows but the suite would not choose; INFORMATIONAL has no right or wrong.
+#: Best first. NON-STRICT: allowed by the RFC, but not what the suite prefers. INFORMATIONAL: neither right nor wrong.
 ORDER = ("OK", "INFORMATIONAL", "UNIMPLEMENTED", "NON-STRICT", "WRONG CODE", "UNCLEAN", "FAILED BY CLIENT", "FAILED")
 RIGHT = {"OK", "INFORMATIONAL", "UNIMPLEMENTED", "NON-STRICT"}
 

@@ -1,6 +1,6 @@
-"""The gate: a variant built, started, held against its contract, and stopped. What does not pass is not measured.
+"""The gate: builds a variant, starts it, checks it against its contract and stops it. Variants that fail are not measured.
 
-In: a variant and how deep to look. Out: a `CheckResult` for each check, or why there is none. It prints nothing.
+In: a variant and the depth of the checks. Out: one `CheckResult` per check, or the reason why there is none. Prints nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPEN_AT_THE_END = 20
 
 @dataclass(frozen=True)
 class Depth:
-    """How far to look. `idle_s` and `idle connections` belong to the deep checks, `suite` is who runs Autobahn's cases."""
+    """Depth of the checks. `idle_s`: idle time of the deep checks. `suite`: the runner of Autobahn's cases; None: skip them."""
 
     deep: bool = False
     idle_s: float = 90.0
@@ -41,7 +41,7 @@ QUICK = Depth()
 
 @dataclass(frozen=True)
 class Gated:
-    """What came of one variant. `outcome`: passes, fails, or skipped (it cannot be run here); `reason`: why there are no checks."""
+    """The result of one variant. `outcome`: passes, fails, or skipped (cannot run here). `reason`: why there are no checks."""
 
     variant: Variant
     outcome: str
@@ -52,13 +52,13 @@ class Gated:
     took_s: float
 
     def count(self, *, required: bool) -> tuple[int, int]:
-        """How many of the required (or the advisory) checks hold, of how many."""
+        """Passed and total number of the required (or the advisory) checks."""
         kind = [one for one in self.checks if one.required is required]
         return sum(one.passed for one in kind), len(kind)
 
 
 def hold(variant: Variant, built: build.Built, depth: Depth, watch: Callable[[str], None]) -> Gated:
-    """Tries everything that a built variant serves. `watch` is told what is being tried."""
+    """Runs every check of what a built variant serves. `watch` gets the name of each check."""
     began = time.monotonic()
     receipt, checks, cases = None, [], None
     outcome, reason = ("fails" if built.did == "failed" else "skipped"), built.problem
@@ -82,7 +82,7 @@ def check(
     depth: Depth = QUICK,
     watch: Callable[[str], None] = lambda name: None,
 ) -> list[CheckResult]:
-    """Starts the server once and holds it against its contract. TrialFailed if it does not start."""
+    """Starts the server once and checks it against its contract. TrialFailed if it does not start."""
     if depth.deep:
         _require_files()
     with started(variant, port, "check") as (server, at_port):
@@ -109,7 +109,7 @@ def check(
 
 @contextmanager
 def started(variant: Variant, port: int | None, purpose: str) -> Iterator[tuple[Server, int]]:
-    """The running server and its port; its output is in the build's log of that purpose."""
+    """The running server and its port. Its output goes to the build log for that purpose."""
     asked = serving.Order(port=port, number=os.getpid(), cpus=machine.placement().server)
     log = log_of(variant, purpose)
     log.parent.mkdir(exist_ok=True)
@@ -119,7 +119,7 @@ def started(variant: Variant, port: int | None, purpose: str) -> Iterator[tuple[
 
 
 def keep_running(variant: Variant, port: int | None, say: Callable[[str], None]) -> None:
-    """Starts it, says where it is, and returns when it ends by itself, which is a TrialFailed, or by Ctrl-C."""
+    """Starts the server, reports its addresses, and runs until Ctrl-C. TrialFailed if the server ends by itself."""
     with started(variant, port, "start") as (server, at_port):
         try:
             scheme = "ws" if variant.transport == "websocket" else "tcp"
@@ -140,14 +140,14 @@ def log_of(variant: Variant, purpose: str) -> Path:
 
 
 def run_suite(variant: Variant, suite: autobahn.Suite) -> autobahn.Cases:
-    """Autobahn's cases against a fresh server. TrialFailed if they cannot be carried out."""
+    """Runs Autobahn's cases against a fresh server. TrialFailed if they cannot run."""
     folder = variant.folder / "build" / f"autobahn-{variant.row}"
     with started(variant, None, "autobahn") as (_, at_port):
         return autobahn.run(suite, variant.name, f"ws://{serving.HOST}:{at_port}/echo", folder)
 
 
 def _ends_in_time(server: Server, port: int) -> CheckResult:
-    """SIGTERM with connections open. The leash kills what has not ended by then."""
+    """Sends SIGTERM with connections open. The leash kills a server that does not end in time."""
     with ExitStack() as sockets:
         for _ in range(OPEN_AT_THE_END):
             with suppress(OSError):
@@ -165,7 +165,7 @@ def _ends_in_time(server: Server, port: int) -> CheckResult:
 
 
 def _require_files() -> None:
-    """The deep checks hold one socket a member, and so does the server, which inherits this limit."""
+    """The deep checks hold one socket per member, and so does the server, which inherits this limit. UserError if too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < deep_checks.FILES:
         raise UserError(

@@ -1,8 +1,8 @@
-"""A client that shares nothing with the engine: the harness's own second pair of eyes on the wire.
+"""A WebSocket and HTTP client that shares no code with the engine.
 
-Its own frames (RFC 6455), its own HTTP, plain sockets, so that no misreading is shared. Every wait has a deadline, and what is
-kept of a server's bytes has a limit. What a server does wrong raises `Wrong` with words; what it should have done is for
-`conformance` to know.
+It has its own frames (RFC 6455), its own HTTP and plain sockets, so it cannot repeat an engine bug. Every wait has a
+deadline, and buffered server bytes are limited. An error of the server raises `Wrong` with a message; the expected
+behaviour is defined in `conformance`.
 """
 
 import base64
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 WEBSOCKET_SCENARIOS = {"echo", "ping", "push"}
-#: How long a server that should end a connection may say nothing before it is asked.
+#: Silence after which a server that should end a connection gets a ping.
 PAUSE_S = 0.3
-#: Of a head, and of a frame or message or document: the largest that is asked for has 16 MiB.
+#: Limits of a response head, and of a frame, message or document: the largest that is requested has 16 MiB.
 LARGEST_HEAD, LARGEST = 64 << 10, 17 << 20
-#: Of what is not looked at yet; a burst comes back while it is sent.
+#: Limit of unread bytes; a burst comes back while it is sent.
 LARGEST_BUFFER = 4 * LARGEST
 STATUS, LENGTH, CHUNK = (
     re.compile(form, re.ASCII) for form in (r"\d{3}(?!\d)", r"\d{1,15}", r"[0-9A-Fa-f]{1,15}(?=[ \t]*(;|$))")
@@ -29,11 +29,11 @@ STATUS, LENGTH, CHUNK = (
 
 
 class Wrong(Exception):
-    """The server did something else than it should have; the message says what."""
+    """The server misbehaved; the message says how."""
 
 
 class Ended(Wrong):
-    """The server closed the connection where more should have come."""
+    """The server closed the connection although more bytes were expected."""
 
 
 def expect(condition: bool, otherwise: str) -> None:
@@ -42,7 +42,7 @@ def expect(condition: bool, otherwise: str) -> None:
 
 
 class Connection:
-    """A socket with a deadline. It takes in while it sends, so that a server that answers early locks nobody."""
+    """A socket with a deadline. It receives while it sends, so a server that answers early cannot cause a deadlock."""
 
     def __init__(self, connected: socket.socket, deadline: float) -> None:
         self.socket = connected
@@ -51,8 +51,8 @@ class Connection:
         connected.setblocking(False)
 
     def wait(self, write: bool = False) -> bool:
-        """Wait until there is something to read, or until it can write; says whether it can write. Time is up also where there is
-        always something."""
+        """Waits until the socket is readable or, with `write`, writable; true if writable. TimeoutError at the deadline,
+        even if data is available."""
         left = self.deadline - time.monotonic()
         ready = self._poll(left, select.POLLIN | (select.POLLOUT if write else 0))
         if not ready or left <= 0:
@@ -60,7 +60,7 @@ class Connection:
         return bool(ready & select.POLLOUT)
 
     def is_quiet(self, seconds: float) -> bool:
-        """Nothing more came, and nothing comes within this time; not even the end."""
+        """True if no more bytes arrived, and neither bytes nor the end of the stream arrive within this time."""
         left = min(seconds, self.deadline - time.monotonic())
         return not self.buffer and not self._poll(left, select.POLLIN)
 
@@ -77,7 +77,7 @@ class Connection:
             self.take_in()
 
     def take_in(self) -> bool:
-        """Read what is there; false at the end of the stream."""
+        """Reads the available bytes; false at the end of the stream."""
         try:
             data = self.socket.recv(1 << 18)
         except BlockingIOError:
@@ -85,7 +85,7 @@ class Connection:
         self.buffer += data
         expect(
             len(self.buffer) <= LARGEST_BUFFER,
-            f"the server sent more than {LARGEST_BUFFER >> 20} MiB that nobody asked for",
+            f"the server sent more than {LARGEST_BUFFER >> 20} MiB of unrequested bytes",
         )
         return bool(data)
 
@@ -108,7 +108,7 @@ class Connection:
         return self.read(end + 2)[:-2].decode("latin-1")
 
     def read_to_end(self) -> bytes:
-        """Everything up to the server's FIN. A reset is no end."""
+        """Reads up to the server's FIN. A reset raises ConnectionError."""
         self.wait()
         while self.take_in():
             self.wait()
@@ -132,7 +132,7 @@ class Connection:
 
 class WebSocket(Connection):
     def frame(self, opcode: int, payload: bytes, fin: bool = True, reserved: int = 0) -> bytes:
-        """A masked frame, as a client has to send it (section 5.2). `reserved`: its three reserved bits, as a number."""
+        """A masked frame, as a client must send it (section 5.2). `reserved`: the three reserved bits as a number."""
         first = (0x80 if fin else 0) | reserved << 4 | opcode
         if len(payload) < 126:
             header = struct.pack("!BB", first, 0x80 | len(payload))
@@ -141,7 +141,7 @@ class WebSocket(Connection):
         else:
             header = struct.pack("!BBQ", first, 0x80 | 127, len(payload))
         mask = os.urandom(4)
-        # One exclusive-or of two big numbers: a loop over 16 MiB would take seconds.
+        # One XOR of two big integers: a loop over 16 MiB would take seconds.
         keys = (mask * (len(payload) // 4 + 1))[: len(payload)]
         masked = int.from_bytes(payload, "big") ^ int.from_bytes(keys, "big")
         return header + mask + masked.to_bytes(len(payload), "big")
@@ -161,7 +161,7 @@ class WebSocket(Connection):
         return bool(first & 0x80), first & 0x0F, self.read(length)
 
     def receive(self) -> tuple[int, bytes]:
-        """The next message, assembled; pings in between are answered."""
+        """The next message, assembled; answers pings in between."""
         kind, message = 0, b""
         while True:
             fin, opcode, payload = self.receive_frame()
@@ -176,8 +176,8 @@ class WebSocket(Connection):
                     return kind, message
 
     def expect_failure(self, code: int) -> None:
-        """The connection fails (section 7.1.7): a Close frame that says why, or the bare end. Fragments may come before:
-        a server may echo a message while it arrives. Whoever says nothing is asked with a ping whether it carries on."""
+        """Expects the connection to fail (section 7.1.7): a Close frame, or just the end of the connection. Fragments may come
+        first: a server may echo a message as it arrives. A silent server gets a ping, to see whether it carries on."""
         try:
             fin, opcode, payload = False, TEXT, b""
             while not fin and opcode in (CONTINUATION, TEXT, BINARY):
@@ -192,7 +192,7 @@ class WebSocket(Connection):
         expect(said in (code, None), f"Close came with {said} instead of {code}")
 
     def expect_close(self, *codes: int) -> None:
-        """A Close frame, with one of these codes or with none."""
+        """Expects a Close frame, with one of these codes or with none."""
         _, opcode, payload = self.receive_frame()
         expect(opcode == CLOSE, f"opcode {opcode} came instead of Close")
         said = _code(payload)
@@ -210,16 +210,16 @@ class WebSocket(Connection):
 
 
 def _code(payload: bytes) -> int | None:
-    """The status code of a Close frame, which may be without one."""
-    expect(len(payload) != 1, "Close came with half a code")
+    """The status code of a Close frame, or None if it has none."""
+    expect(len(payload) != 1, "Close came with a body of one byte")
     return struct.unpack("!H", payload[:2])[0] if len(payload) > 1 else None
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server under test, and the connections that one check makes to it: all closed with `sockets`.
+    """A server under test, and the connections of one check: `sockets` closes all of them.
 
-    `pid` is the first process of its tree; None where it is not known. `idle_s` is how long a deep check holds still.
+    `pid` is the first process of its tree; None if unknown. `idle_s` is the idle time of a deep check.
     """
 
     host: str
@@ -233,11 +233,11 @@ class Server:
 
     @property
     def any_path(self) -> str:
-        """Any of its WebSocket endpoints."""
+        """One of its WebSocket endpoints."""
         return "/" + min(WEBSOCKET_SCENARIOS & self.scenarios)
 
     def connect(self, receive_buffer: int | None = None) -> socket.socket:
-        """A socket; with a small buffer it is soon full."""
+        """A connected socket. A small receive buffer fills up soon."""
         made = self.sockets.enter_context(socket.socket())
         if receive_buffer is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -262,7 +262,7 @@ class Server:
         version: str = "13",
         receive_buffer: int | None = None,
     ) -> tuple[WebSocket, int, dict[str, str]]:
-        """An upgrade as it should be, or with a part of it altered or (None) left out."""
+        """An upgrade request, correct or with one part altered or (None) left out."""
         websocket = WebSocket(self.connect(receive_buffer), self.deadline)
         headers = [f"Connection: {connection}", f"Sec-WebSocket-Version: {version}"]
         headers += [] if upgrade is None else [f"Upgrade: {upgrade}"]
@@ -276,12 +276,12 @@ class Server:
         return websocket
 
     def document(self, connection: Connection, size: int, persistent: bool) -> dict[str, str]:
-        """Ask for a document and look at all of the reply, its end included; the reply's headers."""
+        """Requests a document and reads the whole reply, including its end. Returns the reply's headers."""
         connection.send(self.request(f"/doc?size={size}", *([] if persistent else ["Connection: close"])))
         status, headers = connection.read_head()
         expect(status == 200, f"status {status} for {size} bytes")
         kind = headers.get("content-type", "")
-        if size:  # nothing has no type: RFC 9110 section 8.3
+        if size:  # an empty reply needs no type: RFC 9110 section 8.3
             expect(kind.startswith("text/html"), f"Content-Type is {kind or 'missing'}")
         if headers.get("transfer-encoding", "").lower() == "chunked":
             body = _read_chunks(connection)
@@ -301,7 +301,7 @@ def _read_chunks(connection: Connection) -> bytes:
     while size := _chunk_size(connection.read_line()):
         body += connection.read(size)
         expect(len(body) <= LARGEST, f"a document of more than {LARGEST >> 20} MiB")
-        expect(connection.read(2) == b"\r\n", "a chunk has another end than its size says")
+        expect(connection.read(2) == b"\r\n", "a chunk does not end where its size says")
     while connection.read_line():
         pass
     return body

@@ -1,9 +1,8 @@
-"""The answer in words: who was best in each cell in what the campaign is about, by how much, and what cannot be said.
+"""The answer in words: the best server per cell by the leading metric, its lead, and the limits of the answer.
 
-That is the throughput, or where the load is given the experiment's headline (`Results.leading`).
-
-Sentences from estimates; it draws no conclusion that `stats` does not allow, and states an order only as tiers. The reference
-server is a ceiling and never the answer, unless it ran alone.
+The leading metric is throughput, or the experiment's headline if the load is given (`Results.leading`). Sentences are built from
+estimates, claim only what `stats` allows, and state an order only as tiers. The reference server is a baseline and never the
+answer, unless it ran alone.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
 from wsbench.records.rundir import CONTROL
 from wsbench.report.need import Need, need
 
-FEW = 3  # names that a sentence can hold and still be read at a glance
+FEW = 3  # names that a sentence may list
 
 
 @dataclass(frozen=True)
 class CellAnswer:
-    """One cell's answer: the leader and what stands behind it. `tied` are those that cannot be told from it; None: not ranked."""
+    """One cell's answer: the leader and its numbers. `tied`: servers that cannot be ranked against it; None: not ranked."""
 
     cell_text: str
     leader: str | None
@@ -39,9 +38,9 @@ class CellAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """`best` is what the leader has the most or the least of (`highest throughput`), `unit` in what; `by` is what cells differ by.
+    """The whole answer. `best`: what the leader is best at (`highest throughput`), in `unit`. `by`: what distinguishes cells.
 
-    `control` is what the A/A control found, in one sentence; None where there is none. So is `need`, where memory is asked for.
+    `control`: the A/A control's result in one sentence, or None. `need`: the memory answer, or None if memory is not asked for.
     """
 
     lead: str
@@ -55,7 +54,7 @@ class Answer:
 
 
 def answer(results: Results, rows: list[SummaryRow]) -> Answer:
-    """What the campaign says, from its summary rows."""
+    """The answer of a campaign, from its summary rows."""
     of_cell: dict[Cell, list[SummaryRow]] = {cell: [] for cell in results.cells}
     for row in rows:
         of_cell[row.cell].append(row)
@@ -78,7 +77,7 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     measured = [row for row in contenders if row.figure(results.leading).estimate.mean is not None]
     if not measured:
         return CellAnswer(
-            _cell_text(results, rows[0].cell), None, wording.NONE, "", "", "nothing was measured", "", "", False, None
+            _cell_text(results, rows[0].cell), None, wording.NONE, "", "", "not measured", "", "", False, None
         )
     first = measured[0]
     tied = _tied(results, measured)
@@ -103,12 +102,12 @@ def _by(results: Results) -> str:
 
 
 def _cell_text(results: Results, cell: Cell) -> str:
-    """A cell under the heading `Answer.by`: its value alone where one thing is swept."""
+    """A cell in the column `Answer.by`: the value alone if one key is swept."""
     return results.cell_text(cell).removeprefix(f"{_by(results)} ")
 
 
 def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | None:
-    """Who cannot be told from the first; None where that cannot be asked, of some server or of all."""
+    """Servers that cannot be ranked against the first; None if it or any other server is not ranked."""
     first, rest = measured[0], measured[1:]
     found = results.tiers(first.cell, results.leading)
     if found.reason is not None or any(row.name in found.left_out for row in measured):
@@ -117,32 +116,32 @@ def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | Non
 
 
 def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, ...] | None) -> str:
-    """The leader against the next that differs, and where servers are ranked, which of them cannot be told from it."""
+    """The leader compared with the next server that differs, or the servers that it is tied with."""
     first, rest = measured[0], measured[1:]
     if not rest:
         return "no other server to compare with"
     if tied:
-        return f"cannot be told from {_many(tied, rest)}"
+        return f"tied with {_many(tied, rest)}"
     mean = first.figure(results.leading).estimate.mean
     rest = [row for row in rest if row.figure(results.leading).estimate.mean != mean]
     if not rest:
-        return "all the same"
+        return "all equal"
     next_ = wording.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))
     return f"{next_} that of {rest[0].server}" + ("; not ranked" if tied is None else "")
 
 
 def _many(tied: tuple[str, ...], rest: list[SummaryRow]) -> str:
-    """Those of the rest that are tied, by name where they are few; where they are many, who is not."""
+    """The tied servers: by name if there are few, else their number and the servers that are not tied, if those are few."""
     beaten = [row.server for row in rest if row.server not in tied]
     if len(tied) <= FEW:
         return wording.listed(tied)
     if not beaten:
-        return f"any of the {len(rest)} others"
+        return f"all {len(rest)} others"
     return f"{len(tied)} of {len(rest)} others" + (f"; ahead of {wording.listed(beaten)}" if len(beaten) <= FEW else "")
 
 
 def _control(results: Results) -> str | None:
-    """How far two series of the same server came apart, where they did so most."""
+    """The largest difference between the two series of the A/A control over all cells."""
     noise = {cell: results.noise(cell, results.leading) for cell in results.cells}
     known = {cell: value for cell, value in noise.items() if value is not None}
     if not known:
@@ -151,10 +150,10 @@ def _control(results: Results) -> str | None:
     where = f" ({results.cell_text(cell)})" if results.cell_text(cell) else ""
     server = results.label(results.control.removesuffix(CONTROL))
     what = wording.title(results.leading, inside=True)
-    said = f"A/A control: {server}, entered twice, differs from itself by {known[cell]:.1%} in {what}{where}"
+    said = f"A/A control: two series of {server} differ by {known[cell]:.1%} in {what}{where}"
     if known[cell] <= stats.PRACTICAL:
-        return f"{said}; differences up to {stats.PRACTICAL:.0%} count for nothing."
-    return f"{said}; no difference up to that counts there, nor up to {stats.PRACTICAL:.0%} elsewhere."
+        return f"{said}; differences up to {stats.PRACTICAL:.0%} count as noise."
+    return f"{said}. In each cell, differences up to max({stats.PRACTICAL:.0%}, its A/A difference) count as noise."
 
 
 def _lowest_latency(results: Results, measured: list[SummaryRow]) -> str:
@@ -172,13 +171,13 @@ def _lowest_latency(results: Results, measured: list[SummaryRow]) -> str:
 def _lead(results: Results, cells: list[CellAnswer]) -> str:
     leaders = [cell.leader for cell in cells if cell.leader]
     if not leaders:
-        return "Nothing was measured: no trial has a number that may be shown."
+        return "No result: no VALID or SUSPECT trial has a number."
     best = _best(results)
-    aside = ", the reference aside" if len(results.names) > len(results.references) > 0 else ""
+    aside = ", excluding the reference" if len(results.names) > len(results.references) > 0 else ""
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""
-        tied = f"; it {cell.comparison}" if cell.tied else ""
+        tied = f"; it is {cell.comparison}" if cell.tied else ""
         return f"{cell.leader} had the {best}{aside}: {cell.value} {cell.unit}{between}{tied}."
     ranked = [cell for cell in cells if cell.tied is not None]
     apart = sum(not cell.tied for cell in ranked)
@@ -186,8 +185,8 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     parts = [f"{name} in {number}" for name, number in sorted(by_leader.items(), key=lambda item: -item[1])]
     if ranked and not apart:
         highest = f"{wording.listed(parts)} of {len(cells)} cells" if len(parts) > 1 else leaders[0]
-        return f"In no cell does one server have the {best} beyond chance{aside}. By the mean alone: {highest}."
-    beyond = f"; beyond chance in {apart} of {len(cells)}" if apart < len(ranked) else ""
+        return f"No server clearly has the {best} in any cell{aside}. By the mean alone: {highest}."
+    beyond = f"; the lead is clear in {apart} of {len(cells)}" if apart < len(ranked) else ""
     if len(by_leader) == 1:
         return f"{leaders[0]} had the {best} in {_all(len(leaders), len(cells))}{aside}{beyond}."
     return f"The {best}{aside}: {wording.listed(parts)} of {len(cells)} cells{beyond}."
@@ -195,7 +194,7 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
 
 def _all(found: int, total: int) -> str:
     every = {1: "the one cell", 2: "both cells"}.get(found, f"all {found} cells")
-    return every if found == total else f"{every} that {'has' if found == 1 else 'have'} a number, of {total}"
+    return every if found == total else f"{every} that {'has' if found == 1 else 'have'} a number, out of {total}"
 
 
 def _by_server(rows: list[SummaryRow]) -> dict[str, list[SummaryRow]]:
@@ -206,7 +205,7 @@ def _by_server(rows: list[SummaryRow]) -> dict[str, list[SummaryRow]]:
 
 
 def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
-    """What limits the answer, the gravest first."""
+    """The limits of the answer, the most serious first."""
     said = []
     trials, ok = results.trials, [trial for trial in results.trials if trial.record.outcome != "failed"]
     if results.missing:
@@ -216,17 +215,17 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         )
     repeats = [row.repeats for row in rows if row.repeats] or [0]
     if obstacle := stats.rank_obstacle(max(repeats)):
-        said.append(f"No order can be claimed ({obstacle}): a difference may be chance, even where intervals part.")
+        said.append(f"No ranking ({obstacle}). Differences may be chance, even if intervals do not overlap.")
     elif stats.rank_obstacle(min(repeats)):
         said.append(
-            f"No order where a server has fewer than {stats.RANK_ROUNDS} usable rounds: {min(repeats)} in one cell."
+            f"Servers with fewer than {stats.RANK_ROUNDS} usable rounds in a cell are not ranked there; fewest: {min(repeats)}."
         )
     if 0 < min(repeats) < stats.INTERVAL_REPEATS:
-        said.append(f"Some numbers have no interval: it needs {stats.INTERVAL_REPEATS} repeats.")
+        said.append(f"Some numbers have no interval: an interval needs {stats.INTERVAL_REPEATS} repeats.")
     if stopped := [trial.record for trial in trials if trial.record.outcome == "stopped"]:
         names = dict.fromkeys(results.label(record.name) for record in stopped)
         said.append(
-            f"Stopped by the experiment's rule: {wording.count(len(stopped), 'trial')} of {wording.listed(names)}."
+            f"Stopped early by the experiment's stop rule: {wording.count(len(stopped), 'trial')} of {wording.listed(names)}."
         )
     if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND)]:
         where = [
@@ -237,21 +236,21 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         said.append(f"The engine, not the server, was the limit for {wording.listed(where)}: {what} are lower bounds.")
     if full := dict.fromkeys(results.label(one.record.name) for one in trials if one.value("listen_overflows")):
         said.append(
-            f"Connects were dropped at a full listen queue, and tried again after a second or more: {wording.listed(full)}."
+            f"Connects were dropped at a full listen queue and retried after a second or more: {wording.listed(full)}."
         )
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
         again = sum(planned.again_of is not None and not planned.control for planned in results.order)
-        repeated = f"; {wording.count(again, 'trial')} that the machine disturbed ran once more" if again else ""
-        said.append(f"INVALID: {wording.count(invalid, 'trial')}, shown and left out of every mean{repeated}.")
+        repeated = f"; {wording.count(again, 'trial')} rerun after a disturbance by the host" if again else ""
+        said.append(f"INVALID: {wording.count(invalid, 'trial')}, shown but excluded from every mean{repeated}.")
     if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):
         said.append(
-            f"SUSPECT: {wording.count(suspect, 'trial')}, part of the means; the reasons are in the table of trials."
+            f"SUSPECT: {wording.count(suspect, 'trial')}, included in the means; the table of trials has the reasons."
         )
     if failed := len(trials) - len(ok):
         said.append(f"Failed: {wording.count(failed, 'trial')}, without a number.")
     if skipped := [row.name for row in results.servers if row.skipped]:
-        said.append(f"Skipped, and so not compared: {wording.listed(skipped)}.")
+        said.append(f"Skipped and not compared: {wording.listed(skipped)}.")
     silent = dict.fromkeys(row.server for row in rows if not row.repeats and not row.missing)
     if silent:
-        said.append(f"No usable number in some cell: {wording.listed(silent)}.")
+        said.append(f"No usable number in at least one cell: {wording.listed(silent)}.")
     return said

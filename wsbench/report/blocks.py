@@ -1,7 +1,7 @@
-"""Blocks and claims: what a study adds to the page of its campaign, between the answer and the results.
+"""Blocks and claims: the parts that a study adds to the page of its campaign, between the answer and the results.
 
-A function from `Results` to a list of `Block`s makes them; the page escapes their texts and puts them in as they come. A block
-has words, and a table or a figure or both; the figure's numbers are in the table.
+Functions from `Results` to lists of `Block`s create them; the page escapes their texts and shows them in that order. A block has
+text and a table, a figure or both. The table contains the figure's numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """Column headings and rows of texts, the first of each row its heading."""
+    """Column headings and rows of texts; the first text of a row is its heading."""
 
     head: list[str]
     rows: list[list[str]]
@@ -19,9 +19,9 @@ class Table:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """A published statement beside what was found: verdict and reason by set of versions, and its numbers beside ours.
+    """A published claim and our result: verdict and reason per set of versions, and published numbers next to ours.
 
-    `verdicts` is versions → (holds, does not hold or undecided; why). `figures` has (what, published, versions → ours).
+    `verdicts`: versions → (holds, does not hold or undecided; reason). `figures`: (name, published, versions → ours).
     """
 
     id: str
@@ -34,7 +34,7 @@ class ClaimRow:
 
 @dataclass(frozen=True)
 class Block:
-    """`id` is its anchor in the page; `figure` is a value of `figure_drawing`."""
+    """`id` is its anchor in the page; `figure` is a value made by `figure_drawing`."""
 
     id: str
     title: str

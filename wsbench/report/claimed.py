@@ -1,6 +1,6 @@
-"""Claims as the page shows them: a row a claim, with a verdict for each set of versions and printed numbers beside ours.
+"""Claims as the page shows them: one row per claim, with a verdict per set of versions and published numbers next to ours.
 
-Verdicts in, rows of texts out. It judges nothing: `claims.evaluate` does.
+Verdicts in, rows of texts out. `claims.evaluate` makes the judgements.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from wsbench.report.blocks import ClaimRow
 
 
 def claim_rows(results: Results) -> list[ClaimRow]:
-    """Nothing where the experiment makes no claim; one row that says why where its claims do not fit this campaign."""
+    """One row per claim; empty if the experiment has none. If the claims do not fit this campaign, one row with the reason."""
     try:
         verdicts = evaluate(results)
     except UserError as error:
-        return [ClaimRow("none", "The experiment's claims cannot be tried on this campaign.", "", str(error), {}, [])]
+        return [ClaimRow("none", "The experiment's claims cannot be tested on this campaign.", "", str(error), {}, [])]
     by_id: dict[str, list[ClaimVerdict]] = {}
     for one in verdicts:
         by_id.setdefault(one.id, []).append(one)
@@ -26,7 +26,7 @@ def claim_rows(results: Results) -> list[ClaimRow]:
 
 
 def _row(found: list[ClaimVerdict]) -> ClaimRow:
-    """`found` are the verdicts on one claim, one a set of versions."""
+    """The row of one claim; `found` has its verdicts, one per set of versions."""
     first = found[0]
     figures: dict[str, tuple[str, str, dict[str, str]]] = {}
     for one in found:
@@ -40,13 +40,13 @@ def _row(found: list[ClaimVerdict]) -> ClaimRow:
 def _why(one: ClaimVerdict) -> str:
     means = {True: "hold", False: "not hold"}.get(one.by_means)
     aside = (
-        f" By the means alone it would {means}; that decides nothing." if one.verdict == "undecided" and means else ""
+        f" By the means alone it would {means}, which decides nothing." if one.verdict == "undecided" and means else ""
     )
     return one.why.rstrip(".") + "." + aside if aside else one.why
 
 
 def _ours(figure: Figure) -> str:
     if figure.ours is None:
-        return f"not known: {figure.reason}" if figure.reason else "not known"
+        return f"unknown: {figure.reason}" if figure.reason else "unknown"
     interval = "" if figure.low is None or figure.high is None else f" ({wording.between(figure.low, figure.high)})"
     return wording.number(figure.ours) + interval

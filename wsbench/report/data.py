@@ -1,7 +1,7 @@
-"""What the page's script knows: everything that figures, tables and downloads show, as plain values in columns.
+"""The data of the page's script: everything in figures, tables and downloads, as plain values in columns.
 
-Results and summary rows in, a dictionary for JSON out. Texts stand once in a list and are referred to by their number; a
-number has the digits that are shown and no more. `script/` says in its functions what it reads of this.
+Results and summary rows in, a dictionary for JSON out. Texts are stored once in a list and referenced by index. Numbers have only
+the digits that are shown. The functions in `script/` document the parts they read.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from wsbench.analysis.summary import KINDS, SummaryRow, column_scale
 from wsbench.analysis.summary import columns as summary_columns
 from wsbench.report.palette import looks_by_name
 
-DIGITS = 6  # of a trial's values: what a download needs
+DIGITS = 6  # of a trial's values: enough for downloads
 PERCENTILES = ("p50", "p90", "p99", "p999", "max")  # of the table under the curves
 LOG_LINES, LINE_LETTERS = 30, 400
-MOST_LOGS = 200  # pooled histograms that the page offers, of about two kilobytes each
+MOST_LOGS = 200  # pooled histograms in the page, about two kilobytes each
 MOST_TIMELINES = 300  # trials; each is read a second time
-MOST_NUMBERS = 800_000  # of all timelines together: about a megabyte of the page
+MOST_NUMBERS = 800_000  # in all timelines together: about a megabyte of the page
 
 
 class Texts:
-    """Every text once."""
+    """A list of distinct texts."""
 
     def __init__(self) -> None:
         self.list: list[str] = []
@@ -44,7 +44,7 @@ class Texts:
 
 
 def page_data(results: Results, rows: list[SummaryRow]) -> dict:
-    """The whole data block of the page."""
+    """The complete data block of the page."""
     texts = Texts()
     server_at = {name: place for place, name in enumerate(results.names)}
     cell_at = {cell: place for place, cell in enumerate(results.cells)}
@@ -188,7 +188,7 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
 
 
 def _reasons(trial: TrialResult) -> tuple[str, ...]:
-    """Of a failed trial why, and of every other what its verdict rests on."""
+    """The reason of a failed trial, else the reasons of its verdict."""
     return (trial.record.reason or "",) if trial.record.outcome == "failed" else trial.verdict.reasons
 
 
@@ -201,7 +201,7 @@ def _log_tail(trial: TrialResult) -> str:
 
 
 def _plans(trials: list[TrialResult]) -> tuple[list[dict], list[int | None]]:
-    """The first plan, and of every trial's what differs from it: its number in the list."""
+    """The distinct plans, the first in full and the others as differences from it; and per trial the index of its plan."""
     base: dict | None = None
     seen: dict[str, int] = {}
     plans: list[dict] = []
@@ -225,7 +225,7 @@ def _plans(trials: list[TrialResult]) -> tuple[list[dict], list[int | None]]:
 
 
 def _typical(results: Results) -> set[int]:
-    """Of each server and cell the trial with the median of the leading metric: one that happened, as a mean over time did not."""
+    """Per server and cell, the trial with the median of the leading metric. Unlike a mean over time, it really happened."""
     found = set()
     for cell in results.cells:
         for name in results.names:
@@ -237,7 +237,7 @@ def _typical(results: Results) -> set[int]:
 
 
 def drawn(results: Results) -> list[int]:
-    """The numbers of the trials that the page draws over time: all, or the typical ones of as many cells as fit."""
+    """Numbers of the trials that the page draws over time: all, or the typical ones of as many cells as fit."""
     ran = [trial for trial in results.trials if trial.record.outcome != "failed"]
     if len(ran) > MOST_TIMELINES:
         typical, of_cell = _typical(results), {cell: at for at, cell in enumerate(results.cells)}
@@ -247,16 +247,16 @@ def drawn(results: Results) -> list[int]:
 
 
 def _timelines(results: Results) -> tuple[dict[int, dict], str]:
-    """By place in the list of trials, and what is left out."""
+    """Timelines by index in the list of trials, and a note on what is left out."""
     place = {trial.record.number: at for at, trial in enumerate(results.trials)}
     chosen = drawn(results)
     note = ""
     if len(chosen) < sum(trial.record.outcome != "failed" for trial in results.trials):
         note = (
-            f"Over time the page keeps {len(chosen):,} trials: of each server and cell the one with the median "
+            f"The timelines cover {len(chosen):,} trials: per server and cell, the one with the median "
             + wording.title(results.leading, inside=True)
         )
-        note += ", as far as there is room; the raw files of every trial are in the run directory."
+        note += ", up to the page's size limit. The run directory has the raw files of every trial."
     found, numbers = {}, 0
     for number in chosen:
         if (line := results.data.timelines.get(number)) is None:
@@ -264,16 +264,14 @@ def _timelines(results: Results) -> tuple[dict[int, dict], str]:
         made = vars(line) | {"heat": None if line.heat is None else vars(line.heat)}
         numbers += sum(map(len, line.series.values())) + (2 * sum(map(len, line.heat.columns)) if line.heat else 0)
         if numbers > MOST_NUMBERS:
-            note = (
-                f"Over time the page has room for the first {len(found):,} trials; the others are in the run directory."
-            )
+            note = f"The page has room for the timelines of the first {len(found):,} trials; the run directory has the others."
             break
         found[place[number]] = made
     return found, note
 
 
 def _all_short(values: Sequence[float | None], digits: int = DIGITS) -> list[float | int | None]:
-    """As `short`, for ten thousand at once; NaN is None."""
+    """Like `short`, for many values at once; NaN becomes None."""
     known = np.array(values, dtype=float)
     none = np.isnan(known)
     known[none] = 0.0

@@ -22,9 +22,9 @@ FILE = "report.html"
 
 
 def build(run: RunFolder, results: Results | None = None, anew: bool = False) -> Path:
-    """Writes the data set and `report.html` into the run folder, each file whole or not at all; returns the page.
+    """Writes the data set and `report.html` into the run folder, each file whole or not at all; returns the page's path.
 
-    `results` is the campaign where it has been read already; `anew` measures it again from its raw files.
+    `results`: the campaign, if it has been read already. `anew`: recompute it from its raw files. UserError if data would be lost.
     """
     with without_collections():
         results = load(run, anew) if results is None else results
@@ -38,9 +38,9 @@ def build(run: RunFolder, results: Results | None = None, anew: bool = False) ->
 
 
 def with_timelines(results: Results) -> Results:
-    """The same with every trial over time that the page or a figure draws, as far as its raw files are here."""
+    """The results with every timeline that the page or a figure draws, as far as the raw files exist."""
     kept, drawn_by_figures = results.data.timelines, set(figures.over_time(results))
-    # Of a campaign that was published before the means of seconds were kept.
+    # Campaigns published before per-second means were stored.
     without_means = {
         number for number in drawn_by_figures & kept.keys() if kept[number].series.keys() & {"p50", "mean"} == {"p50"}
     }
@@ -50,19 +50,19 @@ def with_timelines(results: Results) -> Results:
     found = timelines(results.folder, sorted(wanted))
     if without_means - found.keys() and (results.folder.path / FILE).exists():
         raise UserError(
-            f"{results.folder.path}: the means of every second of {len(without_means)} trials are not here, which a figure "
-            f"draws; {FILE} is left as it is"
+            f"{results.folder.path}: a figure needs the per-second means of {len(without_means)} trials, which are missing; "
+            f"{FILE} is unchanged"
         )
     return replace(results, data=replace(results.data, timelines=results.data.timelines | found))
 
 
 def require_nothing_lost(run: RunFolder, results: Results) -> None:
-    """UserError where less would be written than is there: a published campaign without its data set, for one."""
+    """UserError if the report would contain less than the existing files, e.g. for a published campaign without its data set."""
     known = tables.trials_in(run)
     lost = known - results.data.numbers
     if lost or (not results.every_trial and (run.path / FILE).exists()):
         trials = f"the raw files of {len(lost):,} of {len(known):,} trials" if known else "the trials' raw files"
         raise UserError(
-            f"{run.path}: {trials} are not here, so a report made now would lose what {tables.TRIALS} and {FILE} have of "
-            f"them; they are left as they are"
+            f"{run.path}: {trials} are missing, so a new report would lose their data in {tables.TRIALS} and {FILE}; both are "
+            f"unchanged"
         )

@@ -1,7 +1,7 @@
-"""A campaign for other programs: one document of its own with a schema, and the formats that dashboards, pull requests and CI read.
+"""A campaign for other programs: its own JSON document with a schema, and formats for dashboards, pull requests and CI.
 
-Derived from what the report derives: means with intervals over trials that count, every trial with its verdict. A number that
-is not known is left out or null with its reason, never zero. It draws nothing and computes no number of its own.
+It uses the report's data: means with intervals over counted trials, and every trial with its verdict. A missing number is omitted
+or null with its reason, never zero. It draws nothing and computes no metric.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from wsbench.report import hdr
 NS_PER_MS = 1e6
 
 
-# ---- the document of our own ---------------------------------------------------------------------------------------
+# ---- the document --------------------------------------------------------------------------------------------------
 
 
 class CellMetric(Frozen):
-    """A geometric mean over the trials that count, with its 95 % interval; `reason` says why something is null."""
+    """A geometric mean over the VALID and SUSPECT trials, with its 95 % interval; `reason` explains a null."""
 
     metric: str
     unit: str
@@ -54,7 +54,7 @@ class CellRow(Frozen):
 
 
 class TrialRow(Frozen):
-    """A finished trial; `again_of` is the number of the one it repeats. `reasons` has an entry for every metric that is null."""
+    """A finished trial; `again_of` is the number of the trial it repeats. `reasons` has an entry for every metric that is null."""
 
     number: int
     round: int
@@ -71,7 +71,7 @@ class TrialRow(Frozen):
 
 
 class Document(Frozen):
-    """A campaign in one file. `server` is `name@variant`, as in `servers`; the A/A control's trials have ` (control)` behind it."""
+    """A campaign in one file. `server` is `name@variant`, as in `servers`, plus ` (control)` for the A/A control's trials."""
 
     format: Literal["wsbench-campaign-1"] = "wsbench-campaign-1"
     written_by: str
@@ -136,12 +136,12 @@ def _cell_metric(results: Results, name: str, cell: Cell, metric: str) -> CellMe
     )
 
 
-# ---- what is asked of every format ---------------------------------------------------------------------------------
+# ---- the request ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The campaign, the metrics that short formats carry, and what must not hold of any trial."""
+    """The campaign, the metrics of the short formats, and the thresholds that no trial may breach."""
 
     results: Results
     metrics: list[str]
@@ -149,7 +149,7 @@ class Asked:
 
 
 def _cells(results: Results) -> Iterator[tuple[str, Cell]]:
-    """Every server and cell that has a finished trial, in the campaign's order."""
+    """Every server and cell with a finished trial, in the campaign's order."""
     for cell in results.cells:
         for name in results.names:
             if results.group(name, cell):
@@ -157,7 +157,7 @@ def _cells(results: Results) -> Iterator[tuple[str, Cell]]:
 
 
 def _measured(asked: Asked) -> list[tuple[str, Cell, str, stats.Estimate]]:
-    """Every server, cell and chosen metric that has a mean. UserError where none has: an empty file would look like a result."""
+    """Every server, cell and chosen metric with a mean. UserError if there is none: an empty file would look like a result."""
     rows = [
         (name, cell, metric, found)
         for name, cell in _cells(asked.results)
@@ -166,7 +166,7 @@ def _measured(asked: Asked) -> list[tuple[str, Cell, str, stats.Estimate]]:
     ]
     if not rows:
         raise UserError(
-            f"no trial that counts has any of {', '.join(asked.metrics)}; `wsbench export RUN json` has the reasons"
+            f"no VALID or SUSPECT trial has any of {', '.join(asked.metrics)}; for the reasons see `wsbench export RUN json`"
         )
     return rows
 
@@ -183,7 +183,7 @@ def as_json(asked: Asked) -> bytes:
 
 
 def as_csv(asked: Asked) -> bytes:
-    """Tidy: a row a trial and metric, as in trials.parquet; a number that is not known is an empty field with its reason."""
+    """Tidy: one row per trial and metric, as in trials.parquet. A missing number is an empty field with its reason."""
     table = tables.trials_table(asked.results.data, asked.results.order)
     out = io.StringIO()
     rows = csv.DictWriter(out, table.column_names, lineterminator="\n")
@@ -208,12 +208,12 @@ def as_bmf(asked: Asked) -> bytes:
 
 
 def as_github_bigger(asked: Asked) -> bytes:
-    """github-action-benchmark, `customBiggerIsBetter`: those of the metrics for which more is better."""
+    """github-action-benchmark, `customBiggerIsBetter`: the metrics for which more is better."""
     return _github(asked, "higher")
 
 
 def as_github_smaller(asked: Asked) -> bytes:
-    """github-action-benchmark, `customSmallerIsBetter`: those of the metrics for which less is better."""
+    """github-action-benchmark, `customSmallerIsBetter`: the metrics for which less is better."""
     return _github(asked, "lower")
 
 
@@ -228,13 +228,13 @@ def _github(asked: Asked, direction: str) -> bytes:
             rows.append(row | {"extra": f"{found.repeats} trials"})
     if not rows:
         raise UserError(
-            f"none of the metrics is one for which {direction} is better: {', '.join(asked.metrics)}; choose by --metric"
+            f"for none of these metrics {direction} is better: {', '.join(asked.metrics)}; choose others with --metric"
         )
     return _json(rows)
 
 
 def as_junit(asked: Asked) -> bytes:
-    """JUnit XML: a suite a server, a case a trial. Failed trials, INVALID verdicts and breached thresholds are failures."""
+    """JUnit XML: one suite per server, one case per trial. Failed trials, INVALID verdicts and breached thresholds are failures."""
     results, suites = asked.results, ElementTree.Element("testsuites", name=asked.results.campaign.experiment)
     for row in results.servers:
         trials = [trial for trial in results.trials if trial.record.name == row.name]
@@ -265,7 +265,7 @@ def as_junit(asked: Asked) -> bytes:
 
 
 def _seconds(trials: list[TrialResult]) -> dict[str, str]:
-    """The attribute `time`; none where a trial's is not known."""
+    """The attribute `time`; empty if a trial's duration is unknown."""
     known = [trial.record.duration_s for trial in trials]
     return {} if None in known else {"time": f"{sum(known):.3f}"}
 
@@ -283,14 +283,14 @@ def _wrong(asked: Asked, trial) -> Iterator[tuple[str, str]]:
 
 
 def _printable(text: str) -> str:
-    """Without the control characters that XML 1.0 §2.2 does not allow, which a server's log may hold."""
+    """Replaces control characters that XML 1.0 §2.2 does not allow and that a server's log may contain."""
     return "".join(
         c if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "�" for c in text
     )
 
 
 def as_openmetrics(asked: Asked) -> bytes:
-    """OpenMetrics text: a gauge a metric with labels server, variant, statistic (mean, low, high) and one a swept key."""
+    """OpenMetrics text: one gauge per metric with labels server, variant, statistic (mean, low, high) and one per swept key."""
     gauges: dict[str, GaugeMetricFamily] = {}
     for name, cell, metric, found in _measured(asked):
         labels = ["server", "variant", "statistic", *(key for key, _ in cell)]
@@ -306,7 +306,7 @@ def as_openmetrics(asked: Asked) -> bytes:
 
 @dataclass(frozen=True)
 class _Gauges:
-    """What the library writes: all that it asks of a registry."""
+    """The part of a registry that the library's writer uses."""
 
     gauges: list[GaugeMetricFamily]
 
@@ -315,9 +315,9 @@ class _Gauges:
 
 
 def as_hgrm(asked: Asked) -> bytes:
-    """HdrHistogram percentile distributions in ms, one after another: a server and cell each, its trials that count pooled.
+    """HdrHistogram percentile distributions in ms, one per server and cell, over its pooled VALID and SUSPECT trials.
 
-    Pooled for drawing: an interval is never made of it.
+    Pooled for drawing: no interval is computed from it.
     """
     results = asked.results
     parts = [
@@ -326,7 +326,7 @@ def as_hgrm(asked: Asked) -> bytes:
         if (found := results.pooled(name, cell)) is not None
     ]
     if not parts:
-        raise UserError("no trial that counts has recorded a time")
+        raise UserError("no VALID or SUSPECT trial has recorded a time")
     return "\n".join(parts).encode()
 
 
@@ -341,20 +341,20 @@ FORMATS: dict[str, Callable[[Asked], bytes]] = {
     "openmetrics": as_openmetrics,
     "hgrm": as_hgrm,
 }
-#: What the short formats carry beside headline and throughput, unless metrics are named.
+#: Metrics of the short formats in addition to headline and throughput, unless metrics are named.
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
 
 def chosen(results: Results, named: list[str]) -> list[str]:
-    """The metrics named, or the headline and the usual ones. UserError for a name that is none."""
+    """The named metrics, or the headline and the usual ones. UserError for an unknown name."""
     for name in named:
         if name not in metrics.METRICS:
-            raise UserError(f"no metric is called {name!r}; `wsbench list metrics` has them all")
+            raise UserError(f"unknown metric {name!r}; see `wsbench list metrics`")
     return named or list(dict.fromkeys([results.headline, results.throughput, *USUAL]))
 
 
 def write(asked: Asked, form: str, file: Path | None) -> bytes | None:
-    """Writes the campaign in that format, whole or not at all; without a file it is returned."""
+    """Writes the campaign in a format, whole or not at all. Without a file, returns it."""
     made = FORMATS[form](asked)
     if file is None:
         return made

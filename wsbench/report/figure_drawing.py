@@ -1,6 +1,6 @@
 """A study's figure as a value for `script/study.js`: numbers, names and looks, which one drawing code turns into SVG.
 
-A server keeps its look in every figure of the page. It knows no metric and no file.
+A server has the same look in every figure of the page. This module knows no metric and no file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from wsbench.analysis.results import Results
 from wsbench.analysis.summary import KINDS
 from wsbench.report.palette import looks_by_name
 
-LOG_VALUES = 30  # values get a logarithmic axis where a linear one would hide the small ones
+LOG_VALUES = 30  # maximum over minimum from which values get a logarithmic axis: a linear one would hide the small ones
 ASKED = {"colour": "currentColor", "dash": (3, 3), "shape": "circle"}
 
 
 @dataclass(frozen=True)
 class Point:
-    """A single trial, or a second of one (then without a number)."""
+    """A trial, or one second of a trial (then without a number)."""
 
     x: float
     y: float
@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A server, or what was asked for (None): points joined by a line, their intervals where they have some, single trials."""
+    """A server, or the requested value (name None): points joined by a line, intervals if known, and single trials."""
 
     name: str | None
     points: list[tuple[float, float]] = field(default_factory=list)
@@ -39,10 +39,10 @@ class Line:
 def lines(
     results: Results, label: str, key: str, axis: str, drawn: Iterable[Line], swept: bool = False, log: bool = False
 ) -> dict:
-    """Lines over a number. `swept`: its values are those of a sweep, each with a tick."""
+    """Lines over a number. `swept`: the values of a sweep, with a tick each."""
     series = [
         {
-            "name": "asked for" if line.name is None else results.label(line.name),
+            "name": "requested" if line.name is None else results.label(line.name),
             "server": -1 if line.name is None else results.names.index(line.name),
             "look": ASKED if line.name is None else _looks(results)[line.name],
             "points": line.points,
@@ -57,7 +57,7 @@ def lines(
 
 
 def bars(results: Results, label: str, axis: str, rows: Iterable[tuple[str, object, str, list[Point]]]) -> dict:
-    """(server, estimate in the axis' unit, its text, single trials), the largest first."""
+    """Bars, the largest first, from (server, estimate in the axis unit, its text, single trials)."""
     made = [
         {
             "name": results.label(name),
@@ -74,7 +74,7 @@ def bars(results: Results, label: str, axis: str, rows: Iterable[tuple[str, obje
 
 
 def spread_out(values: list[float]) -> bool:
-    """Whether a linear axis would hide the small ones."""
+    """True if a linear axis would hide the small values."""
     return bool(values) and min(values) > 0 and max(values) >= LOG_VALUES * min(values)
 
 

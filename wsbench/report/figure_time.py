@@ -1,7 +1,7 @@
-"""Users and response times over a run, second by second: asked for and connected; means of seconds and their trend.
+"""Users and response times over a run, second by second: requested and connected users; per-second means and their trend.
 
-Timelines of a campaign in, blocks out. The engine keeps a histogram of every second and no single response, so a point is the mean
-of a second. The trend is LOWESS (Cleveland 1979) by statsmodels: local lines through SHARE of the points, three robust rounds.
+Timelines of a campaign in, blocks out. The engine keeps one histogram per second and no single responses, so a point is the mean
+of a second. The trend is LOWESS (Cleveland 1979) from statsmodels: local lines through SHARE of the points, three robust rounds.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Line, Point
 
 SHARE, ROUNDS = 0.1, 3
-FEWEST = 10  # seconds; with fewer a trend is the points themselves
-NEIGHBOURS = 20  # points of a local line; with 10 a single peak spoils all around it, whatever the rounds
+FEWEST = 10  # seconds; with fewer the trend would be the points themselves
+NEIGHBOURS = 20  # points per local line; with 10, one peak distorts the trend around it despite the robust rounds
 NS_PER_MS = 1e6
 SECONDS = "seconds of the measured phase"
-LONG_TAIL = 50  # a longest second that many times the median hides all others on a linear axis
+LONG_TAIL = 50  # maximum over median from which a linear axis would hide all other values
 
 
 @dataclass(frozen=True)
 class Run:
-    """One trial over its measured phase: (second, users), (second, mean ms, longest ms), and the corners of what was asked for."""
+    """One trial over its measured phase: (second, users), (second, mean ms, maximum ms), and the requested users as corners."""
 
     name: str
     server: str
@@ -51,7 +51,7 @@ def blocks(results: Results, asked: FigureTable, id_: str) -> list[Block]:
 
 
 def _run(results: Results, trial: TrialResult) -> Run | None:
-    """INVALID trials too: a server that lost its users is what this figure is to show."""
+    """The trial's measured phase. Includes INVALID trials: this figure must show a server that lost its users."""
     line, name, number = results.data.timelines.get(trial.record.number), trial.record.name, trial.record.number
     if trial.record.outcome == "failed" or line is None or trial.plan is None or "measure" not in dict(line.phases):
         return None
@@ -70,7 +70,7 @@ def _run(results: Results, trial: TrialResult) -> Run | None:
 
 
 def asked_for(plan: Plan) -> list[tuple[float, float]]:
-    """(second, users) corners of what the plan asks for; chunks are steps, single users a slope."""
+    """(second, users) corners of the plan's requested users; chunks are steps, single users a slope."""
     corners, users, began = [(0.0, 0.0 if plan.stages else float(plan.connections))], 0, 0.0
     for stage in plan.stages or []:
         total, sign = abs(stage.to - users), 1 if stage.to > users else -1
@@ -86,10 +86,10 @@ def asked_for(plan: Plan) -> list[tuple[float, float]]:
 
 
 def trend(times: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """LOWESS of the seconds' means; nothing where there are too few of them."""
+    """LOWESS of the per-second means; empty if there are too few."""
     if len(times) < FEWEST:
         return []
-    # Imported where it is used: it takes a second, and few reports need it.
+    # Imported here: it takes a second, and few reports need it.
     from statsmodels.nonparametric.smoothers_lowess import lowess
 
     seconds, means = np.array([t for t, *_ in times]), np.array([mean for _, mean, _ in times])
@@ -115,12 +115,12 @@ def _users(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
             ]
         )
     head = ["server", "most connected at once", "most missing at once", "at second"]
-    text = "Dashed: what was asked for. One line a trial; a user whose exchange failed stays out."
+    text = "Dashed: requested users. One line per trial; a user whose exchange failed is not reconnected."
     return Block(id_, _title(asked, "users", cell), text, Table(head, rows), drawing)
 
 
 def wanted(corners: list[tuple[float, float]], second: float) -> float:
-    """What is asked for at a second; at a step, what was asked for before it: users take a moment to connect."""
+    """Requested users at a second; in the second before a step, the smaller number: users take a moment to connect."""
     before = [(x, y) for x, y in corners if x < second] or corners[:1]
     after = [(x, y) for x, y in corners if x >= second] or corners[-1:]
     (x0, y0), (x1, y1) = before[-1], after[0]
@@ -141,7 +141,7 @@ def _times(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
     log = bool(means) and means[0] > 0 and means[-1] > LONG_TAIL * means[len(means) // 2]
     label = "response time over time, by server; the table has the extremes"
     drawing = figure_drawing.lines(results, label, SECONDS, "response time (ms)", lines, log=log)
-    head = ["server", "median of the seconds' means (ms)", "highest mean of a second (ms)", "longest of all (ms)"]
+    head = ["server", "median of per-second means (ms)", "highest per-second mean (ms)", "maximum (ms)"]
     rows = []
     for run in runs:
         seen = [mean for _, mean, _ in run.times]
@@ -149,7 +149,7 @@ def _times(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
         middle = float(np.median(seen)) if seen else None
         texts = [wording.number(value) for value in (middle, max(seen, default=None), longest)]
         rows.append([f"{run.server}, trial {run.number:04}", *texts])
-    text = f"{asked.note or ''} LOWESS of statsmodels through a tenth of the points at a time, {ROUNDS} robust rounds.".strip()
+    text = f"{asked.note or ''} LOWESS (statsmodels) through a tenth of the points at a time, {ROUNDS} robust rounds.".strip()
     return Block(id_, _title(asked, "response time", cell), text, Table(head, rows), drawing)
 
 

@@ -1,4 +1,4 @@
-"""Exports latencies for the tools of HdrHistogram: the interval log as it is, and the percentile distribution that they plot.
+"""Exports latencies for HdrHistogram tools: the unchanged interval log, and the percentile distribution that they plot.
 
 The distribution has the rows of the library's own `outputPercentileDistribution`, in milliseconds.
 """
@@ -19,7 +19,7 @@ NS_PER_MS = 1e6
 
 
 def export(trial: TrialData, stem: Path) -> list[Path]:
-    """Writes STEM.hlog and STEM.hgrm (of the times that describe the trial); no .hgrm where there are none."""
+    """Writes STEM.hlog, and STEM.hgrm with the times that describe the trial, if there are any. Returns the paths."""
     log, distribution = stem.with_name(stem.name + ".hlog"), stem.with_name(stem.name + ".hgrm")
     shutil.copyfile(trial.folder.latency_log, log)
     times = trial.reported_times
@@ -30,7 +30,7 @@ def export(trial: TrialData, stem: Path) -> list[Path]:
 
 
 def percentile_distribution(of: Histogram, per_unit: float) -> str:
-    """The text of a .hgrm file; values are divided by `per_unit`."""
+    """The text of a .hgrm file; values in ns are divided by `per_unit`."""
     digits = of.digits
     lines = [f"{'Value':>12} {'Percentile':>14} {'TotalCount':>10} {'1/(1-Percentile)':>14}", ""]
     for value, level, count in _levels(of):
@@ -50,7 +50,7 @@ def percentile_distribution(of: Histogram, per_unit: float) -> str:
 
 
 def _levels(of: Histogram) -> list[tuple[int, float, int]]:
-    """(value, percentile, count up to it): each level at the first bucket that reaches it, the last bucket once, then 100."""
+    """(value, percentile, cumulative count): each level at the first bucket that reaches it, the last bucket once, then 100."""
     rows, level, total = [], 0.0, of.count
     used = np.flatnonzero(of.counts)
     reached = np.cumsum(of.counts[used])

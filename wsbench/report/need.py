@@ -1,7 +1,7 @@
-"""Which server needs the least memory for so many connections, in words: the answer of a campaign that asks for memory.
+"""The server that needs the least memory for a number of connections, in words: the answer of a campaign about memory.
 
-Fits in, a sentence and a table out. An order is told only where intervals part; what is beyond the connections that were
-measured is called so.
+Fits in, a sentence and a table out. An order is stated only if intervals do not overlap; values beyond the measured connections
+are labelled as extrapolated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INTERVAL = f"{100 * stats.LEVEL:g} % interval"
 
 @dataclass(frozen=True)
 class Need:
-    """`lead` is the answer, `cannot` what it does not say; the table has every server, the one that needs least first."""
+    """`lead` is the answer, `cannot` its limits. The table has every server, the one that needs least first."""
 
     lead: str
     cannot: list[str]
@@ -27,7 +27,7 @@ class Need:
 
 
 def need(results: Results) -> Need | None:
-    """None where the answer is not about memory, or no server has a line."""
+    """None if the answer is not about memory, or no server has a fitted line."""
     fits = memory_fits(results) if results.leading == METRIC else []
     lines = sorted((fit for fit in fits if fit.slope is not None), key=lambda fit: fit.there)
     if not lines:
@@ -36,15 +36,15 @@ def need(results: Results) -> Need | None:
     contenders = [fit for fit in lines if fit.name not in results.references] or lines
     first, rest = contenders[0], contenders[1:]
     size = wording.scale("bytes", [first.there])
-    aside = ", the reference aside" if len(contenders) < len(lines) else ""
+    aside = ", excluding the reference" if len(contenders) < len(lines) else ""
     reach = wording.between(size.of(max(first.there_low, 0.0)), size.of(first.there_high))
     measured = f"{min(fit.smallest for fit in lines):,} to {max(fit.largest for fit in lines):,}"
     beyond = there > max(fit.largest for fit in lines)
-    found = f"{size.with_unit(first.there)} ({INTERVAL} {reach}; {per_connection(first)} a connection)"
+    found = f"{size.with_unit(first.there)} ({INTERVAL} {reach}; {per_connection(first)} per connection)"
     found += f", extrapolated from {measured}" if beyond else ""
     best = f"{results.label(first.name)} needs the least memory{aside}: {found}{_next(results, first, rest)}"
     return Need(
-        lead=f"For {there:,} connections {best}.",
+        lead=f"For {there:,} connections, {best}.",
         cannot=_cannot(lines, there),
         title=f"Memory for {there:,} connections ({'extrapolated from' if beyond else 'measured:'} {measured})",
         table=_table(results, fits, there),
@@ -52,20 +52,20 @@ def need(results: Results) -> Need | None:
 
 
 def per_connection(fit: MemoryFit) -> str:
-    """The slope in the unit that fits it: `2.31 KiB`."""
+    """The slope in a suitable unit, e.g. `2.31 KiB`."""
     return ("−" if fit.slope < 0 else "") + wording.scale("bytes", [abs(fit.slope)]).with_unit(abs(fit.slope))
 
 
 def _next(results: Results, first: MemoryFit, rest: list[MemoryFit]) -> str:
-    """What stands behind it: those whose intervals reach into its own, else the next."""
+    """The servers whose intervals overlap with the first one's, else the next server."""
     alike = [results.label(fit.name) for fit in rest if fit.there_low <= first.there_high]
     if alike:
-        reach = "interval of {} reaches" if len(alike) == 1 else "intervals of {} reach"
-        return f"; the {reach.format(wording.listed(alike))} into its own"
+        reach = "that of {}" if len(alike) == 1 else "those of {}"
+        return f"; its interval overlaps with {reach.format(wording.listed(alike))}"
     if not rest:
         return ""
     size = wording.scale("bytes", [rest[0].there])
-    return f"; the next is {results.label(rest[0].name)} with {size.with_unit(rest[0].there)}"
+    return f"; next is {results.label(rest[0].name)} with {size.with_unit(rest[0].there)}"
 
 
 def _cannot(lines: list[MemoryFit], there: int) -> list[str]:
@@ -74,15 +74,15 @@ def _cannot(lines: list[MemoryFit], there: int) -> list[str]:
         return []
     fewer = wording.number(there / largest)
     return [
-        f"{there:,} connections were not measured: the line is drawn on from {largest:,}, {fewer} times fewer. "
-        "Memory that is set aside in steps, or a limit in between, would not be seen."
+        f"{there:,} connections were not measured: the line is extrapolated from {largest:,}, {fewer} times fewer. "
+        "Memory allocated in steps, or a limit in between, would not show."
     ]
 
 
 def _table(results: Results, fits: list[MemoryFit], there: int) -> Table:
     head = [
         "server",
-        "for each connection",
+        "per connection",
         INTERVAL,
         f"at {there:,}",
         INTERVAL,

@@ -1,8 +1,7 @@
-"""The page: everything of the report put into one HTML file that works offline, without scripts too, and prints.
+"""The page: the whole report in one HTML file that works offline, without JavaScript, and in print.
 
-Results in, HTML text out. Every text goes through an escaping template, or through `esc` of the page's own script; only
-drawings, style and scripts made here are put in as they are. The page may run exactly the script whose hash it names, and
-may load nothing.
+Results in, HTML text out. Every text passes through an escaping template, or through `esc` of the page's script; only drawings,
+style and scripts made here are inserted unescaped. The page may run only the script whose hash it contains, and load nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
 from wsbench.report.still import BROWSER, DRAWING, script, still, studies
 
 HERE = Path(__file__).parent
-LARGEST_BYTES = 2_000_000  # of a campaign of a thousand trials; beyond it a page is slow to open
-LARGE = 2_000  # trials: beyond it the browser lays out what is far off only when it comes near
-MOST_CELLS = 8  # of the answer at a glance; more are opened on demand
+LARGEST_BYTES = 2_000_000  # for a campaign of a thousand trials; a larger page opens slowly
+LARGE = 2_000  # trials: beyond it the browser delays the layout of distant parts
+MOST_CELLS = 8  # in the answer; the others are collapsed
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Section:
 
 
 def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[ClaimRow] = ()) -> str:
-    """The whole report as HTML; blocks and claims are what a study adds, between the answer and the results."""
+    """The whole report as HTML. `blocks` and `claims` are a study's parts, between the answer and the results."""
     rows = summary(results)
     data = visible(json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":")))
     drawings = [block for block in blocks if block.figure is not None]
@@ -73,7 +72,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         most_cells=MOST_CELLS,
         large=len(results.trials) > LARGE,
         has_logs=len(results.curves) <= MOST_LOGS,
-        best=f"{wording.title(results.leading, inside=True)}, the best first",
+        best=f"{wording.title(results.leading, inside=True)}, best first",
         left_out=[f"{wording.title(name)} ({why})" for name, why in left_out(results).items()],
         facts=_facts(results),
         blocks=blocks,
@@ -106,8 +105,8 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
 
 def _sections(results: Results, drawn: dict) -> list[Section]:
     points = (
-        "Small marks are single trials, and open them: filled VALID, pale SUSPECT, hollow INVALID (in no mean). Lines and bars "
-        "are means with their 95 % interval."
+        "Small marks are single trials (select one for details): filled VALID, pale SUSPECT, hollow INVALID (in no mean). Lines "
+        "and bars are means with 95 % intervals."
     )
     drawn_metrics = [name for name in (results.leading, results.second) if name is not None]
     first, *rest = (wording.title(name, inside=bool(place)) for place, name in enumerate(drawn_metrics))
@@ -118,21 +117,21 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
             " ".join([*filter(None, map(_better, drawn_metrics)), points]),
         ),
         "distance": (
-            "Distance to the ceiling",
-            f"{reference} does the least work a server can do for a message. What is missing to 100 % is what a server spends "
-            "on everything else: its language, its library, its defaults.",
+            "Distance to the baseline",
+            f"The baseline, {reference}, does the least work a server can do per message. The gap to 100 % is the cost of "
+            "everything else in a server: its language, its library, its defaults.",
         ),
         "percentiles": (
             "Percentiles",
-            "The repeats of a server pooled, for the drawing only: the table has means of the trials' own percentiles. The "
-            "right end of a line is the longest time of all. Beside it the same numbers as a distribution.",
+            "Pooled repeats of a server, for drawing only: the table has means of each trial's own percentiles. The right end of "
+            "a line is the maximum. Next to it, the same data as a distribution.",
         ),
-        "resources": ("CPU and memory", f"Of the server's whole process tree. {points}"),
+        "resources": ("CPU and memory", f"Of the whole server process tree. {points}"),
         "time": (
             "Over time",
-            f"Of each server the trial with the median {wording.title(results.leading, inside=True)}, on one time axis; where a "
-            "line falls or swings, a mean hides something. Drag over a lane to zoom. The heat maps show how many messages of a "
-            "second took how long: the darker, the more.",
+            f"Per server, the trial with the median {wording.title(results.leading, inside=True)}, on one time axis. A falling or "
+            "swinging line shows what a mean hides. Drag over a lane to zoom. A heat map shows the latency distribution of each "
+            "second: darker means more messages.",
         ),
     }
     return [
@@ -141,7 +140,7 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
 
 
 def _better(metric: str) -> str:
-    wanted = {"higher": "More", "lower": "Less"}.get(metrics.METRICS[metric].direction)
+    wanted = {"higher": "Higher", "lower": "Lower"}.get(metrics.METRICS[metric].direction)
     return f"{wanted} {wording.title(metric, inside=True)} is better." if wanted else ""
 
 
@@ -149,7 +148,7 @@ def _better(metric: str) -> str:
 
 
 def _claimed(claims: Sequence[ClaimRow]) -> str:
-    """How many hold, for each set of versions: `published 2 hold, 1 undecided; today 3 undecided`."""
+    """The number of each verdict per set of versions: `versions published: 2 hold, 1 undecided; versions today: 3 undecided`."""
     counts: dict[str, Counter] = {}
     for claim in claims:
         for versions, (found, _) in claim.verdicts.items():
@@ -163,10 +162,10 @@ def _claimed(claims: Sequence[ClaimRow]) -> str:
 
 
 def _facts(results: Results) -> list[str]:
-    """One line of context: when, where, how much."""
+    """Facts in the page's header: time, machine, size."""
     campaign, machine = results.campaign, results.machine
     completed = sum(trial.record.outcome != "failed" for trial in results.trials)
-    planned = sum(not order.control for order in results.order)  # the control's trials are no result
+    planned = sum(not order.control for order in results.order)  # the control's trials are not results
     facts = [_moment(campaign.created_unix_s)]
     if machine is not None:
         facts.append(f"{machine.cpu_model or 'unknown CPU'}, {wording.count(machine.cpus, 'CPU')}")
@@ -180,7 +179,7 @@ def _log_tail(trial: TrialResult) -> str:
 
 
 def _prose(text: str) -> Markup:
-    """An experiment's own words; what stands between backticks is code."""
+    """The experiment's own text; text between backticks is code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -196,11 +195,11 @@ def _bytes(value: int) -> str:
 
 
 def _packed(data: str) -> str:
-    """The data block, a fifth of its size; the same data make the same bytes."""
+    """The compressed data block, a fifth of its size. The output is reproducible."""
     return base64.b64encode(gzip.compress(data.encode(), compresslevel=6, mtime=0)).decode("ascii")
 
 
 def _policy(own: str) -> str:
-    """Only this script, no evaluation of text, no request of any kind. Bars of tables have their length as a style."""
+    """Allows only this script: no eval and no requests. Inline styles are needed for the bars in tables."""
     allowed = f"'sha256-{base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()}'"
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -1,7 +1,7 @@
-"""How a server looks in every chart: its family gives the hue; shade, dash and shape tell the servers of a family apart.
+"""A server's look in every chart: its family has one hue; shade, dash and shape distinguish servers of a family.
 
-Names and languages in, a `Look` each out. Every colour has a contrast of 3:1 or more on the light and on the dark card alike,
-so that one drawing serves both; that leaves a narrow band of lightness, hence no more than three shades of a hue.
+Names and languages in, one `Look` each out. Every colour has a contrast of at least 3:1 on both the light and the dark card, so
+one drawing serves both. That leaves a narrow band of lightness, hence only three shades per hue.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Eight hues in OKLCH, each at relative luminance 0.215, 0.152 and 0.288, as saturated as sRGB allows. Neighbours in the list
-# are far apart on the wheel and for the usual kinds of colour blindness; where two hues look alike, dash and shape do not.
+# Eight hues in OKLCH, each at relative luminance 0.215, 0.152 and 0.288, as saturated as sRGB allows. List neighbours are far
+# apart on the colour wheel and for common colour blindness; where two hues look alike, dash and shape differ.
 HUES = (
     ("#147fef", "#046cd0", "#3893fe"),
     ("#ca6308", "#ad5301", "#e5720e"),
@@ -33,22 +33,22 @@ class Look:
 
 
 def looks_by_name(names: Sequence[str], languages: Mapping[str, str]) -> dict[str, Look]:
-    """The look of each `server@variant` of a campaign, the same in every chart; `languages` has that of each of them it knows."""
+    """The look of each `server@variant` of a campaign, the same in every chart. `languages`: by name, as far as known."""
     servers = [name.rpartition("@")[0] for name in names]
     found = looks(families(servers, [languages.get(name, name) for name in names]))
     return dict(zip(names, found, strict=True))
 
 
 def families(servers: Sequence[str], languages: Sequence[str]) -> Sequence[str]:
-    """What servers share a hue by: a name of a server whose variants take part, where there are hues for all; else the language."""
+    """The families that share a hue: servers, whose variants then share it, if there are enough hues; else languages."""
     return servers if len(set(servers)) <= len(HUES) else languages
 
 
 def looks(families: Sequence[str]) -> list[Look]:
-    """A look for each server, given the families of all, in order.
+    """One look per server, given the families of all servers in order.
 
-    Two with the same hue share a shape only after eight, a shade with the same dash only after fifteen, all three never before
-    120. A ninth family takes the first hue, and goes on where the servers of that hue have come to.
+    Servers of one hue repeat a shape after eight, a shade with the same dash after fifteen, and all three after 120. A ninth family
+    takes the first hue and continues with the looks that are not yet used.
     """
     hue_of = {family: place % len(HUES) for place, family in enumerate(dict.fromkeys(families))}
     seen = [0] * len(HUES)
@@ -57,7 +57,7 @@ def looks(families: Sequence[str]) -> list[Look]:
         hue = hue_of[family]
         place, seen[hue] = seen[hue], seen[hue] + 1
         shades = HUES[hue]
-        # Dash and shade change at different paces, so that neighbours differ in both dash and shape.
+        # Dash and shade change at different intervals, so that neighbours differ in both dash and shape.
         dash, shade = DASHES[place % len(DASHES)], shades[place // len(DASHES) % len(shades)]
         found.append(Look(shade, dash, SHAPES[place % len(SHAPES)]))
     return found

@@ -1,7 +1,7 @@
-"""The page's drawings before any script runs: its own script, run once while the report is built.
+"""The page's drawings before any script runs: made by the page's own script, which runs once while the report is built.
 
-The data block in, HTML texts out. One code draws the still page and the live one, so that they cannot differ; it is run by
-an embedded V8, which reaches neither files nor network.
+Data block in, HTML texts out. The same code draws the static and the live page, so they cannot differ. It runs in an embedded V8,
+without access to files or network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DRAWING = ("text", "scales", "draw", "view", "time", "figures", "tables", "detai
 STILL = ("study", "still")
 BROWSER = ("filters", "files", "pointer", "app")
 STUDY_WIDTH = 760
-WIDTH = 540  # pixels of a drawing in one of two columns; the browser draws again for its own
+WIDTH = 540  # pixels of a drawing in one of two columns; the browser redraws for its own width
 
 
 def script(*names: str) -> str:
@@ -26,7 +26,7 @@ def script(*names: str) -> str:
 
 
 def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
-    """What a function of the drawing scripts returns; for the page, and for tests."""
+    """The result of a function of the drawing scripts; for the page and for tests."""
     engine = MiniRacer()
     try:
         engine.eval(script(*DRAWING, *STILL, *also))
@@ -36,7 +36,7 @@ def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
 
 
 def studies(figures: list[dict]) -> list[Markup]:
-    """The drawings of a study's figures (see `figure_drawing`), each with its legend."""
+    """The drawings of a study's figures (see `figure_drawing`), each with its legend, as HTML."""
     return [Markup(html) for html in json.loads(call("studies", json.dumps(figures), STUDY_WIDTH))] if figures else []
 
 

@@ -1,8 +1,8 @@
-"""A campaign: an experiment carried out, all its trials in one run directory, in rounds of fresh random order.
+"""A campaign: all trials of an experiment in one run folder, in rounds of fresh random order.
 
-Nothing measured is ever lost: a finished trial is on disk, an unfinished one is run again by `resume`. A server that fails is a
-row, and the campaign goes on. Of what was measured it asks one thing: whether the machine disturbed a trial, which then runs
-once more.
+No result is ever lost: a finished trial is on disk, and `resume` reruns an unfinished one. A server that fails is recorded
+as a row, and the campaign continues. The campaign evaluates one thing only: whether the machine disturbed a trial, which
+it then reruns.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
 
-#: Start, stop and connecting, per trial, for the estimate only.
+#: Start, stop and connect time per trial, for the estimate only.
 OVERHEAD_S = 3.0
-#: A trial that ends by count, for the estimate only.
+#: Duration of a trial that ends by count, for the estimate only.
 COUNTED_S = 3.0
-#: From so many rounds on servers are ranked (`stats.RANK_ROUNDS`), and a campaign has an A/A control.
+#: From this number of rounds on, servers are ranked (`stats.RANK_ROUNDS`) and a campaign has an A/A control.
 CONTROL_ROUNDS = 5
-#: The server that is the control where it takes part.
+#: The server that is the control if it takes part.
 CONTROL_SERVER = "reference"
 
 
 class Watcher(Protocol):
-    """Who is told how a campaign goes."""
+    """Receives the progress of a campaign."""
 
     def say(self, line: str) -> None: ...
     def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None: ...
@@ -55,7 +55,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for: the experiment with what was asked differently, which `departures` names."""
+    """The user's request: the experiment with its overrides applied. `departures` lists the overrides in words."""
 
     name: str
     file: Path
@@ -88,7 +88,10 @@ def request(
     server_processes: int | None = None,
     again: int | None = None,
 ) -> Request:
-    """Checks everything before anything is started. `command` is what the user typed; None: as the experiment says."""
+    """Checks everything before anything starts. `command` is the user's command line; None for an option: the experiment's value.
+
+    UserError if an option, the experiment or the choice of servers is invalid.
+    """
     file = experiment.path_of(name)
     written = experiment.read(file)
     asked = _sized(written, rounds or written.timing.rounds, scale, time_scale)
@@ -97,7 +100,7 @@ def request(
     named = catalogue.select(asked.servers, catalogue.read())
     variants = catalogue.chosen_for(asked.runtime, named)
     if servers is None and (untaken := catalogue.untaken(asked.runtime, variants)):
-        raise UserError(f"{file}: 'runtime.{untaken[0]}' is taken by none of {', '.join(one.name for one in named)}")
+        raise UserError(f"{file}: none of {', '.join(one.name for one in named)} supports 'runtime.{untaken[0]}'")
     if not any(asked.served in variant.scenarios for variant in variants):
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
@@ -113,7 +116,7 @@ def _sized(written: Experiment, rounds: int, scale: float, time_scale: float) ->
 
 
 def _departures(written: Experiment, asked: Experiment) -> list[str]:
-    """In words, where what runs is not what the experiment's file says."""
+    """Overrides of rounds and servers, in words."""
     found = []
     if asked.timing.rounds != written.timing.rounds:
         found.append(f"{_rounds(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
@@ -127,7 +130,7 @@ def _rounds(number: int) -> str:
 
 
 def left_out(asked: Request) -> dict[str, str]:
-    """Which of the chosen variants have no trial, whatever is installed here, and why."""
+    """Chosen variants that get no trial whatever is installed here, with the reason for each."""
     reasons = {}
     for variant in asked.variants:
         if asked.experiment.served not in variant.scenarios:
@@ -138,9 +141,9 @@ def left_out(asked: Request) -> dict[str, str]:
 
 
 def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
-    """The variant that runs twice in every round where servers are to be ranked: its two series differ by noise alone.
+    """The variant that runs twice in every round if servers are to be ranked: its two series differ by noise alone.
 
-    The reference, because what it does varies least, so that the difference shows the machine; else the first.
+    It is the reference if it takes part, because it varies least, so that the difference shows the machine; else the first.
     """
     if not asked.control or asked.experiment.timing.rounds < CONTROL_ROUNDS or len(variants) < 2:
         return None
@@ -148,8 +151,8 @@ def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
 
 
 def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None) -> list[TrialOrder]:
-    """Every round runs every cell of every variant once, in a random order of its own, all drawn from the seed; the control's
-    cells run once more."""
+    """Every round runs every cell of every variant once, and the control's cells a second time, in its own random order. All
+    orders are drawn from the seed."""
     draw = random.Random(seed)
     entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
     order = []
@@ -164,18 +167,18 @@ def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Var
 
 
 def estimate_s(asked: Experiment, trials: int) -> float:
-    """What that many trials take, roughly."""
+    """Approximate duration of that many trials, in s."""
     return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.measure_s or COUNTED_S))
 
 
 def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watcher: Watcher) -> RunFolder:
-    """Builds, checks and starts a new campaign, and runs it to its end."""
+    """Builds and checks the servers, creates a new campaign and runs it to its end. UserError if no server can run."""
     for departure in asked.departures:
-        watcher.say(f"departure: {departure}")
+        watcher.say(f"override: {departure}")
     rows = _prepare(asked, testbed, port, watcher)
     variants = [variant for variant, row in rows if row.skipped is None]
     if not variants:
-        raise UserError("no server can be run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+        raise UserError("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
     control = control_of(asked, variants)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
@@ -202,30 +205,30 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )
-    # Written last: from here on the campaign exists and can be resumed.
+    # Written last: from here on the campaign can be resumed.
     write_json(run.path / "campaign.json", record)
     return resume(run, testbed, port, watcher)
 
 
 def resume(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher, again: int | None = None) -> RunFolder:
-    """Runs every trial that has no outcome yet, then those the machine disturbed, as often as `again` or the campaign says.
+    """Runs every trial without an outcome, then reruns disturbed ones, up to `again` times (None: as the campaign says).
 
-    UserError if another process is at it, if it is packed, or if the place is another.
+    UserError if another process runs the campaign, if it is packed, or if it was started on another testbed.
     """
     if run.packed:
         raise UserError(
-            f"{run.path} is packed: what is measured now would not be in it. Unpack its trials, then go on: "
+            f"{run.path} is packed, so new trials would not be in its archive. Unpack its trials, then resume: "
             f"tar -xJf {run.path / ARCHIVE} -C {run.path} && rm {run.path / ARCHIVE}"
         )
     lock_file = run.path / ".lock"
     if os.path.lexists(lock_file) and not is_plain(lock_file):
-        raise UserError(f"{lock_file} is no plain file; remove it")
+        raise UserError(f"{lock_file} is not a plain file; remove it")
     _require_same(run.hosts, testbed)
     with lock_file.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UserError(f"{run.path} is being run by another wsbench; wait for it, or stop it") from error
+            raise UserError(f"another wsbench is running {run.path}; wait for it, or stop it") from error
         if again is not None and again != run.campaign.again:
             write_json(run.path / "campaign.json", run.campaign.model_copy(update={"again": again}))
         _run_missing(run, testbed, port, watcher)
@@ -252,7 +255,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
             f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}"
         )
     if gone:
-        raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign still needs")
+        raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign needs")
     for line in _shapes(setting, missing):
         watcher.say(line)
     course = _Course(run, order, setting, variants, watcher)
@@ -267,7 +270,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
 
 
 class _Course:
-    """The trials of a campaign, one after the other."""
+    """The trials of a campaign, one after another."""
 
     def __init__(
         self,
@@ -283,14 +286,14 @@ class _Course:
         self._took_s: list[float] = []
 
     def take(self, planned: TrialOrder) -> None:
-        """Carries one trial out; its outcome is on disk afterwards."""
+        """Runs one trial; its outcome is then on disk."""
         total, left, began = len(self._order), len(self._left), time.monotonic()
-        # How long a trial takes that ends by a count is known only from those that did.
+        # The duration of a trial that ends by count is known only from finished trials.
         left_s = left * fmean(self._took_s) if self._took_s else estimate_s(self._setting.experiment, left)
         self._watcher.trial_begins(planned, total - left, total, left_s)
         self._setting.testbed.be_whole(self._watcher.say)
         folder = self._run.trial(planned.number)
-        # What an interrupted trial left behind was never a result.
+        # Files of an interrupted trial are not a result.
         shutil.rmtree(folder.path, ignore_errors=True)
         folder.path.mkdir()
         variant = self._variants[planned.variant_name]
@@ -300,7 +303,7 @@ class _Course:
         self._took_s.append(time.monotonic() - began)
 
     def once_more(self, number: int) -> list[TrialOrder]:
-        """Plans what the machine disturbed in a round once more, in an order of its own; none that was repeated often enough."""
+        """Plans reruns of the disturbed trials of a round, in random order. Trials already rerun `again` times are left out."""
         again_of = {planned.number: planned.again_of for planned in self._order}
         repeated = set(again_of.values())
         last = [one for one in self._order if one.round == number and one.number not in repeated]
@@ -317,7 +320,7 @@ class _Course:
         write_json(self._run.path / "order.json", self._order)
         self._left |= {planned.number for planned in planned_again}
         trials = "a trial" if len(found) == 1 else f"{len(found)} trials"
-        self._watcher.say(f"the machine disturbed {trials} of round {number}: once more, under new numbers")
+        self._watcher.say(f"rerunning {trials} of round {number} disturbed by the host, under new numbers")
         return planned_again
 
     def _disturbed(self, planned: TrialOrder) -> bool:
@@ -327,7 +330,7 @@ class _Course:
 
 
 def _attempts(planned: TrialOrder, again_of: dict[int, int | None]) -> int:
-    """How often it has been run, with those that it repeats."""
+    """The number of runs of this trial, including the ones it repeats."""
     before, attempts = planned.again_of, 1
     while before is not None:
         before, attempts = again_of[before], attempts + 1
@@ -342,19 +345,17 @@ def _read_machines(run: RunFolder, testbed: Testbed, moment: str) -> None:
 
 
 def _require_same(began: list[HostRow], testbed: Testbed) -> None:
-    """UserError where a campaign that is to be finished was begun elsewhere."""
+    """UserError if the campaign was started on another testbed."""
     if [one.key for one in began] != testbed.roster:
         names = ", ".join(one.key.name for one in began)
-        where = (
-            f"on the hosts {names}: give --cluster with the same" if began else "on one machine: leave out --cluster"
-        )
-        raise UserError(f"this campaign was begun {where}")
+        where = f"on the hosts {names}: give --cluster with the same" if began else "on one machine: omit --cluster"
+        raise UserError(f"this campaign was started {where}")
 
 
 def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
-    """For each number of connections that takes more than one process of a kind, a line; also where it cannot be had."""
+    """One line per number of connections that needs several processes on a side, or that the file limit rules out."""
     limit = machine.file_limit()
-    why = "" if limit is None or setting.testbed.roster else f" (the file limit here is {limit:,} a process)"
+    why = "" if limit is None or setting.testbed.roster else f" (the file limit here is {limit:,} per process)"
     lines = {}
     for planned in missing:
         load = setting.experiment.load_of(planned.cell)
@@ -368,7 +369,7 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
 
 
 def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
-    """A row for every chosen variant; one that cannot be run says why."""
+    """One row per chosen variant. The row of a variant that cannot run has the reason."""
     reasons = left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in reasons]
     prepared = testbed.prepare(serving, asked.experiment.runtime, asked.experiment.served, port, watcher.say)

@@ -1,7 +1,7 @@
-"""Whether this machine can hold so many connections: what it has, what that takes, what wsbench does about it by itself, and
-which kernel settings would have to be others.
+"""Can this machine hold a number of connections? Reports its resources, what the connections need, how wsbench adapts by
+itself, and which kernel settings to change.
 
-Both ends are on this machine, as in every campaign. It reads /proc and changes nothing; `sysctls` does, where it is asked to.
+Both ends are on this machine, as in every campaign. This module reads /proc and changes nothing; `sysctls` changes settings.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from wsbench.host.machine import Finding
 from wsbench.records.errors import UserError
 from wsbench.servers import serving
 
-#: The kernel's objects for one end of an idle connection on loopback: 10.0 to 10.2 GB for both ends of a million (results/2026-11-22-million).
+#: Kernel memory for one end of an idle connection on loopback: 10.0 to 10.2 GB for both ends of a million
+#: (results/2026-11-22-million).
 KERNEL_BYTES = 5120
-#: What an idle connection costs the engine (197 measured), and an engine process by itself.
+#: Engine memory per idle connection (197 measured), and per engine process.
 ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20
-#: Probes of TCP's keep-alive, 15 s apart in Go, fall into slots of 256 or 512 ms, by the kernel's ticks: at most a thirtieth of all
-#: at once. Room for three times that.
+#: TCP keep-alive probes, every 15 s in Go, fall into slots of 256 or 512 ms, depending on the kernel's ticks: at most a
+#: thirtieth of all at once. This allows three times that.
 KEPT_ALIVE_AT_ONCE = 10
-#: A socket with one unread byte is charged a page of TCP memory; a broadcast may leave one in every receiver.
+#: Open files in addition to the connections' sockets.
 SPARE_FILES = 20_000
-#: What is left to everything else; below it a trial is ended (`serving.MEMORY_FLOOR`).
+#: Memory reserved for everything else. Below it a trial is stopped (`serving.MEMORY_FLOOR`).
 RESERVE_BYTES = 1 << 30
-#: An estimate of the least that a server can do with; the leanest one measured takes about 400 bytes.
+#: Estimated minimum of a server per connection; the leanest one measured takes about 400 bytes.
 LEAST_SERVER_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What was found, and the kernel settings that would have to be others: name and value."""
+    """The findings, and the kernel settings to change: name and value."""
 
     findings: list[Finding]
     wanted: dict[str, str]
@@ -53,34 +54,35 @@ def examine(connections: int) -> Capacity:
 
 
 def require_room(connections: int, ends: int) -> None:
-    """UserError where the memory here cannot hold so many, whatever the server needs: `ends` of each are on this machine."""
+    """UserError if the available memory cannot hold the connections, whatever the server needs. `ends`: ends on this machine."""
     available = machine.memory_available()
     needed = connections * (ends * KERNEL_BYTES + ENGINE_BYTES)
     if available is not None and needed > available - RESERVE_BYTES:
         most = max(0, available - RESERVE_BYTES) // (ends * KERNEL_BYTES + ENGINE_BYTES)
         raise UserError(
-            f"{connections:,} connections need {_gib(needed)} for the kernel and the engine alone, {_gib(available)} are "
-            f"available: at most some {most:,} are possible here; see `wsbench doctor --connections N`"
+            f"{connections:,} connections need {_gib(needed)} for the kernel and the engine alone; {_gib(available)} are "
+            f"available, enough for about {most:,}; see `wsbench doctor --connections N`"
         )
 
 
 def _settings(connections: int) -> list[tuple[str, str, str]]:
-    """Name, least value, why."""
+    """(name, minimum, reason) per kernel setting."""
     files = 2 * connections + SPARE_FILES
+    # A socket with one unread byte is charged a page of TCP memory; a broadcast may leave one in every receiver.
     pressure = max(connections + connections // 2, 100_000)
     return [
-        ("fs.file-max", str(files), "both ends of every connection are open files of this machine"),
-        ("net.core.somaxconn", "1024", "connections that a server has not accepted yet wait here"),
+        ("fs.file-max", str(files), "both ends of every connection are open files on this machine"),
+        ("net.core.somaxconn", "1024", "limit of connections waiting to be accepted"),
         (
             "net.core.netdev_max_backlog",
             str(max(1000, connections // KEPT_ALIVE_AT_ONCE)),
-            "packets on loopback wait here for a CPU; TCP's keep-alive of many connections comes in bursts, and a server whose "
-            "probes are dropped gives its connections up",
+            "limit of loopback packets waiting for a CPU; TCP keep-alive of many connections comes in bursts, and a server "
+            "whose probes are dropped closes its connections",
         ),
         (
             "net.ipv4.tcp_mem",
             f"{pressure // 2} {pressure * 3 // 4} {pressure}",
-            "pages for unread data; beyond the third number segments are dropped and come again 0.2 s later or more",
+            "pages for unread data; beyond the third number the kernel drops segments, which are resent 0.2 s later or more",
         ),
     ]
 
@@ -90,13 +92,13 @@ def _files(connections: int) -> Finding:
     engines = shards.needed(connections, len(machine.placement().engine))
     servers = serving.processes_for(connections, machine.file_limit())
     if limit is None:
-        return Finding(True, "files a process", "no limit", "")
-    found = f"{limit:,}: wsbench takes {engines} engine and {servers} server processes"
+        return Finding(True, "files per process", "no limit", "")
+    found = f"{limit:,}: wsbench uses {engines} engine and {servers} server processes"
     advice = (
         f"or raise it for one of each: '* hard nofile {connections + serving.SERVER_FILES}' in /etc/security/limits.conf"
         + (f", after sysctl -w fs.nr_open={connections + serving.SERVER_FILES}" if _nr_open() < connections else "")
     )
-    return Finding(engines == servers == 1, "files a process", found, advice)
+    return Finding(engines == servers == 1, "files per process", found, advice)
 
 
 def _nr_open() -> int:
@@ -106,16 +108,16 @@ def _nr_open() -> int:
 def _ports(connections: int) -> Finding:
     ports = machine.local_ports()
     if ports is None:
-        return Finding(False, "local ports", "this machine does not tell", "")
+        return Finding(False, "local ports", "unknown", "")
     places = serving.processes_for(connections, machine.file_limit())
     sources = -(-connections // (ports * places))
-    told = f"{ports:,} an address, {places} server port{'' if places == 1 else 's'}: "
+    told = f"{ports:,} per address, {places} server port{'' if places == 1 else 's'}: "
     if sources == 1:
         return Finding(True, "local ports", told + "one source address is enough", "")
     return Finding(
         False,
         "local ports",
-        f"{told}{sources} source addresses; on loopback wsbench takes them by itself",
+        f"{told}{sources} source addresses; on loopback wsbench chooses them by itself",
         f"elsewhere give --source {sources} times, or: sysctl -w net.ipv4.ip_local_port_range='15000 64999'",
     )
 
@@ -126,14 +128,16 @@ def _memory(connections: int) -> Finding:
     engine = ENGINE_BYTES * connections + ENGINE_PROCESS_BYTES * engines
     available = machine.memory_available()
     if available is None:
-        return Finding(False, "memory", "this machine does not tell", "")
+        return Finding(False, "memory", "unknown", "")
     left = available - kernel - engine - RESERVE_BYTES
     parts = f"{_gib(kernel)} for the kernel, {_gib(engine)} for the engine, {_gib(RESERVE_BYTES)} in reserve"
-    rest = f"{left / connections / 1024:.1f} KiB a connection" if left > 0 else "nothing"
+    rest = f"{left / connections / 1024:.1f} KiB per connection" if left > 0 else "nothing"
     found = f"{_gib(available)} available: {parts}; leaves a server {rest}"
     fine = left >= LEAST_SERVER_BYTES * connections
     fewer = (available - RESERVE_BYTES) // (2 * KERNEL_BYTES + ENGINE_BYTES + LEAST_SERVER_BYTES)
-    return Finding(fine, "memory", found, f"with this memory about {max(fewer, 0):,} connections to the leanest server")
+    return Finding(
+        fine, "memory", found, f"this memory is enough for about {max(fewer, 0):,} connections to the leanest server"
+    )
 
 
 def _gib(size: int) -> str:
@@ -141,11 +145,11 @@ def _gib(size: int) -> str:
 
 
 def _tracking(connections: int) -> Finding:
-    """The firewall remembers every connection where it has rules that need it; its table has a size."""
+    """Size of the connection tracking table. The firewall tracks every connection if a rule needs it."""
     most, now = (machine.sysctl(f"net.netfilter.nf_conntrack_{name}") for name in ("max", "count"))
     if most is None or now is None:
         return Finding(True, "connection tracking", "none", "")
     if now == "0":
-        return Finding(True, "connection tracking", f"follows nothing here (room for {int(most):,})", "")
+        return Finding(True, "connection tracking", f"inactive (room for {int(most):,})", "")
     advice = f"sysctl -w net.netfilter.nf_conntrack_max={connections + int(now) + 10_000}"
     return Finding(int(most) - int(now) > connections, "connection tracking", f"{now} of {most}", advice)

@@ -1,7 +1,7 @@
-"""`wsbench load URL`: one run of the engine against any server the user names, kept as a trial's folder.
+"""`wsbench load URL`: one run of the engine against any server the user names, kept as a trial folder.
 
-It refuses to load what is neither this machine nor named as the user's own. It starts no server; it samples one whose process
-the user names.
+It refuses any host that is neither this machine nor declared as the user's own. It starts no server; it samples the server's
+process if the user gives its id.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.run import capacity
 
-#: Scheme: transport, whether below it is TLS, and the usual port.
+#: Scheme: transport, whether it uses TLS, default port.
 SCHEMES = {
     "ws": ("websocket", False, 80),
     "wss": ("websocket", True, 443),
@@ -55,16 +55,16 @@ SCHEMES = {
     "tcp": ("tcp", False, 80),
 }
 STAMP_BYTES = 16
-#: Of a document that is asked for once, to know how long it is.
+#: Limits for the request that determines a document's length.
 DOCUMENT_S, LARGEST_DOCUMENT = 10.0, 16 << 20
-#: What a path and a query may hold as it is (RFC 3986 §3.3, §3.4), and escapes that are there already.
+#: Characters that a path and a query may contain unescaped (RFC 3986 §3.3, §3.4), and the % of existing escapes.
 PATH_LETTERS = "/?:@!$&'()*+,;=-._~%"
 PLAN_WAS_WRONG = 2
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; `measure` is a time or a number of messages. `kind` None: what the URL's scheme says."""
+    """The user's request. `measure` is a time or a number of messages. `kind` None: as the URL's scheme implies."""
 
     url: str
     kind: str | None
@@ -98,11 +98,11 @@ class Request:
 
 
 def plan_of(asked: Request) -> Plan:
-    """The plan for a request; UserError where the URL, the target, the payload or this machine's limits forbid it."""
+    """The plan for a request. UserError if the URL, the target, the payload or this machine's limits rule it out."""
     url = _split(asked.url)
     if url is None or url.scheme not in SCHEMES:
         raise UserError(
-            f"{asked.url!r} is no target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
+            f"{asked.url!r} is not a target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
         )
     _cpus_of(asked.server_pid)
     transport, sealed, usual_port = SCHEMES[url.scheme]
@@ -122,7 +122,7 @@ def plan_of(asked: Request) -> Plan:
         warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
         measure=asked.measure,
         seed=secrets.randbits(32),
-        # The server may be anywhere on this machine: unless the user says otherwise, the engine is not pinned.
+        # The server may be anywhere on this machine, so by default the engine is not pinned.
         cpus=asked.cpus,
         loop=asked.loop,
         connect=Connect(per_s=asked.connect_per_s),
@@ -143,7 +143,7 @@ def plan_of(asked: Request) -> Plan:
 
 
 def _split(text: str) -> SplitResult | None:
-    """The parts of a URL with a host; None where it is none."""
+    """The parts of a URL with a host; None if the text is not such a URL."""
     try:
         url = urlsplit(text)
         _ = url.port
@@ -153,11 +153,11 @@ def _split(text: str) -> SplitResult | None:
 
 
 def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, int]:
-    """The address to load: loopback, or a host that the user has named as theirs. One that refuses is an error at once."""
+    """The address to load: loopback, or a host declared as the user's own. UserError if the host refuses a connection."""
     try:
         port = url.port or usual_port
         found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)[0][4]
-    except (OSError, ValueError) as error:  # UnicodeError of a name that is none is a ValueError
+    except (OSError, ValueError) as error:  # UnicodeError of an invalid name is a ValueError
         raise UserError(f"{url.netloc}: {error}") from error
     if not ipaddress.ip_address(found[0]).is_loopback and url.hostname not in mine:
         raise UserError(
@@ -173,12 +173,12 @@ def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, i
 def _scenario(asked: Request, url: SplitResult, usual_port: int) -> Scenario:
     if SCHEMES[url.scheme][0] == "http":
         if asked.kind is not None or asked.content is not None:
-            raise UserError("http and https ask for documents: --ping, --idle, --push and --file need ws, wss or tcp")
+            raise UserError("http and https request documents: --ping, --idle, --push and --file need ws, wss or tcp")
         known = asked.payload_bytes is not None
         length = asked.payload_bytes if known else _document_length(asked, url, usual_port)
         return Doc(persistent=asked.persistent, bytes=length)
     if not asked.persistent:
-        raise UserError("--close is for http and https; --per-connection closes others after so many replies")
+        raise UserError("--close is for http and https; --per-connection closes others after that many replies")
     if asked.kind == "idle":
         return Idle()
     if asked.kind == "ping" or (url.scheme == "tcp" and asked.kind is None):
@@ -199,7 +199,7 @@ def _content(file: Path, opcode: str) -> Echo:
         raise UserError(f"--file {file}: {error.strerror}") from error
     if opcode == "text":
         try:
-            # The first bytes are overwritten: what is left must still be text.
+            # The first bytes are overwritten with the stamp: the rest must be text.
             data[STAMP_BYTES:].decode()
         except UnicodeDecodeError as error:
             raise UserError(f"--file {file}: not UTF-8 from byte {STAMP_BYTES} on; give --binary") from error
@@ -207,7 +207,7 @@ def _content(file: Path, opcode: str) -> Echo:
 
 
 def _document_length(asked: Request, url: SplitResult, usual_port: int) -> int:
-    """How long the document is now; every reply will have to be just as long."""
+    """The length of the document now, in bytes; every reply must have the same length."""
     where = url.hostname, url.port or usual_port
     try:
         if url.scheme == "https":
@@ -224,14 +224,16 @@ def _document_length(asked: Request, url: SplitResult, usual_port: int) -> int:
     except (OSError, http.client.HTTPException) as error:
         raise UserError(f"{url.geturl()}: {error or type(error).__name__}") from error
     if reply.status != 200:
-        raise UserError(f"{url.geturl()} answers {reply.status}; only documents that answer 200 can be measured")
+        raise UserError(f"{url.geturl()} answers {reply.status}; wsbench measures only documents that answer 200")
     if len(body) > LARGEST_DOCUMENT:
-        raise UserError(f"{url.geturl()} is longer than {LARGEST_DOCUMENT >> 20} MiB, or has no end; give its --bytes")
+        raise UserError(
+            f"{url.geturl()} is longer than {LARGEST_DOCUMENT >> 20} MiB or endless; give its length with --bytes"
+        )
     return len(body)
 
 
 def _path(url: SplitResult) -> str:
-    """As it goes over the wire: letters of other scripts as a browser writes them (RFC 3986 §2.5)."""
+    """Path and query as sent: non-ASCII characters are escaped as in a browser (RFC 3986 §2.5)."""
     return quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=PATH_LETTERS)
 
 
@@ -241,17 +243,17 @@ def _absolute(file: Path | None) -> str | None:
 
 @dataclass(frozen=True)
 class Done:
-    """A load that ran: its record, on disk by then, and whether Ctrl-C ended it."""
+    """A finished load: its record, which is on disk, and whether Ctrl-C ended it."""
 
     record: TrialRecord
     interrupted: bool
 
 
 def carry_out(asked: Request, plan: Plan, folder: TrialFolder, watch, say=lambda line: None) -> Done:
-    """Runs the engine and writes a trial's files. On Ctrl-C what was measured is kept, with outcome `interrupted`.
+    """Runs the engine and writes a trial's files. After Ctrl-C the results so far are kept.
 
-    `watch(folder)` is called a few times a second, `say(line)` with what the user should know
-    before. UserError, and nothing in the folder, where the load cannot begin.
+    `watch(folder)` is called a few times a second. `say(line)` gets notes for the user before the run. UserError, with an empty
+    folder, if the load cannot start.
     """
     binary = program.require_binary()
     with _hosts(asked, binary) as (hosts, sampling):
@@ -260,7 +262,7 @@ def carry_out(asked: Request, plan: Plan, folder: TrialFolder, watch, say=lambda
 
 @contextlib.contextmanager
 def _hosts(asked: Request, binary: Path):
-    """Where the engines run, here or on the hosts of a cluster, which is left at the end; and how those are sampled."""
+    """The testbed of the engines, here or on a cluster, until the context ends; and a function that samples its hosts."""
     if asked.cluster is None:
         yield shards.ThisHost(binary), lambda folder: contextlib.nullcontext()
         return
@@ -281,7 +283,7 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
         limit = machine.file_limit(pid)
         if limit is not None and limit <= plan.connections and not asked.replicas:
             say(
-                f"the server (process {pid}) may open {limit:,} files: not all {plan.connections:,} connections can be made"
+                f"the server (process {pid}) may open {limit:,} files, too few for all {plan.connections:,} connections"
             )
     folder.path.mkdir(parents=True, exist_ok=True)
     began, clock = time.time(), time.monotonic()
@@ -328,7 +330,7 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
 
 
 def _cpus_of(pid: int | None) -> list[int]:
-    """The CPUs that a process may use; none where it is not known."""
+    """The CPUs that a process may use; empty if there is no process id."""
     if pid is None:
         return []
     try:
@@ -338,5 +340,5 @@ def _cpus_of(pid: int | None) -> list[int]:
 
 
 def claimed(runs: Path) -> TrialFolder:
-    """A new folder for a load; loads that begin in one second have a number each."""
+    """A new folder for a load; loads that start in the same second are numbered."""
     return TrialFolder(new_folder(runs, f"{time.strftime('%Y-%m-%dT%H%M%S', time.gmtime())}-load"))

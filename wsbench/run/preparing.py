@@ -1,6 +1,6 @@
-"""What a campaign's servers are on the host that serves: built, held against their contract, or the reason why one is left out.
+"""Prepares a campaign's servers on the serving host: builds each variant and checks it against its contract.
 
-Variants in, a row of `servers.json` each out. Nothing is measured here.
+In: variants. Out: one row of `servers.json` each, with the reason if the variant is left out. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wsbench.servers.catalogue import Variant
 def rows(
     variants: list[Variant], served: str, cpus: list[int], port: int | None, say: Callable[[str], None]
 ) -> list[ServerRow]:
-    """Builds and checks each; one that cannot be run is a row that says why."""
+    """Builds and checks each variant. The row of a variant that cannot run has the reason."""
     for variant in variants:
         if build.obstacle(variant) is None and build.state(variant) != "built":
             say(f"building {variant.name}")
@@ -27,11 +27,11 @@ def rows(
 
 
 def row_of_built(variant: Variant, served: str, cpus: list[int], port: int | None) -> ServerRow:
-    """The same for one that must be built already."""
+    """The row of one variant that must already be built."""
     problem, state = build.obstacle(variant), build.state(variant)
     if problem is None and state != "built":
         since = "not built" if state == "not built" else "changed since it was built"
-        problem = f"{since} on the host that serves; run `wsbench build {variant.name}` there"
+        problem = f"{since} on the serving host; run `wsbench build {variant.name}` there"
     if problem is not None:
         return left_out(variant, problem)
     return _checked(variant, build.build(variant, cpus), served, port, lambda _: None)
@@ -50,7 +50,7 @@ def _checked(
     try:
         checks = contract.check(variant, [served], port)
     except TrialFailed as failure:
-        return _row(variant, built, [], f"could not be checked: {failure}")
+        return _row(variant, built, [], f"check failed to run: {failure}")
     wrong = [found for found in checks if found.required and not found.passed]
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
     return _row(variant, built, checks, reason)

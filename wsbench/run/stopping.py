@@ -1,6 +1,6 @@
-"""The stop rule of an experiment: when a server that cannot keep up while connections are opened is given up.
+"""The stop rule of an experiment: stops a trial early if the server cannot keep up while connections are opened.
 
-The engine's events so far and the rule in, the reason in words out, or nothing. It starts and ends nothing.
+In: the rule and the engine's events so far. Out: the reason to stop, or None. Has no side effects.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NS_PER_S = 1e9
 
 
 def reason(rule: Stop, events: list[Event], asked: int, server_ended: bool) -> str | None:
-    """Why the trial is to be ended now; None while it may go on, and once all connections have been opened."""
+    """The reason to stop the trial now. None if it may continue, or if all connections have been opened."""
     begun = {event.phase: event.t_ns for event in events if isinstance(event, PhaseBegin)}
     connecting = [event for event in events if isinstance(event, Tick) and event.phase == "connect"]
     reached = max((tick.open for tick in connecting), default=0)
@@ -28,7 +28,7 @@ def reason(rule: Stop, events: list[Event], asked: int, server_ended: bool) -> s
         return None
     last = connecting[-1]
     since = last.t_ns - rule.over_s * NS_PER_S
-    # The span may not reach back before the first connection was asked for.
+    # The span must not reach back before the first connection attempt.
     if since < begun["connect"]:
         return None
     before = max((tick.open for tick in connecting if tick.t_ns <= since), default=0)

@@ -1,7 +1,7 @@
-"""Where a campaign runs: this machine, or the hosts of a cluster, which answers to the same words (`wsbench.cluster`).
+"""Where a campaign runs: this machine, or the hosts of a cluster, which have the same interface (`wsbench.run.cluster`).
 
-A place has CPUs for both sides, prepares servers, starts them, starts engines, and samples what a trial uses. It knows no
-experiment and no outcome.
+A testbed has CPUs for both sides, prepares and starts servers, starts engines, and samples the resources of a trial. It
+knows no experiment and no outcome.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wsbench.servers.settings import RuntimeTable
 
 
 class Server(Protocol):
-    """What `serving.Serving` is to a trial. TrialFailed where its host is lost."""
+    """The part of `serving.Serving` that a trial uses. TrialFailed if its host is lost."""
 
     ready: serving.Ready
 
@@ -33,7 +33,7 @@ class Server(Protocol):
 
 
 class Samples(Protocol):
-    """What `sampler.Sampler` is to a trial."""
+    """The part of `sampler.Sampler` that a trial uses."""
 
     def watch_engine(self, events: Path, quiet_s: float, *pids: int) -> None: ...
 
@@ -42,12 +42,12 @@ class Testbed(Protocol):
     server_address: str
     server_cpus: list[int]
     engine_cpus: list[int]
-    #: Whether the engine has its CPUs for itself.
+    #: True if the engine shares no CPU with the server.
     apart: bool
-    #: How many files a process of the server may open; None: as many as it likes.
+    #: Limit of open files per server process; None: unlimited.
     server_files: int | None
     engines: shards.Hosts
-    #: The hosts, by what must be the same where a campaign is resumed.
+    #: The hosts, by the properties that must not change before a campaign is resumed.
     roster: list[HostKey]
 
     def prepare(
@@ -60,10 +60,10 @@ class Testbed(Protocol):
     ) -> list[ServerRow]: ...
 
     def machines(self) -> tuple[MachineRecord, list[HostRow]]:
-        """The one that serves, read now, and all hosts with theirs; no host where there is only this machine."""
+        """The serving machine, read now, and a row per host; no rows without a cluster."""
 
     def be_whole(self, say: Callable[[str], None]) -> None:
-        """Before a trial: waits for hosts that were lost. UserError where one does not come back."""
+        """Called before a trial: waits for lost hosts. UserError if a host does not come back."""
 
     def serving(
         self, variant: Variant, table: RuntimeTable, order: serving.Order, folder: Path
@@ -74,7 +74,7 @@ class Testbed(Protocol):
 
 @dataclass(frozen=True)
 class ThisHost:
-    """This machine, its CPUs shared between both sides."""
+    """This machine: its CPUs serve both the server and the engine."""
 
     binary: Path
     placement: machine.Placement

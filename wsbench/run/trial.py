@@ -1,7 +1,7 @@
-"""One trial: a fresh server, readiness, the engine, samples, the server stopped, one outcome.
+"""One trial: start a fresh server, await readiness, run the engine and the sampler, stop the server, record one outcome.
 
-Everything goes into the trial's folder; `trial.json` is written last, so that a folder with it is a finished trial. It knows
-no metric: whether the numbers are good is asked later, of the files.
+All files go to the trial's folder. `trial.json` is written last, so a folder with it is a finished trial. This module knows
+no metric: results are evaluated later, from the files.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ LOG_LINES, LOG_BYTES = 20, 65_536
 
 
 class Stopped(Exception):
-    """The experiment's stop rule ends the trial; the message says why."""
+    """The experiment's stop rule ended the trial; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all trials of a campaign share."""
+    """Settings that all trials of a campaign share."""
 
     experiment: Experiment
     seed: int
     testbed: Testbed
     port: int | None
-    engines: int | None = None  # as many as each trial needs
+    engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
 
 
 def carry_out(
     order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable
 ) -> TrialRecord:
-    """Runs the trial and returns its record, which is on disk by then. Ctrl-C leaves no record: the trial did not happen.
+    """Runs the trial, writes its record to disk and returns it. Ctrl-C leaves no record: the trial did not happen.
 
     `watch(folder)` is called a few times a second while the engine runs.
     """
@@ -58,7 +58,7 @@ def carry_out(
     log = folder.path / serving.LOG
     try:
         shape = shape_of(setting, setting.experiment.load_of(order.cell))
-        # What a runtime tells of itself goes into one file, which several processes would write over each other.
+        # The runtime's log is one file, which several processes would overwrite.
         probe = probe if shape.servers == 1 else None
         asked = serving.Order(
             address=setting.testbed.server_address,
@@ -104,33 +104,33 @@ def carry_out(
 
 @dataclass(frozen=True)
 class Shape:
-    """How many processes load, and how many serve."""
+    """Numbers of engine and server processes."""
 
     engines: int
     servers: int
 
     @property
     def words(self) -> str:
-        """For people; nothing where there is one of each."""
+        """Both numbers in words; empty if there is one of each."""
         parts = [(self.engines, "engine processes"), (self.servers, "server processes")]
         return ", ".join(f"{count} {name}" for count, name in parts if count > 1)
 
 
 def shape_of(setting: Setting, load: Load) -> Shape:
-    """As many as were asked for, or as the file limit demands. UserError where that cannot be."""
+    """The requested numbers, or as many as the file limit demands. UserError if the request is below that."""
     engines = setting.engines or setting.testbed.engines.least(load.most_connections, len(setting.testbed.engine_cpus))
     limit = setting.testbed.server_files
     least = serving.processes_for(load.most_connections, limit)
     servers = setting.server_processes or least
     if servers < least:
         raise UserError(
-            f"{load.most_connections:,} connections need {least} server processes: the file limit is {limit:,} a process"
+            f"{load.most_connections:,} connections need {least} server processes: the file limit is {limit:,} per process"
         )
     return Shape(engines, servers)
 
 
 def _measure(order, variant, setting, folder, shape, server, watch) -> str | None:
-    """Carries the load out; the reason where the experiment's stop rule ended it."""
+    """Runs the load. Returns the reason if the experiment's stop rule ended it."""
     experiment = setting.experiment
     load = experiment.load_of(order.cell)
     scenario = load.scenario(experiment.scenario)
@@ -148,8 +148,8 @@ def _measure(order, variant, setting, folder, shape, server, watch) -> str | Non
         loop=load.loop(experiment.loop),
         connect=load.connect,
         stages=load.stages,
-        # On CPUs of its own the engine need not sleep, so that no response includes its waking up. Where a stop rule must
-        # be able to tell whether the engine was the limit, it sleeps: of workers that poll nobody knows how busy they are.
+        # With its own CPUs the engine need not sleep, so no response time includes a wake-up. With a stop rule it sleeps: the
+        # rule must detect whether the engine was the limit, and the load of polling workers is unknown.
         busy_poll=experiment.loop == "open" and experiment.stop is None and setting.testbed.apart,
         reply_s=load.reply_s,
         connect_s=load.connect_s,
@@ -191,7 +191,7 @@ def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, se
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:
-    """The last lines that the server wrote itself."""
+    """The last lines of the server's own output."""
     if not log.exists():
         return []
     with log.open("rb") as file:

@@ -1,8 +1,8 @@
-"""One comparison between two terms: its interval, and what that says.
+"""One comparison of two terms: its interval and its truth.
 
-Rounds are paired, so that what a whole round shared cancels; on logarithms where all numbers are positive, else on plain
-differences. `>` and `<` between two measured numbers mean: by more than the practical threshold, max(3 %, A/A noise). Everything
-else (`>=`, a stated number) has no margin of its own.
+Rounds are paired, so effects common to a round cancel out. Differences are taken on logarithms if all numbers are positive, else
+directly. Between two measured numbers, `>` and `<` mean: by more than the practical threshold, max(3 %, A/A noise). Other
+comparisons (`>=`, a stated number) have no margin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wsbench.analysis.claims.values import Problem, Term, together
 
 @dataclass(frozen=True)
 class Asked:
-    """`left op right`, op one of `>`, `>=`, `=` and `within` (then with `share`)."""
+    """`left op right`. op is `>`, `>=`, `=` or `within` (which uses `share`)."""
 
     left: Term
     op: str
@@ -34,7 +34,7 @@ class Asked:
 
 
 def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
-    """Told by how many comparisons each of its two errors is shared."""
+    """Judges one comparison. `truth_of`, `falsity_of`: how many comparisons share each error probability (see `truth`)."""
     if problem := asked.left.problem or asked.right.problem:
         return _open(asked, None, "–", problem)
     rounds = _rounds(asked)
@@ -44,7 +44,7 @@ def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
     differences = [_difference(asked, at, logs) for at in rounds]
     ours = _ours(asked, rounds, logs)
     if not differences:
-        return _open(asked, None, ours, Problem("missing", "no round has both"))
+        return _open(asked, None, ours, Problem("missing", "no round has both values"))
     low, high = _bounds(asked, logs)
     mean = sum(differences) / len(differences)
     by_means = low < mean < high if asked.op == ">" else low <= mean <= high
@@ -53,14 +53,14 @@ def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
     holds = _truth(asked, differences, (low, high), (truth_of, falsity_of))
     if holds is None:
         return _open(
-            asked, by_means, ours, Problem("spans", f"{asked.text}: the interval of {ours} reaches to both sides")
+            asked, by_means, ours, Problem("spans", f"{asked.text}: the interval of {ours} allows both outcomes")
         )
     return Comparison(asked.text, holds, by_means, ours, None, None)
 
 
 def _truth(asked: Asked, differences: list[float], bounds: tuple[float, float], shared: tuple[int, int]) -> Truth:
-    """Whether the mean difference lies inside the bounds. For `>` the mean has to clear the margin, the interval only zero: a
-    difference that is real and relevant; it is refuted where the interval leaves no relevant difference."""
+    """True if the mean difference lies inside the bounds. For `>` the mean must exceed the margin and the interval zero: the
+    difference is then real and relevant. False if the interval excludes every relevant difference; else None."""
     low, high = bounds
     mean, surely_low, surely_high = stats.interval(differences, shared[0])
     _, refuting_low, refuting_high = stats.interval(differences, shared[1])
@@ -74,7 +74,7 @@ def _truth(asked: Asked, differences: list[float], bounds: tuple[float, float], 
 
 
 def _bounds(asked: Asked, logs: bool) -> tuple[float, float]:
-    """Between what the difference left − right has to lie, as logarithms or as it is."""
+    """Bounds of the difference left − right, on the logarithmic or the plain scale."""
     if asked.op == "within":
         if logs:
             return -math.log1p(asked.share), math.log1p(asked.share)
@@ -95,7 +95,7 @@ def _difference(asked: Asked, at: int, logs: bool) -> float:
 
 
 def _equal(asked: Asked, rounds: list[int]) -> Comparison:
-    """Counts: equal where every repeat is. No interval is needed, so no number of rounds either."""
+    """Counts are equal if all repeats are. This needs no interval, and so no minimum number of rounds."""
     pairs = [(asked.left.value(at), asked.right.value(at)) for at in rounds]
     differ = [pair for pair in pairs if pair[0] != pair[1]]
     shown = f"{len(pairs) - len(differ)} of {len(pairs)} trials"
@@ -103,7 +103,7 @@ def _equal(asked: Asked, rounds: list[int]) -> Comparison:
 
 
 def _ours(asked: Asked, rounds: list[int], logs: bool) -> str:
-    """Our number in words: a ratio of two servers, or a value where it is held against a number."""
+    """Our number in words: a ratio of two servers, or a value if it is compared with a number."""
     if asked.left.constant is not None or asked.right.constant is not None:
         term = asked.right if asked.left.constant is not None else asked.left
         found = stats.estimate([term.value(at) for at in rounds]) if logs else None

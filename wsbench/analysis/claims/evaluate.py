@@ -1,6 +1,6 @@
-"""Claims against a campaign: `evaluate(results)` says of each, for each set of versions, whether it holds.
+"""Evaluates claims on a campaign: `evaluate(results)` returns a verdict per claim and set of versions.
 
-Reads the claims in the campaign's own experiment.toml. Nothing is measured and nothing is drawn here.
+Reads the claims in the campaign's own experiment.toml. Measures nothing and draws nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from wsbench.records.errors import UserError
 from wsbench.records.frozen import one_line, toml_of
 
 MOST_REASONS = 3
-#: What a trial record says of a server that ended under its load: it did not carry it.
+#: The reason in a trial record if the server ended during its load: it did not carry the load.
 ENDED = "the server ended before it was stopped"
 
 
 def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
-    """Every claim for every set of versions; `source` is an experiment's text in place of the campaign's own.
+    """A verdict per claim and set of versions. `source` is an experiment's text that replaces the campaign's own.
 
-    `results` is a `report.Results`. UserError where a claim cannot be understood.
+    `results` is an `analysis.results.Results`. UserError if a claim is invalid.
     """
     claims, versions = read(results.experiment.source if source is None else source)
     return [
@@ -38,7 +38,7 @@ def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
 
 
 def read(source: str) -> tuple[list[written.Claim], written.Versions]:
-    """The claims and versions in the text of an experiment, checked."""
+    """The validated claims and versions in an experiment's text."""
     keys = toml_of(source, "experiment.toml")
     try:
         claims = TypeAdapter(list[written.Claim]).validate_python(keys.get("claim", []))
@@ -50,7 +50,7 @@ def read(source: str) -> tuple[list[written.Claim], written.Versions]:
 
 
 def _rows(roles: dict[str, str], names: list[str]) -> dict[str, str]:
-    """The campaign's row for each role: where an experiment chooses one runtime for all, its choice stands behind the name."""
+    """The campaign's variant for each role. If the experiment chooses one runtime for all, the variant's name ends with it."""
     return {role: _row(server, names) for role, server in roles.items()}
 
 
@@ -89,7 +89,7 @@ def _verdict(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
 
 
 def node(condition: conditions.Condition, scope: Scope) -> Node:
-    """A condition at a place as a tree of comparisons."""
+    """A condition in a scope, as a tree of comparisons."""
     match condition:
         case conditions.Join(op, joined):
             return Joined("every" if op == "and" else "some", tuple(node(one, scope) for one in joined))
@@ -120,7 +120,7 @@ def node(condition: conditions.Condition, scope: Scope) -> Node:
 
 
 def _naming(condition: conditions.Condition, scope: Scope) -> Scope:
-    """`others` are those whom the comparison at hand does not name."""
+    """The scope with the roles that the condition names; `others` are all remaining roles."""
     named = conditions.roles(list(conditions.parts(condition)))
     return replace(scope, named=frozenset(named | ({scope.server} if scope.server else set())))
 
@@ -146,13 +146,13 @@ def _compared(left: Spread, op: str, right: Spread) -> Node:
 
 
 def _trend(trend: conditions.Trend, scope: Scope) -> Node:
-    """One step after another of the key, for every combination of what else is swept."""
+    """Compares each value of the key with the next, for every combination of the other swept keys."""
     rest = dict.fromkeys(tuple(pair for pair in cell if pair[0] != trend.key) for cell in scope.cells)
     lines: list[Node] = []
     for other in rest:
         cells = [cell for cell in scope.cells if tuple(pair for pair in cell if pair[0] != trend.key) == other]
         if len(cells) < 2:
-            return _never(f"the campaign has one value of {trend.key!r}, a trend needs two")
+            return _never(f"the campaign has one value of {trend.key!r}; a trend needs two")
         steps = [spread(trend.value, replace(scope, cells=(cell,))) for cell in cells]
         down, up = ("<", ">") if trend.kind == "falls" else (">", "<")
         against = [Negated(_compared(after, up, before)) for before, after in pairwise(steps)]
@@ -174,7 +174,7 @@ def _never(reason: str) -> Leaf:
 
 @dataclass(frozen=True)
 class Reached:
-    """One trial: the most connections it had, and how many it was asked to have."""
+    """Connections of one trial: the most it had, and the number requested."""
 
     most: int
     asked: int
@@ -185,16 +185,16 @@ def _reaches(condition: conditions.Reaches, scope: Scope) -> Leaf:
     name, wanted = scope.roles.get(role), condition.connections
     text = f"{name or role} reaches {wanted:,} connections"
     if name is None or name not in scope.campaign.names:
-        reason = f"{name} is not in this campaign" if name else f"no server plays {role!r} in these versions"
+        reason = f"{name} is not in this campaign" if name else f"no server has the role {role!r} in these versions"
         return _fact(text, None, "–", reason, "missing")
     trials = [trial for cell in scope.cells for trial in scope.campaign.group(name, cell)]
     ended = [trial for trial in trials if trial.record.reason == ENDED]
     seen = [found for trial in trials if (found := _reached(trial)) is not None]
     if not seen and not ended:
-        return _fact(text, None, "–", f"{name}: no trial says how many connections it had", "missing")
-    # A trial asked for less than `wanted` can refute, never confirm.
+        return _fact(text, None, "–", f"{name}: no trial reports its connections", "missing")
+    # A trial with fewer than `wanted` connections can refute the claim, not confirm it.
     most, asked = max((one.most for one in seen), default=0), max((one.asked for one in seen), default=0)
-    ours = f"{most:,} of {asked:,} asked for" + (f", ended under the load in {len(ended)} trials" if ended else "")
+    ours = f"{most:,} of {asked:,} requested" + (f", server ended under load in {len(ended)} trials" if ended else "")
     full = [one for one in seen if one.asked >= wanted] if asked >= wanted else seen
     met = [one.most >= min(wanted, one.asked) for one in full]
     if not any(met):
@@ -204,7 +204,7 @@ def _reaches(condition: conditions.Reaches, scope: Scope) -> Leaf:
     if not all(met) or ended:
         return _fact(text, None, ours, f"{text} in {sum(met)} of {len(met) + len(ended)} trials", "spans")
     if asked < wanted:
-        return _fact(text, None, ours, f"{text}: scaled run, {asked:,} were asked for and reached", "scaled")
+        return _fact(text, None, ours, f"{text}: scaled run, all {asked:,} requested connections reached", "scaled")
     return _fact(text, True, ours, None, None)
 
 
@@ -223,15 +223,15 @@ def _fact(text: str, holds: bool | None, ours: str, reason: str | None, obstacle
 
 
 def _smaller_load(claim: written.Claim, scope: Scope) -> str | None:
-    """Why the campaign's load, or the server's CPUs, are not what the claim needs; from what the trials really had."""
+    """Why the campaign's load or server CPUs do not meet the claim's needs, from the actual trials. None if they do."""
     loads = [trial.load | dict(cell) for cell in scope.cells for trial in _trials(cell, scope)]
     for one in claim.needed:
         values = [load[one.key] for load in loads if load.get(one.key) is not None]
         if not values:
-            return f"scaled run: no trial has {one.key}, and {one} is needed" if loads else None
+            return f"scaled run: the claim needs {one}, no trial reports {one.key}" if loads else None
         if not any(one.admits({one.key: value}) for value in values):
             kind = "other machine" if one.key == "server_cpus" else "scaled run"
-            return f"{kind}: {one} is needed, the campaign has {round(max(values), 3):,}"
+            return f"{kind}: the claim needs {one}, the campaign has {round(max(values), 3):,}"
     return None
 
 
@@ -240,7 +240,7 @@ def _trials(cell: conditions.Cell, scope: Scope) -> list:
 
 
 def _why(judged: Judged) -> tuple[str | None, str]:
-    """The obstacle, if any, and one sentence: what refutes it, what leaves it open, or how much speaks for it."""
+    """The obstacle, if any, and one sentence: the counter-example, the open comparisons, or the number that hold."""
     comparisons = judged.comparisons
     if judged.truth is None:
         open_ = list(judged.resting_on(None))
@@ -254,7 +254,11 @@ def _why(judged: Judged) -> tuple[str | None, str]:
     more = f"; and {len(resting) - 1} more" if len(resting) > 1 else ""
     first = resting[0]
     negated = first.text.startswith("not ")
-    said = f"{first.text.removeprefix('not ')} ({first.ours})" if negated else f"{first.text} is not so: {first.ours}"
+    said = (
+        f"{first.text.removeprefix('not ')} is true: {first.ours}"
+        if negated
+        else f"{first.text} is false: {first.ours}"
+    )
     return None, said + more
 
 

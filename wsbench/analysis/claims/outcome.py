@@ -1,7 +1,7 @@
-"""What is said of a claim: the values that the terminal and the report show.
+"""Claim verdicts: the values that the terminal and the report show.
 
-*holds*, *does not hold* or *undecided*, once for each set of versions, with the reason and the numbers it rests on. Values only;
-`evaluate` makes them, `text` writes them down.
+*holds*, *does not hold* or *undecided*, per set of versions, with the reason and its numbers. `evaluate` creates them,
+`text` formats them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 Verdict = Literal["holds", "does not hold", "undecided"]
-#: Why a claim is undecided; `None` where it is decided.
-#: spans: an interval reaches to both sides · rounds: too few repeats · scaled: the load was smaller than published ·
+#: Why a claim is undecided; `None` if it is decided.
+#: spans: an interval allows both outcomes · rounds: too few repeats · scaled: the load was smaller than published ·
 #: missing: a server or number was not measured · failed: a server failed.
 Obstacle = Literal["spans", "rounds", "scaled", "missing", "failed"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison that a claim rests on: `text` has its servers' names, `ours` its number with its interval.
+    """One comparison of a claim. `text` names its servers, `ours` is our number with its interval.
 
-    `holds` is None where it is open, then with a `reason`; `by_means` is what the means alone would say.
+    `holds` is None if it is undecided, with a `reason`. `by_means` is the result from the means alone.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Figure:
-    """A printed number beside ours; `ours` is None where there is none, then with a `reason`."""
+    """A published number and ours. `ours` is None if it is missing, with a `reason`."""
 
     text: str
     published: float
@@ -47,8 +47,8 @@ class Figure:
 class ClaimVerdict:
     """One claim for one set of versions.
 
-    `versions` is the name of the set (`published`, `today`), `servers` maps its roles to variants; `why` is one sentence;
-    `by_means` is what the means alone would say, which decides nothing.
+    `versions` names the set (`published`, `today`), `servers` maps roles to variants, `why` is one sentence. `by_means` is the
+    result from the means alone, which decides nothing.
     """
 
     id: str

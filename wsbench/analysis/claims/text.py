@@ -1,4 +1,4 @@
-"""Claim verdicts written down: rows of a table, Markdown, JSON. Verdicts in, text out."""
+"""Formats claim verdicts as table rows, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def number(value: float) -> str:
 
 
 def verdict(found: ClaimVerdict) -> str:
-    """The verdict, and where it is open what the means alone would say, which decides nothing."""
+    """The verdict. If undecided, with the result from the means alone, which decides nothing."""
     if found.verdict != "undecided" or found.by_means is None:
         return found.verdict
     return f"undecided (means: {'for' if found.by_means else 'against'})"
@@ -26,13 +26,13 @@ def ours(figure: Figure) -> str:
 
 
 def beside(found: ClaimVerdict) -> str:
-    """What was published and what we found: the printed numbers one by one, else the words and the comparisons' numbers."""
-    parts = [f"{one.text}: published {number(one.published)}, ours {ours(one)}" for one in found.figures]
+    """Published and measured numbers: one by one if the claim has figures, else its words and the first comparison."""
+    parts = [f"{one.text}: published {number(one.published)}, measured {ours(one)}" for one in found.figures]
     if not parts:
         parts = [found.published] if found.published else []
         measured = [f"{one.text}: {one.ours}" for one in found.comparisons if one.ours != "–"]
         if measured:
-            parts.append(f"ours: {measured[0]}" + (f" … ({len(measured)} in all)" if len(measured) > 1 else ""))
+            parts.append(f"measured: {measured[0]}" + (f" … ({len(measured)} in all)" if len(measured) > 1 else ""))
     return "; ".join(parts)
 
 
@@ -45,13 +45,13 @@ def grouped(verdicts: list[ClaimVerdict]) -> dict[str, dict[str, ClaimVerdict]]:
 
 
 def table(verdicts: list[ClaimVerdict]) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows, a row a claim and set of versions."""
+    """Headers, and one row per claim and set of versions."""
     rows = []
     for by_versions in grouped(verdicts).values():
         for place, one in enumerate(by_versions.values()):
             said = [one.id, one.says] if place == 0 else ["", ""]
             rows.append([*said, one.versions, verdict(one), one.why, beside(one)])
-    return ["claim", "says", "versions", "verdict", "why", "published and ours"], rows
+    return ["claim", "statement", "versions", "verdict", "reason", "published and measured"], rows
 
 
 def markdown(verdicts: list[ClaimVerdict]) -> str:
@@ -61,7 +61,7 @@ def markdown(verdicts: list[ClaimVerdict]) -> str:
 
 
 def document(runs: dict[str, list[ClaimVerdict]]) -> str:
-    """Every run's verdicts with all they rest on."""
+    """JSON: every run's verdicts with their comparisons and figures."""
     return json.dumps(
         {run: [one.as_json() for one in verdicts] for run, verdicts in runs.items()}, indent=1, ensure_ascii=False
     )

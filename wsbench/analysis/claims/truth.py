@@ -1,10 +1,9 @@
-"""Three-valued logic over comparisons that may each be wrong: true, false, or None where it is open.
+"""Three-valued logic over comparisons that may each be wrong: true, false, or None (undecided).
 
-A verdict is to be wrong in at most one campaign of twenty, however many comparisons a claim has. A conjunction is wrongly true
-only where a comparison that is not true is taken for true: each may use the whole 5 % (intersection-union test, Berger 1982). It
-is wrongly false where any one of its comparisons is: they share the 5 % (Bonferroni). A disjunction is the mirror image; "most"
-shares both. So every comparison is told by how many its errors are shared: `truth_of` for taking it for true, `falsity_of` for
-false.
+A verdict may be wrong in at most one campaign of twenty, however many comparisons a claim has. A conjunction is wrongly true only
+if a false comparison is judged true: each may use the whole 5 % (intersection-union test, Berger 1982). It is wrongly false if any
+one of its comparisons is wrongly false: they share the 5 % (Bonferroni). A disjunction is the mirror image; "most" shares both. So
+every comparison gets two numbers: `truth_of` comparisons share the error of judging it true, `falsity_of` that of judging it false.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Truth = bool | None
 
 @dataclass(frozen=True)
 class Leaf:
-    """A comparison, judged when it is known how its errors are shared."""
+    """A comparison that is judged once the sharing of its errors is known."""
 
     judge: Callable[[int, int], Comparison]
 
@@ -31,7 +30,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Joined:
-    """`every`: all must hold; `some`: one; `most`: more than half."""
+    """`every`: all must hold; `some`: at least one; `most`: more than half."""
 
     rule: Literal["every", "some", "most"]
     nodes: tuple[Node, ...]
@@ -67,7 +66,7 @@ Node = Leaf | Joined | Negated
 
 @dataclass(frozen=True)
 class Judged:
-    """A truth, what the means alone say, and the comparisons it rests on."""
+    """A truth, the truth from the means alone, and the comparisons."""
 
     truth: Truth
     by_means: Truth
@@ -82,6 +81,6 @@ def _not(truth: Truth) -> Truth:
 
 
 def _turned(found: Comparison) -> Comparison:
-    """As it counts under a `not`: what holds there is that it does not."""
+    """The comparison under a `not`: it holds if the original does not."""
     text = found.text.removeprefix("not ") if found.text.startswith("not ") else f"not {found.text}"
     return Comparison(text, _not(found.holds), _not(found.by_means), found.ours, found.reason, found.obstacle)

@@ -1,7 +1,7 @@
-"""Values of the language over a campaign: which server and cell each reading means, and its number in every round.
+"""Values of the claim language over a campaign: resolves each reading to a server and cell, and returns its number per round.
 
-A `highest` or `lowest` stays open as the list of what it is taken over, so that each of its comparisons is judged by its own
-interval: the maximum of five means has none that is known. Numbers out; whether anything holds is decided in `evaluate`.
+`highest` and `lowest` stay lists of terms, so that each comparison is judged by its own interval: the maximum of five means has no
+known interval. This module returns numbers; `evaluate` decides what holds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMBINE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operato
 
 @dataclass(frozen=True)
 class Problem:
-    """Why there is no number."""
+    """Why a number is missing."""
 
     obstacle: Obstacle
     reason: str
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a reading is about: a server, a metric, a cell in words."""
+    """The subject of a reading: a server, a metric, and a cell in words."""
 
     server: str
     metric: str
@@ -40,7 +40,7 @@ class Subject:
 
 
 def together(left: Term, op: str, right: Term) -> str:
-    """Two terms in words; what they share is said once."""
+    """Two terms in words; common parts appear once."""
     one, other = left.subject, right.subject
     if one and other and (one.metric, one.cell) == (other.metric, other.cell):
         at = f" at {one.cell}" if one.cell else ""
@@ -52,8 +52,8 @@ def together(left: Term, op: str, right: Term) -> str:
 
 @dataclass(frozen=True)
 class Term:
-    """One number for each round, or one number (`constant`) for all. `noise` is the largest that the A/A control found for what
-    is in it, as a share; `subject` is set where it is a plain reading."""
+    """One number per round, or one number (`constant`) for all. `noise` is the largest A/A noise of its parts, as a share.
+    `subject` is set for a plain reading."""
 
     text: str
     rounds: dict[int, float]
@@ -68,7 +68,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Spread:
-    """A value: one term, or several of which the highest or lowest is meant; `others` are several of which nobody has said yet."""
+    """A value: one term, or several of which the highest or lowest is meant. `others`: several, not yet reduced."""
 
     kind: Literal["one", "others", "highest", "lowest"]
     terms: tuple[Term, ...]
@@ -76,7 +76,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a condition stands: the campaign, who plays which role, which cells are meant, who `server` is, who is named."""
+    """The context of a condition: campaign, server by role, cells, the role that `server` means, the roles that are named."""
 
     campaign: object
     roles: dict[str, str]
@@ -88,19 +88,19 @@ class Scope:
         if role != "server":
             return role
         if self.server is None:
-            raise UserError("'server' stands outside of 'every server: …'")
+            raise UserError("'server' is used outside 'every server: …'")
         return self.server
 
 
 def spread(value: conditions.Value, scope: Scope) -> Spread:
-    """UserError where a value means more than one cell, or mixes highest and lowest."""
+    """The terms of a value. UserError if it covers more than one cell or mixes highest and lowest."""
     match value:
         case conditions.Number(number):
             return Spread("one", (Term(f"{number:,g}", {}, number, 0.0, None),))
         case conditions.Extreme(kind, values):
             inner = [spread(one, scope) for one in values]
             if any(one.kind not in ("one", "others", kind) for one in inner):
-                raise UserError(f"{kind!r} of a value that is already of the other kind")
+                raise UserError(f"{kind!r} of a value of the opposite kind")
             return Spread(kind, tuple(term for one in inner for term in one.terms))
         case conditions.Reading(role, metric, where):
             return _readings(role, metric, where, scope)
@@ -111,11 +111,11 @@ def spread(value: conditions.Value, scope: Scope) -> Spread:
 
 def _readings(role: str, metric: str, where: tuple[conditions.Filter, ...], scope: Scope) -> Spread:
     if metric not in metrics.METRICS:
-        raise UserError(f"no metric is called {metric!r}; `wsbench list metrics` has them all")
+        raise UserError(f"unknown metric {metric!r}; see `wsbench list metrics`")
     cells = conditions.choose(scope.cells, where)
     if len(cells) > 1:
         raise UserError(
-            f"'{role}.{metric}' means {len(cells)} cells; say which by 'every cell: …', 'at KEY = …: …' or […]"
+            f"'{role}.{metric}' covers {len(cells)} cells; choose with 'every cell: …', 'at KEY = …: …' or […]"
         )
     if role != "others":
         roles = [scope.role(role)]
@@ -132,12 +132,12 @@ def _reading(
 ) -> Term:
     name = scope.roles.get(role)
     if not cells:
-        wanted = " and ".join(map(str, where)) or "its place"
+        wanted = " and ".join(map(str, where)) or "this condition"
         return _none(Subject(name or role, metric, ""), Problem("missing", f"the campaign has no cell for {wanted}"))
     (cell,) = cells
     subject = Subject(name or role, metric, scope.campaign.cell_text(cell))
     if name is None:
-        return _none(subject, Problem("missing", f"no server plays {role!r} in these versions"))
+        return _none(subject, Problem("missing", f"no server has the role {role!r} in these versions"))
     if problem := _absent(name, cell, scope):
         return _none(subject, problem)
     by_round = scope.campaign.by_round(name, cell, metric)
@@ -149,13 +149,13 @@ def _reading(
 
 
 def _absent(name: str, cell: conditions.Cell, scope: Scope) -> Problem | None:
-    """Why a server has no trial that counts in this cell."""
+    """Why a server has no counted trial in this cell; None if it has one."""
     if name not in scope.campaign.names:
         skipped = next((row.skipped for row in scope.campaign.servers if row.name == name and row.skipped), None)
         return Problem("missing", f"{name} is not in this campaign" + (f": {skipped}" if skipped else ""))
     group = scope.campaign.group(name, cell)
     if not group:
-        return Problem("missing", f"{name} has not run in this cell")
+        return Problem("missing", f"{name} did not run in this cell")
     if any(trial.counts for trial in group):
         return None
     failed = [trial for trial in group if trial.record.outcome == "failed"]
@@ -188,6 +188,6 @@ def _term(op: str, left: Term, right: Term) -> Term:
         return Term(text, {}, combine(left.constant, right.constant), 0.0, None)
     rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
     if op == "/" and any(right.value(number) == 0 for number in rounds):
-        return _none(text, Problem("missing", f"{right.text} is zero, nothing can be divided by it"))
+        return _none(text, Problem("missing", f"{right.text} is zero: division by zero"))
     found = {number: combine(left.value(number), right.value(number)) for number in rounds}
-    return Term(text, found, None, noise, None if found else Problem("missing", "no round has both"))
+    return Term(text, found, None, noise, None if found else Problem("missing", "no round has both values"))

@@ -1,7 +1,7 @@
-"""Does a server keep its contract? Asked before it is measured, by a second pair of eyes.
+"""Conformance of a server to its contract, tested before it is measured.
 
-In: an address and what the server says it serves. Out: one `Check` for each thing that was tried, room by room. Nothing here
-comes from the engine: `peer` speaks to the server.
+In: an address and the scenarios that the server declares. Out: one `Check` per test, module by module. Nothing here uses
+the engine: `peer` is an independent client.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from importlib import import_module
 from wsbench.checks.conformance.registry import SPECS, Check, check
 
 __all__ = ["ROOMS", "SPECS", "Check", "check"]
-#: A room puts its checks on the list when it is imported: the order here is the order of the checks.
+#: A module registers its checks when it is imported: this order is the order of the checks.
 ROOMS = (
     *("handshake", "messages", "fragments", "control", "violations", "closing", "ping", "push", "documents", "sockets"),
     *("deep", "survival"),

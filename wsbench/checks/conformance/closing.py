@@ -15,7 +15,7 @@ def _body(code: int, reason: bytes = b"") -> bytes:
 
 @checks("RFC 6455 §5.5.1", *WEBSOCKET, required=False)
 def close_frame_is_answered(server: Server) -> None:
-    """A Close frame is answered by a Close frame, with its code or without one."""
+    """A Close frame is answered by a Close frame, with the same code or without one."""
     websocket = server.websocket(server.any_path)
     websocket.send_frame(CLOSE, _body(NORMAL))
     websocket.expect_close(NORMAL)
@@ -23,16 +23,16 @@ def close_frame_is_answered(server: Server) -> None:
 
 @checks("RFC 6455 §5.5.1", *WEBSOCKET, required=False)
 def close_frame_may_be_empty(server: Server) -> None:
-    """A Close frame need not say why."""
+    """A Close frame may have no body."""
     websocket = server.websocket(server.any_path)
     websocket.send_frame(CLOSE, b"")
-    # 1005 stands for "no code" in programs and never on the wire.
+    # 1005 means "no code" in APIs and never appears on the wire.
     websocket.expect_close(NORMAL)
 
 
 @checks("RFC 6455 §7.4.2", *WEBSOCKET, required=False)
 def close_codes_of_applications_are_taken(server: Server) -> None:
-    """3000 to 4999 are for libraries and applications; a reason may stand behind the code."""
+    """Codes 3000 to 4999 are for libraries and applications; a reason may follow the code."""
     for code in (3000, 4999):
         websocket = server.websocket(server.any_path)
         websocket.send_frame(CLOSE, _body(code, "Auf Wiedersehen, världen".encode()))
@@ -41,7 +41,7 @@ def close_codes_of_applications_are_taken(server: Server) -> None:
 
 @checks("RFC 6455 §7.4", *WEBSOCKET, required=False)
 def close_codes_that_do_not_exist_are_refused(server: Server) -> None:
-    """0 and 999 are no codes, 1005 and 1006 are never sent: answered by 1002."""
+    """Codes 0 and 999 do not exist; 1005 and 1006 must not be sent. The server answers with 1002."""
     for code in (0, 999, 1005, 1006):
         websocket = server.websocket(server.any_path)
         websocket.send_frame(CLOSE, _body(code))
@@ -50,7 +50,7 @@ def close_codes_that_do_not_exist_are_refused(server: Server) -> None:
 
 @checks("RFC 6455 §5.5.1", *WEBSOCKET, required=False)
 def close_frame_of_one_byte_is_refused(server: Server) -> None:
-    """Half a code is none."""
+    """A body of one byte is not a code."""
     websocket = server.websocket(server.any_path)
     websocket.send_frame(CLOSE, b"\x03")
     websocket.expect_failure(PROTOCOL_ERROR)
@@ -58,7 +58,7 @@ def close_frame_of_one_byte_is_refused(server: Server) -> None:
 
 @checks("RFC 6455 §5.5.1", *WEBSOCKET, required=False)
 def close_reason_that_is_not_utf8_is_refused(server: Server) -> None:
-    """The reason is UTF-8."""
+    """The reason must be UTF-8."""
     websocket = server.websocket(server.any_path)
     websocket.send_frame(CLOSE, _body(NORMAL, b"\xff\xfe"))
     websocket.expect_failure(INVALID_PAYLOAD)
@@ -66,7 +66,7 @@ def close_reason_that_is_not_utf8_is_refused(server: Server) -> None:
 
 @checks("RFC 6455 §5.5.1", "echo", required=False)
 def nothing_follows_the_close_frame(server: Server) -> None:
-    """What comes behind a Close frame is not answered, and after its own Close frame a server sends nothing."""
+    """Frames after a Close frame get no answer, and the server sends nothing after its own Close frame."""
     websocket = server.websocket("/echo")
     websocket.send(websocket.frame(CLOSE, _body(NORMAL)) + websocket.frame(TEXT, b"too late"))
     websocket.expect_close(NORMAL)
@@ -79,7 +79,7 @@ def nothing_follows_the_close_frame(server: Server) -> None:
 
 @checks("RFC 6455 §7.1.1", *WEBSOCKET, required=False, patience=0.4)
 def close_frame_ends_the_connection(server: Server) -> None:
-    """After the Close frames it is the server that closes the TCP connection, at once and not by a reset."""
+    """After the Close frames the server closes the TCP connection, at once and without a reset."""
     websocket = server.websocket(server.any_path)
     websocket.send_frame(CLOSE, _body(NORMAL))
     websocket.read_to_end()

@@ -26,7 +26,7 @@ def ping_frame_may_be_empty(server: Server) -> None:
 
 @checks("RFC 6455 §5.5", *WEBSOCKET, required=False)
 def ping_frame_may_have_125_bytes(server: Server) -> None:
-    """The largest payload of a control frame. Advisory: the engine's control frames are short."""
+    """125 bytes is the largest payload of a control frame. Advisory: the engine's control frames are short."""
     expect_pong(server, b"p" * 125)
 
 
@@ -38,7 +38,7 @@ def ping_frame_may_be_binary(server: Server) -> None:
 
 @checks("RFC 6455 §5.5.3", *WEBSOCKET)
 def pong_unasked_is_ignored(server: Server) -> None:
-    """A pong that nobody asked for is no fault and gets no answer; the ping after it does."""
+    """An unsolicited pong is not an error and gets no answer. The ping after it does."""
     websocket = server.websocket(server.any_path)
     websocket.send_frame(PONG, b"unasked")
     websocket.send_frame(PING, b"and now?")

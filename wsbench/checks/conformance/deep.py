@@ -1,4 +1,4 @@
-"""Proofs that take minutes or thousands of files, made on request: `wsbench check --deep`."""
+"""Checks that take minutes or thousands of files. They run on request: `wsbench check --deep`."""
 
 import base64
 import os
@@ -10,15 +10,15 @@ from wsbench.checks.conformance.registry import WEBSOCKET, checks
 from wsbench.checks.peer import BINARY, CLOSE, PING, PONG, TEXT, WEBSOCKET_SCENARIOS, Server, WebSocket, Wrong, expect
 
 MEMBERS = 15_000
-#: Files besides the members' sockets.
+#: Open files: the members' sockets and a margin.
 FILES = MEMBERS + 200
 BROADCAST_S = 60.0
 
 
 @checks("contract: idle connections", *WEBSOCKET, deep=True)
 def idle_connections_live(server: Server) -> None:
-    """A connection to every endpoint on which nothing is sent for 90 s (or as long as was asked for), but pongs for the
-    server's pings, is as good as new."""
+    """One connection per endpoint stays idle for 90 s (or the time requested) and then still works. During that time the
+    client only answers the server's pings."""
     held = {path: server.websocket(f"/{path}") for path in sorted(WEBSOCKET_SCENARIOS & server.scenarios)}
     until = time.monotonic() + server.idle_s
     while time.monotonic() < until:
@@ -35,7 +35,7 @@ def _answer_ping(path: str, websocket: WebSocket, after_s: float) -> None:
     except (Wrong, ConnectionError):
         raise Wrong(f"/{path} was closed after {after_s:.0f} s without a message") from None
     expect(opcode != CLOSE, f"/{path}: Close came after {after_s:.0f} s without a message")
-    expect(opcode == PING, f"/{path}: opcode {opcode} came out of the blue")
+    expect(opcode == PING, f"/{path}: unexpected frame with opcode {opcode}")
     websocket.send_frame(PONG, payload)
 
 
@@ -53,16 +53,16 @@ def _expect_life(path: str, websocket: WebSocket) -> None:
 
 @checks("contract: idle connections", "ping", transport="tcp", deep=True)
 def idle_tcp_connections_live(server: Server) -> None:
-    """A TCP connection on which nothing is sent for that long still gets its Pong."""
+    """A TCP connection that was idle for the same time still gets its Pong."""
     connection = server.connection()
-    expect(connection.is_quiet(server.idle_s), "something came out of the blue, or the end")
+    expect(connection.is_quiet(server.idle_s), "unexpected bytes, or the connection ended")
     connection.send(b"Ping")
     expect(connection.read(4) == b"Pong", "no Pong came")
 
 
 @checks("contract: /echo", "echo", deep=True, patience=8)
 def echo_returns_16_mib_again_and_again(server: Server) -> None:
-    """The largest message five times on one connection, of either kind in turn."""
+    """The largest message five times on one connection, binary and text alternately."""
     websocket = server.websocket("/echo")
     for number in range(5):
         text = number % 2
@@ -71,8 +71,8 @@ def echo_returns_16_mib_again_and_again(server: Server) -> None:
 
 @checks("contract: /push", "push", required=False, deep=True, patience=40)
 def push_reaches_fifteen_thousand(server: Server) -> None:
-    """Two broadcasts reach each of 15,000 members once, one more that never reads among them, each within a minute.
-    Advisory: how many fit is the library's memory in the heap that the row has."""
+    """Two broadcasts reach each of 15,000 members once, each within a minute, while one more member never reads.
+    Advisory: the number of members that fit depends on the library's memory and the heap size of the catalogue row."""
     server.websocket("/push", receive_buffer=4096)
     request = server.request(
         "/push",
@@ -89,11 +89,11 @@ def push_reaches_fifteen_thousand(server: Server) -> None:
         expect(not missing, f"{token.decode()} reached {MEMBERS - missing} of {MEMBERS} within {BROADCAST_S:g} s")
     time.sleep(0.5)
     wrong = crowd.count_other_than(b"alpha", b"omega")
-    expect(wrong == 0, f"{wrong} of {MEMBERS} members did not get each broadcast once")
+    expect(wrong == 0, f"{wrong} of {MEMBERS} members did not get each broadcast exactly once")
 
 
 def _member(server: Server, request: bytes, number: int) -> socket.socket:
-    """A socket whose upgrade is complete: what follows the head belongs to the crowd."""
+    """A socket with its upgrade complete. Bytes after the response head stay unread."""
     try:
         member = server.connect()
         member.sendall(request)
@@ -111,7 +111,7 @@ def _member(server: Server, request: bytes, number: int) -> socket.socket:
 
 
 class Crowd:
-    """Many sockets and what each has received."""
+    """Many sockets and the bytes each has received."""
 
     def __init__(self, members: list[socket.socket]) -> None:
         self._received = {member: bytearray() for member in members}
@@ -120,7 +120,7 @@ class Crowd:
             self._selector.register(member, selectors.EVENT_READ)
 
     def await_token(self, token: bytes, until: float) -> int:
-        """How many have not had it by then."""
+        """The number of sockets that had not received the token at time `until` (monotonic seconds)."""
         missing = set(self._received)
         while missing and time.monotonic() < until:
             for key, _ in self._selector.select(0.5):
@@ -136,5 +136,5 @@ class Crowd:
         return len(missing)
 
     def count_other_than(self, *tokens: bytes) -> int:
-        """How many have had one of these not exactly once."""
+        """The number of sockets that did not receive each of these tokens exactly once."""
         return sum(any(received.count(token) != 1 for token in tokens) for received in self._received.values())

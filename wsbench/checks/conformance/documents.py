@@ -1,4 +1,4 @@
-"""The scenario doc: HTTP/1.1 documents of exact length, on connections that stay (RFC 9112 section 9.3) or end (9.6)."""
+"""The scenario doc: HTTP/1.1 documents of exact length, on persistent (RFC 9112 section 9.3) and closing connections (9.6)."""
 
 from wsbench.checks.conformance.registry import checks
 from wsbench.checks.peer import PAUSE_S, Ended, Server, Wrong, expect
@@ -9,7 +9,7 @@ MANY = 300
 
 @checks("RFC 9112 §9.3", "doc", transport=None)
 def doc_is_exact_and_persistent(server: Server) -> None:
-    """Exactly as many bytes as were asked for, three times on one connection, for every size."""
+    """The reply has exactly the requested number of bytes, for every size, three times on one connection."""
     for size in SIZES:
         connection = server.connection()
         for _ in range(3):
@@ -19,16 +19,16 @@ def doc_is_exact_and_persistent(server: Server) -> None:
 
 @checks("RFC 9112 §9.2", "doc", transport=None)
 def doc_waits_for_a_request(server: Server) -> None:
-    """No byte comes before a request, and none behind its answer: a load could not tell it from an answer."""
+    """No byte comes before a request or after its reply: a client could not distinguish it from a reply."""
     connection = server.connection()
-    expect(connection.is_quiet(PAUSE_S), "the server speaks before it is asked")
+    expect(connection.is_quiet(PAUSE_S), "the server sends before a request")
     server.document(connection, 100, persistent=True)
-    expect(connection.is_quiet(PAUSE_S), "the server speaks on, or ends, behind a document")
+    expect(connection.is_quiet(PAUSE_S), "the server sends more after a document, or ends the connection")
 
 
 @checks("RFC 9112 §9.6", "doc", transport=None)
 def doc_closes_when_asked(server: Server) -> None:
-    """With `Connection: close` the document is complete and the server closes behind it."""
+    """With `Connection: close` the document is complete and the server then closes the connection."""
     for size in SIZES:
         connection = server.connection()
         server.document(connection, size, persistent=False)
@@ -37,29 +37,29 @@ def doc_closes_when_asked(server: Server) -> None:
 
 @checks("RFC 9112 §9.3", "doc", transport=None, required=False)
 def doc_keeps_a_connection(server: Server) -> None:
-    """Three hundred documents on one connection. Advisory: some libraries end it after a number of their own."""
+    """Three hundred documents on one connection. Advisory: some libraries close after a fixed number."""
     connection = server.connection()
     for number in range(MANY):
         headers = server.document(connection, 100, persistent=True)
-        expect(headers.get("connection", "").lower() != "close", f"it ends after {number + 1} documents, as announced")
+        expect(headers.get("connection", "").lower() != "close", f"closes after {number + 1} documents, as announced")
 
 
 @checks("RFC 9112 §9.6", "doc", transport=None)
 def doc_never_breaks_off(server: Server) -> None:
-    """Where a server ends a connection after a number of requests, the last reply says so: then nobody sends another."""
+    """A server that closes a connection after a number of requests announces it in the last reply."""
     connection = server.connection()
     for number in range(MANY):
         try:
             headers = server.document(connection, 100, persistent=True)
         except (Ended, ConnectionError):
-            raise Wrong(f"it ended after {number} documents, unannounced") from None
+            raise Wrong(f"closed after {number} documents without announcing it") from None
         if headers.get("connection", "").lower() == "close":
             break
 
 
 @checks("RFC 9112 §9.6", "doc", transport=None, required=False)
 def doc_announces_the_close(server: Server) -> None:
-    """Who was asked to close says `Connection: close` in the reply."""
+    """The reply to a request with `Connection: close` has the header `Connection: close`."""
     connection = server.connection()
     connection.send(server.request("/doc?size=1", "Connection: close"))
     _, headers = connection.read_head()

@@ -11,7 +11,7 @@ def _send_in_parts(websocket: WebSocket, opcode: int, *parts: bytes) -> None:
 
 @checks("RFC 6455 §5.4", "echo", required=False)
 def fragments_are_assembled(server: Server) -> None:
-    """A message in three fragments comes back as one message, of its kind."""
+    """A message in three fragments comes back as one message of the same type."""
     websocket = server.websocket("/echo")
     for opcode in (BINARY, TEXT):
         _send_in_parts(websocket, opcode, b"one ", b"two ", b"three")
@@ -28,7 +28,7 @@ def fragments_may_be_many(server: Server) -> None:
 
 @checks("RFC 6455 §5.4", "echo", required=False)
 def fragments_may_be_empty(server: Server) -> None:
-    """Fragments without payload are fragments: first, in between and last."""
+    """Fragments may be empty: the first, the last, and any in between."""
     websocket = server.websocket("/echo")
     _send_in_parts(websocket, TEXT, b"", b"some", b"", b"thing", b"")
     websocket.expect_message(TEXT, b"something")
@@ -38,7 +38,7 @@ def fragments_may_be_empty(server: Server) -> None:
 
 @checks("RFC 6455 §5.4", "echo", required=False)
 def fragments_may_split_a_character(server: Server) -> None:
-    """A text is UTF-8 as a whole, not fragment by fragment."""
+    """A text message must be UTF-8 as a whole, not fragment by fragment."""
     websocket = server.websocket("/echo")
     whole = "κόσμε 🙂".encode()
     _send_in_parts(websocket, TEXT, *[whole[index : index + 1] for index in range(len(whole))])
@@ -47,7 +47,7 @@ def fragments_may_split_a_character(server: Server) -> None:
 
 @checks("RFC 6455 §5.5", "echo", required=False)
 def ping_frame_between_fragments_gets_a_pong(server: Server) -> None:
-    """A control frame may come inside a fragmented message: its pong comes before the message's end, and that is whole."""
+    """A ping inside a fragmented message gets its pong before the message ends, and the message comes back whole."""
     websocket = server.websocket("/echo")
     websocket.send(websocket.frame(TEXT, b"one ", fin=False))
     websocket.send_frame(PING, b"in between")

@@ -1,4 +1,4 @@
-"""The opening handshake (RFC 6455 section 4): what must be agreed to, and what must not."""
+"""The opening handshake (RFC 6455 section 4): what a server must accept and what it must refuse."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 @checks("RFC 6455 §4.2.2", *WEBSOCKET)
 def handshake_is_accepted(server: Server) -> None:
-    """Every endpoint answers 101 with the right accept value, and agrees to nothing that was not offered."""
+    """Every endpoint answers 101 with the right accept value, and selects nothing that was not offered."""
     for path in sorted(WEBSOCKET_SCENARIOS & server.scenarios):
         key = new_key()
         _, status, headers = server.handshake(f"/{path}", key)
@@ -26,7 +26,7 @@ def handshake_is_accepted(server: Server) -> None:
 
 @checks("RFC 6455 §4.2.1", *WEBSOCKET, required=False)
 def handshake_may_be_written_otherwise(server: Server) -> None:
-    """`Upgrade` in another case, and `Upgrade` as one of several options of `Connection`, as browsers send it."""
+    """`Upgrade` in another case, or as one of several options of `Connection`, as browsers send it, is accepted."""
     for upgrade, connection in (("WebSocket", "upgrade"), ("websocket", "keep-alive, Upgrade")):
         _, status, _ = server.handshake(server.any_path, new_key(), upgrade=upgrade, connection=connection)
         expect(status == 101, f"status {status} for Upgrade: {upgrade}, Connection: {connection}")
@@ -34,14 +34,14 @@ def handshake_may_be_written_otherwise(server: Server) -> None:
 
 @checks("RFC 6455 §4.4", *WEBSOCKET, required=False)
 def handshake_of_another_version_is_refused(server: Server) -> None:
-    """Version 99 is answered by 426 (Upgrade Required) or 400."""
+    """Version 99 is answered by status 426 (Upgrade Required) or 400."""
     _, status, _ = server.handshake(server.any_path, new_key(), version="99")
     expect(status in (400, 426), f"version 99 was answered by status {status}")
 
 
 @checks("RFC 6455 §4.4", *WEBSOCKET, required=False)
 def handshake_refused_names_the_version(server: Server) -> None:
-    """Who refuses a version says which one it speaks: `Sec-WebSocket-Version: 13`."""
+    """A server that refuses a version names its own: `Sec-WebSocket-Version: 13`."""
     _, status, headers = server.handshake(server.any_path, new_key(), version="99")
     named = headers.get("sec-websocket-version", "")
     expect("13" in named, f"status {status}, Sec-WebSocket-Version is {named or 'missing'}")
@@ -61,13 +61,13 @@ def handshake_without_a_key_is_refused(server: Server) -> None:
 
 @checks("RFC 6455 §4.2.1", *WEBSOCKET, required=False)
 def handshake_with_a_short_key_is_refused(server: Server) -> None:
-    """The key is 16 bytes in base64; another gets an error status."""
+    """The key is 16 bytes in base64; any other key gets an error status."""
     _expect_refusal(server, "a key of 3 bytes", key="AAAA")
 
 
 @checks("RFC 6455 §4.2.1", *WEBSOCKET, required=False)
 def handshake_by_post_is_refused(server: Server) -> None:
-    """The method of an upgrade is GET; another gets an error status."""
+    """An upgrade request uses GET; any other method gets an error status."""
     _expect_refusal(server, "POST", method="POST")
 
 

@@ -1,4 +1,4 @@
-"""Messages as the engine sends them (RFC 6455 sections 5.2 and 5.6): kinds, lengths, many at once."""
+"""Messages as the engine sends them (RFC 6455 sections 5.2 and 5.6): types, lengths, bursts."""
 
 import os
 
@@ -17,13 +17,13 @@ def echo_returns_text(server: Server) -> None:
 
 @checks("RFC 6455 §5.6", "echo")
 def echo_returns_binary(server: Server) -> None:
-    """All 256 byte values come back as binary."""
+    """All 256 byte values come back in a binary message."""
     server.websocket("/echo").expect_echo(BINARY, bytes(range(256)))
 
 
 @checks("RFC 6455 §5.2", "echo")
 def echo_returns_empty(server: Server) -> None:
-    """A message of either kind may have no payload; the connection goes on after it."""
+    """A message of either type may be empty; the connection still works after it."""
     websocket = server.websocket("/echo")
     websocket.expect_echo(BINARY, b"")
     websocket.expect_echo(TEXT, b"")
@@ -32,7 +32,7 @@ def echo_returns_empty(server: Server) -> None:
 
 @checks("RFC 6455 §5.2", "echo")
 def echo_keeps_lengths(server: Server) -> None:
-    """Lengths on both sides of the limits where the header's form changes."""
+    """Lengths on both sides of the limits at which the frame header changes its form."""
     websocket = server.websocket("/echo")
     for length in (125, 126, 65_535, 65_536):
         websocket.expect_echo(BINARY, os.urandom(length))
@@ -41,7 +41,7 @@ def echo_keeps_lengths(server: Server) -> None:
 
 @checks("contract: /echo", "echo", patience=4)
 def echo_returns_1_mib(server: Server) -> None:
-    """A message of 1 MiB, of either kind."""
+    """A message of 1 MiB of either type."""
     websocket = server.websocket("/echo")
     websocket.expect_echo(BINARY, os.urandom(1 << 20))
     websocket.expect_echo(TEXT, "é".encode() * (1 << 19))
@@ -49,7 +49,7 @@ def echo_returns_1_mib(server: Server) -> None:
 
 @checks("contract: /echo", "echo", patience=4)
 def echo_returns_16_mib(server: Server) -> None:
-    """The largest message of the contract."""
+    """A binary message of 16 MiB, the largest in the contract."""
     server.websocket("/echo").expect_echo(BINARY, os.urandom(16 << 20))
 
 
@@ -65,7 +65,7 @@ def echo_answers_a_burst_in_order(server: Server) -> None:
 
 @checks("contract: /echo", "echo")
 def echo_takes_a_frame_in_pieces(server: Server) -> None:
-    """TCP has no frames: a message that arrives byte by byte is a message, and two may share a segment with half a third."""
+    """A message may arrive byte by byte, and a TCP segment may hold two messages and part of a third."""
     websocket = server.websocket("/echo")
     for byte in websocket.frame(TEXT, b"byte by byte"):
         websocket.send(bytes([byte]))

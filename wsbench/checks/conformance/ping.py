@@ -1,4 +1,4 @@
-"""The scenario ping: `Pong` for `Ping`, over WebSocket or plain TCP."""
+"""The scenario ping: `Pong` in reply to `Ping`, over WebSocket or plain TCP."""
 
 from wsbench.checks.conformance.registry import checks
 from wsbench.checks.peer import TEXT, Server, expect
@@ -6,7 +6,7 @@ from wsbench.checks.peer import TEXT, Server, expect
 
 @checks("contract: /ping", "ping")
 def ping_is_answered(server: Server) -> None:
-    """Text `Pong` for text `Ping`, again and again on one connection."""
+    """Text `Ping` is answered by text `Pong`, repeatedly on one connection."""
     websocket = server.websocket("/ping")
     for _ in range(3):
         websocket.send_frame(TEXT, b"Ping")
@@ -15,7 +15,7 @@ def ping_is_answered(server: Server) -> None:
 
 @checks("contract: ping over tcp", "ping", transport="tcp")
 def ping_is_answered_over_tcp(server: Server) -> None:
-    """The 4 bytes `Pong` for the 4 bytes `Ping`: one, one again, then two at once, the second in two pieces."""
+    """The 4 bytes `Ping` are answered by the 4 bytes `Pong`: once, again, then two at once, the second in two pieces."""
     connection = server.connection()
     for pieces, count in (([b"Ping"], 1), ([b"Ping"], 1), ([b"PingPi", b"ng"], 2)):
         for piece in pieces:
@@ -26,7 +26,7 @@ def ping_is_answered_over_tcp(server: Server) -> None:
 
 @checks("contract: ping over tcp", "ping", transport="tcp")
 def ping_keeps_connections_apart(server: Server) -> None:
-    """Fifty connections that are open together are answered, each for its own."""
+    """Each of fifty open connections gets its own answer."""
     crowd = [server.connection() for _ in range(50)]
     for connection in crowd:
         connection.send(b"Ping")

@@ -11,11 +11,11 @@ from wsbench.checks.conformance.registry import checks
 from wsbench.checks.peer import CLOSE, TEXT, Server, WebSocket, Wrong, expect
 
 CROWD = 50
-#: How far a server's clock may be off ours: it is the same host, but not every language reads the same clock.
+#: Allowed difference from the server's clock: same host, but languages read different clocks.
 CLOCK_SLACK_US = 1_000_000
-#: What fills the socket buffers of a member that does not read (Linux lets them grow to 4 MiB on the sender's side).
+#: Fills the socket buffers of a member that does not read (Linux lets them grow to 4 MiB on the sender's side).
 FLOOD, FLOOD_BYTES = 1400, 6 * 1024
-#: The time within which the others must have all of it.
+#: Time limit for the other members to receive all of it.
 FLOOD_S = 10.0
 CHURN, CHURNERS = 100, 3
 
@@ -25,17 +25,17 @@ def _now_us() -> int:
 
 
 def _receive_broadcast(member: WebSocket, who: str, token: str) -> int:
-    """Its MICROS."""
+    """Checks one broadcast and returns its MICROS."""
     kind, message = member.receive()
     expect(kind == TEXT, f"{who} got opcode {kind} instead of a text")
     micros, _, received = message.decode().partition(" ")
     expect(received == token, f"{who} got {message[:60]!r} instead of MICROS {token[:40]}")
-    expect(micros.isdigit(), f"MICROS is no number: {micros[:30]}")
+    expect(micros.isdigit(), f"MICROS is not a number: {micros[:30]}")
     return int(micros)
 
 
 def _expect_broadcast(sender: WebSocket, members: list[WebSocket], token: str) -> list[int]:
-    """Every member has it; MICROS lies between the request and the arrival of the last copy."""
+    """Every member receives it. MICROS lies between the request and the arrival of the last copy, within the slack."""
     before = _now_us()
     sender.send_frame(TEXT, f"broadcast {token}".encode())
     stamps = [
@@ -45,18 +45,18 @@ def _expect_broadcast(sender: WebSocket, members: list[WebSocket], token: str) -
     after = _now_us()
     for stamp in stamps:
         in_time = before - CLOCK_SLACK_US <= stamp <= after + CLOCK_SLACK_US
-        expect(in_time, f"MICROS is no time of now in µs: {stamp}")
+        expect(in_time, f"MICROS is not the current time in µs: {stamp}")
     return stamps
 
 
 def _expect_nothing_more(members: list[WebSocket]) -> None:
     time.sleep(0.05)
-    expect(all(member.is_quiet(0) for member in members), "more came than was broadcast")
+    expect(all(member.is_quiet(0) for member in members), "members received more than was broadcast")
 
 
 @checks("contract: /push", "push")
 def push_reaches_every_member_once(server: Server) -> None:
-    """Each of three members, the sender too, gets a broadcast once, with the time of now; and another's as well."""
+    """Each of three members, the sender included, gets a broadcast once with the current time, then one of another sender."""
     members = [server.websocket("/push") for _ in range(3)]
     _expect_broadcast(members[0], members, "first")
     _expect_broadcast(members[2], members, "second")
@@ -65,7 +65,7 @@ def push_reaches_every_member_once(server: Server) -> None:
 
 @checks("contract: /push", "push")
 def push_reaches_a_crowd(server: Server) -> None:
-    """Fifty members, of whom the last has just come: three broadcasts of three senders reach each in order, once."""
+    """Fifty members, one of them new, get three broadcasts from three senders in order, once each."""
     members = [server.websocket("/push") for _ in range(CROWD)]
     for sender, token in ((members[-1], "1"), (members[0], "2_" + "x" * 300), (members[CROWD // 2], "3")):
         _expect_broadcast(sender, members, token)
@@ -74,7 +74,7 @@ def push_reaches_a_crowd(server: Server) -> None:
 
 @checks("contract: /push", "push")
 def push_keeps_other_texts_apart(server: Server) -> None:
-    """A text that is no request for a broadcast is none; the token comes back as it was sent."""
+    """A text that is not a broadcast request causes no broadcast. The token comes back unchanged."""
     members = [server.websocket("/push") for _ in range(2)]
     members[0].send_frame(TEXT, b"hello")
     _expect_broadcast(members[1], members, "Aa0-_.~:/+=")
@@ -83,7 +83,7 @@ def push_keeps_other_texts_apart(server: Server) -> None:
 
 @checks("contract: /push", "push", required=False)
 def push_stamps_are_in_microseconds(server: Server) -> None:
-    """A clock of whole milliseconds is too coarse for `push_stamp`. Advisory: the engine's own times do not rest on it."""
+    """A clock of whole milliseconds is too coarse for `push_stamp`. Advisory: the engine uses its own clock for its times."""
     members = [server.websocket("/push") for _ in range(5)]
     stamps = [stamp for number in range(10) for stamp in _expect_broadcast(members[0], members, str(number))]
     expect(any(stamp % 1000 for stamp in stamps), f"all of {len(stamps)} MICROS are whole milliseconds")
@@ -91,7 +91,7 @@ def push_stamps_are_in_microseconds(server: Server) -> None:
 
 @checks("contract: /push", "push")
 def push_survives_members_that_leave(server: Server) -> None:
-    """Members that close, just go away, or reset their connection do not keep a broadcast from the others."""
+    """Members that close, disconnect without a Close frame, or reset do not keep a broadcast from the others."""
     members = [server.websocket("/push") for _ in range(5)]
     members[2].socket.close()
     members[3].send_frame(CLOSE, struct.pack("!H", 1000))
@@ -103,8 +103,8 @@ def push_survives_members_that_leave(server: Server) -> None:
 
 @checks("contract: /push", "push", required=False, patience=3)
 def push_does_not_wait_for_one_that_does_not_read(server: Server) -> None:
-    """One member never reads; the others get 1400 broadcasts of 6 KiB, more than the buffers to it hold, within 10 s.
-    Advisory: a library whose writes block is what the experiments with slow readers show."""
+    """While one member never reads, the others get 1400 broadcasts of 6 KiB, more than its buffers hold, within 10 s.
+    Advisory: the experiments with slow readers measure libraries whose writes block."""
     server.websocket("/push", receive_buffer=4096)
     members = [server.websocket("/push") for _ in range(3)]
     began = time.monotonic()
@@ -113,14 +113,14 @@ def push_does_not_wait_for_one_that_does_not_read(server: Server) -> None:
         try:
             _expect_broadcast(members[0], members, token)
         except TimeoutError:
-            raise Wrong(f"the others wait since broadcast {number + 1} for one that does not read") from None
+            raise Wrong(f"from broadcast {number + 1} on, the others wait for a member that does not read") from None
         took = time.monotonic() - began
-        expect(took < FLOOD_S, f"after {took:.0f} s the others had {number + 1} of {FLOOD}, for one that does not read")
+        expect(took < FLOOD_S, f"{number + 1} of {FLOOD} broadcasts in {took:.0f} s while one member does not read")
 
 
 @checks("contract: /push", "push", patience=3)
 def push_keeps_its_members_while_others_come_and_go(server: Server) -> None:
-    """Three threads join, ask for a broadcast, await it and leave, again and again; three that stay get every one, once each."""
+    """Three clients join, request a broadcast, await it and leave, repeatedly. Three permanent members get each one once."""
     staying = [server.websocket("/push") for _ in range(3)]
     problems: list[str] = []
     threads = [threading.Thread(target=_come_and_go, args=(server, name, problems)) for name in range(CHURNERS)]
@@ -131,10 +131,11 @@ def push_keeps_its_members_while_others_come_and_go(server: Server) -> None:
         for member in staying:
             received = [member.receive()[1].decode().partition(" ")[2] for _ in wanted] if not problems else []
             expect(
-                bool(problems) or set(received) == wanted, "one that stayed got a broadcast twice, and another never"
+                bool(problems) or set(received) == wanted,
+                "a permanent member got one broadcast twice and missed another",
             )
     except TimeoutError:
-        problems.append("one that stayed did not get every broadcast")
+        problems.append("a permanent member did not get every broadcast")
     finally:
         for thread in threads:
             thread.join()
@@ -143,7 +144,7 @@ def push_keeps_its_members_while_others_come_and_go(server: Server) -> None:
 
 
 def _come_and_go(server: Server, name: int, problems: list[str]) -> None:
-    """A newcomer is a member from its 101 on: it gets what it asks for."""
+    """A client is a member as soon as it has its 101: it gets the broadcast it requests."""
     for number in range(CHURN):
         token = f"{name}-{number}"
         with ExitStack() as sockets:
@@ -161,7 +162,7 @@ def _come_and_go(server: Server, name: int, problems: list[str]) -> None:
 
 
 def leave(member: WebSocket, how: int) -> None:
-    """By a Close frame, by the end of the connection, or by a reset."""
+    """Leaves by a Close frame (0), a reset (1), or a plain TCP close (any other)."""
     if how == 0:
         with suppress(OSError):
             member.send_frame(CLOSE, struct.pack("!H", 1000))

@@ -1,8 +1,8 @@
-"""The list of checks, and how one of them is carried out.
+"""The registry of checks, and the runner for one check.
 
-A new check is one decorated function in the room of its theme: its docstring says what is right, it returns when all is well and
-raises `Wrong` when not. *Required* is what a measurement rests on: the contract and the frames that the engine sends. *Advisory*
-is the rest of the RFCs, where libraries differ: it is shown beside the server and keeps nobody from being measured.
+To add a check, decorate one function in the module of its topic. Its docstring states the correct behaviour. It returns on
+success and raises `Wrong` on failure. *Required* checks cover what a measurement depends on: the contract and the frames the
+engine sends. *Advisory* checks cover the rest of the RFCs, where libraries differ: a failure is reported and excludes no server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WEBSOCKET = ("echo", "ping", "push")
 
 @dataclass(frozen=True)
 class Check:
-    """What came of one check. An advisory one (`required` false) may fail: that is shown, no more."""
+    """The result of one check. A failed advisory check (`required` false) is only reported."""
 
     name: str
     section: str
@@ -31,7 +31,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Spec:
-    """A check before it is carried out. `transport` None: of either kind. `patience`: how many times the usual wait."""
+    """A registered check. `transport` None: any transport. `patience`: multiple of the usual time limit."""
 
     function: Callable[[Server], None]
     section: str
@@ -64,7 +64,7 @@ def checks(
     deep: bool = False,
     last: bool = False,
 ) -> Callable[[Callable[[Server], None]], Callable[[Server], None]]:
-    """Put a function on the list."""
+    """Registers the decorated function as a check."""
 
     def register(function: Callable[[Server], None]) -> Callable[[Server], None]:
         SPECS.append(Spec(function, section, required, scenarios, transport, patience, sees_process, deep, last))
@@ -86,15 +86,14 @@ def check(
     total_s: float = 120.0,
     watch: Callable[[str], None] = lambda name: None,
 ) -> list[Check]:
-    """Try everything that concerns these scenarios and this transport, each on connections of its own.
+    """Runs every check for these scenarios and this transport, each on its own connections.
 
-    One check waits `patience_s` at most (a large message has four times that), all of them together `total_s`; a deep one has
-    its own time on top. `pid` is the server's first process: without it, what it listens on and holds open is not looked at.
-    `watch` is told each check's name before it begins.
+    A check may take `patience_s` times its own factor, all checks together `total_s`; a deep check's time comes on top.
+    `pid` is the server's first process: without it, checks of its sockets are skipped. `watch` gets each name before its check.
     """
     end = time.monotonic() + total_s
     results = []
-    # What is required comes first: a server that a violation brings down is measured all the same.
+    # Required checks first: a server that a violation brings down is still measured.
     for spec in sorted(SPECS, key=lambda spec: (not spec.required, spec.last, spec.deep)):
         if not spec.concerns(scenarios, transport) or (spec.deep and not deep) or (spec.sees_process and pid is None):
             continue

@@ -1,4 +1,4 @@
-"""The sockets of the server's process tree, seen from outside: where it listens, and whether it lets go of what has ended."""
+"""Sockets of the server's process tree, seen from outside: listening addresses and release of closed connections."""
 
 import time
 from contextlib import suppress
@@ -21,7 +21,7 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 @checks("contract: listens on HOST:PORT", "doc", "echo", "ping", "push", transport=None, sees_process=True)
 def listens_nowhere_else(server: Server) -> None:
-    """No process of the server accepts connections, or takes datagrams, anywhere but on its HOST and PORT."""
+    """No process of the server accepts connections or receives datagrams at an address other than its HOST and PORT."""
     own = {(server.host, server.port), (f"::ffff:{server.host}", server.port)}
     found = set()
     for process in _tree(server.pid):
@@ -30,11 +30,11 @@ def listens_nowhere_else(server: Server) -> None:
                 found.add((socket.laddr.ip, socket.laddr.port))
     expect(bool(found & own), "its process tree does not listen on its port")
     others = ", ".join(f"{host}:{port}" for host, port in sorted(found - own))
-    expect(not others, f"listens on {others} as well")
+    expect(not others, f"also listens on {others}")
 
 
 def _socket_count(server: Server) -> int:
-    """Sockets that are open in the server, whether the connection behind them lives or not."""
+    """The number of sockets open in the server, whether or not their connection is alive."""
     count = 0
     for process in _tree(server.pid):
         for file in Path(f"/proc/{process.pid}/fd").iterdir():
@@ -45,7 +45,7 @@ def _socket_count(server: Server) -> int:
 
 @checks("contract", *WEBSOCKET, required=False, patience=2, sees_process=True)
 def ended_connections_are_released(server: Server) -> None:
-    """Sixty connections end by a Close frame, by a bare end or by a reset: within 5 s the server holds none of them open."""
+    """Sixty connections end by a Close frame, a plain TCP close or a reset. Within 5 s the server has closed its sockets."""
     before = _socket_count(server)
     members = [server.websocket(server.any_path) for _ in range(LEAVING)]
     for number, member in enumerate(members):

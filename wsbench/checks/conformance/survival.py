@@ -1,4 +1,4 @@
-"""What is asked last of what is required, and last of all."""
+"""Repeated checks: once after all other required checks, once after all checks."""
 
 from wsbench.checks.conformance.control import ping_frame_gets_a_pong
 from wsbench.checks.conformance.documents import doc_is_exact_and_persistent
@@ -11,13 +11,13 @@ from wsbench.checks.peer import Server
 
 @checks("contract", "doc", "echo", "ping", "push", transport=None, last=True)
 def still_serves(server: Server) -> None:
-    """After all that it must be able to do, the server answers as if nothing had happened."""
+    """After all required checks the server still answers correctly."""
     _ask_for_everything(server)
 
 
 @checks("contract", *WEBSOCKET, required=False, last=True)
 def still_serves_after_violations(server: Server) -> None:
-    """So it does after all that no client may do."""
+    """After all protocol violations the server still answers correctly."""
     _ask_for_everything(server)
 
 

@@ -1,7 +1,7 @@
-"""The self-test's judgements: what was observed and what the server's log says in, rows of a table out. Pure.
+"""The self-test's judgements: observations and the server's log in, table rows out. Pure functions.
 
-Each band stands here with its reason. Outside its band a check FAILS, except where engine or server waited for a CPU so long
-that the machine may be to blame: then it is undecided, which is no pass either. Counting needs no quiet machine.
+Each band is defined here with its reason. A value outside its band FAILS. If the engine or the server waited for a CPU so
+long that the machine may be the cause, the result is undecided, which is not a pass. Counts need no quiet machine.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from wsbench.records.engine_files import Closed
 Result = Literal["holds", "FAILS", "undecided"]
 NS_PER_US, NS_PER_MS, NS_PER_S = 1e3, 1e6, 1e9
 
-#: How the server delays replies. One in twenty is slow in the second, so p50 and p90 are the fast ones and p99 the slow.
+#: The server's reply delays. In bimodal one reply in twenty is slow, so p50 and p90 are fast and p99 is slow.
 DELAYS = {
     "constant": {"kind": "constant", "ms": 5},
     "bimodal": {"kind": "bimodal", "fast_ms": 1, "slow_ms": 100, "share": 0.05},
     "exponential": {"kind": "exponential", "mean_ms": 5},
     "lognormal": {"kind": "lognormal", "median_ms": 4, "sigma": 0.5},
 }
-#: The names under which the engine must report each fault, once for every time.
+#: The errors that the engine must report for each fault, once per fault.
 FAULTS = {
     "drop": ("reply_missing",),
     "duplicate": ("unexpected_reply",),
@@ -49,38 +49,32 @@ class Stall:
 
 
 STALL = Stall()
-HISTOGRAM = 0.001  # three significant digits; a reply cannot come before the delay is over
+HISTOGRAM = 0.001  # three significant digits; a reply cannot come before its delay has passed
 DELAY_SHARE = 0.01
-# Loopback both ways, and a wake-up of the engine on either side of a sleep.
+# Loopback both ways, and one wake-up of the engine before and one after a sleep.
 DELAY_FLOOR_US = 300.0
-# The server needs some 40 µs for each of the messages that have piled up: at 500/s, 2 % of the stall.
+# The server needs about 40 µs for each queued message: at 500/s, 2 % of the stall.
 STALL_SHARE = 0.03
 STALL_MEAN_SHARE = 0.05
-LAG_P50_US, LAG_P99_US = (
-    150.0,
-    1_000.0,
-)  # a timer's slack is 50 µs; a wake-up on a shared machine seldom takes a millisecond
-STAMP_SHARE = 0.1  # of the p99 that is reported: more of it would be the engine's own
-STAMP_P50_US = 50.0  # beyond what a plain reader needs: the engine reads all its sockets in turn
-TURN_P50_US = (
-    100.0  # beyond a plain reader's wake-up: two sends, one of them Python's, and the engine's reading in turn
-)
-SIGMAS = 4.0  # of a random number around what is expected: beyond that in one case of 16,000
-BIN_MS = 20.0  # in which arrivals are counted
+# Timer slack is 50 µs; a wake-up on a shared machine seldom takes a millisecond.
+LAG_P50_US, LAG_P99_US = 150.0, 1_000.0
+STAMP_SHARE = 0.1  # of the reported p99: a larger share would measure the engine
+STAMP_P50_US = 50.0  # above a plain reader's wake-up: the engine reads all its sockets in turn
+TURN_P50_US = 100.0  # above a plain reader's wake-up: two sends, one of them Python's, and the engine's reads in turn
+SIGMAS = 4.0  # of a random number around its expected value: exceeded in one case of 16,000
+BIN_MS = 20.0  # for counting arrivals
 RATE_SHARE = 0.001
 LITTLE_SHARE = 0.02
 ADDED_US = 10.0
-BUSY = 0.01  # of a run, for medians and rates
-BUSY_OF_TAIL = (
-    0.25  # of the share of messages beyond a quantile: a wait hits all messages under way, so it need not be as large
-)
+BUSY = 0.01  # share of a run, for medians and rates
+# Share of the messages beyond a quantile: a wait delays all messages in flight, so a smaller one is enough.
+BUSY_OF_TAIL = 0.25
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The server's own log; `delays_ns` by path. `stamped`: reads for which the kernel said when the data came. `arrivals_ns`: of
-    messages, by the address they came from, CLOCK_MONOTONIC. `turns_ns`: from a reply to the next message of its connection.
-    """
+    """The server's log. `delays_ns`: by path. `stamped`: reads with a kernel receive stamp. `arrivals_ns`: arrival times of
+    messages by source address, CLOCK_MONOTONIC. `turns_ns`: from a reply to the next message of its connection."""
 
     received: int
     stamped: int
@@ -106,7 +100,7 @@ class Row:
 
 
 def passed(rows: Sequence[Row]) -> bool:
-    """Everything that was checked holds, and something was."""
+    """True if there is at least one row and every row holds."""
     return {row.result for row in rows} == {"holds"}
 
 
@@ -114,12 +108,12 @@ def passed(rows: Sequence[Row]) -> bool:
 
 
 def judge_delays(kind: str, trial: TrialData, truth: Truth) -> list[Row]:
-    """Reported service times against the delays that the server logged, quantile by quantile."""
+    """Compares reported service times with the delays in the server's log, quantile by quantile."""
     times = trial.histograms.get("service")
     delays = sorted(truth.delays_ns.get("/echo", []))
     if times is None or not delays:
         return [Row(f"{kind} delays", "messages", "some", "none", "FAILS")]
-    # All connections that answer together are hit by one wait; one as long as the floor, once a delay, is enough.
+    # One wait delays all connections that answer together; a wait of the floor's length once per delay is enough.
     hit = DELAY_FLOOR_US * NS_PER_US / fmean(delays)
     rows = []
     for name, quantile in (("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("p99.9", "0.999")):
@@ -132,9 +126,9 @@ def judge_delays(kind: str, trial: TrialData, truth: Truth) -> list[Row]:
 
 
 def judge_open_stall(trial: TrialData, truth: Truth) -> list[Row]:
-    """A stall of S in a run of T at an even rate: the share S/T of all messages waits evenly from S down to 0.
+    """A stall of S in a run of T at an even rate: the share S/T of all messages waits, evenly from S down to 0.
 
-    So the longest is S, the mean S²/2T, and the quantile 1 − x is S − xT.
+    The maximum is then S, the mean S²/2T, and the quantile 1 − x is S − xT.
     """
     check = "stall, open loop"
     times = trial.histograms.get("response")
@@ -159,7 +153,7 @@ def judge_open_stall(trial: TrialData, truth: Truth) -> list[Row]:
 
 
 def judge_closed_stall(trial: TrialData, truth: Truth) -> list[Row]:
-    """A closed loop asks nobody during a stall: it has a slow sample a connection, and nothing is made up for the rest."""
+    """A closed loop sends nothing during a stall: one slow sample per connection, and no invented samples for the rest."""
     check = "stall, closed loop"
     times = trial.histograms.get("service")
     if truth.frozen_ns is None or times is None:
@@ -184,7 +178,7 @@ def judge_pacing(trial: TrialData, truth: Truth) -> list[Row]:
     ]
     measured = metrics.measure(trial, ["rate_ratio", "planned_rate_ratio"])
     for name, value in measured.values.items():
-        # One message may be cut at an edge of the window; of a few thousand that is less than the band.
+        # One message may be cut off at an edge of the window; of a few thousand that is less than the band.
         band = f"1 ± {RATE_SHARE:g}"
         if value is None:
             rows.append(Row("pacing", name, band, measured.reasons[name], "FAILS"))
@@ -196,9 +190,9 @@ def judge_pacing(trial: TrialData, truth: Truth) -> list[Row]:
 
 
 def judge_stamps(trial: TrialData, truth: Truth, wakeups_ns: Sequence[int]) -> list[Row]:
-    """The engine's clock readings against the kernel's: every read of the run was stamped when its bytes came.
+    """Compares the engine's clock readings with the kernel's: every read of the run has a kernel receive stamp.
 
-    `wakeups_ns`: the same of a plain reader on the same CPU. What that one waits for is the machine, not the engine.
+    `wakeups_ns`: the same delays of a plain reader on the same CPU. Its delay is due to the machine, not the engine.
     """
     delay, service = trial.histograms.get("receive_delay"), trial.histograms["service"]
     if delay is None or delay.count < service.count:
@@ -219,9 +213,8 @@ def judge_stamps(trial: TrialData, truth: Truth, wakeups_ns: Sequence[int]) -> l
 
 
 def judge_begin(truth: Truth, trial: TrialData, wakeups_ns: Sequence[int]) -> list[Row]:
-    """A closed loop's `service` begins with the read that made room for the message, which is a little before the message is
-    handed over: the time from a reply to the next message is a wake-up, as a plain reader has it, and that little.
-    """
+    """In a closed loop `service` begins with the read that allows the next message, slightly before that message is sent. The
+    time from a reply to the next message is therefore a plain reader's wake-up plus that difference."""
     check = "service begins"
     if not truth.turns_ns or not wakeups_ns:
         return [Row(check, "turns", "some", "none", "FAILS")]
@@ -234,9 +227,8 @@ def judge_begin(truth: Truth, trial: TrialData, wakeups_ns: Sequence[int]) -> li
 
 
 def judge_arrivals(trial: TrialData, truth: Truth, per_s: float, workers: int) -> list[Row]:
-    """Poisson arrivals, as the server's kernel saw them: as many as asked for, counts whose variance is their mean, and the
-    streams of the workers independent of one another. The bands are those of random numbers of this many.
-    """
+    """Poisson arrivals at the server's kernel: the requested number, counts whose variance equals their mean, and independent
+    streams per worker. The bands are those of random samples of this size."""
     check = "Poisson arrivals"
     streams = [np.sort(np.array(times)) for times in truth.arrivals_ns.values()]
     if len(streams) != workers or trial.window_s is None or any(len(times) < 2 for times in streams):
@@ -270,7 +262,7 @@ def judge_arrivals(trial: TrialData, truth: Truth, per_s: float, workers: int) -
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """0 where one of them never changes."""
+    """Pearson's r; 0 if one series is constant."""
     return float(np.corrcoef(one, other)[0, 1]) if one.std() > 0 and other.std() > 0 else 0.0
 
 
@@ -278,7 +270,7 @@ def _correlation(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def judge_ledger(name: str, trial: TrialData, truth: Truth) -> list[Row]:
-    """Nothing is lost and nothing is made up, by the engine's count and by the server's. Both are exact."""
+    """No message is lost or invented, by the engine's count and by the server's. Both are exact."""
     check, ledger = f"ledger, {name}", trial.measured
     if ledger is None:
         return [Row(check, "ledger", "one", "none", "FAILS")]
@@ -292,10 +284,10 @@ def judge_ledger(name: str, trial: TrialData, truth: Truth) -> list[Row]:
 
 
 def judge_little(trial: TrialData, truth: Truth) -> list[Row]:
-    """rate × mean time = places for a message; each place may have one cut by an edge of the window."""
+    """rate × mean time = slots for messages. One message per slot may be cut off at an edge of the window."""
     times, loop = trial.histograms.get("service"), trial.plan.loop
     if times is None or not trial.counted or trial.window_s is None or not isinstance(loop, Closed):
-        return [Row("Little's law", "messages under way", "known", "not known", "FAILS")]
+        return [Row("Little's law", "messages in flight", "known", "not known", "FAILS")]
     places = trial.plan.connections * loop.depth
     found = trial.counted / trial.window_s * times.mean / NS_PER_S
     most = LITTLE_SHARE + places / trial.counted
@@ -303,7 +295,7 @@ def judge_little(trial: TrialData, truth: Truth) -> list[Row]:
     return [
         Row(
             "Little's law",
-            "messages under way",
+            "messages in flight",
             f"{places} ± {most:.1%}",
             f"{found:.3f}",
             _result(holds, busy),
@@ -313,7 +305,7 @@ def judge_little(trial: TrialData, truth: Truth) -> list[Row]:
 
 
 def judge_fault(kind: str, trial: TrialData, truth: Truth) -> list[Row]:
-    """Each fault under its own name, as often as it was made, and under no other."""
+    """Each fault is reported under its own name, as often as it was made, and under no other name."""
     expected = {name: truth.faults for name in FAULTS[kind]}
     errors = trial.end.errors if trial.end is not None else {}
     holds = truth.faults > 0 and errors == expected
@@ -328,9 +320,9 @@ def _counted(errors: dict[str, int]) -> str:
 
 
 def judge_same(first: list[TrialData], second: list[TrialData], truth: Truth) -> list[Row]:
-    """Two identical series: the distance of their medians is no larger than either of them spreads by itself.
+    """Two identical series: their medians differ by no more than the larger range of the two series.
 
-    Of five and five alike values that is broken by chance in less than one case in a hundred.
+    Two series of five values from one distribution violate this by chance in less than 1 % of cases.
     """
     one, other = _medians_us(first), _medians_us(second)
     if one is None or other is None:
@@ -341,7 +333,7 @@ def judge_same(first: list[TrialData], second: list[TrialData], truth: Truth) ->
 
 
 def judge_added_delay(without: list[TrialData], late: list[TrialData], truth: Truth) -> list[Row]:
-    """50 µs more in the server are 50 µs more in the median, by the server's own log of both."""
+    """50 µs more in the server must be 50 µs more in the median, by the server's own log of both paths."""
     before, after = _medians_us(without), _medians_us(late)
     logged = [truth.delays_ns.get(path) for path in ("/echo", "/late")]
     if before is None or after is None or not all(logged):
@@ -360,19 +352,19 @@ def _medians_us(views: list[TrialData]) -> list[float] | None:
 
 
 def above(times: Histogram, value: int) -> int:
-    """How many are certainly longer."""
+    """The number of values that are certainly above `value`."""
     return int(times.counts[times.lower_bounds > value].sum())
 
 
 def _busy(views: list[TrialData], truth: Truth, most: float = BUSY) -> str | None:
-    """Who waited for a CPU for more than `most` of the time, if anybody did; not known counts as busy."""
+    """Names what waited for a CPU for more than the share `most` of the time; None if nothing did. Unknown counts as busy."""
     waits = [metrics.resources.engine_wait_percent(trial) for trial in views]
     if None in waits or truth.wait_ns is None:
-        return "how long engine and server waited for a CPU is not known"
+        return "the CPU wait of the engine or the server is unknown"
     parts = {
         "the engine waited for a CPU for": median(waits) / 100,
         "the server waited for a CPU for": truth.wait_ns / truth.wall_ns,
-        "the hypervisor took one away for": truth.steal_ns / truth.wall_ns,
+        "the hypervisor withheld a CPU for": truth.steal_ns / truth.wall_ns,
     }
     busy = [f"{words} {part:.1%}" for words, part in parts.items() if part > most]
     return f"the machine was busy: {' and '.join(busy)} of the time" if busy else None

@@ -1,8 +1,8 @@
-"""`wsbench selftest`: is the instrument right, on this machine, now? Every check has a numeric band and a reason for it.
+"""`wsbench selftest`: does the engine measure correctly on this machine, now? Every check has a numeric band with a reason.
 
-It runs the engine against a server of its own (`selftest_server`), whose log is the truth, and judges what the engine said. The
-judgements are pure functions of what was observed, in `judgements`. A check that fails while somebody waited for a CPU is
-undecided, not passed, and is made again, up to three times.
+It runs the engine against a test server (`server.py`) and compares the engine's results with the server's log. The
+judgements are pure functions, in `judgements`. A check that fails while the engine or the server waited for a CPU is
+undecided, not passed, and runs again, up to three times in all.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ POISSON_PER_S, WORKERS = 800.0, 2
 REPEATS = 5
 ATTEMPTS = 3
 LATE_US = 50.0
-FAULT_MESSAGES, FAULT_EVERY = 10_000, 997  # the last one well before the end, so that a later reply shows it
+FAULT_MESSAGES, FAULT_EVERY = 10_000, 997  # the last fault comes well before the end: a later reply reveals it
 READY_S = 10.0
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where a self-test runs: its folder, the engine, the CPUs of both sides."""
+    """What every self-test uses: a folder, the engine's binary, the CPUs of both sides."""
 
     folder: Path
     binary: Path
@@ -70,7 +70,7 @@ class Bench:
 
     @contextlib.contextmanager
     def server(self, name: str, conduct: dict) -> Iterator[Running]:
-        """A fresh server that behaves so; its log is there once the context is left."""
+        """A fresh server with this behaviour. It writes its log when the context ends."""
         port = machine.free_port(HOST, None, 7_000)
         log = self.folder / f"{name}.server.json"
         argv = [sys.executable, "-I", "-S", str(SERVER), json.dumps({"seed": SEED, **conduct}), str(log)]
@@ -90,7 +90,7 @@ class Running:
 
     @property
     def truth(self) -> Truth:
-        """What the server says it did; only after it has ended."""
+        """The server's log. It exists only after the server has ended."""
         return Truth(**json.loads(self.log.read_text()))
 
     def load(
@@ -102,8 +102,8 @@ class Running:
         stamped: bool = False,
         workers: int = 1,
     ) -> TrialData:
-        """One run of the engine, without a warm-up, so that the server's log and the ledger speak of the same messages. Each of
-        several workers has a source address of its own."""
+        """One engine run without a warm-up, so that the server's log and the ledger count the same messages. With several
+        workers, each has its own source address."""
         number = sum(1 for _ in self.bench.folder.glob(f"{self.name}.*.run"))
         folder = TrialFolder(self.bench.folder / f"{self.name}.{number}.run")
         folder.path.mkdir()
@@ -156,14 +156,14 @@ def _await_ready(server: Server, port: int) -> None:
             socket.create_connection((HOST, port), 1).close()
             return
         time.sleep(0.02)
-    raise TrialFailed("the self-test's own server did not start")
+    raise TrialFailed("the self-test's server did not start")
 
 
 # ---- the checks ------------------------------------------------------------------------------------------------------
 
 
 def known_delays(kind: str, bench: Bench) -> list[Row]:
-    """Delays of one shape, and by the way the ledger, Little's law of a closed loop, and the kernel's receive stamps."""
+    """Delays of one distribution. The same run checks the ledger; the constant one Little's law and the receive stamps."""
     with bench.server(kind, {"delay": DELAYS[kind]}) as server:
         trial = server.load(Closed(), 8, Seconds(seconds=3), stamped=kind == "constant")
     rows = judge_delays(kind, trial, server.truth)
@@ -177,11 +177,11 @@ def known_delays(kind: str, bench: Bench) -> list[Row]:
 
 
 def wakeups_ns(bench: Bench) -> list[int]:
-    """How late a plain reader on the engine's CPU learned of each of its messages."""
+    """Wake-up delays of a plain reader on the engine's CPU, one per message, in ns."""
     cpus = [bench.placement.server[0], bench.placement.engine[0]]
     done = output_of([sys.executable, "-I", "-S", str(WAKEUPS), *map(str, cpus)])
     if done.code != 0:
-        raise TrialFailed(f"a plain reader of the kernel's stamps: {done.text.strip().splitlines()[-1:]}")
+        raise TrialFailed(f"the plain reader of kernel stamps failed: {done.text.strip().splitlines()[-1:]}")
     return json.loads(done.text)
 
 
@@ -189,14 +189,14 @@ FREEZE = {"freeze": {"after_s": STALL.after_s, "for_s": STALL.for_s}}
 
 
 def open_stall(bench: Bench) -> list[Row]:
-    """A server that stands still, seen by an open loop."""
+    """A server stall in an open loop."""
     with bench.server("stall-open", FREEZE) as server:
         opened = server.load(open_loop(STALL.rate_per_s), 8, Seconds(seconds=STALL.seconds))
     return judge_open_stall(opened, server.truth)
 
 
 def closed_stall(bench: Bench) -> list[Row]:
-    """The same, which a closed loop does not see."""
+    """The same stall in a closed loop, which does not show it."""
     with bench.server("stall-closed", FREEZE) as server:
         closed = server.load(Closed(), STALL.connections, Seconds(seconds=STALL.after_s + STALL.for_s + 0.5))
     return judge_closed_stall(closed, server.truth)
@@ -209,7 +209,7 @@ def pacing(bench: Bench) -> list[Row]:
 
 
 def arrivals(bench: Bench) -> list[Row]:
-    """Messages of a Poisson process, drawn by two workers that know nothing of one another."""
+    """A Poisson process, drawn by two independent workers."""
     loop = open_loop(POISSON_PER_S).model_copy(update={"arrivals": "poisson"})
     with bench.server("arrivals", {}) as server:
         trial = server.load(loop, 8, Seconds(seconds=6), workers=WORKERS)
@@ -217,7 +217,7 @@ def arrivals(bench: Bench) -> list[Row]:
 
 
 def differences(bench: Bench) -> list[Row]:
-    """The same server three ways in turn: as it is, as it is once more, and 50 µs later."""
+    """One server, three paths in turn: plain, plain again, and with 50 µs more delay."""
     paths = {"a": "/echo", "again": "/again", "late": "/late"}
     found: dict[str, list[TrialData]] = {name: [] for name in paths}
     with bench.server("differences", {"late_us": LATE_US}) as server:
@@ -254,7 +254,7 @@ CHECKS: dict[str, list[Check]] = {
 
 
 def run(names: list[str], say: Callable[[str], None]) -> list[Row]:
-    """The rows of the chosen checks (none named: of all)."""
+    """Runs the named checks, or all if none is named. One row per quantity."""
     binary, rows = program.require_binary(), []
     with tempfile.TemporaryDirectory(prefix="wsbench-selftest-") as folder:
         bench = Bench(Path(folder), binary, machine.placement())
@@ -269,7 +269,7 @@ def run(names: list[str], say: Callable[[str], None]) -> list[Row]:
 
 
 def decided(check: Check, bench: Bench) -> list[Row]:
-    """The rows of a check; one that the machine has left undecided is made again. A failure is never made again."""
+    """The rows of a check. An undecided check runs again, up to `ATTEMPTS` times; a failed one does not."""
     rows = check(bench)
     for attempt in range(2, ATTEMPTS + 1):
         found = {row.result for row in rows}

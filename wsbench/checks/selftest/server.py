@@ -1,9 +1,9 @@
-"""A WebSocket echo server that misbehaves to order and keeps a log of what it did: the truth that `selftest` compares with.
+"""A WebSocket echo server with configurable faults and a log of its actions, which `selftest` compares with the engine.
 
-Run as `python -I -S selftest_server.py CONDUCT LOG`, with HOST and PORT in the environment; CONDUCT is JSON. It imports nothing but
-the library and shares nothing with the engine. One thread, so that a delay is only what it was told to be; the log is written
-at SIGTERM. Times are CLOCK_MONOTONIC, to just before `send`: from the kernel's receive stamp (socket(7), SO_TIMESTAMPNS), so
-that what this process waits for a CPU is in the log too; where the kernel gives none, from the end of `recv`.
+Run as `python -I -S server.py CONDUCT LOG`, with HOST and PORT in the environment; CONDUCT is JSON. It imports only the
+standard library and shares no code with the engine. It has one thread, so that a delay is exactly the configured one, and
+writes its log at SIGTERM. Times are CLOCK_MONOTONIC. A delay ends just before `send`. It begins at the kernel's receive stamp
+(socket(7), SO_TIMESTAMPNS), so the log includes this process's CPU waits; without a stamp it begins at the end of `recv`.
 """
 
 import base64
@@ -21,10 +21,10 @@ import time
 from pathlib import Path
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
-SPIN_NS = 150_000  # a thread that sleeps wakes up some 60 µs late
-SO_TIMESTAMPNS = 35  # socket option and kind of the message it makes; Python has no name for it
+SPIN_NS = 150_000  # a sleeping thread wakes up about 60 µs late
+SO_TIMESTAMPNS = 35  # socket option and type of its control message; Python has no name for it
 STAMP = struct.Struct("@ll")
-CORRUPTED_BYTE = 40  # beyond the engine's stamp: the content is wrong, not the number
+CORRUPTED_BYTE = 40  # beyond the engine's stamp: it changes the content, not the number
 
 
 class Stopped(Exception):
@@ -36,9 +36,9 @@ class Client:
         self.socket = connected
         self.buffer = bytearray()
         self.path = ""
-        self.held: tuple | None = None  # a reply that waits for the next one
+        self.held: tuple | None = None  # a reply held back until the next one
         self.peer = connected.getpeername()[0]
-        self.replied_ns: int | None = None  # when its last reply was handed over, until its next message comes
+        self.replied_ns: int | None = None  # time of its last reply, until its next message arrives
 
 
 class Echo:
@@ -73,13 +73,13 @@ class Echo:
             self.send_due()
 
     def pause(self) -> float | None:
-        """How long nothing can happen but by the network; it ends early enough to be on time."""
+        """Timeout for `select`, in s: until the next reply is due, less the spin."""
         if not self.waiting:
             return 0.05
         return max(0.0, (self.waiting[0][0] - time.monotonic_ns() - SPIN_NS) / 1e9)
 
     def stand_still(self) -> None:
-        """Once, so long after the first message: no message is read meanwhile."""
+        """Freezes once, at the configured time after the first message. No message is read meanwhile."""
         if self.freeze is None or self.first_ns is None or self.log["frozen_ns"] is not None:
             return
         if time.monotonic_ns() - self.first_ns >= self.freeze["after_s"] * 1e9:
@@ -191,7 +191,7 @@ class Echo:
 
 
 def take_frame(buffer: bytearray) -> tuple[int, bytes] | None:
-    """A whole masked frame from the front of the buffer; None where there is none yet."""
+    """Removes one whole masked frame from the front of the buffer: opcode and payload. None if it is incomplete."""
     if len(buffer) < 6:
         return None
     length, start = buffer[1] & 0x7F, 2
@@ -218,7 +218,7 @@ def frame_of(opcode: int, payload: bytes) -> bytes:
 
 
 def wait_ns() -> int | None:
-    """How long this process was ready to run and did not; None where the kernel does not tell."""
+    """Time this process was runnable but not running, in ns; None if the kernel does not report it."""
     try:
         return int(Path("/proc/self/schedstat").read_text().split()[1])
     except (OSError, IndexError):
@@ -226,7 +226,7 @@ def wait_ns() -> int | None:
 
 
 def steal_ns() -> int:
-    """CPU time of this machine that the hypervisor gave to somebody else, all CPUs, in ticks."""
+    """CPU time withheld by the hypervisor, all CPUs, in ns (resolution: clock ticks)."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return int(fields[8]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 

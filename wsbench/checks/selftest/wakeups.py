@@ -1,8 +1,8 @@
-"""How late a sleeping thread of this machine learns of bytes that have come: what the self-test compares the engine with.
+"""Wake-up delay of a sleeping thread on this machine after bytes arrive: the self-test compares the engine with it.
 
-Run as `python -I -S wakeups.py SENDER_CPU READER_CPU`; prints a JSON list of nanoseconds. A message comes over loopback every 5 ms,
-as under the constant delays; its reader does nothing but sleep in recvmsg. From the kernel's receive stamp (socket(7),
-SO_TIMESTAMPNS) to the return of the call; on a virtual machine most of it is the hypervisor's.
+Run as `python -I -S wakeups.py SENDER_CPU READER_CPU`; prints a JSON list of nanoseconds. A message arrives over loopback
+every 5 ms, as under the constant delays. The reader only sleeps in recvmsg. A delay runs from the kernel's receive stamp
+(socket(7), SO_TIMESTAMPNS) to the return of the call; on a virtual machine most of it is due to the hypervisor.
 """
 
 import json
@@ -14,7 +14,7 @@ import time
 
 MESSAGES = 200
 PAUSE_S = 0.005
-SO_TIMESTAMPNS = 35  # socket option and kind of the message it makes; Python has no name for it
+SO_TIMESTAMPNS = 35  # socket option and type of its control message; Python has no name for it
 STAMP = struct.Struct("@ll")
 
 

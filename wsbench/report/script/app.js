@@ -1,5 +1,5 @@
-// The page made live: filters, address, values under the pointer and the arrow keys, zoom, one trial's dialog, downloads,
-// light and dark. Where any of it fails, the still page that is already there stays.
+// The live page: filters, address, values under the pointer and the arrow keys, zoom, trial dialog, downloads, colour
+// scheme. If it fails, the static page remains.
 
 const page = { data: null, chosen: null, view: null, figures: new Map(), stale: new Set() };
 const $ = (selector, within = document) => within.querySelector(selector);
@@ -19,7 +19,7 @@ function choose(change) {
   try {
     history.replaceState(null, "", address ? `#${address}` : location.pathname + location.search);
   } catch {
-    // In a sandbox that does not let the address be written, everything works but deep links.
+    // In a sandbox that forbids changing the address, everything but deep links works.
   }
   show();
 }
@@ -31,7 +31,7 @@ function show() {
   form.innerHTML = filtersHtml(page.data, page.chosen);
   if (open) $("details.servers", form).open = true;
   if (focused) refocus(form, focused);
-  $("#filtered").textContent = isFiltered(page.chosen) ? `Filtered: ${page.view.servers.size} of ${page.data.servers.length} servers, ${page.view.cells.length} of ${page.data.cells.length} cells. The answer above is of the whole campaign.` : "";
+  $("#filtered").textContent = isFiltered(page.chosen) ? `Filtered: ${page.view.servers.size} of ${page.data.servers.length} servers, ${page.view.cells.length} of ${page.data.cells.length} cells. The answer above covers the whole campaign.` : "";
   const still = page.sections === undefined && !toAddress({ ...page.chosen, trial: null });
   if (!still) {
     $("#result-tables").innerHTML = resultsHtml(page.view);
@@ -58,7 +58,7 @@ function draw(area) {
   const figures = area.dataset.first === undefined ? section.figures : section.figures.slice(0, 1).map(firstFigure);
   const wide = area.clientWidth - 34, narrow = wide < 900 || area.dataset.first !== undefined ? wide : (wide - 52) / 2;
   const width = (figure) => (figure.lane ? wide : narrow);
-  area.innerHTML = figures.map((figure) => figureHtml(figure, width(figure))).join("") || `<p class="note">Nothing of this passes the filters, or it was not measured.</p>`;
+  area.innerHTML = figures.map((figure) => figureHtml(figure, width(figure))).join("") || `<p class="note">No data: filtered out, or not measured.</p>`;
   figures.forEach((figure) => page.figures.set(figure.id, { figure, width: Math.max(260, Math.round(width(figure))) }));
   const note = $(`#${id}-note`);
   if (note && area.dataset.first === undefined) note.textContent = section.note;
@@ -116,7 +116,7 @@ function point(drawing, place) {
   return found;
 }
 
-// Lanes and heat maps share their time, and so their cursor.
+// Lanes and heat maps share a time axis, so they share a cursor.
 function cursor(drawing, place, found) {
   for (const old of $$("path.cursor")) old.remove();
   if (found.x === undefined) return;
@@ -227,7 +227,7 @@ function clicked(event) {
   else if (button?.id === "whole") choose({ zoom: null });
 }
 
-// A place in the page; the address keeps the filters.
+// Scrolls to a place in the page; the address keeps the filters.
 function jump(id) {
   const place = document.getElementById(id);
   if (!place) return;
@@ -258,7 +258,7 @@ function listen() {
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; show(); } });
 }
 
-// A printed page has every section, and every drawing.
+// A printed page contains all sections and drawings.
 function everything() {
   for (const area of [...page.stale]) draw(area);
   for (const details of $$("details")) details.open = true;

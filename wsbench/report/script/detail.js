@@ -1,4 +1,4 @@
-// Everything about one trial as HTML text: verdict, numbers with the reasons where there are none, plan, command, log.
+// All details of one trial as HTML text: verdict, numbers or the reasons why they are missing, plan, command, log.
 
 function trialHtml(data, i) {
   const { trials } = data, server = data.servers[trials.server[i]], name = four(trials.number[i]);
@@ -7,21 +7,21 @@ function trialHtml(data, i) {
   const facts = [
     ["verdict", `<span class="tag ${KINDS[trials.kind[i]]}">${KINDS[trials.kind[i]]}</span>${reasons ? `<ul>${reasons}</ul>` : ""}`],
     ["bottleneck", esc(data.texts[trials.limit[i]])],
-    ["began", trials.started[i] === null ? "not kept" : `${esc(new Date(1000 * trials.started[i]).toISOString().replace("T", " ").slice(0, 19))} UTC, took ${number(trials.duration[i])} s`],
-    ...(trials.again_of[i] === null ? [] : [["repeats", `trial ${four(trials.again_of[i])}, which the machine disturbed`]]),
+    ["started", trials.started[i] === null ? "not recorded" : `${esc(new Date(1000 * trials.started[i]).toISOString().replace("T", " ").slice(0, 19))} UTC, took ${number(trials.duration[i])} s`],
+    ...(trials.again_of[i] === null ? [] : [["repeats", `trial ${four(trials.again_of[i])}, which the host disturbed`]]),
     ["server", `${esc(server.name)}: <code>${esc(server.command)}</code>`],
     ["CPUs", `server ${esc(data.texts[trials.server_cpus[i]])}, engine ${esc(data.texts[trials.engine_cpus[i]])}`],
-    ["server's exit", esc(data.texts[trials.exit[i]])],
-    ["again", `<code>wsbench-engine ${name}/plan.json OUT</code>`],
+    ["server exit", esc(data.texts[trials.exit[i]])],
+    ["replay", `<code>wsbench-engine ${name}/plan.json OUT</code>`],
     ["raw files", rawFiles(name)],
   ].map(([term, text]) => `<dt>${term}</dt><dd>${text}</dd>`).join("");
   const log = data.texts[trials.log[i]];
-  return `<h2 id="dialog-title">Trial ${name}: ${esc(server.name)}${cell ? `, ${esc(cell)}` : ""}</h2><dl>${facts}</dl><div class="grid">${trialFigures(data, i)}</div>${metricTable(data, i)}<h3>Plan</h3><pre tabindex="0">${esc(planText(data, i))}</pre><h3>Last lines of the server's log</h3><pre tabindex="0">${esc(log || "(nothing)")}</pre>`;
+  return `<h2 id="dialog-title">Trial ${name}: ${esc(server.name)}${cell ? `, ${esc(cell)}` : ""}</h2><dl>${facts}</dl><div class="grid">${trialFigures(data, i)}</div>${metricTable(data, i)}<h3>Plan</h3><pre tabindex="0">${esc(planText(data, i))}</pre><h3>Last lines of the server's log</h3><pre tabindex="0">${esc(log || "(empty)")}</pre>`;
 }
 
 function rawFiles(name) {
   const files = ["trial.json", "plan.json", "events.jsonl", "latency.hlog", "resources.jsonl", "server.log"].map((file) => `<a href="${name}/${file}">${file}</a>`);
-  return `${files.join(", ")} <small>beside this page, where the run directory still has them</small>`;
+  return `${files.join(", ")} <small>next to this page, if the run directory still has them</small>`;
 }
 
 function planOf(data, i) {
@@ -35,7 +35,7 @@ function planText(data, i) {
 }
 
 function trialFigures(data, i) {
-  if (!data.timelines[i]) return `<p class="note">${esc(data.roles.no_timelines || "This trial has no ticks to draw over time.")}</p>`;
+  if (!data.timelines[i]) return `<p class="note">${esc(data.roles.no_timelines || "No data over time for this trial.")}</p>`;
   const alone = { data, chosen: {}, servers: new Set([data.trials.server[i]]), cells: [data.trials.cell[i]], rows: [], trials: [i] };
   const figures = [...laneFigures(alone, [i], ""), ...heatFigures(alone, [i])].map((figure, k) => ({ ...figure, id: `trial-${k}` }));
   const missing = absences(alone, [i]).map((text) => `<li>${esc(text)}</li>`).join("");

@@ -1,5 +1,5 @@
 // Drawings as SVG text: bars with intervals, lines, heat maps. Pure: a figure and a width in, text out. The same code draws
-// the still page when the report is built and the live one in the browser.
+// the static page when the report is built and the live page in the browser.
 
 const SHAPES = {
   circle: "M3.4,0A3.4,3.4 0 1 1 -3.4,0A3.4,3.4 0 1 1 3.4,0Z",
@@ -11,10 +11,10 @@ const SHAPES = {
   "triangle-right": "M3.9,0L-2.7,3.6V-3.6Z",
   "triangle-left": "M-3.9,0L2.7,3.6V-3.6Z",
 };
-const LETTER = 6.9; // pixels of a letter at 12 px, or a little more
+const LETTER = 6.9; // width in pixels at 12 px, rounded up
 const NAME_LETTER = 1.12 * LETTER; // names have wider letters than numbers
 const ROW = 30;
-const CROWD = 400; // marks of trials in a drawing
+const CROWD = 400; // trial marks in a drawing
 
 const tenth = (pixels) => Number(pixels.toFixed(1));
 
@@ -26,14 +26,14 @@ function dashOf(look) {
   return look.dash.length > 2 || look.dash[1] ? ` stroke-dasharray="${look.dash.join(",")}"` : "";
 }
 
-// The marks of trials refer to shapes that the page defines once: a thousand trials are a thousand of them.
+// Trial marks refer to shapes that the page defines once: there may be thousands of marks.
 function shapeDefinitions() {
   const shapes = Object.entries(SHAPES).map(([name, d]) => `<path id="mark-${name}" d="${d}"/>`).join("");
   return `<svg width="0" height="0" aria-hidden="true" class="shapes"><defs>${shapes}</defs></svg>`;
 }
 
-// Trials of a server: filled VALID, pale SUSPECT, hollow INVALID; each opens its trial. `places` are [x, y, kind, trial].
-// In a crowd the filled and the pale ones are points of one path each: twenty thousand elements would take seconds to show.
+// Trials of a server: filled VALID, pale SUSPECT, hollow INVALID; a click opens the trial. `places` are [x, y, kind, trial].
+// In a crowd all filled marks are one path, and all pale ones another: twenty thousand elements would take seconds to show.
 function dots(look, places, crowd) {
   if (!places.length) return "";
   const kinds = ["", ' class="pale"', ' class="hollow"', ""];
@@ -87,7 +87,7 @@ function barGeometry(figure, width) {
   return { left, right, top: 4, bottom: 4 + ROW * figure.rows.length, x: scale(figure.x.domain, [left, right], figure.x.log) };
 }
 
-/** A name cut in its middle: the variant behind @ tells rows apart. */
+/** A name shortened in its middle: the variant after @ distinguishes rows. */
 function shortened(name, most) {
   if (name.length <= most) return name;
   const variant = name.includes("@") ? name.slice(name.lastIndexOf("@")) : "";
@@ -131,7 +131,7 @@ function lineGeometry(figure, width) {
   return { left, right, top, bottom, x: scale(figure.x.domain, [left, right], figure.x.log), y: scale(figure.y.domain, [bottom, top], figure.y.log) };
 }
 
-// A line with gaps where there is no value.
+// A line with gaps for missing values.
 function path(points, x, y, step) {
   let text = "", pen = false;
   for (const [at, value] of points) {
@@ -168,7 +168,7 @@ function drawLines(figure, width) {
 
 const LEVELS = 8;
 
-// One path a level of colour: a level is a share of the column's messages, on a logarithmic scale.
+// One path per colour level: a level is a share of the column's messages, on a logarithmic scale.
 function drawHeat(figure, width) {
   const geometry = lineGeometry(figure, width);
   const { left, right, top, bottom, x, y } = geometry;

@@ -1,6 +1,6 @@
-// Figures from a view: which chart shows which numbers. Each figure is a value that `draw.js` draws and a table says again.
+// Figures from a view: which chart shows which numbers. `draw.js` draws a figure; its table repeats the numbers.
 
-const LOG_BARS = 30; // from this factor on a linear axis hides the small ones
+const LOG_BARS = 30; // from this ratio on, a linear axis hides small values
 const MARKS = [2, 10, 100, 1000];
 const PERCENTILES = [1, 2, 10, 100, 1000, 1e4, 1e5, 1e6, 1e7, 1e8];
 
@@ -21,7 +21,7 @@ function sectionOf(view, id) {
   return { id, note, figures: figures.map((figure, i) => ({ ...figure, id: `${id}-${i}` })) };
 }
 
-// What the answer rests on, and beside it a second metric.
+// The leading metric of the answer, and next to it a second one.
 function leadingFigures(view) {
   const [first, second] = [view.data.roles.leading, view.data.roles.second].map((name) => metricFigures(view, name));
   return first.flatMap((figure, i) => [figure, second[i]]).concat(second.slice(first.length)).filter(Boolean);
@@ -68,7 +68,7 @@ function barFigure(view, metric, panel, [cell]) {
   if (!values.length) return null;
   const cell_text = view.data.cells[cell].text;
   const title = `${metric.title} (${metric.shown})`;
-  // An interval beyond twice the highest value would squeeze everything else; it is cut at the edge.
+  // An interval far above the highest value would compress everything else; it is cut at the edge.
   const highest = Math.max(...rows.flatMap((row) => [row.mean, ...row.dots.map(([value]) => value)]).filter((value) => value !== null));
   const x = axisOf(values.map((value) => Math.min(value, 1.3 * highest)), title);
   const table = { head: ["server", `mean (${metric.shown})`, "95 % interval", "single trials"], rows: rows.map((row) => [row.name, row.text, row.low === null ? NONE : between(row.low, row.high), row.dots.map(([value]) => number(value)).join(", ") || NONE]) };
@@ -119,9 +119,9 @@ function distanceFigures(view) {
     });
     if (!rows.length) continue;
     const panel = view.data.cells[cell].text;
-    const x = axisOf([...rows.flatMap((row) => [row.mean, row.high]), 100], "throughput in % of the reference's, round by round");
+    const x = axisOf([...rows.flatMap((row) => [row.mean, row.high]), 100], "throughput, % of the reference, paired by round");
     const table = { head: ["server", "% of the reference", "95 % interval"], rows: rows.map((row) => [row.name, number(row.mean), row.low === null ? NONE : between(row.low, row.high)]) };
-    figures.push({ kind: "bars", title: "Distance to the ceiling", panel, label: said("Throughput in per cent of the reference", panel, view, rowsOf(view, cell)), rows, x, mark: 100, table, unit: "%" });
+    figures.push({ kind: "bars", title: "Distance to the baseline", panel, label: said("Throughput in per cent of the reference", panel, view, rowsOf(view, cell)), rows, x, mark: 100, table, unit: "%" });
   }
   return figures;
 }
@@ -150,7 +150,7 @@ function percentileFigure(view, cell, curves) {
   });
   const furthest = Math.max(...curves.map((curve) => curve.x[curve.x.length - 1]));
   const ticks = PERCENTILES.filter((tick) => tick <= furthest);
-  const x = { title: "share of the messages that took at most so long", log: true, domain: [1, furthest], ticks, labels: ticks.map((tick) => (tick === 1 ? "0 %" : quantile(tick))) };
+  const x = { title: "share of messages at or below this time", log: true, domain: [1, furthest], ticks, labels: ticks.map((tick) => (tick === 1 ? "0 %" : quantile(tick))) };
   const y = axisOf(series.flatMap((one) => one.points.map((point) => point[1])), `${view.data.roles.time} (${unit})`, { log: true });
   const panel = view.data.cells[cell].text;
   return { kind: "lines", title: "Percentiles", panel, label: said(`${view.data.roles.time} by percentile`, panel, view, rowsOf(view, cell)), series, x, y, height: 260, table: percentileTable(view, cell), unit, reads: "quantile" };
@@ -171,7 +171,7 @@ function cdfFigure(view, cell, curves) {
     return { server: curve.server, name: server.label, look: server.look, points: steps };
   });
   const x = { ...axisOf(series.flatMap((one) => one.points.map((point) => point[0])), `${view.data.roles.time} (${unit})`, { log: true }) };
-  const y = { title: "% of the messages", log: false, domain: [0, 100], ticks: [0, 25, 50, 75, 100] };
+  const y = { title: "% of messages", log: false, domain: [0, 100], ticks: [0, 25, 50, 75, 100] };
   const panel = view.data.cells[cell].text;
   return { kind: "lines", title: "Distribution", panel, label: said(`Share of messages by ${view.data.roles.time.toLowerCase()}`, panel, view, rowsOf(view, cell)), series, x, y, height: 260, table: percentileTable(view, cell), unit: "%", reads: unit };
 }
@@ -194,5 +194,5 @@ function memoryFigures(view) {
   const y = axisOf(series.flatMap((one) => one.dots.map(([, value]) => value)), "Memory (MiB)");
   const text = (fit) => (fit.slope === null ? [fit.reason, NONE, NONE] : [bytes(Math.abs(fit.slope)).replace(/^/, fit.slope < 0 ? "-" : ""), fit.low === null ? NONE : `${number(fit.low / 1024)}–${number(fit.high / 1024)} KiB`, number(fit.r2)]);
   const table = { head: ["server", "memory per connection", "95 % interval", "R²"], rows: fits.map((fit) => [view.data.servers[fit.server].label, ...text(fit)]) };
-  return [{ kind: "lines", title: "Memory per connection", panel: "slope of a straight line through all trials", label: `Memory over connections with a straight line for each server. The table below has the slopes.`, series, x, y, height: 230, table, unit: "MiB", openTable: true }];
+  return [{ kind: "lines", title: "Memory per connection", panel: "slope of a line fitted to VALID and SUSPECT trials", label: `Memory over connections, with a fitted line per server. The table below has the slopes.`, series, x, y, height: 230, table, unit: "MiB", openTable: true }];
 }

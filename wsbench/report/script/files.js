@@ -1,4 +1,4 @@
-// Downloads made of the page's own data: tables as CSV, everything as JSON, pooled histograms as a log. Text out.
+// Downloads from the page's data: tables as CSV, everything as JSON, pooled histograms as a log. Text out.
 
 function csv(rows) {
   const quoted = (value) => (value === null || value === undefined ? "" : /[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));

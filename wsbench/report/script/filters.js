@@ -1,4 +1,4 @@
-// The filters: what is chosen, how it stands in the address, and the form that shows it. Pure.
+// The filters: the selection, its form in the address, and the HTML form. Pure.
 // Address: #servers=a,b&language=Java&tag=x&text=netty&cell.connections=16,64&each=1&zoom=2-5&sort=number:-1&page=2&trial=12
 
 const NOTHING = { servers: null, language: "", tag: "", text: "", cells: {}, each: false, zoom: null, sort: null, page: 0, trial: null };
@@ -57,6 +57,6 @@ function filtersHtml(data, chosen) {
   const count = chosen.servers ? `${chosen.servers.length} of ${data.servers.length}` : `all ${data.servers.length}`;
   const servers = `<details class="servers"><summary>Servers: ${count}</summary><fieldset><legend>Servers and variants</legend>${boxes.join("")}</fieldset></details>`;
   const text = `<label>Name <input type="search" name="text" value="${esc(chosen.text)}" size="12"></label>`;
-  const reset = `<button type="reset"${isFiltered(chosen) ? "" : " hidden"}>Show everything</button>`;
+  const reset = `<button type="reset"${isFiltered(chosen) ? "" : " hidden"}>Reset filters</button>`;
   return servers + text + select("language", "Language", languages, chosen.language) + select("tag", "Tag", tags, chosen.tag) + cells.join("") + reset;
 }

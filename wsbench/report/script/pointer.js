@@ -1,6 +1,6 @@
-// Reading values off a figure: the place under the pointer or the arrow keys, its words, the cursor that shows it. And zooming.
+// Values of a figure at the pointer or the arrow keys: the position, its text, and the cursor.
 
-// What a figure says at a pixel: { text, rows: [[name, value, look]], x } or null.
+// The values of a figure at a pixel: { title, rows: [[name, value, look]], x } or null.
 function readAt(figure, width, px, py) {
   if (figure.kind === "bars") {
     const { top } = barGeometry(figure, width);
@@ -12,7 +12,7 @@ function readAt(figure, width, px, py) {
   return figure.kind === "heat" ? readHeat(figure, geometry, px, py) : readLines(figure, geometry.x.back(px));
 }
 
-// The trial whose mark is nearest to a pixel, where one is near.
+// The trial whose mark is nearest to a pixel, within 8 pixels; else null.
 function trialAt(figure, width, px, py) {
   const bars = figure.kind === "bars", { x, y, top } = bars ? barGeometry(figure, width) : lineGeometry(figure, width);
   const places = bars
@@ -70,7 +70,7 @@ function tipText(found) {
   return `${found.title}. ${found.rows.map(([name, value]) => `${name} ${value}`).join("; ")}`;
 }
 
-// Places that the arrow keys step through, as pixels.
+// Positions that the arrow keys step through, in pixels.
 function stops(figure, width) {
   if (figure.kind === "bars") return figure.rows.map((_, i) => [width / 2, barGeometry(figure, width).top + ROW * (i + 0.5)]);
   const { x, y } = lineGeometry(figure, width);

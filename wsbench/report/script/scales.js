@@ -1,4 +1,4 @@
-// Scales: from values to pixels, linear or logarithmic, and the ticks that stand at them.
+// Scales from values to pixels, linear or logarithmic, and their ticks.
 
 function scale(domain, range, log) {
   const [low, high] = log ? domain.map(Math.log10) : domain;
@@ -20,7 +20,7 @@ function linearTicks(low, high, most) {
   return ticks;
 }
 
-// 1, 2 and 5 of every power of ten, or the powers alone over a wide span.
+// 1, 2 and 5 times each power of ten, or only the powers over a wide range.
 function logTicks(low, high) {
   const steps = high < 200 * low ? [1, 2, 5] : [1];
   const ticks = [];
@@ -29,7 +29,7 @@ function logTicks(low, high) {
   return ticks;
 }
 
-// Short texts of ticks: 120k rather than 120,000 where thousands are all alike.
+// Short tick labels: 120k for 120,000.
 function tickText(value, ticks) {
   const largest = Math.max(...ticks.map(Math.abs));
   const short = (size, unit) => `${Number((value / size).toPrecision(6))}${value ? unit : ""}`;
@@ -38,7 +38,7 @@ function tickText(value, ticks) {
   return grouped(value, Math.max(0, ...ticks.map((tick) => (String(tick).split(".")[1] || "").length)));
 }
 
-// An axis that shows all values: from zero where linear, a little beyond them where logarithmic.
+// An axis that contains all values: a linear one starts at zero, a logarithmic one extends slightly beyond them.
 function axisOf(values, title, { log = false, zero = true } = {}) {
   const seen = values.filter((value) => value !== null && Number.isFinite(value) && (!log || value > 0));
   let low = Math.min(...seen), high = Math.max(...seen);

@@ -1,6 +1,6 @@
-// The page as it is before any script runs: the same functions as in the browser, called once when the report is built.
+// The page before any script runs: the same functions as in the browser, called once when the report is built.
 
-const MOST_LINES = 120; // of all panels of a kind: the live page draws the rest
+const MOST_LINES = 120; // in all panels of a kind; the live page draws the rest
 
 function still(text, width) {
   const data = JSON.parse(text);

@@ -1,4 +1,4 @@
-// Figures of an experiment's file. Values and looks in, the drawing with its legend out; which numbers, the experiment says.
+// Figures of an experiment's file, which chooses the numbers. Values and looks in, the drawing with its legend out.
 
 function studyFigure(one) {
   const rows = one.rows || [], series = one.series || [];

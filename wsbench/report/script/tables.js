@@ -1,16 +1,16 @@
-// Tables and parts of the page as HTML text, everything escaped. Pure, like the drawings.
+// Tables and other parts of the page as HTML text, escaped. Pure functions.
 
 const PAGE = 100; // trials on one page of their table
-const MOST_TABLES = 20; // cells: more is no overview, and the filter chooses
+const MOST_TABLES = 20; // cells: the filters give access to more
 
 function figureHtml(figure, width) {
   const panel = figure.panel && !figure.lane ? ` <span>${esc(figure.panel)}</span>` : "";
   const caption = figure.lane ? "" : `<figcaption>${esc(figure.title)}${panel}</figcaption>`;
   const wide = figure.lane ? " wide" : "";
-  return `<figure class="chart ${figure.kind}${figure.lane ? " lane" : ""}${wide}" id="${figure.id}">${caption}<div class="drawing" tabindex="0" role="group" aria-label="${esc(figure.title)}: a chart; the arrow keys read its values">${drawing(figure, width)}</div>${figure.named ? namesHtml(figure) : ""}${numbersHtml(figure)}</figure>`;
+  return `<figure class="chart ${figure.kind}${figure.lane ? " lane" : ""}${wide}" id="${figure.id}">${caption}<div class="drawing" tabindex="0" role="group" aria-label="${esc(figure.title)}: chart; the arrow keys step through its values">${drawing(figure, width)}</div>${figure.named ? namesHtml(figure) : ""}${numbersHtml(figure)}</figure>`;
 }
 
-// The first figure stands alone on the page, without the legend of a section.
+// The first figure has no section legend, so it needs its own.
 function firstFigure(figure) {
   return { ...figure, id: `${figure.id}-first`, named: figure.kind === "lines" };
 }
@@ -22,7 +22,7 @@ function namesHtml({ series }) {
 function numbersHtml({ table, openTable, title }) {
   const head = table.head.map((text) => `<th scope="col">${esc(text)}</th>`).join("");
   const rows = table.rows.map(([first, ...rest]) => `<tr><th scope="row">${esc(first)}</th>${rest.map((text) => `<td>${esc(text)}</td>`).join("")}</tr>`).join("");
-  return `<details${openTable ? " open" : ""}><summary>The numbers</summary><div class="scroll" tabindex="0" role="region" aria-label="numbers: ${esc(title)}"><table><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div></details>`;
+  return `<details${openTable ? " open" : ""}><summary>Numbers</summary><div class="scroll" tabindex="0" role="region" aria-label="numbers: ${esc(title)}"><table><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div></details>`;
 }
 
 function legendHtml(data, servers, label) {
@@ -46,7 +46,7 @@ function countsHtml(row) {
 
 function resultsHtml(view) {
   const { data } = view;
-  if (!view.rows.length) return `<p class="note">Nothing passes the filters.</p>`;
+  if (!view.rows.length) return `<p class="note">No results pass the filters.</p>`;
   const note = left_out(view.cells.length, Math.min(view.cells.length, MOST_TABLES), "cells");
   return (note ? `<p class="note">${note}</p>` : "") + view.cells.slice(0, MOST_TABLES).map((cell) => resultTable(data, data.cells[cell].text, rowsOf(view, cell))).join("");
 }
@@ -72,7 +72,7 @@ function resultRow(data, row, columns, highest) {
   });
   const advisories = server.advisories ? `<small class="advisory"><a href="#server-${row.server}">${plural(server.advisories, "conformance advisory").replace("advisorys", "advisories")}</a></small>` : "";
   const trials = `<a class="trials" href="#trials" data-server="${row.server}" data-cell="${row.cell}">${countsHtml(row)}</a>`;
-  return `<tr data-server="${row.server}"${server.ceiling ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${row.tier ? `<span class="tier" title="servers that share a letter cannot be told apart"> ${esc(row.tier)}</span>` : ""}${advisories}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(row.limit || NONE)}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
+  return `<tr data-server="${row.server}"${server.ceiling ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${row.tier ? `<span class="tier" title="servers that share a letter cannot be ranked against one another"> ${esc(row.tier)}</span>` : ""}${advisories}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(row.limit || NONE)}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
 }
 
 // ---- trials --------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ function trialsHtml(view, sort, page) {
   };
   const head = heads.map(([name, text, kind]) => button(name, text, kind)).join("") + metrics.map((metric) => button(metric.name, metric.title, "", metric.shown)).join("") + button("verdict", "verdict", "text") + `<th scope="col" class="text">bottleneck</th>`;
   const body = order.slice(at * PAGE, (at + 1) * PAGE).map((i) => trialRow(data, i, metrics)).join("");
-  const turn = pages > 1 ? `<p class="pages"><button type="button" data-page="${at - 1}"${at ? "" : " disabled"}>earlier</button> page ${at + 1} of ${pages} <button type="button" data-page="${at + 1}"${at + 1 < pages ? "" : " disabled"}>later</button></p>` : "";
+  const turn = pages > 1 ? `<p class="pages"><button type="button" data-page="${at - 1}"${at ? "" : " disabled"}>previous</button> page ${at + 1} of ${pages} <button type="button" data-page="${at + 1}"${at + 1 < pages ? "" : " disabled"}>next</button></p>` : "";
   return `<p class="note">${plural(order.length, "trial")}${order.length < data.trials.number.length ? ` of ${grouped(data.trials.number.length, 0)}` : ""}.</p><div class="scroll" tabindex="0" role="region" aria-label="trials"><table id="trial-table"><thead><tr>${head}</tr></thead><tbody>${body}</tbody></table></div>${turn}`;
 }
 

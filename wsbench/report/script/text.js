@@ -1,4 +1,4 @@
-// Texts: numbers as the report writes them (three digits, as words.py does), and everything escaped that came from elsewhere.
+// Texts: numbers in the report's format (three digits, as in wording.py), and escaping of all foreign text.
 "use strict";
 
 const NONE = "–";
@@ -8,14 +8,14 @@ function esc(text) {
   return String(text).replace(/[&<>"']/g, (found) => ESCAPES[found]);
 }
 
-// Groups of three, so many places; without Intl, which makes ten thousand numbers slow.
+// Digits in groups of three with `places` decimals; Intl is slow for ten thousand numbers.
 function grouped(value, places) {
   const [whole, part] = Math.abs(value).toFixed(places).split(".");
   const sign = value < 0 ? "-" : "";
   return sign + whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? "." + part : "");
 }
 
-// Rounded to so many significant digits; whole numbers below 10,000 keep all of theirs where they count things.
+// Rounded to `digits` significant digits; counts below 10,000 keep all digits.
 function number(value, digits = 3, counts = false) {
   if (value === null || value === undefined) return NONE;
   if (value === 0) return "0";
@@ -30,7 +30,7 @@ function between(low, high) {
   return `${number(low, alike ? 4 : 3)}–${number(high, alike ? 4 : 3)}`;
 }
 
-// A metric's value in the unit it is shown in.
+// A metric's value in its display unit.
 function shown(metric, value) {
   return value === null || value === undefined ? null : metric.size === 1 ? value : value / metric.size;
 }
@@ -39,7 +39,7 @@ function shownText(metric, value) {
   return number(shown(metric, value), 3, metric.unit === "count");
 }
 
-// Times in the unit that fits the value.
+// A time in a suitable unit.
 function time(ns) {
   if (ns === null || ns === undefined) return NONE;
   for (const [size, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) if (ns >= size) return `${number(ns / size)} ${unit}`;

@@ -1,21 +1,21 @@
-// Figures over time: lanes that share one axis, and a heat map of latency for each trial that is shown.
+// Figures over time: lanes with a common axis, and a latency heat map per shown trial.
 
 const LANES = [
-  { title: "Connections open (thin: asked)", names: ["open"], also: "asked", size: 1 },
+  { title: "Open connections (thin: requested)", names: ["open"], also: "asked", size: 1 },
   { title: "Replies per second", names: ["rate"], size: 1 },
   { title: "Median", names: ["p50"], size: 1e6, unit: "ms", log: true },
   { title: "p99", names: ["p99"], size: 1e6, unit: "ms", log: true },
-  { title: "Longest", names: ["max"], size: 1e6, unit: "ms", log: true },
+  { title: "Maximum", names: ["max"], size: 1e6, unit: "ms", log: true },
   { title: "Errors per second", names: ["errors"], size: 1 },
   { title: "Server CPU", names: ["cpu"], size: 1, unit: "% of a core" },
   { title: "Server memory", names: ["rss"], size: 2 ** 20, unit: "MiB" },
-  { title: "Heap in use (thin: its size)", names: ["heap"], also: "heap_size", size: 2 ** 20, unit: "MiB" },
-  { title: "Stood still for the garbage collector", names: ["gc"], size: 1, unit: "ms a second" },
-  { title: "Delay of the event loop", names: ["loop"], size: 1, unit: "ms" },
+  { title: "Heap in use (thin: heap size)", names: ["heap"], also: "heap_size", size: 2 ** 20, unit: "MiB" },
+  { title: "GC pause", names: ["gc"], size: 1, unit: "ms per second" },
+  { title: "Event loop delay", names: ["loop"], size: 1, unit: "ms" },
 ];
 const MOST_HEAT_MAPS = 6;
 
-// The trials shown over time: of each server in the cell the one with the median throughput, or each.
+// The trials shown over time: per server in the cell the typical one, or all.
 function timeFigures(view) {
   const known = view.trials.filter((i) => view.data.timelines[i]);
   const cell = view.cells.find((one) => known.some((i) => view.data.trials.cell[i] === one));
@@ -48,7 +48,7 @@ function spansOf(timeline) {
 
 function laneFigures(view, chosen, panel) {
   const lanes = LANES.map((lane) => laneFigure(view, chosen, lane)).filter(Boolean);
-  return lanes.map((lane, i) => ({ ...lane, panel, x: timeAxis(view, chosen, i === lanes.length - 1 ? "seconds since the engine began; shaded: not measured" : "") }));
+  return lanes.map((lane, i) => ({ ...lane, panel, x: timeAxis(view, chosen, i === lanes.length - 1 ? "seconds since the engine started; shaded: not measured" : "") }));
 }
 
 function laneFigure(view, chosen, lane) {
@@ -72,7 +72,7 @@ function laneFigure(view, chosen, lane) {
   return { kind: "lines", lane: true, title: lane.title, label: `${lane.title} over time. The table below has the extremes.`, series, y, height: 78, left: 64, spans: spansOf(view.data.timelines[chosen[0]]), table: { head: ["trial", `lowest ${unit}`, `highest ${unit}`], rows }, unit, reads: "s" };
 }
 
-// What these trials do not have, with the reasons.
+// Missing series of these trials, with the reasons.
 function absences(view, chosen) {
   const found = new Map();
   for (const i of chosen) for (const [name, reason] of Object.entries(view.data.timelines[i].absent)) {
@@ -97,7 +97,7 @@ function heatFigures(view, chosen) {
     const y = { title: view.data.roles.time, log: true, domain, ticks, labels: ticks.map((tick) => time(tick).replace(/\.0+(?= )/, "")) };
     const title = `${server.label}, trial ${four(view.data.trials.number[i])}`;
     const rows = heat.columns.map((column, k) => heatRow(heat, column, k)).filter(Boolean);
-    return { kind: "heat", title: "Latency over time", panel: title, label: `Heat map of latency over time: ${title}. The table below has each second's most frequent and longest.`, heat, x: timeAxis(view, known, "seconds since the engine began"), y, height: 200, left: 64, table: { head: ["from second", "messages", "most frequent", "longest below"], rows }, reads: "heat" };
+    return { kind: "heat", title: "Latency over time", panel: title, label: `Heat map of latency over time: ${title}. The table below has each second's most frequent and longest times.`, heat, x: timeAxis(view, known, "seconds since the engine started"), y, height: 200, left: 64, table: { head: ["from second", "messages", "most frequent", "longest below"], rows }, reads: "heat" };
   });
 }
 

@@ -1,4 +1,4 @@
-// What is chosen of a report's data: the filters, and the questions that figures and tables ask of what passes them.
+// The filtered part of a report's data, and queries for figures and tables.
 
 const [VALID, SUSPECT, INVALID, FAILED] = [0, 1, 2, 3];
 const KINDS = ["VALID", "SUSPECT", "INVALID", "failed"];
@@ -44,7 +44,7 @@ function names(view, rows) {
   return listed([...new Set(rows.map((row) => view.data.servers[row.server].label))]);
 }
 
-// Panels of cells: one a cell, or one for all values of the swept number; [text, cells] each.
+// Panels: one per cell, or one for all values of the swept number; [text, cells] each.
 function panels(view) {
   const { axis, cells } = view.data;
   if (axis === null) return view.cells.map((cell) => [cells[cell].text, [cell]]);
@@ -62,7 +62,7 @@ function withoutAxis(view, cell) {
   return { text: parts.map((key) => `${key.title} ${cells[cell].values[key.name]}`).join(", ") };
 }
 
-// How many of the panels are drawn, in words; empty where all are.
+// The number of drawn panels in words; empty if all are drawn.
 function left_out(all, drawn, what) {
-  return all > drawn ? `Shown: ${drawn} of ${all} ${what}. The filter above chooses others.` : "";
+  return all > drawn ? `Showing ${drawn} of ${all} ${what}. Use the filters above to choose others.` : "";
 }

@@ -1,4 +1,4 @@
-"""Campaigns to look through: `serve` shows those of some folders as they are now, `site` writes the same pages to publish.
+"""Pages over many campaigns: `serve` shows the campaigns of some folders live, `site` writes the same pages for publication.
 
-It reads run directories and starts nothing, writes nothing into them, and lets nobody else write.
+Reads run folders only. Starts no campaign and never writes into a run folder.
 """

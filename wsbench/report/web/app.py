@@ -1,7 +1,7 @@
-"""The pages, served: read only, on loopback unless told otherwise, each campaign as it is at that moment.
+"""The web server of the pages: read-only, on loopback by default, with the current state of each campaign.
 
-What a report says came from servers that may be hostile. Pages of ours run no script but our file; a report is sandboxed, so that
-whatever is in it has no origin and can ask nothing of this server.
+A report's content came from servers that may be hostile. Our pages run only our script file. A report is sandboxed: it has no
+origin and cannot send requests to this server.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ DOWNLOADS = {"json": "application/json", "csv": "text/csv"}
 
 
 def app(folders: list[Path], hosts: list[str]) -> Starlette:
-    """`hosts` are the names by which it may be asked, so that no other site can make a browser read it (DNS rebinding)."""
+    """`hosts` are the allowed host names: no other site can make a browser read these pages (DNS rebinding)."""
 
     def campaign_of(request: Request) -> Campaign:
-        """Looked up among those that exist: no path is ever made of what was asked."""
+        """The requested campaign, looked up among the existing ones: no path is built from the request."""
         asked = f"{request.path_params['folder']}/{request.path_params['name']}"
         for one in find(folders):
             if one.id == asked:
                 return one
-        raise HTTPException(404, f"no campaign is called {asked}")
+        raise HTTPException(404, f"no campaign {asked}")
 
     def top(request: Request) -> Response:
         return page(pages.listing(*look(folders), SERVED, request.query_params.get("q", "")))
@@ -72,7 +72,7 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
     def download(request: Request) -> Response:
         form = request.path_params["form"]
         if form not in DOWNLOADS:
-            raise HTTPException(404, f"no such download; there are: {', '.join(DOWNLOADS)}")
+            raise HTTPException(404, f"no such download; available: {', '.join(DOWNLOADS)}")
         results = campaign_of(request).results
         made = export.FORMATS[form](export.Asked(results, [], []))
         return Response(made, media_type=DOWNLOADS[form], headers=PAGE)
@@ -81,21 +81,21 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
         asked, known = request.query_params.getlist("run"), {one.id: one for one in find(folders)}
         chosen = [known[name] for name in dict.fromkeys(asked) if name in known]
         if not chosen:
-            raise HTTPException(404, "none of these campaigns is here")
-        return page(pages.overlaid("Campaigns over each other", chosen, request.query_params.get("metric"), SERVED))
+            raise HTTPException(404, "none of these campaigns exists")
+        return page(pages.overlaid("Overlay of campaigns", chosen, request.query_params.get("metric"), SERVED))
 
     def of_experiment(request: Request) -> Response:
         name = request.path_params["experiment"]
         chosen = [one for one in find(folders) if one.experiment == name]
         if not chosen:
-            raise HTTPException(404, f"no campaign of {name} is here")
+            raise HTTPException(404, f"no campaign of {name}")
         return page(pages.overlaid(f"Campaigns of {name}", chosen, request.query_params.get("metric"), SERVED))
 
     def history(request: Request) -> Response:
         name = request.path_params["experiment"]
         chosen = [one for one in find(folders) if one.experiment == name]
         if not chosen:
-            raise HTTPException(404, f"no campaign of {name} is here")
+            raise HTTPException(404, f"no campaign of {name}")
         return page(pages.over_time(chosen, name, request.query_params.get("metric"), SERVED))
 
     def asset(request: Request) -> Response:
@@ -118,7 +118,7 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
         ],
         exception_handlers={
             HTTPException: lambda _, error: Response(error.detail, error.status_code, headers=PAGE),
-            UserError: lambda _, error: Response(f"it cannot be read: {error}", 422, headers=PAGE),
+            UserError: lambda _, error: Response(f"cannot be read: {error}", 422, headers=PAGE),
         },
     )
     made.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
@@ -130,7 +130,7 @@ def page(text: str, more: dict[str, str] | None = None) -> HTMLResponse:
 
 
 def serve(folders: list[Path], host: str, port: int) -> None:
-    """Until Ctrl-C."""
-    # "[" is what Starlette makes of an address of IPv6, which no name can be bound to that is not asked for.
+    """Serves the pages until Ctrl-C."""
+    # Starlette reduces an IPv6 address to "[", which cannot be a registered host name.
     hosts = ["*"] if host in ("0.0.0.0", "::") else ["127.0.0.1", "localhost", "[", host]
     uvicorn.run(app(folders, hosts), host=host, port=port, log_level="warning", access_log=False)

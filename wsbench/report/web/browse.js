@@ -1,4 +1,4 @@
-// Two things only: the list is searched while one types, and a running campaign is followed.
+// Searches the list as you type, and follows a running campaign.
 "use strict";
 
 const search = document.getElementById("search");

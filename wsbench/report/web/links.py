@@ -1,4 +1,4 @@
-"""How one page refers to another: by address where they are served, by file where they are written."""
+"""Links between pages: by address if they are served, by file if they are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wsbench.analysis.campaigns import Campaign
 
 @dataclass(frozen=True)
 class Links:
-    """`up` leads from the page to the top: "/" where pages are served, "../../" and the like where they are files."""
+    """`up` leads from the page to the top: "/" if pages are served, "../../" or similar if they are files."""
 
     up: str
     static: bool
@@ -34,7 +34,7 @@ class Links:
         return f"{self.up}overlay/{quote(experiment)}{'.html' if self.static else ''}"
 
     def history(self, experiment: str, metric: str | None = None) -> str:
-        """The page of an experiment's own metric, or of another."""
+        """The history page of an experiment, in its default metric or in another."""
         if self.static:
             return f"{self.up}history/{quote(experiment)}{f'.{metric}' if metric else ''}.html"
         return f"{self.up}history/{quote(experiment)}{f'?metric={metric}' if metric else ''}"

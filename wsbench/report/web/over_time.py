@@ -1,6 +1,6 @@
-"""The page of an experiment's history: a line a server and cell over its campaigns, with the steps that `history` tells.
+"""The history page of an experiment: one line per server and cell over its campaigns, with the steps that `history` reports.
 
-Campaigns in, HTML out. It decides nothing; texts pass the escaping template.
+Campaigns in, HTML out. Makes no decisions; texts pass through the escaping template.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Drawn:
 
 
 def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, links: Links) -> str:
-    """In the chosen metric, or the newest campaign's first; only campaigns of the newest one's machine are compared."""
+    """The page in the chosen or the first common metric, over campaigns alike to the newest one in machine and settings."""
     known = shown_metrics(campaigns)
     metric = chosen if chosen in known else next(iter(known), None)
     lines, elsewhere = [], 0
@@ -53,7 +53,7 @@ def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, li
 
 
 def shown_metrics(campaigns: list[Campaign]) -> list[str]:
-    """What the campaigns of the newest one's machine have all measured."""
+    """Metrics common to all campaigns with the newest one's machine and settings."""
     same = history.alike(campaigns)
     return metrics_in_common(same[::-1]) if same else []
 

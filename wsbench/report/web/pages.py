@@ -1,4 +1,4 @@
-"""The pages: campaigns in, HTML out. Every text passes an escaping template; there is no script and no style inside a page."""
+"""The pages: campaigns in, HTML out. Every text passes through an escaping template; pages contain no inline script or style."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def campaign(one: Campaign, others: list[Campaign], links: Links) -> str:
 
 
 def live(one: Campaign) -> str:
-    """The part of a campaign's page that changes while it runs."""
+    """The part of a campaign's page that changes during a run."""
     return template("live.html").render(one=one, **_live(one), **common())
 
 
 def overlaid(title: str, campaigns: list[Campaign], chosen: str | None, links: Links) -> str:
-    """Several campaigns beside each other, in one metric that all have; the first in common where none is chosen."""
+    """Several campaigns compared in one common metric: the chosen one, or the first."""
     known = metrics_in_common(campaigns)
     metric = chosen if chosen in known else next(iter(known), None)
     groups = []
@@ -90,7 +90,7 @@ def lead(one: Campaign) -> str:
 
 
 def search_text(one: Campaign) -> str:
-    """What a search looks at, in small letters."""
+    """The text that a search covers, in lower case."""
     verdicts = " ".join(kind for kind, count in one.verdicts.items() if count)
     parts = (one.id, one.experiment, *one.record.servers, *one.record.tags, one.question or "", lead(one), verdicts)
     return " ".join(parts).lower()

@@ -1,4 +1,4 @@
-"""The pages, written: a folder that any web server can publish as it is, and that opens from the disk too."""
+"""The pages as files: a folder that any web server can publish unchanged, and that also works from disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wsbench.report.web.over_time import shown_metrics
 
 
 def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
-    """Writes the site into a new folder: how many campaigns it has, and a line for each that cannot be read. UserError where the
+    """Writes the site into a new folder. Returns the number of campaigns and one line per unreadable campaign. UserError if the
     folder exists."""
     with whole_folder(out) as part:
         (part / "assets").mkdir()
@@ -44,7 +44,7 @@ def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
 
 
 def _downloads(one: Campaign, folder: Path, broken: list[str]) -> bool:
-    """The campaign for other programs; False, and a line more, where its trials cannot be read."""
+    """Writes the campaign's downloads. If its trials cannot be read, returns False and adds a line to `broken`."""
     try:
         results = one.results
         made = {form: export.FORMATS[form](export.Asked(results, [], [])) for form in ("json", "csv")}

@@ -1,4 +1,4 @@
-"""The templates of the pages: every text is escaped, and a name that is missing is an error."""
+"""The templates of the pages: every text is escaped, and a missing name is an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 def common() -> dict:
-    """What every page knows."""
+    """Values for every page."""
     return {"version": __version__, "metrics": metrics.METRICS}
 
 

@@ -1,8 +1,8 @@
-"""How far another host's monotonic clock is ahead of ours, from exchanges of the time over a connection that both ends answer at
-once: the formula of NTP (RFC 5905, section 8), and the median over the quarter of the exchanges that took least.
+"""Offset of another host's monotonic clock from ours, from exchanges over a connection that both ends answer at once: the
+formula of NTP (RFC 5905, section 8), and the median over the quarter of exchanges with the shortest round trips.
 
-Half the round trip of those bounds the error: a way that is slower in one direction than in the other cannot be seen from
-either end. Times in nanoseconds. Pure.
+Half of the longest of those round trips bounds the error: neither end can detect a path that is slower in one direction.
+Times in nanoseconds. Pure functions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Exchange:
-    """Asked and answered by our clock, heard and replied by the other's."""
+    """`asked` and `answered` are times of our clock, `heard` and `replied` of the other."""
 
     asked: int
     heard: int
@@ -32,7 +32,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Offset:
-    """The other clock minus ours, and how much that may be wrong."""
+    """The other clock minus ours, and the bound of its error, in ns."""
 
     ns: int
     bound_ns: int
@@ -44,7 +44,7 @@ def offset(exchanges: list[Exchange]) -> Offset:
 
 
 def measure(ask: Callable[[], tuple[int, int]], now: Callable[[], int], times: int) -> Offset:
-    """`ask` returns when the other end heard and when it replied."""
+    """The offset over `times` exchanges. `ask` returns when the other end received the request and when it replied, in ns."""
     found = []
     for _ in range(times):
         asked = now()

@@ -1,6 +1,6 @@
-"""`wsbench cluster up|status|down`: Ray on every host. On this machine (127.0.0.2) and in its network namespaces it is started
-here, by ssh where cluster.toml says so; for any other host the line to type there is printed. Who runs already is left alone, so
-`up` also brings back what was lost. Ray's own `ray stop` is never used: it ends everybody's Ray.
+"""`wsbench cluster up|status|down`: starts and stops Ray on every host. On this machine (127.0.0.2) and in its network
+namespaces it starts Ray directly, and by ssh if cluster.toml says so; for other hosts it prints the command to run there. A host
+that already runs is left alone, so `up` also restores lost hosts. It never uses `ray stop`, which ends every user's Ray.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from wsbench.run.cluster.hosts import Cluster, Host
 
 OBJECT_STORE_BYTES = 100_000_000
 WORKER_PORTS = 100
-#: In the command line of every process that `up` starts.
+#: Part of the command line of every process that `up` starts.
 WORD = "--node-ip-address"
 
 
 class Started(Frozen):
-    """The processes that `up` has started, by host: on this machine, or where ssh leads."""
+    """Process ids of what `up` has started, by host: on this machine or on the ssh host."""
 
     pids: dict[str, int]
 
@@ -39,12 +39,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments) -> int:
     cluster = hosts.read(arguments.file)
     if cluster.ray is not None and arguments.what != "status":
-        raise UserError(f"{arguments.file}: the Ray at {cluster.ray} is somebody else's to start and to end")
+        raise UserError(f"{arguments.file}: wsbench did not start the Ray at {cluster.ray}; start and end it yourself")
     return {"up": _up, "status": _status, "down": _down}[arguments.what](cluster, arguments.file)
 
 
 def command_of(cluster: Cluster, host: Host) -> list[str]:
-    """What starts Ray on this host, in the foreground; every port it listens on is fixed."""
+    """The command that starts Ray on this host, in the foreground. Every listening port is fixed."""
     port = cluster.port
     first = host == cluster.host[0]
     return [
@@ -58,7 +58,7 @@ def command_of(cluster: Cluster, host: Host) -> list[str]:
         f"--dashboard-agent-listen-port={port + 5}",
         f"--min-worker-port={port + 10}",
         f"--max-worker-port={port + 10 + WORKER_PORTS}",
-        # Where our actors run is said by the host's name, not by its CPUs.
+        # Our actors are placed by host name, not by CPUs.
         "--num-cpus=1",
         f"--object-store-memory={OBJECT_STORE_BYTES}",
     ]
@@ -79,14 +79,14 @@ def _up(cluster: Cluster, file: Path) -> int:
         descriptor = os.open(cluster.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as opened:
             opened.write(secrets.token_hex(32))
-        print(f"made {cluster.token_file}; every host needs a copy of it, readable by its user alone")
+        print(f"created {cluster.token_file}; copy it to every host, readable only by its user")
     kept = _kept(file)
     kept.parent.mkdir(parents=True, exist_ok=True)
     environment = remote.environment(cluster)
     pids = _started(kept)
     for host in cluster.machines:
         if host.name in pids and _runs(host, pids[host.name]):
-            print(f"{host.name}: runs already, process {pids[host.name]}")
+            print(f"{host.name}: already running, process {pids[host.name]}")
             continue
         line = shlex.join(
             ["env", *(f"{name}={value}" for name, value in environment.items()), *command_of(cluster, host)]
@@ -118,7 +118,7 @@ def _runs(host: Host, pid: int) -> bool:
 
 
 def _end(host: Host, pid: int) -> bool:
-    """Whether it was still there."""
+    """Ends the process; true if it was still running."""
     if host.ssh is None or _is_here(host):
         return end_detached(pid, WORD)
     running = _runs(host, pid)
@@ -134,14 +134,14 @@ def _by_ssh(host: Host, line: str) -> str:
     print(f"{host.name}: {shlex.join(argv)}")
     done = output_of(argv)
     if done.code != 0:
-        raise UserError(f"{host.name}: ssh {host.ssh} ended with {done.code}: {done.text}")
+        raise UserError(f"{host.name}: ssh {host.ssh} exited with {done.code}: {done.text}")
     return done.text
 
 
 def _status(cluster: Cluster, file: Path) -> int:
     alive = remote.alive(cluster)
     for host in cluster.machines:
-        print(f"{host.name} ({host.address}): {'there' if host.address in alive else 'NOT THERE'}")
+        print(f"{host.name} ({host.address}): {'connected' if host.address in alive else 'NOT CONNECTED'}")
     return 0 if all(host.address in alive for host in cluster.host) else 1
 
 
@@ -150,9 +150,9 @@ def _down(cluster: Cluster, file: Path) -> int:
     started = _started(kept)
     for host in reversed(cluster.machines):
         if host.name in started:
-            print(f"{host.name}: {'ended' if _end(host, started[host.name]) else 'had ended'}")
+            print(f"{host.name}: {'ended' if _end(host, started[host.name]) else 'had already ended'}")
     kept.unlink(missing_ok=True)
     for host in cluster.machines:
         if host.name not in started:
-            print(f"{host.name}: end its `ray start` there, by Ctrl-C or SIGTERM")
+            print(f"{host.name}: end its `ray start` on that host, with Ctrl-C or SIGTERM")
     return 0

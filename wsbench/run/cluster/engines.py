@@ -1,7 +1,7 @@
-"""The engines of one trial on the hosts of a cluster, as a trial on one host sees its own: started, told, read, ended.
+"""The engines of one trial on the hosts of a cluster, with the interface of local engines: start, tell, read, end.
 
-What they write comes with their host's clock; it is moved into ours by one constant a host and trial (`remotes`), so that what is
-merged has one clock.
+An engine's files have times of its host's clock. They are converted to ours by one constant per host and trial (`remotes`),
+so that merged files have one clock.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TOLD = re.compile(r"^(connect|begin) (\d+)$")
 
 
 class OnCluster:
-    """The hosts that load, for `shards.Engines`. Shards go round them, so that any two have as many as each other, or one more."""
+    """The hosts that load, for `shards.Engines`. Shards are dealt out in turn: the hosts' shares differ by one at most."""
 
     def __init__(self, loads: list[Remote]):
         self._hosts = loads
 
     def least(self, connections: int, threads: int) -> int:
-        """As many on each host as the one with the smallest file limit needs; no more than there are connections."""
+        """As many per host as the host with the smallest file limit needs, but no more than there are connections."""
         share = -(-connections // len(self._hosts))
         each = max(shards.needed_with(one.files, share, len(one.cpus)) for one in self._hosts)
         return min(connections, each * len(self._hosts))
@@ -56,7 +56,7 @@ class OnCluster:
                 "shard": (number, count),
                 "cpus": own,
                 "threads": min(len(own), connections),
-                # Workers that never sleep must not share a CPU.
+                # Workers that poll must not share a CPU.
                 "busy_poll": whole.busy_poll and len(beside) <= len(at.cpus),
                 "source_addresses": shards.sources(whole, number, count),
                 "gate_s": shards.patience_s(whole) if count > 1 else None,
@@ -76,7 +76,7 @@ class OnCluster:
         return self._hosts[number % len(self._hosts)]
 
     def _require_ports(self, whole: Plan) -> None:
-        """UserError where a host has too few ports for its share; on loopback there are as many addresses as it takes."""
+        """UserError if a host has too few ports for its share. On loopback there are enough addresses."""
         target = ipaddress.ip_address(whole.target.address.rpartition(":")[0].strip("[]"))
         share, places = -(-whole.connections // len(self._hosts)), 1 + len(whole.target.replicas)
         if target.is_loopback or whole.source_addresses not in (["0.0.0.0"], ["::"]):
@@ -84,12 +84,12 @@ class OnCluster:
         for one in self._hosts:
             if one.ports is not None and share > one.ports * places:
                 raise UserError(
-                    f"{one.host.name} has {one.ports:,} local ports, for {share:,} connections to one address"
+                    f"{one.host.name} has {one.ports:,} local ports; its share is {share:,} connections to one address"
                 )
 
 
 class RemoteEngine:
-    """An engine on another host, with the words of `process.Engine`. TrialFailed where its host is lost."""
+    """An engine on another host, with the interface of `process.Engine`. TrialFailed if its host is lost."""
 
     def __init__(self, remote: Remote, number: int, folder: Path, log: Path):
         self._remote, self._number, self._folder, self._log = remote, number, folder, log
@@ -102,7 +102,7 @@ class RemoteEngine:
         return self
 
     def __exit__(self, *_) -> None:
-        """What cannot be reached any more ends by itself."""
+        """Ends the engine. One on an unreachable host ends by itself."""
         if self._code is None:
             with contextlib.suppress(TrialFailed):
                 self._remote.call("end", self._number)
@@ -127,7 +127,7 @@ class RemoteEngine:
         self._code = code
 
     def tell(self, line: str) -> None:
-        """An instant of our clock is told in the host's own."""
+        """Sends a line to the engine, with its instant converted to the host's clock."""
         gate = TOLD.match(line)
         theirs = f"{gate[1]} {int(gate[2]) + self._remote.offset_ns}" if gate else line
         self._remote.call("tell", self._number, theirs)

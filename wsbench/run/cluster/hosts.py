@@ -1,4 +1,4 @@
-"""cluster.toml: the hosts, what each is to do, and how to reach them. A leaf; every mistake is one line."""
+"""cluster.toml: the hosts, their roles and how to reach them. Imports no other module of the package. Errors fit on one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _address(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"an IP address, found {text!r}") from error
     if found in ("127.0.0.1", "::1"):
-        raise ValueError("Ray replaces it by another; where all hosts are this machine, 127.0.0.2 will do")
+        raise ValueError("Ray replaces it with another address; if all hosts are this machine, use 127.0.0.2")
     return found
 
 
@@ -28,37 +28,37 @@ Count = Annotated[int, Field(ge=1, le=4096)]
 
 
 class Host(Frozen):
-    """`netns` names a network namespace of this machine that stands for a host. One machine that does both is a host twice, with
+    """A host. `netns` is a network namespace of this machine that acts as a host. A machine with both roles is two hosts with
     the same address."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     address: Address
-    #: What it does in a campaign; where the server is none of ours (`wsbench load`), only hosts that load take part.
+    #: Role in a campaign. For a server that wsbench does not start (`wsbench load`), only hosts that load take part.
     role: Literal["serve", "load"] = "load"
-    #: The CPUs of its server or engines: these, or the first so many.
+    #: The CPUs of its server or engines: a list, or the number to take from the first on.
     cpus: Count | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     netns: str | None = None
-    #: Where `wsbench cluster up` starts Ray by ssh, such as user@host; wsbench is in the same folder there as here.
+    #: `wsbench cluster up` starts Ray there by ssh, e.g. user@host; wsbench must be in the same folder there as here.
     ssh: str | None = None
-    #: Where this host's engine is; None: beside its Python.
+    #: Path of this host's engine; None: next to its Python.
     engine: str | None = None
 
     def cpus_of(self, there: list[int]) -> list[int]:
-        """The CPUs that are meant, of those that are there."""
+        """The CPUs of this host's processes, out of those available there. UserError if they are not available."""
         wanted = there[: self.cpus] if isinstance(self.cpus, int) else self.cpus
         if not set(wanted) <= set(there) or (isinstance(self.cpus, int) and len(wanted) < self.cpus):
-            raise UserError(f"{self.name}: cpus = {self.cpus}, but what runs there may use {there}")
+            raise UserError(f"{self.name}: cpus = {self.cpus}, but processes there may use {there}")
         return wanted
 
 
 class Cluster(Frozen):
-    """The first host is Ray's head; wsbench runs there. `port` is the first of the fixed ports. `ray` is the head of a Ray that
-    somebody else has started, with the settings of theirs; the first host is then one of its nodes."""
+    """A cluster. wsbench runs on the first host, which is Ray's head. `port` is the first of the fixed ports. `ray` is the
+    address of a Ray head that wsbench does not manage; that Ray keeps its settings, and the first host is one of its nodes."""
 
     ray: str | None = None
     token: Path = Path("~/.config/wsbench/cluster.token")
     port: Port = 26_379
-    #: How long a campaign waits for a host that was lost.
+    #: How long a campaign waits for a lost host.
     wait_s: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     host: Annotated[list[Host], Field(min_length=1)]
 
@@ -76,7 +76,7 @@ class Cluster(Frozen):
 
     @property
     def machines(self) -> list[Host]:
-        """One host of each address."""
+        """One host per address."""
         return list({host.address: host for host in reversed(self.host)}.values())[::-1]
 
 
@@ -88,10 +88,10 @@ def read(file: Path) -> Cluster:
 
 
 def serving(file: Path, cluster: Cluster) -> Host:
-    """The host that serves in a campaign; UserError unless there is one, and one that loads."""
+    """The host that serves in a campaign. UserError unless there is exactly one, and at least one that loads."""
     serves = [host for host in cluster.host if host.role == "serve"]
     if len(serves) != 1 or not cluster.loads:
-        raise UserError(f'{file}: a campaign needs one host with role = "serve" and others that load')
+        raise UserError(f'{file}: a campaign needs exactly one host with role = "serve" and at least one that loads')
     return serves[0]
 
 

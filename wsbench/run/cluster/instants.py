@@ -1,14 +1,14 @@
-"""Instants of another host's clock in what it wrote, moved into ours. Bytes and an offset in, bytes out. Pure."""
+"""Converts instants in another host's files to our clock. Bytes and an offset in, bytes out. Pure functions."""
 
 from __future__ import annotations
 
 import re
 
-#: The keys of a line of JSON that are instants: of the engine's events, of samples, of what Node.js tells (protocol, §2 and §6).
-#: What has more digits is no instant, and stays.
+#: JSON keys of instants: of the engine's events, of samples, of Node.js logs (protocol, §2 and §6).
+#: A number with more digits is not an instant and stays unchanged.
 ONE = re.compile(rb'"(t_ns|entered_ns|first_ns|last_ns|began_ns)":(\d{1,18})(?!\d)')
 SEVERAL = re.compile(rb'"at_ns":\[((?:\d{1,18},)*\d{1,18})\]')
-#: What a JVM's log begins its lines with.
+#: The start of each line of a JVM log.
 JVM = re.compile(rb"^\[(\d{1,18})ns\]", re.MULTILINE)
 
 
@@ -30,5 +30,5 @@ def unmoved(content: bytes, offset_ns: int) -> bytes:
     return content
 
 
-#: What the server and its runtime leave in their folder. A Go server's trace counts from the program's start.
+#: Files of the server and its runtime. A Go server's trace counts from the program's start.
 LOGS = {"server.log": unmoved, "gc.log": of_jvm_log, "runtime.jsonl": of_lines}

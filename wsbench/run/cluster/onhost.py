@@ -1,8 +1,8 @@
-"""What runs on a host: the server or the engines of a trial, and the sampler, which are those of a run on one machine; the time
-there, and what has been written since somebody last asked.
+"""The processes of a trial on one host: the server or the engines, and the sampler, all the same as in a run on one machine.
+Also the host's time, and bytes written since the last query.
 
-It is an actor of Ray's that knows no Ray (`remote`): all it takes and returns is plain data. When it ends, however that is, the
-pipes to what it started close, and everything ends.
+It is a Ray actor without Ray code (`remote`): arguments and results are plain data. When it ends for whatever reason, the
+pipes to its processes close, and they end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wsbench.servers import catalogue, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.settings import RuntimeTable
 
-PLACES = "wsbench-host-"  # in the host's folder for temporary files
+PLACES = "wsbench-host-"  # prefix in the host's folder for temporary files
 
 
 class OnHost:
@@ -64,7 +64,7 @@ class OnHost:
         return heard, time.monotonic_ns()
 
     def epoch(self) -> int:
-        """The wall clock minus the monotonic one: of a few readings the one that took least."""
+        """The wall clock minus the monotonic clock, in ns, from the fastest of nine readings."""
         readings = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(9)]
         before, wall, after = min(readings, key=lambda one: one[2] - one[0])
         return wall - (before + after) // 2
@@ -72,7 +72,7 @@ class OnHost:
     # ---- the server --------------------------------------------------------------------------------------------------
 
     def prepare(self, name: str, table: str, served: str, cpus: list[int], port: int | None) -> str:
-        """The server's row in a campaign, if it is built here."""
+        """The server's row in a campaign, as JSON. The server must already be built here."""
         return preparing.row_of_built(_variant(name, table), served, cpus, port).model_dump_json()
 
     def serve(self, name: str, table: str, order: str) -> str:
@@ -87,7 +87,7 @@ class OnHost:
             raise
 
     def look(self) -> bool:
-        """Whether a process of the server has ended. TrialFailed where this host has no memory left."""
+        """True if a process of the server has ended. TrialFailed if this host is out of memory."""
         self._serving.look()
         return self._serving.ended()
 
@@ -102,7 +102,7 @@ class OnHost:
         self._sampler.__enter__()
 
     def watch_engine(self, quiet_s: float) -> None:
-        """The engines are looked at; where there is none, phases begin when somebody says so (`hear`)."""
+        """Samples the engines. Without an engine here, phases begin when `hear` receives them."""
         first = min(self._engines, default=None)
         events = self._folder / "heard.jsonl" if first is None else self._folder / str(first) / "events.jsonl"
         self._sampler.watch_engine(events, quiet_s, *(engine.pid for engine in self._engines.values()))
@@ -112,7 +112,7 @@ class OnHost:
             file.write(lines)
 
     def samples(self) -> bytes:
-        """All of them; no more are taken."""
+        """All samples so far, as JSON lines; stops sampling."""
         self._sampler.__exit__()
         self._sampler = None
         return (self._folder / "resources.jsonl").read_bytes()
@@ -123,15 +123,15 @@ class OnHost:
         own = self._folder / str(number)
         own.mkdir()
         (own / "plan.json").write_text(plan, encoding="utf-8")
-        # Ray's workers have settings of their own in the environment, which are not those of a user's shell.
+        # Ray's workers have variables in their environment that a user's shell does not have.
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         self._engines[number] = Engine(self._binary, own / "plan.json", own, own / "engine.log", env)
         self._events[number] = Tail(own / "events.jsonl")
         return self._engines[number].pid
 
     def news(self) -> dict[int, tuple[bytes, int | None]]:
-        """Of each engine the whole lines it has written since, and its exit code, looked at before what it wrote. TrialFailed where
-        this host has no memory left."""
+        """Per engine: whole lines written since the last call, and the exit code, which is read first. TrialFailed if this host
+        is out of memory."""
         serving.require_memory()
         found = {}
         for number, engine in self._engines.items():
@@ -151,12 +151,12 @@ class OnHost:
     # ---- the folder --------------------------------------------------------------------------------------------------
 
     def read(self, name: str) -> bytes | None:
-        """None where there is no such file."""
+        """The file's content; None if it does not exist."""
         file = self._folder / name
         return file.read_bytes() if file.exists() else None
 
     def clear(self) -> None:
-        """Ends all that runs and leaves no file; another trial may begin."""
+        """Ends all processes and removes all files, ready for the next trial."""
         if self._sampler is not None:
             self._sampler.__exit__()
         for engine in self._engines.values():
@@ -176,7 +176,7 @@ class OnHost:
 
 
 def _own_place() -> tuple[Path, IO]:
-    """A new folder, and the lock that this process has on it while it lives. Those whose processes were killed are removed."""
+    """A new folder and a lock on it that lives as long as this process. Removes folders whose processes were killed."""
     for old in Path(tempfile.gettempdir()).glob(f"{PLACES}*"):
         with suppress(OSError), (old / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -191,11 +191,11 @@ def _own_place() -> tuple[Path, IO]:
 def _variant(name: str, table: str) -> Variant:
     found = catalogue.named(name, catalogue.read(), RuntimeTable.model_validate_json(table))
     if found is None:
-        raise TrialFailed(f"the catalogue there has no {name}")
+        raise TrialFailed(f"the catalogue on that host has no {name}")
     return found
 
 
 def installed() -> str:
-    """Which wsbench is there: release and commit."""
+    """The installed wsbench: release and commit."""
     revision = installation.revision()
     return __version__ if revision is None else f"{__version__}, revision {revision}"

@@ -1,6 +1,6 @@
-"""The hosts over Ray: an actor a host, its calls, and what is lost. The only room that imports Ray.
+"""The hosts over Ray: one actor per host, calls to it, and lost hosts. The only module that imports Ray.
 
-An actor is never restarted and a call never repeated within a trial: a load that is silently run again is not a measurement.
+Within a trial no actor restarts and no call repeats: a load that silently runs again is not a measurement.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from wsbench.run.cluster.onhost import OnHost, installed
 from wsbench.servers import catalogue
 
 CONNECT_S = 30.0
-#: A host that does not answer for so long is lost.
+#: A host that does not answer for this long is lost.
 ANSWER_S = 5.0
-#: How often it is looked whether a lost host is back.
+#: Interval of checks whether a lost host is back.
 BACK_S = 1.0
 
 
 def environment(cluster: Cluster) -> dict[str, str]:
-    """What every process of Ray is started with, ours too: a token, no reports to anybody, children neither niced nor first to be
-    killed, a silent host noticed within seconds, and nobody who kills a server because memory is short. Who may join a Ray of
-    somebody else's is said by the user's environment. A catalogue of one's own is in the same folder there."""
+    """The environment of every Ray process, ours included: token, no usage reports, normal niceness and OOM score, no kills by
+    Ray's memory monitor, silent hosts noticed within seconds. A Ray that wsbench does not manage takes its authentication
+    from the user's environment. A custom catalogue must be in the same folder on every host."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(cluster.token_file)}
     return {
         **({} if cluster.ray else token),
@@ -42,29 +42,29 @@ def environment(cluster: Cluster) -> dict[str, str]:
 
 
 def alive(cluster: Cluster) -> set[str]:
-    """The addresses of the hosts that are in the cluster now."""
+    """Addresses of the hosts that are in the cluster now."""
     with Connected(cluster, []) as connected:
         return connected.alive()
 
 
 class Connected:
-    """A connection to the cluster's Ray, an actor for each host that is wanted; nothing of it is left when the context ends."""
+    """A connection to the cluster's Ray with one actor per wanted host. It leaves nothing behind when the context ends."""
 
     def __init__(self, cluster: Cluster, wanted: list[Host]):
         self._wanted = wanted
         if cluster.ray is None and not cluster.token_file.exists():
-            raise UserError(f"{cluster.token_file} is missing; `wsbench cluster up` makes it")
+            raise UserError(f"{cluster.token_file} is missing; `wsbench cluster up` creates it")
         os.environ.update(environment(cluster))
         try:
             import ray
         except ImportError as error:
             raise UserError("Ray is not installed: pip install 'wsbench[cluster]'") from error
-        # What Ray has to say of lost workers would stand between the lines of our standard output, and has no switch of its own.
+        # Ray's messages about lost workers would appear on our standard output, and Ray has no public switch for them.
         ray._private.worker._worker_logs_enabled = False
         self._ray = ray
         self._cluster = cluster
         self._actors: dict[str, object] = {}
-        #: Why a host was lost, until it is back.
+        #: The reason why a host was lost, until it is back.
         self._lost: dict[str, HostLost] = {}
 
     def __enter__(self) -> Connected:
@@ -79,15 +79,13 @@ class Connected:
             )
         except Exception as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(
-                f"no cluster answers at {self._cluster.head}: {first}; `wsbench cluster up` starts one"
-            ) from error
+            raise UserError(f"no cluster at {self._cluster.head}: {first}; `wsbench cluster up` starts one") from error
         try:
             alive = self.alive()
             for host in self._wanted:
                 if host.address not in alive:
                     raise UserError(
-                        f"{host.name} ({host.address}) is not in the cluster; `wsbench cluster status` shows who is"
+                        f"{host.name} ({host.address}) is not in the cluster; `wsbench cluster status` lists its hosts"
                     )
             for host in self._wanted:
                 self._place(host)
@@ -113,7 +111,7 @@ class Connected:
         return {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
 
     def call(self, host: str, method: str, *arguments, timeout_s: float = ANSWER_S):
-        """What the actor there answers; TrialFailed where it cannot, HostLost where it is gone or silent, or was before."""
+        """The actor's answer. TrialFailed if it reports an error, HostLost if the host is down, silent or already lost."""
         if host in self._lost:
             raise self._lost[host]
         try:
@@ -122,7 +120,7 @@ class Connected:
             self._lost[host] = HostLost(host, f"it did not answer for {timeout_s:g} s")
             raise self._lost[host] from error
         except self._ray.exceptions.RayActorError as error:
-            self._lost[host] = HostLost(host, "what ran there has ended")
+            self._lost[host] = HostLost(host, "its wsbench actor has ended")
             raise self._lost[host] from error
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, TrialFailed | UserError):
@@ -132,7 +130,7 @@ class Connected:
             raise TrialFailed(f"host {host}: {str(error).splitlines()[-1]}") from error
 
     def restore(self, wait_s: float, say: Callable[[str], None]) -> None:
-        """An actor anew on every host that was lost, once it is there. UserError where one does not come back in time."""
+        """Starts a new actor on every lost host that is back. UserError if a host is not back within `wait_s`."""
         until = time.monotonic() + wait_s
         for name in list(self._lost):
             host = next(one for one in self._wanted if one.name == name)
@@ -141,7 +139,7 @@ class Connected:
                 if time.monotonic() > until:
                     raise UserError(
                         f"{name} did not come back within {wait_s:g} s; bring it up (`wsbench cluster up`), then "
-                        "go on with `wsbench run --resume`: every finished trial is kept"
+                        "continue with `wsbench run --resume`: every finished trial is kept"
                     )
                 time.sleep(BACK_S)
             say(f"{name} is back")
@@ -170,9 +168,9 @@ def _require_fit(host: Host, found: dict) -> None:
     if not found["engine"]:
         raise UserError(f"{host.name}: no engine at {found['binary']}; install the same wsbench there")
     if found["wsbench"] != installed():
-        raise UserError(f"{host.name} has wsbench {found['wsbench']}, here is {installed()}; install the same there")
+        raise UserError(f"{host.name} has wsbench {found['wsbench']}, this host {installed()}; install the same there")
     for what, name in (("nice", "RAY_worker_niceness"), ("oom", "RAY_worker_oom_score_adjustment")):
         if found[what] != 0:
             raise UserError(
-                f"{host.name}: what Ray starts there has {what} {found[what]}, not 0: start it with {name}=0, from where it is 0"
+                f"{host.name}: Ray's processes there have {what} {found[what]}, not 0: start Ray with {name}=0 where {what} is 0"
             )

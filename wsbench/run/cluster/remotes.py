@@ -1,8 +1,8 @@
-"""A host as a trial here sees it: what it has, how far its clock is ahead, what it has written since it was last asked; and the
-samples of all hosts of a trial.
+"""A host as a trial sees it from here: its resources, its clock offset, its output since the last query; and the samples of all
+hosts of a trial.
 
-A trial begins on a host with its clock compared with ours, and nothing left of the one before; while it runs the comparison is
-repeated every few seconds, and once more after it. The first is the constant by which instants are moved, all are kept.
+Before a trial the host's clock is compared with ours, and leftovers of the last trial are removed. The comparison repeats every
+few seconds during the trial and once after it. The first offset converts all instants; all comparisons are kept.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from wsbench.run.cluster import clocks, instants
 from wsbench.run.cluster.hosts import Host
 from wsbench.servers import serving
 
-#: Exchanges of the time before and after a trial, and while it runs: those are few, every so many seconds.
+#: Exchanges per clock comparison before and after a trial, exchanges per comparison during it, and the interval of those.
 EXCHANGES, FEW, FEW_AGAIN_S = 64, 8, 2.0
-#: How often a host is asked for news.
+#: Interval of queries for news.
 NEWS_S = 0.1
-#: Files of some size; a server that is slow to end.
+#: Timeout for large files, and for a server that is slow to end.
 COLLECT_S = 30.0
 
 
 class Calls(Protocol):
-    """The hosts' actors. TrialFailed where one is lost."""
+    """Calls to the hosts' actors. TrialFailed if a host is lost."""
 
     def call(self, host: str, method: str, *arguments, timeout_s: float = ...): ...
     def restore(self, wait_s: float, say: Callable[[str], None]) -> None: ...
@@ -78,12 +78,12 @@ class Remote:
         self._clock_at = time.monotonic()
 
     def run_on(self) -> None:
-        """Asked again and again while a trial runs."""
+        """Compares the clocks if it is time to. Called continually during a trial."""
         if time.monotonic() - self._clock_at > FEW_AGAIN_S:
             self.compare_clocks(FEW)
 
     def fetch(self) -> None:
-        """The news of all its engines at once."""
+        """Fetches the news of all its engines in one call."""
         if time.monotonic() - self._news_at < NEWS_S:
             return
         for number, (lines, code) in self.call("news").items():
@@ -108,8 +108,8 @@ class Remote:
 
 
 class Samples:
-    """The hosts of a trial from before its engines are started until after they have ended. What the server's host saw stands where
-    that of a run on one machine stands, what the others saw in their own folders."""
+    """Samples all hosts of a trial, from before its engines start until after they end. Samples of the server's host go where
+    those of a run on one machine go; the others go to one folder per host."""
 
     def __init__(self, server: Remote | None, loads: list[Remote], folder: Path):
         self._server, self._loads, self._folder = server, loads, folder
@@ -132,14 +132,14 @@ class Samples:
         self._phases = Tail(events)
 
     def pass_on(self) -> None:
-        """The server's host hears from us when phases begin: it has no engine that says so."""
+        """Forwards the phases to the server's host, which has no engine to report them."""
         lines = [] if self._phases is None else [line for line in self._phases.new_lines() if '"event":"phase"' in line]
         if lines:
             text = "".join(f"{line}\n" for line in lines).encode()
             self._server.call("hear", instants.of_lines(text, -self._server.offset_ns))
 
     def __exit__(self, kind, *_) -> None:
-        """Everything is collected, also where the trial has failed; then without a further failure."""
+        """Collects all samples, even of a failed trial. A failed trial raises no second error."""
         failure = None
         for one in self._hosts:
             lost = False
@@ -162,7 +162,7 @@ class Samples:
 
 
 class RemoteServer:
-    """The server of a trial on its host, with the words of `serving.Serving`."""
+    """The server of a trial on its host, with the interface of `serving.Serving`."""
 
     def __init__(self, remote: Remote, ask: tuple[str, str, str], folder: Path):
         self._remote, self._ask, self._folder = remote, ask, folder

@@ -1,4 +1,4 @@
-"""A cluster as the place of a campaign: the words of `place.Here`, carried out on the host that serves and on those that load."""
+"""A cluster as a testbed: the interface of `run.testbed.Testbed`, carried out on the serving host and the loading hosts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from wsbench.servers import serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.settings import RuntimeTable
 
-#: Checking a server takes some ten seconds, reading a machine some tools' versions.
+#: Checking a server takes about ten seconds; reading a machine runs several tools for their versions.
 CHECK_S, READ_S = 600.0, 60.0
 
 
 @contextlib.contextmanager
 def reach(file: Path) -> Iterator[Elsewhere]:
-    """The hosts of cluster.toml, which are left at the end."""
+    """A testbed on the hosts of cluster.toml. It disconnects when the context ends."""
     cluster = hosts.read(file)
     serves = hosts.serving(file, cluster)
     with remote.Connected(cluster, cluster.host) as connected:
@@ -31,7 +31,7 @@ def reach(file: Path) -> Iterator[Elsewhere]:
 
 @contextlib.contextmanager
 def loading(file: Path) -> Iterator[tuple[OnCluster, Callable[[Path], Samples]]]:
-    """The hosts that load, for a server that is none of ours, and what samples them into a folder."""
+    """The loading hosts, for a server that wsbench does not start, and a function that samples them into a folder."""
     cluster = hosts.read(file)
     if not cluster.loads:
         raise UserError(f"{file}: no host loads")
@@ -58,7 +58,7 @@ class Elsewhere:
 
     @property
     def engine_cpus(self) -> list[int]:
-        """Of all hosts that load, one after the other."""
+        """CPUs of all hosts that load, host by host."""
         return [cpu for one in self._loads for cpu in one.cpus]
 
     @property
@@ -85,7 +85,7 @@ class Elsewhere:
         return [self._row(variant, table, served, port, say) for variant in variants]
 
     def _row(self, variant: Variant, table: RuntimeTable, served: str, port: int | None, say) -> ServerRow:
-        """UserError where that host has another server under the name."""
+        """The server's row. UserError if the host's manifest of this variant differs from ours."""
         name = self._server.host.name
         say(f"checking {variant.name} on {name}")
         asked = (variant.name, table.model_dump_json(), served, self.server_cpus, port)
@@ -98,7 +98,7 @@ class Elsewhere:
             *(ours.library_version, ours.build, ours.run),
             variant.env,
         ):
-            raise UserError(f"{variant.name}: the manifest on {name} is another; install the same wsbench there")
+            raise UserError(f"{variant.name}: the manifest on {name} differs; install the same wsbench there")
         return row
 
     def machines(self) -> tuple[MachineRecord, list[HostRow]]:
