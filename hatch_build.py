@@ -47,9 +47,7 @@ def build_engine(root: Path) -> tuple[Path, str]:
         "CARGO_TARGET_DIR": str(root / "engine" / "target" / "wheel"),
     }
     manifest = str(root / "engine" / "Cargo.toml")
-    subprocess.run(
-        [*build, "--release", "--locked", "--quiet", "--manifest-path", manifest], check=True, env=environment
-    )
+    subprocess.run([*build, "--release", "--locked", "--quiet", "--manifest-path", manifest], check=True, env=environment)
     engine = root / "engine" / "target" / "wheel" / target / "release" / "wsbench-engine"
     return engine, f"manylinux_{GLIBC.replace('.', '_')}_{arch}" if zig else f"linux_{arch}"
 

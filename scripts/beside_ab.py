@@ -87,9 +87,7 @@ def _engine(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> 
     address = f"{serving.HOST}:{port}"
     scenario = Doc(persistent=load.persistent, bytes=load.payload_bytes)
     target = Target(address=address, host=address, path=program.path_for(scenario, "http"))
-    plan = program.plan(
-        scenario, "http", target, load.connections, None, Messages(messages=load.messages), seed=1, cpus=cpus
-    )
+    plan = program.plan(scenario, "http", target, load.connections, None, Messages(messages=load.messages), seed=1, cpus=cpus)
     write_json(folder / "plan.json", plan)
     _, cpu_s = _run([str(program.require_binary()), str(folder / "plan.json"), str(folder / "out")], cpus)
     end = parse_event((folder / "out" / "events.jsonl").read_text().splitlines()[-1])

@@ -73,9 +73,7 @@ def _run(variant, way: str, asked, number: int) -> tuple[float, float, float | N
         with contextlib.ExitStack() as looking:
             if way.startswith("samples"):
                 sampler = looking.enter_context(Sampler(folder / "resources.jsonl", server.pid))
-            running = looking.enter_context(
-                Engine(program.require_binary(), folder / "plan.json", folder, folder / "engine.log")
-            )
+            running = looking.enter_context(Engine(program.require_binary(), folder / "plan.json", folder, folder / "engine.log"))
             if way.startswith("samples"):
                 sampler.watch_engine(folder / "events.jsonl", 0.0, running.pid)
             program.check_exit(running.wait(120), folder / "engine.log")

@@ -204,9 +204,7 @@ def plain(words: str, path: str) -> str:
 def cell(text: str) -> str:
     """Text for a table's cell: one line; only code keeps its signs."""
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
-    return "".join(
-        part.replace("|", "\\|") if part.startswith("`") else re.sub(r"([*_<>\[\]|])", r"\\\1", part) for part in parts
-    )
+    return "".join(part.replace("|", "\\|") if part.startswith("`") else re.sub(r"([*_<>\[\]|])", r"\\\1", part) for part in parts)
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -243,9 +241,7 @@ def cli_page() -> str:
     )
     lines += ["## Exit codes", "", *table(["code", "meaning"], EXIT_CODES)]
     for name in names:
-        made = next(
-            one for one in arguments.parser([name])._actions if isinstance(one, argparse._SubParsersAction)
-        ).choices[name]
+        made = next(one for one in arguments.parser([name])._actions if isinstance(one, argparse._SubParsersAction)).choices[name]
         lines += [f"## wsbench {name}", "", sentence(made.description or ""), "", "```text", usage(made), "```", ""]
         for group in made._action_groups:
             rows = [argument_row(one) for one in group._group_actions if not isinstance(one, argparse._HelpAction)]

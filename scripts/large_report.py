@@ -69,9 +69,7 @@ def main() -> None:
     run = made(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 50)
     began, used = time.monotonic(), cpu_s()
     page = document.build(run)
-    print(
-        f"{len(run.order):,} trials: built in {cpu_s() - used:.1f} s of CPU time, {time.monotonic() - began:.1f} s by the clock"
-    )
+    print(f"{len(run.order):,} trials: built in {cpu_s() - used:.1f} s of CPU time, {time.monotonic() - began:.1f} s by the clock")
     print(f"{page.stat().st_size / 1e6:.2f} MB")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)

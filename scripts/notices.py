@@ -49,9 +49,7 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         NOTICES.write_text(text, encoding="utf-8")
     elif not NOTICES.exists() or NOTICES.read_text(encoding="utf-8") != text:
-        print(
-            f"{NOTICES.relative_to(ROOT)} is not up to date: run `{sys.executable} scripts/notices.py`", file=sys.stderr
-        )
+        print(f"{NOTICES.relative_to(ROOT)} is not up to date: run `{sys.executable} scripts/notices.py`", file=sys.stderr)
         return 1
     print(f"{len(crates)} crates are linked into the engine, each with a licence that is permitted")
     return 0
@@ -111,8 +109,7 @@ def document(crates: list[dict]) -> str:
         texts.setdefault(" ".join(text.split()), (text, []))[1].append(who)
     listed = [f"  {name(one)}  {one['license']}" for one in crates] + [f"  {STANDARD_LIBRARY}  MIT OR Apache-2.0"]
     parts = [
-        "The load engine of wsbench (wsbench-engine) contains the following, each under the licence named.\n\n"
-        + "\n".join(listed)
+        "The load engine of wsbench (wsbench-engine) contains the following, each under the licence named.\n\n" + "\n".join(listed)
     ]
     parts += [f"{'-' * 78}\n{', '.join(dict.fromkeys(who))}\n\n{text.strip()}" for text, who in texts.values()]
     return "\n\n".join(parts) + "\n"

@@ -31,9 +31,7 @@ SEED = 2015
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument(
-        "--tag", default="push_stamp", help="which latency (default: by the server's own stamp, as in 2015)"
-    )
+    parser.add_argument("--tag", default="push_stamp", help="which latency (default: by the server's own stamp, as in 2015)")
     parser.add_argument("--times", type=int, default=1000)
     asked = parser.parse_args()
     print("| server | latencies | " + " | ".join(f"p{float(q) * 100:g}, ms" for q in QUANTILES) + " |")

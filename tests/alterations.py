@@ -117,9 +117,7 @@ def spoilt(draw, content: bytes):
         piece = draw(
             st.one_of(
                 st.binary(max_size=8),
-                st.sampled_from(
-                    [b"9" * 20, b"9" * 5000, b"\n", b"\0", b"-", b".", b"e9", b'"', b"[" * 3000, b"\xff\xff\xff\xff"]
-                ),
+                st.sampled_from([b"9" * 20, b"9" * 5000, b"\n", b"\0", b"-", b".", b"e9", b'"', b"[" * 3000, b"\xff\xff\xff\xff"]),
                 st.just(bytes(content[at : at + length]) * 2),
             )
         )

@@ -53,9 +53,7 @@ class Handler(socketserver.StreamRequestHandler):
         self.writer.start()
         try:
             if self.has("speaks first"):
-                self.outbox.put(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n" + b"x" * 100
-                )
+                self.outbox.put(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n" + b"x" * 100)
             if self.has("tcp"):
                 self.tcp()
             else:

@@ -141,9 +141,7 @@ def ssh_server(folder: Path) -> subprocess.Popen:
     (home / "passwd").write_text(f"root:x:0:0:root:{home}:/bin/sh\n")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
     shutil.copy(folder / "key.pub", home / ".ssh" / "authorized_keys")
-    made = subprocess.run(
-        ["dropbearkey", "-t", "ed25519", "-f", str(home / "hostkey")], check=True, capture_output=True, text=True
-    )
+    made = subprocess.run(["dropbearkey", "-t", "ed25519", "-f", str(home / "hostkey")], check=True, capture_output=True, text=True)
     public = next(line for line in made.stdout.splitlines() if line.startswith("ssh-ed25519"))
     (folder / "known_hosts").write_text(f"10.77.8.3 {public}\n")
     (folder / "ssh_config").write_text(SSH_CONFIG.format(folder=folder))
@@ -170,9 +168,7 @@ def command(*words: str) -> list[str]:
 
 
 def inside(folder: Path, *words: str, timeout: float = 120) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        command(*words), cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout
-    )
+    return subprocess.run(command(*words), cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout)
 
 
 def up(folder: Path) -> None:
@@ -222,9 +218,7 @@ def mend(bed: Path) -> None:
 def engines() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["name", "cmdline"]):
-        if process.info["name"] == "wsbench-engine" and any(
-            "/tmp/wsbench-" in word for word in process.info["cmdline"] or []
-        ):
+        if process.info["name"] == "wsbench-engine" and any("/tmp/wsbench-" in word for word in process.info["cmdline"] or []):
             found.append(process)
     return found
 

@@ -39,9 +39,7 @@ def names(patterns, variants):
 
 def test_every_manifest_in_the_repository_is_sound():
     variants = catalogue.read(ROOT / "servers")
-    assert {"reference", "netty", "go-net-websocket", "node-nodejs-websocket", "tcp-java"} <= {
-        v.server for v in variants
-    }
+    assert {"reference", "netty", "go-net-websocket", "node-nodejs-websocket", "tcp-java"} <= {v.server for v in variants}
 
 
 def test_a_bare_name_is_the_default_and_patterns_reach_the_others(tmp_path):

@@ -114,9 +114,7 @@ def test_a_failed_server_leaves_it_open_with_its_reason(tmp_path):
 
 
 def test_invalid_trials_decide_nothing(tmp_path):
-    campaign = load(
-        make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=lambda t, o: spoiled(as_paper(t, o)))
-    )
+    campaign = load(make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=lambda t, o: spoiled(as_paper(t, o))))
     found = judged(campaign, "every cell: netty.requests_per_s > jetty.requests_per_s")["published"]
     assert (found.verdict, found.obstacle) == ("undecided", "failed")
     assert "no valid trial" in found.why
@@ -264,7 +262,5 @@ def test_a_verdict_is_wrong_in_at_most_one_campaign_of_twenty():
             ("every", "every server: server.requests_per_s <= 1.0"),
             ("some", "netty.requests_per_s > lowest(others.requests_per_s)"),
         ):
-            wrong[rule] += (
-                evaluate(campaign, claim(holds_if))[0].verdict == {"every": "does not hold", "some": "holds"}[rule]
-            )
+            wrong[rule] += evaluate(campaign, claim(holds_if))[0].verdict == {"every": "does not hold", "some": "holds"}[rule]
     assert max(wrong.values()) / number <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / number)

@@ -90,9 +90,7 @@ def test_every_claim_in_the_catalogue_can_be_understood_and_asks_for_metrics_tha
         for one in experiment.read(file).claim:
             seen.append(one.id)
             nodes = [one.condition, *(value for value, _ in one.printed)]
-            asked = {
-                part.metric for node in nodes for part in conditions.parts(node) if isinstance(part, conditions.Reading)
-            }
+            asked = {part.metric for node in nodes for part in conditions.parts(node) if isinstance(part, conditions.Reading)}
             assert asked <= set(metrics.METRICS), (file, one.id)
     assert {f"H{number}" for number in range(1, 8)} <= set(seen)
 

@@ -45,9 +45,7 @@ def concurrency(level):
         rates["undertow"] = 7_500
         rates["vertx"] = 7_000
     times = {"netty": 2.0 if high else 6.0, "undertow": 4.0, "vertx": 4.0, "grizzly": 8.0, "jetty": 9.0}
-    return by_role("requests_per_s", **{role: rate * falls for role, rate in rates.items()}) | by_role(
-        "served_90_ms", **times
-    )
+    return by_role("requests_per_s", **{role: rate * falls for role, rate in rates.items()}) | by_role("served_90_ms", **times)
 
 
 def flow(size):
@@ -78,18 +76,12 @@ def easy():
     found |= by_role("service_us_mean", ktor=900, webflux=1_000, mvc=4_000)
     found |= by_role("service_us_max", ktor=20_000, webflux=20_000, mvc=6e6)
     found |= by_role("service_us_p99", ktor=3_000, webflux=3_000, mvc=5e6)
-    return (
-        found | by_role("connections_reached", ktor=2_000, webflux=2_000, mvc=100) | by_role("error_fraction", mvc=0.12)
-    )
+    return found | by_role("connections_reached", ktor=2_000, webflux=2_000, mvc=100) | by_role("error_fraction", mvc=0.12)
 
 
 def hard():
     found = by_role("errors", ktor=0, webflux=0) | by_role("service_us_mean", ktor=9_500, webflux=3_000)
-    return (
-        found
-        | by_role("service_us_p50", ktor=2_000, webflux=2_500)
-        | by_role("service_us_p99", ktor=90_000, webflux=9_000)
-    )
+    return found | by_role("service_us_p50", ktor=2_000, webflux=2_500) | by_role("service_us_p99", ktor=90_000, webflux=9_000)
 
 
 def pings(connections):
@@ -131,10 +123,7 @@ LOADS = {
 def campaign(name, source, figures, scale=1.0):
     """A campaign of the published versions with these figures, 1 % of noise and a drift that rounds share."""
     keys = tomllib.loads(source)
-    sweep = {
-        key: [int(v * scale) if key == "connections" else v for v in values]
-        for key, values in keys.get("sweep", {}).items()
-    }
+    sweep = {key: [int(v * scale) if key == "connections" else v for v in values] for key, values in keys.get("sweep", {}).items()}
     cells = [tuple(zip(sweep, values, strict=True)) for values in experiment.itertools.product(*sweep.values())]
     _, versions = read(source)
     roles = {variant: role for role, variant in versions["published"].items()}

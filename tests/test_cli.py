@@ -48,9 +48,7 @@ def run(folder, *words: str, absent: set[str] = frozenset()) -> tuple[int, set[s
     """Exit code, what was imported, and what was said on standard error."""
     block = BLOCK.format(names=sorted(absent)) if absent else ""
     code = IMPORTED.format(argv=["wsbench", *words], block=block)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     exit_code, modules = json.loads(done.stdout.splitlines()[-1])
     return exit_code, set(modules), done.stderr
 
@@ -61,9 +59,7 @@ def test_help_and_mistakes_wait_for_no_import(tmp_path, words):
     assert not modules & HEAVY
 
 
-@pytest.mark.parametrize(
-    "words", [["load", "--help"], ["doctor", "--help"], ["selftest", "--help"], ["list", "servers"]]
-)
+@pytest.mark.parametrize("words", [["load", "--help"], ["doctor", "--help"], ["selftest", "--help"], ["list", "servers"]])
 def test_the_base_imports_nothing_of_the_report(tmp_path, words):
     code, modules, said = run(tmp_path, *words)
     assert code == 0, said
@@ -85,9 +81,7 @@ def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    "words", [["report", "runs/x"], ["history", "quick"], ["serve"], ["compare", "runs/x", "runs/x"]]
-)
+@pytest.mark.parametrize("words", [["report", "runs/x"], ["history", "quick"], ["serve"], ["compare", "runs/x", "runs/x"]])
 def test_what_needs_the_report_says_what_to_install(tmp_path, words):
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "x" / "campaign.json").write_text("{}")

@@ -107,9 +107,7 @@ def same_trial(folder, record, other_folder, other) -> None:
     for one in other_folder.hosts():
         assert len(one.host.clocks) >= 3
         assert all(abs(found.offset_ns) <= found.bound_ns for found in one.host.clocks), "it is one clock in truth"
-        assert {"machine", "network"} <= {
-            sample.of for sample in (one if one.host.role == "load" else there.folder).samples()
-        }
+        assert {"machine", "network"} <= {sample.of for sample in (one if one.host.role == "load" else there.folder).samples()}
     kinds = {sample.of for sample in there.samples}
     assert {"server", "machine", "pss", "switches", "sampler"} <= kinds
 
@@ -128,9 +126,7 @@ CAMPAIGN_FAULTS = {
 def begun(bed: Path, *words: str) -> subprocess.Popen:
     """wsbench under way: both engines and the server run, for two seconds."""
     out = (bed / "driver.log").open("w")
-    driver = subprocess.Popen(
-        command(*words), cwd=bed, env=environment(bed), stdout=out, stderr=out, start_new_session=True
-    )
+    driver = subprocess.Popen(command(*words), cwd=bed, env=environment(bed), stdout=out, stderr=out, start_new_session=True)
     until = time.monotonic() + 90
     while len(engines()) < 2 and driver.poll() is None and time.monotonic() < until:
         time.sleep(0.1)

@@ -140,9 +140,7 @@ def test_a_broadcast_over_two_hosts_is_as_wrong_as_both_their_clocks():
 def test_a_time_by_two_wall_clocks_is_left_out_where_they_may_be_too_far_apart(median_us, bound_us, said):
     hosts_of_it = [ahead("serve", "serve", 0, bound_us * 1000), ahead("a", "load", 0, bound_us * 1000)]
     times = SimpleNamespace(count=5, quantile=lambda q: median_us * 1000)
-    data = SimpleNamespace(
-        end=None, histograms={"push_stamp": times, "push": times}, hosts=[(one, None) for one in hosts_of_it]
-    )
+    data = SimpleNamespace(end=None, histograms={"push_stamp": times, "push": times}, hosts=[(one, None) for one in hosts_of_it])
     assert parts.recorded(data, "push") is times
     if said is None:
         assert parts.recorded(data, "push_stamp") is times

@@ -65,9 +65,7 @@ def test_two_servers_of_one_campaign_are_compared_within_rounds(runs):
 
 
 def test_another_machine_or_setting_is_refused_with_the_reason(runs, tmp_path):
-    other = make_run(
-        tmp_path / "other", SERVERS[:2], CELLS, ROUNDS, experiment='question = "?"\n[load]\nconnections = 5\n'
-    )
+    other = make_run(tmp_path / "other", SERVERS[:2], CELLS, ROUNDS, experiment='question = "?"\n[load]\nconnections = 5\n')
     machine = other.machine.model_copy(update={"cpu_model": "Another CPU"})
     write_json(other.path / "machine.json", machine)
     with pytest.raises(UserError, match="cpu model: Fictional CPU at 3 GHz against Another CPU") as refused:

@@ -33,9 +33,7 @@ TRACKED = subprocess.run(
 ).stdout.split("\0")
 MARKDOWN = sorted(name for name in TRACKED if name.endswith(".md") and (ROOT / name).exists())
 EXPERIMENTS = sorted(name for name in TRACKED if re.fullmatch(r"experiments/[^/]+\.toml", name))
-PYTHON = sorted(
-    name for name in TRACKED if name.startswith("wsbench/") and name.endswith(".py") and (ROOT / name).exists()
-)
+PYTHON = sorted(name for name in TRACKED if name.startswith("wsbench/") and name.endswith(".py") and (ROOT / name).exists())
 LONGEST, LONGEST_TABLE = 100, 120
 INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 ADDRESS = re.compile(r"\]\([^()\s]+\)|https?://\S+")

@@ -223,9 +223,7 @@ def test_an_engine_that_is_killed_is_a_failed_row_and_the_campaign_goes_on(exper
 
 
 def test_two_cannot_run_one_campaign(wsbench, experiment, environment, tmp_path):
-    harness = subprocess.Popen(
-        [*WSBENCH, "run", str(experiment)], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL
-    )
+    harness = subprocess.Popen([*WSBENCH, "run", str(experiment)], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
     try:
         wait_for(lambda: list(tmp_path.glob("runs/*/0001")), 60, "the first trial")
         done = wsbench("run", "--resume", str(only_run(tmp_path).path))

@@ -109,9 +109,7 @@ def test_content_from_a_file_is_compressed_as_it_is(carry_out, tmp_path):
     content.write_text(json.dumps([{"name": f"größer {number}", "value": number} for number in range(500)]))
     size = content.stat().st_size
     with echo_server() as (address, _):
-        end = carry_out(
-            plan(address, deflate=Deflate(), scenario=Echo(opcode="text", bytes=size, content=str(content)))
-        )
+        end = carry_out(plan(address, deflate=Deflate(), scenario=Echo(opcode="text", bytes=size, content=str(content))))
     all_answered(end)
     assert end.measured.bytes_sent < 20 * size / 4
 

@@ -49,9 +49,7 @@ def asked(results, named=(), conditions=()):
 
 def test_the_document_keeps_its_published_schema(results):
     published = json.loads((ROOT / "protocol" / "campaign.schema.json").read_text())
-    assert published == export.schema(), (
-        "write it anew: python -m wsbench.report.export > protocol/campaign.schema.json"
-    )
+    assert published == export.schema(), "write it anew: python -m wsbench.report.export > protocol/campaign.schema.json"
     jsonschema.Draft202012Validator.check_schema(published)
     document = json.loads(export.as_json(asked(results)))
     jsonschema.validate(document, published)
@@ -60,9 +58,7 @@ def test_the_document_keeps_its_published_schema(results):
     assert len(document["trials"]) == 36
     assert len(document["cells"]) == 12
     assert all(
-        (value is None) == (name in trial["reasons"])
-        for trial in document["trials"]
-        for name, value in trial["metrics"].items()
+        (value is None) == (name in trial["reasons"]) for trial in document["trials"] for name, value in trial["metrics"].items()
     )
 
 
@@ -96,9 +92,7 @@ def test_the_github_action_gets_only_metrics_of_its_direction(results):
 def test_junit_counts_failed_invalid_and_breached_trials(results):
     xml = export.as_junit(asked(results, conditions=["server_rss_bytes_max > 200e6"]))
     suites = junitparser.JUnitXml.fromstring(xml)
-    failures = [
-        entry for suite in suites for case in suite for entry in case.result if isinstance(entry, junitparser.Failure)
-    ]
+    failures = [entry for suite in suites for case in suite for entry in case.result if isinstance(entry, junitparser.Failure)]
     kinds = [entry.type for entry in failures]
     assert kinds.count("failed") == kinds.count("INVALID") == 1
     netty = [trial for trial in results.trials if trial.record.server == "netty" and trial.counts]
@@ -114,14 +108,9 @@ def test_openmetrics_is_read_by_prometheus(results):
     one = next(family for family in families if family.name == "wsbench_messages_per_s")
     cell = (("connections", 64),)
     means = {
-        s.labels["server"]: s.value
-        for s in one.samples
-        if s.labels["statistic"] == "mean" and s.labels["connections"] == "64"
+        s.labels["server"]: s.value for s in one.samples if s.labels["statistic"] == "mean" and s.labels["connections"] == "64"
     }
-    assert (
-        means[SERVERS[3].name]
-        == results.estimate(f"{SERVERS[3].name}@{SERVERS[3].variant}", cell, "messages_per_s").mean
-    )
+    assert means[SERVERS[3].name] == results.estimate(f"{SERVERS[3].name}@{SERVERS[3].variant}", cell, "messages_per_s").mean
 
 
 def test_the_percentile_distributions_hold_every_message(results):
@@ -161,9 +150,7 @@ def test_a_packed_campaign_does_not_say_where_it_was_made(run, tmp_path):
     before = log.read_text()
     log.write_text(before + "loaded /srv/somebody/wsbench/servers/x and /srv/somebody/runs/y, not /srv/somebodyelse\n")
     try:
-        packed = packing.pack(
-            run.path, tmp_path / "placeless", {"/srv/somebody": "HOME", "/srv/somebody/wsbench": "WSBENCH"}
-        )
+        packed = packing.pack(run.path, tmp_path / "placeless", {"/srv/somebody": "HOME", "/srv/somebody/wsbench": "WSBENCH"})
     finally:
         log.write_text(before)
     said = RunFolder.open(packed).trial(1).server_log.read_text()

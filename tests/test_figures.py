@@ -172,9 +172,7 @@ def test_users_and_response_times_are_drawn_second_by_second(tmp_path):
     def longer(trial, order):
         return replace(trial, window_s=12.0, rate=2000.0)
 
-    run = make_run(
-        tmp_path / "run", cells=({"connections": 16},), rounds=1, experiment=with_figures(tables), change=longer
-    )
+    run = make_run(tmp_path / "run", cells=({"connections": 16},), rounds=1, experiment=with_figures(tables), change=longer)
     users, times = figures.blocks(document.with_timelines(load(run)))
     assert users.title == "Over the run: users"
     assert len(times.table.rows) == 4
@@ -183,9 +181,7 @@ def test_users_and_response_times_are_drawn_second_by_second(tmp_path):
     assert drawn(times).count("<path") > 4
 
 
-@pytest.mark.parametrize(
-    "name", ["hoticn-2018-concurrency", "c1000k-2015", "jvm-echo-2023-easy", "tcp-vs-websocket-2013"]
-)
+@pytest.mark.parametrize("name", ["hoticn-2018-concurrency", "c1000k-2015", "jvm-echo-2023-easy", "tcp-vs-websocket-2013"])
 def test_the_studies_figures_are_on_the_page_with_what_they_printed(tmp_path, name):
     run = make_run(tmp_path / "run", experiment=experiment.path_of(name).read_text())
     page = document.build(run).read_text()

@@ -77,9 +77,7 @@ def test_a_server_that_ignores_sigterm_fails(wsbench):
 
 
 def test_a_started_server_is_held_until_ctrl_c(environment, tmp_path):
-    started = subprocess.Popen(
-        [*WSBENCH, "start", "faulty"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    )
+    started = subprocess.Popen([*WSBENCH, "start", "faulty"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         lines = []
         while not lines or "Ctrl-C" not in lines[-1]:
@@ -122,9 +120,7 @@ def test_a_report_of_autobahns_is_read_and_the_worse_of_two_outcomes_counts(tmp_
 
 def test_a_suite_that_writes_no_report_is_a_failure_and_none_at_all_is_said(tmp_path, monkeypatch):
     with pytest.raises(TrialFailed, match="ended with 1 and no report"):
-        autobahn.run(
-            autobahn.Suite("wstest", ["false", "{spec}"]), "faulty", "ws://127.0.0.1:1/echo", tmp_path / "made"
-        )
+        autobahn.run(autobahn.Suite("wstest", ["false", "{spec}"]), "faulty", "ws://127.0.0.1:1/echo", tmp_path / "made")
     assert json.loads((tmp_path / "made" / "spec.json").read_text())["servers"][0]["url"] == "ws://127.0.0.1:1/echo"
     monkeypatch.setattr(autobahn.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -108,9 +108,7 @@ def test_a_control_group_of_version_2_tells_of_its_sockets(groups, tmp_path):
     write(tmp_path / "unified/system.slice/server", {"memory.current": "123456\n", "memory.stat": stat})
     group = groups(V2_MOUNTS, "0::/system.slice/server\n", "0::/user.slice\n")
     told = group.sample()
-    assert told == GroupSample(
-        t_ns=told.t_ns, of="cgroup", version=2, memory_bytes=123_456, socket_bytes=8192, kernel_bytes=3000
-    )
+    assert told == GroupSample(t_ns=told.t_ns, of="cgroup", version=2, memory_bytes=123_456, socket_bytes=8192, kernel_bytes=3000)
 
 
 #: As a group of a machine with both hierarchies told it, a limit for socket buffers set and not set.

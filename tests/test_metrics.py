@@ -100,9 +100,7 @@ def test_cpu_that_comes_in_ticks_needs_enough_of_them(tmp_path):
     assert metrics.resources.server_cpu_percent_mean(ticks) == pytest.approx(80, rel=0.01)
     few = {"cpu_clock": False, "sample_s": 0.025, "window_s": 0.3}
     assert metrics.resources.server_cpu_percent_mean(data(tmp_path / "b", **few)) is None
-    assert metrics.resources.server_cpu_percent_mean(
-        data(tmp_path / "c", **few | {"cpu_clock": True})
-    ) == pytest.approx(95)
+    assert metrics.resources.server_cpu_percent_mean(data(tmp_path / "c", **few | {"cpu_clock": True})) == pytest.approx(95)
 
 
 def test_a_run_of_a_third_of_a_second_has_its_servers_cpu(tmp_path):
@@ -114,9 +112,7 @@ def test_a_run_of_a_third_of_a_second_has_its_servers_cpu(tmp_path):
 def test_cpu_of_a_process_that_nobody_waited_for_is_not_known(tmp_path):
     trial = data(tmp_path)
     lost = [
-        sample.model_copy(update={"cpu_ns": sample.cpu_ns - 2 * 10**9})
-        if place > 40 and sample.of == "server"
-        else sample
+        sample.model_copy(update={"cpu_ns": sample.cpu_ns - 2 * 10**9}) if place > 40 and sample.of == "server" else sample
         for place, sample in enumerate(trial.samples)
     ]
     trial.__dict__["samples"] = lost
@@ -273,16 +269,9 @@ def test_broadcasts_are_judged_by_their_last_receiver_and_only_if_it_came(tmp_pa
     assert found["push_last_us_max"] == 900
     assert found["push_us_p50"] is not None
     none = metrics.measure(of(tmp_path / "none", pushing(broadcasts=((64, 32, 10, 20),))))
-    assert (
-        none.reasons["push_spread_us"]
-        == none.reasons["push_last_us_max"]
-        == "no broadcast reached all of its receivers"
-    )
+    assert none.reasons["push_spread_us"] == none.reasons["push_last_us_max"] == "no broadcast reached all of its receivers"
     assert none.values["push_reach"] == 0.5
-    assert (
-        "no broadcast was triggered"
-        in metrics.measure(of(tmp_path / "b", pushing(broadcasts=()))).reasons["push_reach"]
-    )
+    assert "no broadcast was triggered" in metrics.measure(of(tmp_path / "b", pushing(broadcasts=()))).reasons["push_reach"]
 
 
 def test_connecting_has_a_rate_where_it_took_long_enough(tmp_path):

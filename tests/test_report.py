@@ -44,9 +44,7 @@ def test_the_table_has_a_row_for_every_finished_trial_and_metric(run, results):
 
 
 def test_cell_values_of_mixed_kinds_become_text(tmp_path):
-    run = make_run(
-        tmp_path / "r", SERVERS[:1], cells=({"opcode": "text", "x": 1}, {"opcode": "binary", "x": "a"}), rounds=1
-    )
+    run = make_run(tmp_path / "r", SERVERS[:1], cells=({"opcode": "text", "x": 1}, {"opcode": "binary", "x": "a"}), rounds=1)
     rows = trials_table(load(run).data, run.order).to_pylist()
     assert {(row["cell.opcode"], row["cell.x"]) for row in rows} == {("text", "1"), ("binary", "a")}
 
@@ -83,9 +81,7 @@ def test_the_answer_names_the_fastest_contender_and_not_the_ceiling(tmp_path):
 
 
 def test_no_variant_of_the_ceiling_contends(tmp_path):
-    variants = [
-        Server("reference", "Rust", rate, 6, protocol) for protocol, rate in (("tcp", 31_000), ("websocket", 30_000))
-    ]
+    variants = [Server("reference", "Rust", rate, 6, protocol) for protocol, rate in (("tcp", 31_000), ("websocket", 30_000))]
     run = make_run(tmp_path / "r", (*variants, *SERVERS[1:]), ONE_CELL, rounds=3)
     assert said(run)[0].startswith("netty had the highest throughput, excluding the reference: 2")
     results = load(run)
@@ -235,9 +231,7 @@ def test_over_time_the_rate_adds_up_to_the_messages_that_were_answered(run, resu
     answered = max(event["answered"] for event in ticks if event["event"] == "tick")
     end = max(event["t_ns"] for event in ticks if event["event"] == "tick") - ticks[0]["t_ns"]
     lengths = [min(line.width_s, end / 1e9 - place * line.width_s) for place in range(line.buckets)]
-    assert sum(rate * s for rate, s in zip(line.series["rate"], lengths, strict=True)) == pytest.approx(
-        answered, rel=1e-3
-    )
+    assert sum(rate * s for rate, s in zip(line.series["rate"], lengths, strict=True)) == pytest.approx(answered, rel=1e-3)
 
 
 def test_memory_per_connection_is_a_slope_with_an_interval_where_connections_are_swept(results, tmp_path):
@@ -304,9 +298,7 @@ def crowded(marks: int) -> dict:
     """A figure of two servers with so many trials, every tenth INVALID, every seventh SUSPECT."""
     look = {"colour": "#123456", "dash": [1, 0], "shape": "circle"}
     kind = [2 if place % 10 == 0 else 1 if place % 7 == 0 else 0 for place in range(marks)]
-    of = [
-        [[place % 5, place, kind[place], place + 1] for place in range(marks) if place % 2 == half] for half in (0, 1)
-    ]
+    of = [[[place % 5, place, kind[place], place + 1] for place in range(marks) if place % 2 == half] for half in (0, 1)]
     series = [{"name": str(half), "server": half, "look": look, "points": [], "dots": of[half]} for half in (0, 1)]
     axes = {axis: {"domain": [0, size], "ticks": [0], "log": False} for axis, size in (("x", 5), ("y", marks))}
     return {"kind": "lines", "title": "t", "label": "l", "series": series, "height": 20 * marks, **axes}

@@ -33,9 +33,7 @@ def pushed(trial, order):
 def held(trial, order):
     """Connections of which nothing is asked."""
     rss_mib = trial.rss_mib + random.Random(order.number).gauss(0, 0.02)
-    return replace(
-        trial, scenario=Idle(), loop=NoLoop(), rate=1e-9, server_busy=0.01, engine_busy=0.01, rss_mib=rss_mib
-    )
+    return replace(trial, scenario=Idle(), loop=NoLoop(), rate=1e-9, server_busy=0.01, engine_busy=0.01, rss_mib=rss_mib)
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +44,7 @@ def broadcasts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def idle(tmp_path_factory):
-    return load(
-        make_run(tmp_path_factory.mktemp("runs") / "idle", SERVERS, FEW, rounds=3, change=held, experiment=IDLE)
-    )
+    return load(make_run(tmp_path_factory.mktemp("runs") / "idle", SERVERS, FEW, rounds=3, change=held, experiment=IDLE))
 
 
 def test_in_an_open_loop_the_answer_is_the_headline_and_the_lowest_is_the_best(broadcasts):
@@ -100,14 +96,10 @@ def test_memory_is_answered_for_the_connections_of_the_file_and_called_extrapola
     assert "95 % interval" in found.lead
     assert "KiB per connection" in found.lead
     assert ", extrapolated from 20 to 200" in found.lead
-    assert (
-        "10,000 connections were not measured: the line is extrapolated from 200, 50.0 times fewer." in found.cannot[0]
-    )
+    assert "10,000 connections were not measured: the line is extrapolated from 200, 50.0 times fewer." in found.cannot[0]
     assert [row[0] for row in found.need.table.rows] == ["reference", name, "ws", "netty"]
     html = document.build(idle.folder).read_text(encoding="utf-8")
-    assert (
-        html.index("needs the least memory") < html.index("Memory for 10,000 connections") < html.index('id="results"')
-    )
+    assert html.index("needs the least memory") < html.index("Memory for 10,000 connections") < html.index('id="results"')
 
 
 def test_the_interval_far_from_what_was_measured_holds_the_truth_as_often_as_it_says():

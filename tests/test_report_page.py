@@ -24,9 +24,7 @@ def block_of(html: str) -> dict:
 
 
 def test_a_block_of_a_study_stands_in_the_page_escaped(results):
-    block = Block(
-        "study", "What <b>they</b> said", "In `code` & words", Table(["claim", "verdict"], [["<i>", "holds"]])
-    )
+    block = Block("study", "What <b>they</b> said", "In `code` & words", Table(["claim", "verdict"], [["<i>", "holds"]]))
     html = page.render(results, [block])
     assert '<h2 id="study">What &lt;b&gt;they&lt;/b&gt; said</h2>' in html
     assert "<code>code</code> &amp; words" in html
@@ -112,9 +110,7 @@ def test_a_kernel_setting_that_changed_while_the_campaign_ran_is_named(tmp_path,
     run = make_run(tmp_path / "r", SERVERS[:1], ONE_CELL, rounds=1)
     record = json.loads((run.path / "machine.json").read_text())
     (run.path / "machine-after.json").write_text(json.dumps(record))
-    assert "none in the above or in kernel settings after the last trial" in document.build(run).read_text(
-        encoding="utf-8"
-    )
+    assert "none in the above or in kernel settings after the last trial" in document.build(run).read_text(encoding="utf-8")
     record["sysctls"]["net.core.somaxconn"] = "128"
     (run.path / "machine-after.json").write_text(json.dumps(record))
     assert "net.core.somaxconn: 4096 → 128" in document.build(run).read_text(encoding="utf-8")
@@ -170,10 +166,7 @@ def contrast(one: str, other: str) -> float:
 def schemes() -> list[dict[str, str]]:
     """The colours of the page's style, light and dark."""
     style = (page.HERE / "page.css").read_text(encoding="utf-8")
-    return [
-        dict(re.findall(r"--(\w+): (#[0-9a-f]{6})\b", block))
-        for block in re.findall(r":root \{(.*?)\}", style, re.S)[:2]
-    ]
+    return [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})\b", block)) for block in re.findall(r":root \{(.*?)\}", style, re.S)[:2]]
 
 
 def test_marks_are_told_from_the_card_and_texts_are_read_in_both_schemes():
@@ -194,9 +187,7 @@ def test_forty_servers_look_different_and_a_language_keeps_its_hue(families):
     assert len(set(found)) == 40
     hues = {}
     for family, look in zip(families, found, strict=True):
-        hues.setdefault(family, set()).add(
-            next(place for place, shades in enumerate(palette.HUES) if look.colour in shades)
-        )
+        hues.setdefault(family, set()).add(next(place for place, shades in enumerate(palette.HUES) if look.colour in shades))
     assert all(len(used) == 1 for used in hues.values())
 
 

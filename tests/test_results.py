@@ -43,9 +43,7 @@ def test_a_published_campaign_has_its_data_set_and_the_verdicts_of_its_page(fold
 
 
 def test_claims_compare_and_export_work_on_published_campaigns(wsbench):
-    concurrency, backlog = (
-        ROOT / "results" / f"2026-11-22-hoticn-2018-concurrency{name}" for name in ("", "-jetty-backlog")
-    )
+    concurrency, backlog = (ROOT / "results" / f"2026-11-22-hoticn-2018-concurrency{name}" for name in ("", "-jetty-backlog"))
     claims = wsbench("claims", str(concurrency), "--json")
     assert claims.returncode == 0, claims.stderr
     assert {one["verdict"] for one in json.loads(claims.stdout)[str(concurrency)]} <= VERDICTS

@@ -91,9 +91,7 @@ def test_the_stall_check_fails_on_what_a_closed_loop_sees(tmp_path):
     assert truth.stamped >= truth.received > 0, "this kernel says when data came"
     assert truth.frozen_ns >= 500 * MS
     assert results(judgements.judge_closed_stall(closed, truth)) == {"holds"}
-    assert results(judgements.judge_open_stall(closed, truth)) == {"FAILS"}, (
-        "it has no time from when a message was due"
-    )
+    assert results(judgements.judge_open_stall(closed, truth)) == {"FAILS"}, "it has no time from when a message was due"
     closed.__dict__["histograms"] = {"response": closed.histograms["service"]}
     found = {row.quantity: row.result for row in judgements.judge_open_stall(closed, replace(truth, wait_ns=0))}
     assert all(found[name] != "holds" for name in ("p90", "p95", "mean"))
@@ -141,9 +139,7 @@ def test_delays_hold_within_their_band_and_fail_outside(tmp_path):
         (1500, {"FAILS"}),
         (-50, None),
     ):
-        made = data(
-            tmp_path / str(added_us), Trial(engine_wait=0.0), service=[delay + added_us * 1000 for delay in delays]
-        )
+        made = data(tmp_path / str(added_us), Trial(engine_wait=0.0), service=[delay + added_us * 1000 for delay in delays])
         found = results(judgements.judge_delays("constant", made, truth))
         assert found == expected or (expected is None and "FAILS" in found), (added_us, found)
 
@@ -161,13 +157,9 @@ def test_a_band_that_is_missed_on_a_busy_machine_is_undecided_and_no_pass(tmp_pa
     assert "the engine waited for a CPU for 20.0%" in rows[0].why
     assert not judgements.passed(rows)
     server = replace(truth, wait_ns=1_000 * MS)
-    assert results(judgements.judge_delays("constant", data(tmp_path / "b", Trial(), service=late), server)) == {
-        "undecided"
-    }
+    assert results(judgements.judge_delays("constant", data(tmp_path / "b", Trial(), service=late), server)) == {"undecided"}
     stolen = replace(truth, steal_ns=1_000 * MS)
-    assert results(judgements.judge_delays("constant", data(tmp_path / "s", Trial(), service=late), stolen)) == {
-        "undecided"
-    }
+    assert results(judgements.judge_delays("constant", data(tmp_path / "s", Trial(), service=late), stolen)) == {"undecided"}
     unknown = data(tmp_path / "c", Trial(engine_wait=None), service=late)
     assert "is unknown" in judgements.judge_delays("constant", unknown, truth)[0].why
     quiet = data(tmp_path / "d", Trial(engine_wait=0.0), service=late)
@@ -333,9 +325,7 @@ def test_identical_runs_may_differ_by_their_own_spread_only(tmp_path):
     assert results(judgements.judge_same(one, series(tmp_path / "c", [108, 107, 109, 110, 108]), QUIET)) == {"FAILS"}
 
 
-@pytest.mark.parametrize(
-    ("added_us", "result"), [(50, "holds"), (42, "holds"), (30, "FAILS"), (0, "FAILS"), (75, "FAILS")]
-)
+@pytest.mark.parametrize(("added_us", "result"), [(50, "holds"), (42, "holds"), (30, "FAILS"), (0, "FAILS"), (75, "FAILS")])
 def test_fifty_microseconds_more_are_seen_as_fifty(tmp_path, added_us, result):
     truth = replace(QUIET, delays_ns={"/echo": [30_000] * 9, "/late": [80_000] * 9})
     without, late = series(tmp_path / "a", [100] * 5), series(tmp_path / "b", [100 + added_us] * 5)

@@ -208,9 +208,7 @@ def test_one_that_began_late_is_in_the_spread_and_makes_the_trial_suspect(tmp_pa
     rewrite(folder.parts()[1], entered_late)
     rewrite(
         folder.parts()[0],
-        lambda events: [
-            {**one, "entered_ns": one["t_ns"] + 1000} if one["event"] == "phase" else one for one in events
-        ],
+        lambda events: [{**one, "entered_ns": one["t_ns"] + 1000} if one["event"] == "phase" else one for one in events],
     )
     merge.merge(folder, interrupted=False)
     begun = next(one for one in folder.events() if one.event == "phase" and one.phase == "measure")
@@ -278,9 +276,7 @@ def test_parts_that_did_not_end_alike_are_no_trial(tmp_path):
 @pytest.fixture(scope="module")
 def reference():
     """Starts the real reference server; `reference(count)` gives the addresses of so many processes of it."""
-    built = build.build(
-        next(one for one in catalogue.read() if one.name == "reference@websocket"), machine.placement().server
-    )
+    built = build.build(next(one for one in catalogue.read() if one.name == "reference@websocket"), machine.placement().server)
     assert built.problem is None, built.problem
     running = []
 

@@ -96,9 +96,7 @@ def campaign(wsbench, tmp_path) -> dict:
     run = RunFolder(path)
     assert run.campaign.scale == 0.5
     assert "scale 0.5: connections times 0.5" in run.campaign.departures
-    return {record.variant: TrialData(folder, record) for folder, record in run.finished()} | {
-        "page": path / "report.html"
-    }
+    return {record.variant: TrialData(folder, record) for folder, record in run.finished()} | {"page": path / "report.html"}
 
 
 def test_real_servers_that_cannot_keep_up_are_rows_of_their_own(campaign):

@@ -137,9 +137,7 @@ def test_the_echo_of_2023_is_as_published(name, mean_s):
     assert of.measure_of(of.load) == Seconds(seconds=sum(stage.over_s for stage in of.load.stages))
     most = max(stage.to for stage in of.load.stages)
     held = max(
-        stage.over_s
-        for before, stage in zip(of.load.stages, of.load.stages[1:], strict=False)
-        if before.to == stage.to == most
+        stage.over_s for before, stage in zip(of.load.stages, of.load.stages[1:], strict=False) if before.to == stage.to == most
     )
     assert (most, held) == ((2_000, 180) if name.startswith("easy") else (12_000, 1_000))
     assert of.load.stages[-1].to == 0

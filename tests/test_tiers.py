@@ -16,9 +16,7 @@ ROUNDS = range(5)
 
 def noisy(seed, rounds=5, **levels):
     draw = np.random.default_rng(seed)
-    return {
-        name: {at: level * math.exp(draw.normal(0, 0.01)) for at in range(rounds)} for name, level in levels.items()
-    }
+    return {name: {at: level * math.exp(draw.normal(0, 0.01)) for at in range(rounds)} for name, level in levels.items()}
 
 
 # ---- proof ---------------------------------------------------------------------------------------------------------
@@ -95,9 +93,7 @@ def test_one_between_two_tiers_has_both_letters():
 
 
 def test_a_difference_below_the_threshold_is_none_however_sure():
-    sure = {
-        name: {at: level for at in ROUNDS} for name, level in {"one": 100.0, "other": 102.0, "third": 103.5}.items()
-    }
+    sure = {name: {at: level for at in ROUNDS} for name, level in {"one": 100.0, "other": 102.0, "third": 103.5}.items()}
     found = tiers(sure)
     assert found.different == {("third", "one")}
     assert found.letters == {"third": "a", "other": "ab", "one": "b"}

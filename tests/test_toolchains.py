@@ -59,9 +59,7 @@ def program(folder, name, text):
 def release(request, tmp_path, monkeypatch):
     """A release's packages behind the apt of the PATH, and none of this machine's compilers."""
     offers = OFFERS[request.param]
-    cases = "\n".join(
-        f'"policy {name}") printf "{name}:\\n  Candidate: {version}\\n" ;;' for name, version in offers.items()
-    )
+    cases = "\n".join(f'"policy {name}") printf "{name}:\\n  Candidate: {version}\\n" ;;' for name, version in offers.items())
     script = APT.format(folder=tmp_path, cases=cases, names=" ".join(offers))
     for name in ("apt-cache", "apt-get"):
         program(tmp_path / "apt", name, script)
@@ -172,9 +170,7 @@ def test_what_a_server_lacks_is_told_by_its_name_and_can_be_installed(monkeypatc
 def test_the_module_runs_before_anything_is_installed(tmp_path):
     """With the standard library alone, as `make setup` calls it."""
     command = [sys.executable, "-I", "-S", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import runpy; "]
-    command[-1] += (
-        "sys.argv = ['toolchains', *sys.argv[2:]]; runpy.run_module('wsbench.host.toolchains', run_name='__main__')"
-    )
+    command[-1] += "sys.argv = ['toolchains', *sys.argv[2:]]; runpy.run_module('wsbench.host.toolchains', run_name='__main__')"
     done = subprocess.run([*command, str(ROOT), "path", "python=3.11"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, os.environ["PATH"]), done.stderr
     done = subprocess.run([*command, str(ROOT), "install", "rusty"], capture_output=True, text=True, check=False)

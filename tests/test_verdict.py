@@ -58,9 +58,7 @@ def test_one_thing_wrong_is_found_and_named(tmp_path, quantities, kind, words):
     assert any(words in reason for reason in found.reasons), found.reasons
 
 
-@pytest.mark.parametrize(
-    "quantities", [{"little": 0.99}, {"engine_wait": 0.01}, {"steal": 0.005}, {"throttled_s": 0.0}]
-)
+@pytest.mark.parametrize("quantities", [{"little": 0.99}, {"engine_wait": 0.01}, {"steal": 0.005}, {"throttled_s": 0.0}])
 def test_small_deviations_are_allowed(tmp_path, quantities):
     assert judge(tmp_path, **quantities).kind == "VALID"
 
@@ -183,9 +181,7 @@ def test_a_server_that_is_still_getting_faster_is_suspect(tmp_path, faster, kind
     middle = sum(data.window) / 2
     half = min(data.ticks, key=lambda tick: abs(tick.t_ns - middle)).answered
     data.__dict__["ticks"] = [
-        tick.model_copy(update={"answered": round(half + (tick.answered - half) * faster)})
-        if tick.answered > half
-        else tick
+        tick.model_copy(update={"answered": round(half + (tick.answered - half) * faster)}) if tick.answered > half else tick
         for tick in data.ticks
     ]
     found = verdict.verdict(data)
@@ -219,9 +215,7 @@ def test_an_open_loop_whose_rate_was_met_is_valid_and_limited_by_nobody(tmp_path
     assert full.bottleneck == "neither", "a server that keeps up is not a limit, however busy"
 
 
-@pytest.mark.parametrize(
-    ("late", "kind"), [(0, "VALID"), (80, "VALID"), (84, "SUSPECT"), (800, "SUSPECT"), (804, "INVALID")]
-)
+@pytest.mark.parametrize(("late", "kind"), [(0, "VALID"), (80, "VALID"), (84, "SUSPECT"), (800, "SUSPECT"), (804, "INVALID")])
 def test_a_missed_rate_is_judged_at_the_edges_of_its_limit(tmp_path, late, kind):
     # 80,000 are due in the window: 80 are one in a thousand, 800 one in a hundred; two may be at an edge of the window.
     found = judged(tmp_path, at_rate(late=late))
@@ -282,9 +276,7 @@ def test_littles_law_is_checked_on_an_open_loop_by_what_the_ticks_saw(tmp_path, 
 
 
 @pytest.mark.parametrize(("little", "each", "kind"), [(0.3, 1, "VALID"), (0.3, None, "INVALID"), (1.3, 1, "INVALID")])
-def test_connections_that_are_exchanged_are_not_always_under_way_and_never_more_than_there_are(
-    tmp_path, little, each, kind
-):
+def test_connections_that_are_exchanged_are_not_always_under_way_and_never_more_than_there_are(tmp_path, little, each, kind):
     found = judged(tmp_path, Trial(little=little, loop=engine_files.Closed(messages_per_connection=each)))
     assert found.kind == kind
     assert kind == "VALID" or "Little's law" in found.reasons[0]
@@ -327,9 +319,7 @@ def test_held_connections_need_no_message_and_must_not_die(tmp_path):
         assert found.reasons[0] == f"{died} of 2,000 connections died"
 
 
-@pytest.mark.parametrize(
-    ("left_mib", "said"), [(168, "the last of 2 full collections left 168 of 176 MiB"), (100, None)]
-)
+@pytest.mark.parametrize(("left_mib", "said"), [(168, "the last of 2 full collections left 168 of 176 MiB"), (100, None)])
 def test_a_server_that_was_stopped_says_what_it_had_run_out_of(tmp_path, left_mib, said):
     folder = write_trial(tmp_path / "0001", Trial())
     record = folder.record.model_copy(update={"outcome": "stopped", "reason": "stopped at 9 connections: too slow"})

@@ -101,9 +101,7 @@ def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = No
 def at_rate(per_s: float = 20_000.0, **quantities) -> Trial:
     """An open loop in which nothing is wrong: the rate was met, the server has time to spare."""
     rate = [engine_files.Segment(from_per_s=per_s, to_per_s=per_s, for_s=1)]
-    loop = engine_files.Open(
-        rate=rate, arrivals=quantities.pop("arrivals", "constant"), depth=quantities.pop("depth", None)
-    )
+    loop = engine_files.Open(rate=rate, arrivals=quantities.pop("arrivals", "constant"), depth=quantities.pop("depth", None))
     usual = {"rate": per_s, "loop": loop, "lag_us": 20.0, "under_way": 64.0, "server_busy": 0.5}
     return Trial(**{**usual, **quantities})
 
@@ -142,9 +140,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
         fragment_bytes=None,
         subprotocols=[],
         warmup=engine_files.Seconds(seconds=WARMUP_S),
-        measure=engine_files.Messages(messages=messages)
-        if trial.by_count
-        else engine_files.Seconds(seconds=trial.window_s),
+        measure=engine_files.Messages(messages=messages) if trial.by_count else engine_files.Seconds(seconds=trial.window_s),
         drain_s=DRAIN_S,
         limits=engine_files.Limits(connect_s=10, reply_s=10, deadline_s=60),
         threads=1,
@@ -202,9 +198,7 @@ def _events(trial: Trial) -> tuple[list, int]:
         event="end",
         t_ns=at["end"],
         outcome=trial.engine_outcome,
-        connections=engine_files.ConnectionCounts(
-            asked=trial.connections, established=established, open=established - trial.died
-        ),
+        connections=engine_files.ConnectionCounts(asked=trial.connections, established=established, open=established - trial.died),
         measured=measured,
         control=engine_files.Control(
             pings_answered=0,
@@ -213,9 +207,7 @@ def _events(trial: Trial) -> tuple[list, int]:
             out_of_order=trial.out_of_order,
             foreign=trial.foreign,
         ),
-        errors={
-            kind: count for kind, count in (("timeout", trial.failed), ("unexpected_reply", trial.unasked)) if count
-        },
+        errors={kind: count for kind, count in (("timeout", trial.failed), ("unexpected_reply", trial.unasked)) if count},
         threads=[worker],
     )
     return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
@@ -278,9 +270,7 @@ def _samples(trial: Trial) -> list:
         cpu = {"cpu_user_s": _in_ticks(used * 0.7), "cpu_system_s": _in_ticks(used * 0.3)}
         cpu["cpu_ns"] = round(used * SECOND) if trial.cpu_clock else None
         samples.append(samples_room.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
-        samples.append(
-            samples_room.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine)
-        )
+        samples.append(samples_room.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine))
         samples.append(_machine(trial, t_ns, elapsed))
     return samples
 

@@ -51,9 +51,7 @@ def resident_bytes(bench: Bench, engine: Engine, connections: int, load: dict) -
             process.wait()
     if resident is None:
         last = (run.folder / "engine.log").read_text().strip().splitlines()[-1:]
-        raise NoNumber(
-            f"{'refused' if code == 2 else f'exit code {code}'}: {' '.join(last)}".replace(f"{run.folder}/", "")
-        )
+        raise NoNumber(f"{'refused' if code == 2 else f'exit code {code}'}: {' '.join(last)}".replace(f"{run.folder}/", ""))
     end = events_of(run.folder)[-1]
     if end["errors"] or end["connections"]["established"] != connections:
         raise NoNumber(f"{end['connections']}, errors {end['errors']}")
@@ -95,9 +93,7 @@ def paced(bench: Bench, engine: Engine, rate: int, seconds: float) -> tuple[floa
     step = {"from_per_s": rate, "to_per_s": rate, "for_s": seconds}
     loop = {"kind": "open", "arrivals": "constant", "depth": None, "rate": [step]}
     with bench.server(run) as server:
-        _, cost = observe(
-            engine.carry_out(engine.plan(run) | {"loop": loop, "busy_poll": True}, run.folder), run, server
-        )
+        _, cost = observe(engine.carry_out(engine.plan(run) | {"loop": loop, "busy_poll": True}, run.folder), run, server)
     measured = events_of(run.folder)[-1]["measured"]
     lag = merge(read_log(run.folder / "latency.hlog")).get("send_lag")
     if lag is None or not lag.count:

@@ -103,9 +103,7 @@ def engines(asked: argparse.Namespace) -> list[Engine]:
 
 def heading(asked: argparse.Namespace) -> str:
     here = machine.read()
-    where = (
-        f"{here.cpu_model}, {here.cpus} CPUs, {here.virtualisation or 'virtualisation not told'}, Linux {here.kernel}"
-    )
+    where = f"{here.cpu_model}, {here.cpus} CPUs, {here.virtualisation or 'virtualisation not told'}, Linux {here.kernel}"
     load = f"{os.getloadavg()[0]:.2f} on average in the minute before"
     how = f"{asked.repeats} repeats of {asked.seconds:g} s, load {load}, revision {here.git_revision}"
     return f"## The engine against the floor\n\n{where}; {how}. Median (quartiles); × floor: median (range) within repeats.\n"

@@ -91,9 +91,7 @@ def among(bench: Bench, engine: Engine, deed: str, wrapping: str, seconds: float
     return f"{min(shares):.1%} | {max(memories):.0f} | {statistics.median(times_us):,.0f} | {ratio}"
 
 
-def neighbours(
-    bench: Bench, engine: Engine, deed: str | None, wrapping: str, seconds: float
-) -> tuple[float, float, float]:
+def neighbours(bench: Bench, engine: Engine, deed: str | None, wrapping: str, seconds: float) -> tuple[float, float, float]:
     """The p99 of response times in ns, the number of answered messages, and the engine's peak memory in MB."""
     run = bench.run(Setting("echo", HONEST + 1, 16, wrapping=wrapping), seconds)
     step = {"from_per_s": RATE_PER_S[wrapping], "to_per_s": RATE_PER_S[wrapping], "for_s": seconds}

@@ -78,9 +78,7 @@ def test_an_archive_that_leads_outside(tmp_path, members):
     assert victim.read_text() == "as it was"
 
 
-@pytest.mark.fault(
-    "R7", "a small archive that becomes a large one: content, header, number of files", "one line at the limit"
-)
+@pytest.mark.fault("R7", "a small archive that becomes a large one: content, header, number of files", "one line at the limit")
 @pytest.mark.parametrize("kind", ["content", "header", "files"])
 def test_an_archive_that_grows(tmp_path, kind, monkeypatch):
     if kind == "content":
@@ -101,9 +99,7 @@ def test_an_archive_that_grows(tmp_path, kind, monkeypatch):
         packing.unpacked(file)
 
 
-@pytest.mark.fault(
-    "R6", "an archive cut off, or with a bit turned, at many places", "one line, or the campaign as it was"
-)
+@pytest.mark.fault("R6", "an archive cut off, or with a bit turned, at many places", "one line, or the campaign as it was")
 def test_a_broken_archive(tmp_path):
     run = make_run(tmp_path / "run", SERVERS[:1], ({"connections": 64},), rounds=1)
     packed = packing.pack(run.path, tmp_path / "packed", {}) / packing.ARCHIVE
@@ -161,9 +157,7 @@ def test_a_histogram_that_grows(tmp_path, kind):
         lines = [payload(head + counts)] * 400
     file.write_text("".join(f"Tag=service,0.0,1.0,1.0,{line}\n" for line in lines))
     assert file.stat().st_size < 4 * MIB
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(file)], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(file)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     said = "1: not a line of an HdrHistogram log" if kind == "one" else "too much for a log of this size"
     assert said in done.stdout
@@ -182,9 +176,7 @@ def test_histograms_that_do_not_fit(tmp_path):
             histogram.read_merged(file)
 
 
-@pytest.mark.fault(
-    "S2", "files of a campaign that are links, pipes, folders or huge", "one line; never followed, never waited for"
-)
+@pytest.mark.fault("S2", "files of a campaign that are links, pipes, folders or huge", "one line; never followed, never waited for")
 @pytest.mark.parametrize("name", ["plan.json", "events.jsonl", "resources.jsonl", "latency.hlog"])
 def test_files_that_are_none(tmp_path, name):
     secret = tmp_path / "secret"

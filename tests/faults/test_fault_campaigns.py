@@ -26,9 +26,7 @@ from wsbench.run import campaign
 ONE = {"servers": SERVERS[:2], "cells": ({"connections": 64},)}
 
 
-def published(
-    tmp_path, keep=("report.html", "trials.parquet", "campaign.json", "order.json", "servers.json", "machine.json")
-):
+def published(tmp_path, keep=("report.html", "trials.parquet", "campaign.json", "order.json", "servers.json", "machine.json")):
     """A campaign as `results/` has it: what was derived, without the raw files."""
     run = make_run(tmp_path / "run", **ONE)
     document.build(run)
@@ -102,9 +100,7 @@ def test_a_packed_campaign_is_not_gone_on_with(tmp_path, wsbench):
     assert contents(packed) == before
 
 
-@pytest.mark.fault(
-    "R2", "`site OUT` and `pack RUN OUT` beside a folder `OUT.part`, or with OUT taken", "it is left as it was"
-)
+@pytest.mark.fault("R2", "`site OUT` and `pack RUN OUT` beside a folder `OUT.part`, or with OUT taken", "it is left as it was")
 @pytest.mark.parametrize("command", ["site", "pack"])
 def test_a_folder_that_is_not_ours(tmp_path, wsbench, command):
     run = make_run(tmp_path / "runs" / "run", **ONE)
@@ -177,9 +173,7 @@ BROKEN = (
 )
 
 
-@pytest.mark.fault(
-    "S1", "a broken campaign under `serve`, `site`, `list runs`", "named in a line; the others are shown"
-)
+@pytest.mark.fault("S1", "a broken campaign under `serve`, `site`, `list runs`", "named in a line; the others are shown")
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_campaign(tmp_path, wsbench, how):
     for name in ("bad", "good"):
@@ -235,9 +229,7 @@ def test_a_lock_that_is_a_pipe(tmp_path):
         campaign.resume(run, None, None, None)
 
 
-@pytest.mark.fault(
-    "H2", "marks that turn words around or move the cursor, in a campaign's texts", "shown as what they are"
-)
+@pytest.mark.fault("H2", "marks that turn words around or move the cursor, in a campaign's texts", "shown as what they are")
 def test_marks_in_a_campaign(tmp_path, wsbench):
     mark = "\u202egnp.\x9b31m\x1b[2J"
     run = make_run(tmp_path / "runs" / "one", **ONE)

@@ -55,9 +55,7 @@ TRIALS = {
 def trial(request, tmp_path_factory):
     """A trial of each kind, with what every runtime tells."""
     change = lambda made, order: TRIALS[request.param]  # noqa: E731
-    run = make_run(
-        tmp_path_factory.mktemp(request.param) / "run", SERVERS[:1], ({"connections": 64},), rounds=1, change=change
-    )
+    run = make_run(tmp_path_factory.mktemp(request.param) / "run", SERVERS[:1], ({"connections": 64},), rounds=1, change=change)
     folder = run.trial(1)
     for name, log in (("gc.log", "jdk17-g1-mixed.log"), ("runtime.jsonl", "node.jsonl"), ("server.log", "go.log")):
         (folder.path / name).write_bytes((LOGS / log).read_bytes())
@@ -115,9 +113,7 @@ def test_runtimes(tmp_path_factory, log, data):
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
-    run = make_run(
-        tmp_path_factory.mktemp("runs") / "one", SERVERS[:2], ({"connections": 16}, {"connections": 64}), rounds=2
-    )
+    run = make_run(tmp_path_factory.mktemp("runs") / "one", SERVERS[:2], ({"connections": 16}, {"connections": 64}), rounds=2)
     (run.path / "hosts.json").write_text("[]")
     write_table(run)
     return run
@@ -246,9 +242,7 @@ def test_histograms(tmp_path_factory, trial, data):
 def test_archives(tmp_path_factory, data):
     place = tmp_path_factory.mktemp("packed")
     made = io.BytesIO()
-    with tarfile.open(
-        fileobj=made, mode="w", format=data.draw(st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]))
-    ) as out:
+    with tarfile.open(fileobj=made, mode="w", format=data.draw(st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]))) as out:
         for name in ("0001/trial.json", "0001/" + "n" * 120, "0002/engine-1/é.log"):
             member = tarfile.TarInfo(name)
             member.size = 700

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from wsbench.checks import peer
 from wsbench.checks.conformance import registry
 
-HEAD = (
-    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
-)
+HEAD = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
 DOCUMENT = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKS = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\n\r\n"
 FRAMES = b"\x81\x05hello\x89\x00\x01\x02he\x80\x03llo\x88\x02\x03\xe8"
@@ -51,9 +49,7 @@ def test_answers(data):
     content = data.draw(st.sampled_from(SAID).flatmap(spoilt))
     with saying(content) as port, ExitStack() as sockets:
         kinds = spec.scenarios or {"echo"}
-        server = peer.Server(
-            "127.0.0.1", port, frozenset(kinds), spec.transport or "websocket", time.monotonic() + 1, sockets
-        )
+        server = peer.Server("127.0.0.1", port, frozenset(kinds), spec.transport or "websocket", time.monotonic() + 1, sockets)
         began = time.monotonic()
         _, detail = registry._carry_out(spec, server)
         assert isinstance(detail, str)
@@ -61,9 +57,7 @@ def test_answers(data):
 
 
 @row("a server that never stops sending")
-@pytest.mark.parametrize(
-    "endless", [b"x" * 4096, b"X: y\r\n" * 999, b"\x01\x00" * 4096, b"\x89\x00" * 4096, b"1\r\nx\r\n" * 999]
-)
+@pytest.mark.parametrize("endless", [b"x" * 4096, b"X: y\r\n" * 999, b"\x01\x00" * 4096, b"\x89\x00" * 4096, b"1\r\nx\r\n" * 999])
 @pytest.mark.parametrize("head", [b"", HEAD, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"])
 def test_a_server_without_end(head, endless):
     with saying(head + endless * (100_000_000 // len(endless))) as port:
@@ -71,9 +65,7 @@ def test_a_server_without_end(head, endless):
             if spec.deep or spec.sees_process or spec.name not in ("echo_returns_text", "doc_is_exact_and_persistent"):
                 continue
             with ExitStack() as sockets:
-                server = peer.Server(
-                    "127.0.0.1", port, frozenset(spec.scenarios), "websocket", time.monotonic() + 3, sockets
-                )
+                server = peer.Server("127.0.0.1", port, frozenset(spec.scenarios), "websocket", time.monotonic() + 3, sockets)
                 began = time.monotonic()
                 passed, detail = registry._carry_out(spec, server)
                 assert not passed

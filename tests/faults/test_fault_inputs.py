@@ -179,13 +179,9 @@ def catches_ctrl_c(pid: int) -> bool:
     return bool(int(caught, 16) & 1 << (signal.SIGINT - 1))
 
 
-@pytest.mark.fault(
-    "R4", "few files: `ulimit -n 64`, `-n 20`", "exit 1 or 2, one line, not blamed on the server", slow=True
-)
+@pytest.mark.fault("R4", "few files: `ulimit -n 64`, `-n 20`", "exit 1 or 2, one line, not blamed on the server", slow=True)
 @pytest.mark.parametrize("files", [20, 64])
-@pytest.mark.parametrize(
-    "words", [["list", "servers"], ["load", "ws://127.0.0.1:PORT/", "-n", "10"], ["run", "EXPERIMENT"]]
-)
+@pytest.mark.parametrize("words", [["list", "servers"], ["load", "ws://127.0.0.1:PORT/", "-n", "10"], ["run", "EXPERIMENT"]])
 def test_few_files(wsbench, port, experiment, files, words):
     import resource
 

@@ -120,9 +120,7 @@ def test_a_server_that_is_never_ready(monkeypatch):
         assert time.monotonic() - began < 60
 
 
-@pytest.mark.fault(
-    "P3", "an accept header with marks that move the cursor or turn words around", "shown as what they are"
-)
+@pytest.mark.fault("P3", "an accept header with marks that move the cursor or turn words around", "shown as what they are")
 def test_marks_from_a_server(wsbench):
     def marked(client):
         client.recv(1000)
@@ -159,9 +157,7 @@ def upgraded(client) -> None:
         head += exactly(client, 1)
     key = next(line.split()[1] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key:"))
     accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
-    client.sendall(
-        b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n"
-    )
+    client.sendall(b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n")
 
 
 def received(client) -> bytes:

@@ -120,9 +120,7 @@ def differences(base: Results, new: Results) -> list[str]:
     one, other = (_settings(results) for results in (base, new))
     for key in dict.fromkeys([*one, *other]):
         if one.get(key) != other.get(key):
-            found.append(
-                f"{key}: {_short(one.get(key), other.get(key))} against {_short(other.get(key), one.get(key))}"
-            )
+            found.append(f"{key}: {_short(one.get(key), other.get(key))} against {_short(other.get(key), one.get(key))}")
     return found
 
 
@@ -164,9 +162,7 @@ def _pairs(base: Side, new: Side) -> tuple[list[Pair], list[str]]:
     for one, other, which in ((base, new, "the base"), (new, base, "the new campaign")):
         if base.server is None:
             alone += [f"{name} is only in {which}" for name in one.results.names if name not in other.results.names]
-        alone += [
-            f"the cell {dict(cell)} is only in {which}" for cell in one.results.cells if cell not in other.results.cells
-        ]
+        alone += [f"the cell {dict(cell)} is only in {which}" for cell in one.results.cells if cell not in other.results.cells]
     return [(one, other, cell) for cell in cells for one, other in names], alone
 
 
@@ -247,9 +243,7 @@ def summary(found: Comparison) -> str:
         says: sum(row.says == says for row in found.rows)
         for says in ("worse", "better", "changed", "equal", "not shown", "undecided")
     }
-    return (
-        ", ".join(f"{count} {says}" for says, count in counts.items() if count) + f" of {len(found.rows)} comparisons"
-    )
+    return ", ".join(f"{count} {says}" for says, count in counts.items() if count) + f" of {len(found.rows)} comparisons"
 
 
 def document(found: Comparison) -> dict:

@@ -55,9 +55,7 @@ def columns(found: Iterable[metrics.Numbers]) -> Columns:
         values.append(list(map(one.values.__getitem__, COLUMN)))
         reasons.append(list(map(texts.__getitem__, map(one.reasons.get, COLUMN))))
     shape = (len(values), len(COLUMN))
-    return Columns(
-        np.array(values, dtype=float).reshape(shape), np.array(reasons, dtype=np.int32).reshape(shape), list(texts)
-    )
+    return Columns(np.array(values, dtype=float).reshape(shape), np.array(reasons, dtype=np.int32).reshape(shape), list(texts))
 
 
 @dataclass(frozen=True)
@@ -154,10 +152,7 @@ class DataSet:
         """Merges two data sets without a common trial."""
         texts = list(dict.fromkeys([*self.columns.texts, *other.columns.texts]))
         place = {text: index for index, text in enumerate(texts)}
-        parts = [
-            np.array([place[text] for text in one.texts], np.int32)[one.reasons]
-            for one in (self.columns, other.columns)
-        ]
+        parts = [np.array([place[text] for text in one.texts], np.int32)[one.reasons] for one in (self.columns, other.columns)]
         trials = [*self.trials, *other.trials]
         order = sorted(range(len(trials)), key=lambda row: trials[row].record.number)
         values = np.concatenate([self.columns.values, other.columns.values])[order]
@@ -166,10 +161,7 @@ class DataSet:
         for key, found in other.latencies.items():
             latencies[key] = latencies[key] + found if key in latencies else found
         return DataSet(
-            [
-                TrialResult(trials[old].record, trials[old].verdict, trials[old].plan, whole, new)
-                for new, old in enumerate(order)
-            ],
+            [TrialResult(trials[old].record, trials[old].verdict, trials[old].plan, whole, new) for new, old in enumerate(order)],
             whole,
             latencies,
             self.timelines | other.timelines,

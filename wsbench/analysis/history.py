@@ -47,9 +47,7 @@ class Line:
 
 def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> tuple[str, list[Line], int]:
     """(metric, lines, campaigns left out because machine or settings differ from the newest). UserError if there is none."""
-    chosen = sorted(
-        (one for one in campaigns if one.experiment == experiment), key=lambda one: one.record.created_unix_s
-    )
+    chosen = sorted((one for one in campaigns if one.experiment == experiment), key=lambda one: one.record.created_unix_s)
     if not chosen:
         known = ", ".join(sorted({one.experiment for one in campaigns})) or "none"
         raise UserError(f"no campaign of {experiment!r} here; there are campaigns of: {known}")

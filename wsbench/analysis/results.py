@@ -163,11 +163,7 @@ class Results:
     def label(self, name: str) -> str:
         """A server's name in charts: without its variant if the campaign has only one and its runtime was not chosen."""
         server, _, variant = name.rpartition("@")
-        return (
-            server
-            if "+" not in variant and sum(other.rpartition("@")[0] == server for other in self.names) == 1
-            else name
-        )
+        return server if "+" not in variant and sum(other.rpartition("@")[0] == server for other in self.names) == 1 else name
 
     @cached_property
     def machine_changes(self) -> list[str] | None:
@@ -208,9 +204,7 @@ class Results:
     def second(self) -> str | None:
         """The metric drawn next to the leading one."""
         wanted = (self.headline, f"{self.latency}_p99", self.throughput)
-        return next(
-            (name for name in wanted if name in metrics.METRICS and name != self.leading and self.has(name)), None
-        )
+        return next((name for name in wanted if name in metrics.METRICS and name != self.leading and self.has(name)), None)
 
     def has(self, metric: str) -> bool:
         """True if any server has a mean of it in any cell."""

@@ -54,9 +54,7 @@ class SummaryRow:
     bottleneck: str
     verdict_text: str
     note: str
-    tier: (
-        str  # servers of a cell with a common letter cannot be ranked by the leading metric; empty if nothing is ranked
-    )
+    tier: str  # servers of a cell with a common letter cannot be ranked by the leading metric; empty if nothing is ranked
 
     def figure(self, metric: str) -> Figure:
         return self.figures[metric]
@@ -98,9 +96,7 @@ def column_scale(results: Results, metric: str) -> wording.Scale:
     return wording.scale(metrics.METRICS[metric].unit, results.columns.of(metric, results.counted_rows))
 
 
-def _row(
-    results: Results, name: str, cell: Cell, scales: dict[str, wording.Scale], letters: dict[str, str]
-) -> SummaryRow:
+def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scale], letters: dict[str, str]) -> SummaryRow:
     group = results.group(name, cell)
     ok = [trial for trial in group if trial.record.outcome != "failed"]
     verdicts = Counter(trial.verdict.kind for trial in ok)

@@ -242,9 +242,7 @@ def _timeline(row: dict) -> Timeline:
             "width_s": row["width_s"],
             "buckets": row["buckets"],
             "phases": [(one["phase"], one["second"]) for one in row["phases"]],
-            "series": {
-                name: [value if value is None else plain(value) for value in line] for name, line in row["series"]
-            },
+            "series": {name: [value if value is None else plain(value) for value in line] for name, line in row["series"]},
             "absent": dict(row["absent"]),
             "heat": None if row["heat"] is None else json.loads(row["heat"]),
         }

@@ -90,8 +90,7 @@ def parse(text: str) -> Threshold:
     found = FORM.fullmatch(text)
     if found is None:
         raise UserError(
-            f"--fail-if: found {text!r}, allowed: NAME OP NUMBER[UNIT], such as 'p99 > 5ms'; "
-            f"OP is one of {' '.join(OPERATORS)}"
+            f"--fail-if: found {text!r}, allowed: NAME OP NUMBER[UNIT], such as 'p99 > 5ms'; OP is one of {' '.join(OPERATORS)}"
         )
     name, unit = found["name"], found["unit"]
     if name not in metrics.METRICS and name not in SHORT:
@@ -110,9 +109,7 @@ def judge(trial: TrialData, thresholds: list[Threshold]) -> list[Judged]:
     return judge_values(measured.values, measured.reasons, thresholds)
 
 
-def judge_values(
-    values: Mapping[str, float | None], reasons: Mapping[str, str], thresholds: list[Threshold]
-) -> list[Judged]:
+def judge_values(values: Mapping[str, float | None], reasons: Mapping[str, str], thresholds: list[Threshold]) -> list[Judged]:
     """Of metrics that are computed already, with the reason for each that is None."""
     judged = []
     for one in thresholds:

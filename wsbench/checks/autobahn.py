@@ -45,9 +45,7 @@ class Cases:
 
     @property
     def text(self) -> str:
-        return ", ".join(
-            f"{count} {outcome}" for outcome, count in sorted(self.counts.items(), key=lambda one: -one[1])
-        )
+        return ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items(), key=lambda one: -one[1]))
 
 
 def find(folder: Path) -> Suite:

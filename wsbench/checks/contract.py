@@ -169,7 +169,6 @@ def _require_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < deep_checks.FILES:
         raise UserError(
-            f"--deep needs {deep_checks.FILES} open files, this host allows {hard}: raise `ulimit -Hn` "
-            "(/etc/security/limits.conf)"
+            f"--deep needs {deep_checks.FILES} open files, this host allows {hard}: raise `ulimit -Hn` (/etc/security/limits.conf)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard), hard))

@@ -23,9 +23,7 @@ PAUSE_S = 0.3
 LARGEST_HEAD, LARGEST = 64 << 10, 17 << 20
 #: Limit of unread bytes; a burst comes back while it is sent.
 LARGEST_BUFFER = 4 * LARGEST
-STATUS, LENGTH, CHUNK = (
-    re.compile(form, re.ASCII) for form in (r"\d{3}(?!\d)", r"\d{1,15}", r"[0-9A-Fa-f]{1,15}(?=[ \t]*(;|$))")
-)
+STATUS, LENGTH, CHUNK = (re.compile(form, re.ASCII) for form in (r"\d{3}(?!\d)", r"\d{1,15}", r"[0-9A-Fa-f]{1,15}(?=[ \t]*(;|$))"))
 
 
 class Wrong(Exception):

@@ -71,9 +71,7 @@ def _servers(made: Parser) -> None:
 
 
 def _install(made: Parser) -> None:
-    made.add_argument(
-        "--install", action="store_true", help="first install the compilers and runtimes that these servers need"
-    )
+    made.add_argument("--install", action="store_true", help="first install the compilers and runtimes that these servers need")
 
 
 def _check(made: Parser) -> None:
@@ -98,9 +96,7 @@ def _campaign(made: Parser) -> None:
     made.add_argument("--servers", help="comma-separated names, globs or tags, in place of the experiment's servers")
     made.add_argument("--rounds", type=positive, help="number of rounds, in place of the experiment's")
     made.add_argument("--scale", type=float, default=1.0, help="multiply connections, messages and heap by this factor")
-    made.add_argument(
-        "--time-scale", type=float, default=1.0, help="multiply the duration of phases and stages by this factor"
-    )
+    made.add_argument("--time-scale", type=float, default=1.0, help="multiply the duration of phases and stages by this factor")
     made.add_argument("--no-control", action="store_true", help="skip the A/A control")
     made.add_argument("--tag", action="append", default=[], metavar="TAG", help="label the campaign; repeatable")
     made.add_argument("--seed", type=seed, help="seed of the trial order and all other random choices")
@@ -115,9 +111,7 @@ def _run(made: Parser) -> None:
         ("--engines", "engine processes"),
         ("--server-processes", "processes of each server, one port each"),
     ):
-        made.add_argument(
-            name, type=positive, metavar="N", help=f"{text} (default: as many as the file limit requires)"
-        )
+        made.add_argument(name, type=positive, metavar="N", help=f"{text} (default: as many as the file limit requires)")
     made.add_argument(
         "--again",
         type=count,
@@ -130,9 +124,7 @@ def _run(made: Parser) -> None:
         metavar="FILE",
         help="run on the hosts of this cluster.toml, one of which serves",
     )
-    made.add_argument(
-        "--no-report", action="store_true", help="do not write the report; `wsbench report` can do so later"
-    )
+    made.add_argument("--no-report", action="store_true", help="do not write the report; `wsbench report` can do so later")
     _install(made)
 
 
@@ -151,9 +143,7 @@ def _compare(made: Parser) -> None:
         metavar="NAME",
         help="compare this metric only; repeatable",
     )
-    made.add_argument(
-        "--anyway", action="store_true", help="compare even if machines or settings differ, and list the differences"
-    )
+    made.add_argument("--anyway", action="store_true", help="compare even if machines or settings differ, and list the differences")
     made.add_argument("--fail-if", type=share, metavar="PERCENT", help="exit 3 if a metric is worse by more than this")
     written = made.add_mutually_exclusive_group()
     written.add_argument("--markdown", action="store_true", help="print a Markdown table")

@@ -22,9 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="check whether this machine can hold this many connections, both ends",
     )
     changing = parser.add_mutually_exclusive_group()
-    changing.add_argument(
-        "--set", action="store_true", help="with --connections: change the kernel settings that are too low"
-    )
+    changing.add_argument("--set", action="store_true", help="with --connections: change the kernel settings that are too low")
     changing.add_argument("--restore", action="store_true", help="restore the kernel settings that --set changed")
 
 
@@ -71,9 +69,7 @@ def _tools(variants: list[Variant]) -> None:
         )
     print()
     terminal.table(None, ["", "tool", "found", "needed by"], rows)
-    lacking = {
-        variant.name: variant for variant in variants if variant.table.unavailable is None and build.obstacle(variant)
-    }
+    lacking = {variant.name: variant for variant in variants if variant.table.unavailable is None and build.obstacle(variant)}
     if not lacking:
         print("all servers can be built on this machine")
         return
@@ -82,9 +78,7 @@ def _tools(variants: list[Variant]) -> None:
         print(f"  {name}: {build.obstacle(variant)}")
     installable = list(dict.fromkeys(one.server for one in lacking.values() if build.missing(one)))
     if installable:
-        print(
-            f"\nto install the missing tools and build them: wsbench build --install {' '.join(_patterns(installable, lacking))}"
-        )
+        print(f"\nto install the missing tools and build them: wsbench build --install {' '.join(_patterns(installable, lacking))}")
 
 
 def _patterns(servers: list[str], lacking: dict[str, Variant]) -> list[str]:

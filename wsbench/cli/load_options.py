@@ -76,9 +76,7 @@ def _add_load(group) -> None:
     pace.add_argument("--idle", action="store_true", help="hold connections without sending")
     group.add_argument("--poisson", action="store_true", help="open loop: Poisson arrivals in place of constant gaps")
     group.add_argument("--depth", type=positive, metavar="N", help="maximum messages in flight per connection")
-    group.add_argument(
-        "--think", type=think, metavar="FORM", help=f"closed loop: a pause before each message: {THINK_FORMS}"
-    )
+    group.add_argument("--think", type=think, metavar="FORM", help=f"closed loop: a pause before each message: {THINK_FORMS}")
     group.add_argument("--per-connection", type=positive, metavar="K", help="closed loop: reconnect after K replies")
     group.add_argument(
         "--slow-readers", type=fraction, default=0.0, metavar="X", help="push: the share of connections that never read"
@@ -101,15 +99,11 @@ def _add_load(group) -> None:
 
 def _add_messages(group) -> None:
     group.add_argument("--bytes", type=int, help="payload size of a message (default 128), or length of the document")
-    group.add_argument(
-        "--file", type=Path, help="the payload; a stamp that identifies the message replaces its first 16 bytes"
-    )
+    group.add_argument("--file", type=Path, help="the payload; a stamp that identifies the message replaces its first 16 bytes")
     group.add_argument("--binary", action="store_true", help="send binary messages in place of text")
     group.add_argument("--ping", action="store_true", help="send `Ping` and expect `Pong` in place of an echo")
     group.add_argument("--close", action="store_true", help="http: a new connection for each request")
-    group.add_argument(
-        "--fragment", type=positive, metavar="BYTES", help="fragment messages into frames of at most this size"
-    )
+    group.add_argument("--fragment", type=positive, metavar="BYTES", help="fragment messages into frames of at most this size")
     group.add_argument("--mask", choices=["random", "fixed", "zero"], default="random")
     group.add_argument(
         "--deflate",
@@ -123,9 +117,7 @@ def _add_messages(group) -> None:
 
 def _add_connections(group) -> None:
     group.add_argument("-c", "--connections", type=positive, help="default 50")
-    group.add_argument(
-        "--connect-rate", type=above_zero, metavar="R", help="connections opened per second (default: all at once)"
-    )
+    group.add_argument("--connect-rate", type=above_zero, metavar="R", help="connections opened per second (default: all at once)")
     group.add_argument(
         "--stages",
         type=stages,
@@ -134,13 +126,9 @@ def _add_connections(group) -> None:
     )
     group.add_argument("--ca", type=Path, metavar="FILE", help="PEM certificates to trust in place of this host's")
     group.add_argument("--insecure", action="store_true", help="do not verify the server's certificate")
-    group.add_argument(
-        "--subprotocol", action="append", default=[], metavar="NAME", help="offer this subprotocol; repeatable"
-    )
+    group.add_argument("--subprotocol", action="append", default=[], metavar="NAME", help="offer this subprotocol; repeatable")
     group.add_argument("-H", "--header", type=header, action="append", default=[], metavar="'Name: value'")
-    group.add_argument(
-        "--source", action="append", default=[], metavar="ADDRESS", help="local address to connect from; repeatable"
-    )
+    group.add_argument("--source", action="append", default=[], metavar="ADDRESS", help="local address to connect from; repeatable")
     group.add_argument(
         "--replica",
         action="append",
@@ -154,9 +142,7 @@ def _add_connections(group) -> None:
     )
     group.add_argument("--cluster", type=Path, metavar="FILE", help="run the engines on the hosts of this cluster.toml")
     group.add_argument("--cpus", type=cpus, default=[], metavar="1,3", help="pin the workers to these CPUs")
-    group.add_argument(
-        "--busy-poll", action="store_true", help="workers never sleep; only for CPUs that run nothing else"
-    )
+    group.add_argument("--busy-poll", action="store_true", help="workers never sleep; only for CPUs that run nothing else")
     group.add_argument(
         "--mine", action="append", default=[], metavar="HOST", help="confirm that you may load this host; repeatable"
     )
@@ -275,9 +261,7 @@ def stages(text: str) -> list[Stage]:
     for part in text.split(","):
         pieces = part.split(":")
         if len(pieces) not in (2, 3) or not pieces[0].isdigit():
-            raise argparse.ArgumentTypeError(
-                f"found {part!r}, allowed: TO:SECONDS or TO:SECONDS:CHUNK, such as 1000:60"
-            )
+            raise argparse.ArgumentTypeError(f"found {part!r}, allowed: TO:SECONDS or TO:SECONDS:CHUNK, such as 1000:60")
         chunk = positive(pieces[2]) if len(pieces) == 3 else 1
         found.append(Stage(to=int(pieces[0]), over_s=seconds(pieces[1]), chunk=chunk))
     if max(stage.to for stage in found) < 1:
@@ -290,8 +274,7 @@ def think(text: str) -> Think:
     kind, pairs = (None, [named, *rest]) if "=" in named else (named, rest)
     try:
         numbers = {
-            key: (from_zero if key == "sigma" else seconds)(value)
-            for key, _, value in (pair.partition("=") for pair in pairs)
+            key: (from_zero if key == "sigma" else seconds)(value) for key, _, value in (pair.partition("=") for pair in pairs)
         }
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: {THINK_FORMS}") from error

@@ -99,9 +99,7 @@ def plan_campaign(arguments) -> int:
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()
     estimate = terminal.duration(campaign.estimate_s(asked.experiment, len(order)))
-    print(
-        f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}"
-    )
+    print(f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}")
     for departure in asked.departures:
         print(f"override: {departure}")
     for name, reason in left_out.items():

@@ -114,6 +114,5 @@ def _plain(gated: Gated) -> dict:
         "receipt": gated.receipt,
         "took_s": round(gated.took_s, 1),
         "checks": [one.model_dump() for one in gated.checks],
-        "autobahn": cases
-        and {"by": cases.by, "counts": cases.counts, "wrong": cases.wrong, "report": str(cases.report)},
+        "autobahn": cases and {"by": cases.by, "counts": cases.counts, "wrong": cases.wrong, "report": str(cases.report)},
     }

@@ -182,11 +182,7 @@ def _loop_words(trial: TrialData, plan: Plan) -> str:
         return f"{len(trial.broadcasts)} broadcasts reached {reach:.2%}; {times}"
     if isinstance(plan.loop, Open):
         ratio = metrics.rates.rate_ratio(trial)
-        reached = (
-            "it is unknown whether the rate was reached"
-            if ratio is None
-            else f"{ratio:.2%} of the messages left on schedule"
-        )
+        reached = "it is unknown whether the rate was reached" if ratio is None else f"{ratio:.2%} of the messages left on schedule"
         return f"open loop ({plan.loop.arrivals} arrivals), {reached}: response time counts from the due time"
     if isinstance(plan.loop, Closed) and plan.loop.think is None:
         return "closed loop: these are service times at saturation, not response times at a fixed rate"
@@ -237,8 +233,7 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
         },
         "times_ns": {tag: _times(of) for tag, of in trial.histograms.items() if of.count},
         "thresholds": [
-            {"text": one.threshold.text, "value": one.value, "reason": one.reason, "breached": one.breached}
-            for one in judged
+            {"text": one.threshold.text, "value": one.value, "reason": one.reason, "breached": one.breached} for one in judged
         ],
     }
     return json.dumps(whole, indent=1, ensure_ascii=False)

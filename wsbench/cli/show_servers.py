@@ -29,8 +29,7 @@ def build_servers(variants: list[Variant], jobs: int) -> int:
     """Builds the variants, prints one row each, and returns the exit code."""
     built = build_with_progress(variants, jobs)
     rows = [
-        [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or str(one.problem)]
-        for name, one in built.items()
+        [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or str(one.problem)] for name, one in built.items()
     ]
     terminal.table(None, ["server", "result", "s", "version report or problem"], rows, right={2})
     counts = {did: sum(one.did == did for one in built.values()) for did in ("built", "was built", "skipped", "failed")}

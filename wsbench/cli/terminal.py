@@ -145,10 +145,7 @@ def campaign_summary(results) -> None:
         [
             row.name,
             row.cell_text,
-            *[
-                row.figure(name).with_interval if index == 0 else row.figure(name).text
-                for index, name in enumerate(metrics_shown)
-            ],
+            *[row.figure(name).with_interval if index == 0 else row.figure(name).text for index, name in enumerate(metrics_shown)],
             row.against_reference_text,
             row.verdict_text,
             row.bottleneck,

@@ -229,9 +229,7 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     ends = [load.messages, experiment.timing.measure_s]
     both, neither = None not in ends, ends == [None, None]
     if both or (neither and load.stages is None):
-        raise UserError(
-            f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'"
-        )
+        raise UserError(f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'")
     load.loop(experiment.loop)
 
 

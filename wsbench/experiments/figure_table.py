@@ -49,9 +49,7 @@ class FigureTable(Frozen):
     @model_validator(mode="after")
     def _is_whole(self) -> FigureTable:
         if (self.kind in OF_METRICS) != bool(self.metrics):
-            raise ValueError(
-                f"a figure of kind {self.kind!r} {'needs' if self.kind in OF_METRICS else 'has no'} 'metrics'"
-            )
+            raise ValueError(f"a figure of kind {self.kind!r} {'needs' if self.kind in OF_METRICS else 'has no'} 'metrics'")
         if (self.kind == "percentiles") != (self.tag is not None):
             raise ValueError("kind 'percentiles' requires 'tag'; no other kind takes it")
         if (self.kind == "fit") != (self.over is not None):

@@ -43,9 +43,7 @@ def departures(written: Experiment, scale: float, time_scale: float) -> list[str
 
 def _require_positive(option: str, value: float) -> None:
     if not 0 < value <= 1000:
-        raise UserError(
-            f"'{option}': found {value:g}, allowed: above 0 and at most 1,000; 1 leaves the experiment unchanged"
-        )
+        raise UserError(f"'{option}': found {value:g}, allowed: above 0 and at most 1,000; 1 leaves the experiment unchanged")
 
 
 def _smaller(made: Experiment, scale: float) -> Experiment:
@@ -53,9 +51,7 @@ def _smaller(made: Experiment, scale: float) -> Experiment:
     load = made.load.model_copy(update={key: _times(getattr(made.load, key), scale) for key in keys})
     if "connections" in keys and load.stages is not None:
         load = load.model_copy(update={"stages": [_smaller_stage(stage, scale) for stage in load.stages]})
-    sweep = {
-        key: [_times(value, scale) if key in keys else value for value in values] for key, values in made.sweep.items()
-    }
+    sweep = {key: [_times(value, scale) if key in keys else value for value in values] for key, values in made.sweep.items()}
     if any(len(set(values)) < len(values) for values in sweep.values()):
         raise UserError(f"'--scale': at {scale:g} two cells become the same; take a larger scale")
     runtime = made.runtime
@@ -67,9 +63,7 @@ def _smaller(made: Experiment, scale: float) -> Experiment:
 def _smaller_heap(heap: str, scale: float) -> str:
     size = round(mebibytes(heap) * scale)
     if size < SMALLEST_HEAP:
-        raise UserError(
-            f"'--scale': at {scale:g} a heap of {heap} becomes {size} MiB; the minimum is {SMALLEST_HEAP} MiB"
-        )
+        raise UserError(f"'--scale': at {scale:g} a heap of {heap} becomes {size} MiB; the minimum is {SMALLEST_HEAP} MiB")
     return f"{size}m"
 
 

@@ -37,8 +37,7 @@ def put(wanted: dict[str, str]) -> list[Change]:
     made = [Change(name=name, before=_read(name), after=value) for name, value in wanted.items()]
     # `restore` goes back to the value before the first of all changes.
     kept = known | {
-        new.name: new.model_copy(update={"before": known[new.name].before}) if new.name in known else new
-        for new in made
+        new.name: new.model_copy(update={"before": known[new.name].before}) if new.name in known else new for new in made
     }
     _keep(list(kept.values()))
     for change in made:

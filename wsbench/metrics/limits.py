@@ -76,10 +76,6 @@ LIMITS = {
         "compiling. The mean of the window then describes no steady state.",
     ),
     "steal": Limit(0.01, 0.05, "CPU time that the hypervisor gave to other machines is missing on both sides."),
-    "start_spread_s": Limit(
-        0.05, 0.5, "Until the last worker has entered the window, the load is lighter: 50 ms are 1 % of 5 s."
-    ),
-    "window_s": Limit(
-        0.5, 0.0, "A shorter window is dominated by its edges and by momentary disturbances of the machine."
-    ),
+    "start_spread_s": Limit(0.05, 0.5, "Until the last worker has entered the window, the load is lighter: 50 ms are 1 % of 5 s."),
+    "window_s": Limit(0.5, 0.0, "A shorter window is dominated by its edges and by momentary disturbances of the machine."),
 }

@@ -120,11 +120,7 @@ def _most_due(stages: list[Stage], measure: Seconds | Messages) -> int:
     left_s, users, most = measure.seconds if isinstance(measure, Seconds) else math.inf, 0, 0
     for stage in stages:
         total = abs(stage.to - users)
-        due = (
-            total
-            if left_s > stage.over_s
-            else max(0, math.ceil(total * left_s / stage.over_s) - 1 if stage.over_s else 0)
-        )
+        due = total if left_s > stage.over_s else max(0, math.ceil(total * left_s / stage.over_s) - 1 if stage.over_s else 0)
         moved = due if due == total else due // stage.chunk * stage.chunk
         users, left_s = users + (moved if stage.to > users else -moved), left_s - stage.over_s
         most = max(most, users)

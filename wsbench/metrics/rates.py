@@ -90,12 +90,8 @@ def connects_per_s(trial):
 @metric("µs", "lower")
 def start_spread_us(trial):
     """Time from the start of the measured window until the last worker of all engine processes had entered it."""
-    began = known(
-        next((one for one in trial.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW
-    )
-    return (
-        known(began.entered_ns, "the engine did not record when its workers entered the window") - began.t_ns
-    ) / NS_PER_US
+    began = known(next((one for one in trial.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW)
+    return (known(began.entered_ns, "the engine did not record when its workers entered the window") - began.t_ns) / NS_PER_US
 
 
 @metric("ratio", "neither")

@@ -32,10 +32,7 @@ def server_cpu_percent_max(trial):
     for sample in trial.server_in_window:
         if not pieces or sample.t_ns - pieces[-1].t_ns >= PEAK_S * NS_PER_S:
             pieces.append(sample)
-    shares = [
-        100 * (cpu_s(after) - cpu_s(before)) / ((after.t_ns - before.t_ns) / NS_PER_S)
-        for before, after in pairwise(pieces)
-    ]
+    shares = [100 * (cpu_s(after) - cpu_s(before)) / ((after.t_ns - before.t_ns) / NS_PER_S) for before, after in pairwise(pieces)]
     return known(max(shares, default=None), "the samples inside the window span less than a quarter of a second")
 
 
@@ -85,9 +82,7 @@ def engine_voluntary_switches_per_s(trial):
 @metric("switches/s", "neither")
 def engine_involuntary_switches_per_s(trial):
     """Involuntary context switches per second of the engine's workers, over the measured window."""
-    return sum(
-        one.involuntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial)
-    )
+    return sum(one.involuntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial))
 
 
 @metric("bytes", "lower")

@@ -117,9 +117,7 @@ def _full(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "full")
 
 
-@per_span(
-    "gc_concurrent", "count", "lower", "Garbage collections of the whole or old heap, concurrent with the server,"
-)
+@per_span("gc_concurrent", "count", "lower", "Garbage collections of the whole or old heap, concurrent with the server,")
 def _concurrent(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "concurrent")
 

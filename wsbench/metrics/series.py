@@ -37,9 +37,7 @@ def of(trial: TrialData) -> dict[str, Series]:
     found = [*_server(trial), *_machine(trial), *_engine(trial), *_runtime(trial)]
     origin = trial.begins["connect"]
     return {
-        name: Series(
-            name, title, unit, kind, [(t_ns - origin) / NS_PER_S for t_ns, _ in points], [v for _, v in points]
-        )
+        name: Series(name, title, unit, kind, [(t_ns - origin) / NS_PER_S for t_ns, _ in points], [v for _, v in points])
         for name, title, unit, kind, points in found
         if points
     }
@@ -51,9 +49,7 @@ def marks(trial: TrialData) -> dict[str, tuple[float, float]]:
     if origin is None:
         return {}
     spans = {name: span for name, span in trial.spans.items() if isinstance(span, Span)}
-    return {
-        name: ((span.begin_ns - origin) / NS_PER_S, (span.end_ns - origin) / NS_PER_S) for name, span in spans.items()
-    }
+    return {name: ((span.begin_ns - origin) / NS_PER_S, (span.end_ns - origin) / NS_PER_S) for name, span in spans.items()}
 
 
 Points = list[tuple[int, float]]

@@ -196,9 +196,7 @@ def _little_open(trial: TrialData) -> Found:
         return
     if times is None or not times.count or window is None or not trial.window_s or not trial.measured.sent:
         return
-    ticks = [
-        tick for tick in trial.ticks if window[0] <= tick.t_ns <= window[1] and tick.phase in ("warmup", "measure")
-    ]
+    ticks = [tick for tick in trial.ticks if window[0] <= tick.t_ns <= window[1] and tick.phase in ("warmup", "measure")]
     under_way = [tick.sent - tick.answered - tick.failed for tick in ticks]
     if len(under_way) < TICKS_FOR_LITTLE or not trial.counted:
         return

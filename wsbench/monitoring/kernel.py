@@ -304,8 +304,6 @@ def mounted(mounts: str, version: int) -> Path | None:
     """Mount point of that hierarchy, from the text of /proc/mounts."""
     for line in mounts.splitlines():
         _, place, kind, options = line.split()[:4]
-        if (version == 2 and kind == "cgroup2") or (
-            version == 1 and kind == "cgroup" and "memory" in options.split(",")
-        ):
+        if (version == 2 and kind == "cgroup2") or (version == 1 and kind == "cgroup" and "memory" in options.split(",")):
             return Path(place)
     return None

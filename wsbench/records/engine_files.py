@@ -94,9 +94,7 @@ class LognormalThink(Frozen):
     sigma: float
 
 
-Think = Annotated[
-    ConstantThink | UniformThink | GaussianThink | ExponentialThink | LognormalThink, Field(discriminator="kind")
-]
+Think = Annotated[ConstantThink | UniformThink | GaussianThink | ExponentialThink | LognormalThink, Field(discriminator="kind")]
 
 
 class Closed(Frozen):
@@ -360,9 +358,7 @@ class End(Frozen):
     wall_moved_ns: int | None = None
 
 
-Event = Annotated[
-    Anchor | Gate | PhaseBegin | Tick | Error | Broadcast | Copies | Receivers | End, Field(discriminator="event")
-]
+Event = Annotated[Anchor | Gate | PhaseBegin | Tick | Error | Broadcast | Copies | Receivers | End, Field(discriminator="event")]
 _event = TypeAdapter(Event)
 EVENTS = TypeAdapter(list[Event])
 

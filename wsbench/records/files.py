@@ -35,9 +35,7 @@ def read_file(file: Path, most: int = LARGEST_BYTES, links: bool = False) -> byt
             if len(content) > found.st_size:
                 content += opened.read(most + 1 - len(content))
     except OSError as error:
-        raise UserError(
-            f"{file}: {'is a link' if error.errno == errno.ELOOP and not links else error.strerror}"
-        ) from error
+        raise UserError(f"{file}: {'is a link' if error.errno == errno.ELOOP and not links else error.strerror}") from error
     if len(content) > most:
         raise UserError(f"{file} is larger than {most >> 20} MiB, the limit for wsbench files")
     return content

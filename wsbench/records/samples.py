@@ -146,14 +146,7 @@ class SamplerCost(Frozen):
 
 
 Sample = Annotated[
-    ProcessSample
-    | MachineSample
-    | NetworkSample
-    | SwitchesSample
-    | SharedMemorySample
-    | GroupSample
-    | HeapSample
-    | SamplerCost,
+    ProcessSample | MachineSample | NetworkSample | SwitchesSample | SharedMemorySample | GroupSample | HeapSample | SamplerCost,
     Field(discriminator="of"),
 ]
 _sample = TypeAdapter(Sample)

@@ -76,9 +76,7 @@ def _cell(results: Results, rows: list[SummaryRow]) -> CellAnswer:
     contenders = [row for row in rows if row.name not in results.references] or rows
     measured = [row for row in contenders if row.figure(results.leading).estimate.mean is not None]
     if not measured:
-        return CellAnswer(
-            _cell_text(results, rows[0].cell), None, wording.NONE, "", "", "not measured", "", "", False, None
-        )
+        return CellAnswer(_cell_text(results, rows[0].cell), None, wording.NONE, "", "", "not measured", "", "", False, None)
     first = measured[0]
     tied = _tied(results, measured)
     figure = first.figure(results.leading)
@@ -210,9 +208,7 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
     trials, ok = results.trials, [trial for trial in results.trials if trial.record.outcome != "failed"]
     if results.missing:
         planned = len(results.order)
-        said.append(
-            f"The campaign is unfinished: {wording.count(len(results.missing), 'trial')} of {planned:,} not run."
-        )
+        said.append(f"The campaign is unfinished: {wording.count(len(results.missing), 'trial')} of {planned:,} not run.")
     repeats = [row.repeats for row in rows if row.repeats] or [0]
     if obstacle := stats.rank_obstacle(max(repeats)):
         said.append(f"No ranking ({obstacle}). Differences may be chance, even if intervals do not overlap.")
@@ -235,17 +231,13 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         what = "these" if results.leading == results.throughput else "their throughputs"
         said.append(f"The engine, not the server, was the limit for {wording.listed(where)}: {what} are lower bounds.")
     if full := dict.fromkeys(results.label(one.record.name) for one in trials if one.value("listen_overflows")):
-        said.append(
-            f"Connects were dropped at a full listen queue and retried after a second or more: {wording.listed(full)}."
-        )
+        said.append(f"Connects were dropped at a full listen queue and retried after a second or more: {wording.listed(full)}.")
     if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
         again = sum(planned.again_of is not None and not planned.control for planned in results.order)
         repeated = f"; {wording.count(again, 'trial')} rerun after a disturbance by the host" if again else ""
         said.append(f"INVALID: {wording.count(invalid, 'trial')}, shown but excluded from every mean{repeated}.")
     if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):
-        said.append(
-            f"SUSPECT: {wording.count(suspect, 'trial')}, included in the means; the table of trials has the reasons."
-        )
+        said.append(f"SUSPECT: {wording.count(suspect, 'trial')}, included in the means; the table of trials has the reasons.")
     if failed := len(trials) - len(ok):
         said.append(f"Failed: {wording.count(failed, 'trial')}, without a number.")
     if skipped := [row.name for row in results.servers if row.skipped]:

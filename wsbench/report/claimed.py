@@ -39,9 +39,7 @@ def _row(found: list[ClaimVerdict]) -> ClaimRow:
 
 def _why(one: ClaimVerdict) -> str:
     means = {True: "hold", False: "not hold"}.get(one.by_means)
-    aside = (
-        f" By the means alone it would {means}, which decides nothing." if one.verdict == "undecided" and means else ""
-    )
+    aside = f" By the means alone it would {means}, which decides nothing." if one.verdict == "undecided" and means else ""
     return one.why.rstrip(".") + "." + aside if aside else one.why
 
 

@@ -252,9 +252,8 @@ def _timelines(results: Results) -> tuple[dict[int, dict], str]:
     chosen = drawn(results)
     note = ""
     if len(chosen) < sum(trial.record.outcome != "failed" for trial in results.trials):
-        note = (
-            f"The timelines cover {len(chosen):,} trials: per server and cell, the one with the median "
-            + wording.title(results.leading, inside=True)
+        note = f"The timelines cover {len(chosen):,} trials: per server and cell, the one with the median " + wording.title(
+            results.leading, inside=True
         )
         note += ", up to the page's size limit. The run directory has the raw files of every trial."
     found, numbers = {}, 0

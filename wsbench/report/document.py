@@ -41,9 +41,7 @@ def with_timelines(results: Results) -> Results:
     """The results with every timeline that the page or a figure draws, as far as the raw files exist."""
     kept, drawn_by_figures = results.data.timelines, set(figures.over_time(results))
     # Campaigns published before per-second means were stored.
-    without_means = {
-        number for number in drawn_by_figures & kept.keys() if kept[number].series.keys() & {"p50", "mean"} == {"p50"}
-    }
+    without_means = {number for number in drawn_by_figures & kept.keys() if kept[number].series.keys() & {"p50", "mean"} == {"p50"}}
     wanted = ({*drawn(results)} | drawn_by_figures) - kept.keys() | without_means
     if not wanted or (results.folder.packed and kept and not without_means):
         return results

@@ -93,9 +93,7 @@ def document(results: Results) -> Document:
         machine=results.machine,
         servers=results.servers,
         cells=[
-            CellRow(
-                server=name, cell=dict(cell), metrics=[_cell_metric(results, name, cell, m) for m in metrics.METRICS]
-            )
+            CellRow(server=name, cell=dict(cell), metrics=[_cell_metric(results, name, cell, m) for m in metrics.METRICS])
             for name, cell in _cells(results)
         ],
         trials=[
@@ -227,9 +225,7 @@ def _github(asked: Asked, direction: str) -> bytes:
                 row["range"] = f"{found.low:.6g} to {found.high:.6g}"
             rows.append(row | {"extra": f"{found.repeats} trials"})
     if not rows:
-        raise UserError(
-            f"for none of these metrics {direction} is better: {', '.join(asked.metrics)}; choose others with --metric"
-        )
+        raise UserError(f"for none of these metrics {direction} is better: {', '.join(asked.metrics)}; choose others with --metric")
     return _json(rows)
 
 
@@ -246,9 +242,7 @@ def as_junit(asked: Asked) -> bytes:
             for kind, message in _wrong(asked, trial):
                 ElementTree.SubElement(case, "failure", type=kind, message=_printable(message))
             if trial.verdict.kind == "SUSPECT":
-                ElementTree.SubElement(case, "system-out").text = _printable(
-                    "SUSPECT: " + "; ".join(trial.verdict.reasons)
-                )
+                ElementTree.SubElement(case, "system-out").text = _printable("SUSPECT: " + "; ".join(trial.verdict.reasons))
         if row.skipped is not None:
             case = ElementTree.SubElement(suite, "testcase", classname=row.name, name="skipped", time="0")
             ElementTree.SubElement(case, "skipped", message=_printable(row.skipped))
@@ -284,9 +278,7 @@ def _wrong(asked: Asked, trial) -> Iterator[tuple[str, str]]:
 
 def _printable(text: str) -> str:
     """Replaces control characters that XML 1.0 §2.2 does not allow and that a server's log may contain."""
-    return "".join(
-        c if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "�" for c in text
-    )
+    return "".join(c if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "�" for c in text)
 
 
 def as_openmetrics(asked: Asked) -> bytes:
@@ -294,9 +286,7 @@ def as_openmetrics(asked: Asked) -> bytes:
     gauges: dict[str, GaugeMetricFamily] = {}
     for name, cell, metric, found in _measured(asked):
         labels = ["server", "variant", "statistic", *(key for key, _ in cell)]
-        gauge = gauges.setdefault(
-            metric, GaugeMetricFamily(f"wsbench_{metric}", metrics.METRICS[metric].summary, labels=labels)
-        )
+        gauge = gauges.setdefault(metric, GaugeMetricFamily(f"wsbench_{metric}", metrics.METRICS[metric].summary, labels=labels))
         server, _, variant = name.rpartition("@")
         for statistic in ("mean", "low", "high"):
             if (value := getattr(found, statistic)) is not None:

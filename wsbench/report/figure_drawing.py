@@ -36,9 +36,7 @@ class Line:
     dots: list[Point] = field(default_factory=list)
 
 
-def lines(
-    results: Results, label: str, key: str, axis: str, drawn: Iterable[Line], swept: bool = False, log: bool = False
-) -> dict:
+def lines(results: Results, label: str, key: str, axis: str, drawn: Iterable[Line], swept: bool = False, log: bool = False) -> dict:
     """Lines over a number. `swept`: the values of a sweep, with a tick each."""
     series = [
         {

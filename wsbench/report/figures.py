@@ -66,9 +66,7 @@ def asked_of(results: Results) -> list[FigureTable]:
     for table in tables:
         for name in table.metrics:
             if name not in metrics.METRICS:
-                raise UserError(
-                    f"{results.folder.experiment_toml}: figure {table.title!r}: no metric is called {name!r}"
-                )
+                raise UserError(f"{results.folder.experiment_toml}: figure {table.title!r}: no metric is called {name!r}")
     return tables
 
 
@@ -77,10 +75,7 @@ def _missing(results: Results, asked: FigureTable, id_: str, some: bool) -> list
     absent = [name for name in asked.metrics if all(trial.value(name) is None for trial in results.trials)]
     if some and not absent:
         return []
-    why = [
-        f"{title(name)} ({next((trial.reason(name) for trial in results.trials), 'no trial has ended')})"
-        for name in absent
-    ]
+    why = [f"{title(name)} ({next((trial.reason(name) for trial in results.trials), 'no trial has ended')})" for name in absent]
     who = "No trial has" if absent else "No trial that counts (VALID or SUSPECT) has"
     text = f"{who} a number for it{': ' if why else ''}{'; '.join(why)}."
     return [Block(f"{id_}-missing", f"{asked.title}: not measured" if some else asked.title, text)]
@@ -111,9 +106,7 @@ def _lines(results: Results, asked: FigureTable, id_: str) -> list[Block]:
             if lines:
                 log = figure_drawing.spread_out([point.y for line in lines for point in line.dots])
                 name = _title(asked, metric, results.cell_text(cells[0], without=[key]))
-                drawing = figure_drawing.lines(
-                    results, _said(metric, scale), key, axis(metric, scale), lines, swept=True, log=log
-                )
+                drawing = figure_drawing.lines(results, _said(metric, scale), key, axis(metric, scale), lines, swept=True, log=log)
                 table = _swept_table(results, metric, key, cells, scale)
                 made.append(_block(f"{id_}-{len(made) + 1}", name, asked, table, drawing))
     return made
@@ -160,9 +153,7 @@ def _fit(results: Results, asked: FigureTable, id_: str) -> list[Block]:
                 dots = [Point(x, scale.of(y), kind, number) for x, y, kind, number in pairs]
                 lines.append(Line(name, [(x, scale.of(y)) for x, y in ends], dots=dots))
         if lines:
-            drawing = figure_drawing.lines(
-                results, _said(metric, scale), asked.over, axis(metric, scale), lines, swept=True
-            )
+            drawing = figure_drawing.lines(results, _said(metric, scale), asked.over, axis(metric, scale), lines, swept=True)
             one = asked.over.removesuffix("s").replace("_", " ")
             head = [
                 "server",
@@ -214,9 +205,7 @@ def _percentiles(results: Results, asked: FigureTable, id_: str) -> list[Block]:
         for name in results.names:
             merged = results.pooled(name, cell, asked.tag)
             if merged is not None:
-                rows.append(
-                    [results.label(name), *([results.cell_text(cell)] if results.swept else []), *_spread(merged)]
-                )
+                rows.append([results.label(name), *([results.cell_text(cell)] if results.swept else []), *_spread(merged)])
     head = [
         "server",
         *(["cell"] if results.swept else []),
@@ -273,10 +262,7 @@ def _title(asked: FigureTable, metric: str, cell: str) -> str:
 
 
 def _block(id_: str, title: str, asked: FigureTable, table: Table, figure: dict) -> Block:
-    text = (
-        asked.note
-        or "Small marks are trials; hollow marks are INVALID and excluded from means. Lines and bars are means."
-    )
+    text = asked.note or "Small marks are trials; hollow marks are INVALID and excluded from means. Lines and bars are means."
     return Block(id_, title, text, table, figure)
 
 

@@ -134,9 +134,7 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
             "second: darker means more messages.",
         ),
     }
-    return [
-        Section(id_, *texts[id_], found["note"], Markup(found["html"])) for id_, found in drawn.items() if found["html"]
-    ]
+    return [Section(id_, *texts[id_], found["note"], Markup(found["html"])) for id_, found in drawn.items() if found["html"]]
 
 
 def _better(metric: str) -> str:
@@ -155,8 +153,7 @@ def _claimed(claims: Sequence[ClaimRow]) -> str:
             counts.setdefault(versions, Counter())[found] += 1
     words_of = {"holds": "hold", "does not hold": "do not hold"}
     return "; ".join(
-        f"versions {versions}: "
-        + ", ".join(f"{number} {words_of.get(kind, kind)}" for kind, number in found.most_common())
+        f"versions {versions}: " + ", ".join(f"{number} {words_of.get(kind, kind)}" for kind, number in found.most_common())
         for versions, found in counts.items()
     )
 

@@ -251,9 +251,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
     gone = sorted({planned.variant_name for planned in missing if variants[planned.variant_name] is None})
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
-        watcher.say(
-            f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}"
-        )
+        watcher.say(f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}")
     if gone:
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign needs")
     for line in _shapes(setting, missing):
@@ -313,8 +311,7 @@ class _Course:
         random.Random(f"{self._seed} {number} {len(self._order)}").shuffle(found)
         first = len(self._order) + 1
         planned_again = [
-            planned.model_copy(update={"number": first + at, "again_of": planned.number})
-            for at, planned in enumerate(found)
+            planned.model_copy(update={"number": first + at, "again_of": planned.number}) for at, planned in enumerate(found)
         ]
         self._order += planned_again
         write_json(self._run.path / "order.json", self._order)

@@ -94,9 +94,8 @@ def _files(connections: int) -> Finding:
     if limit is None:
         return Finding(True, "files per process", "no limit", "")
     found = f"{limit:,}: wsbench uses {engines} engine and {servers} server processes"
-    advice = (
-        f"or raise it for one of each: '* hard nofile {connections + serving.SERVER_FILES}' in /etc/security/limits.conf"
-        + (f", after sysctl -w fs.nr_open={connections + serving.SERVER_FILES}" if _nr_open() < connections else "")
+    advice = f"or raise it for one of each: '* hard nofile {connections + serving.SERVER_FILES}' in /etc/security/limits.conf" + (
+        f", after sysctl -w fs.nr_open={connections + serving.SERVER_FILES}" if _nr_open() < connections else ""
     )
     return Finding(engines == servers == 1, "files per process", found, advice)
 
@@ -135,9 +134,7 @@ def _memory(connections: int) -> Finding:
     found = f"{_gib(available)} available: {parts}; leaves a server {rest}"
     fine = left >= LEAST_SERVER_BYTES * connections
     fewer = (available - RESERVE_BYTES) // (2 * KERNEL_BYTES + ENGINE_BYTES + LEAST_SERVER_BYTES)
-    return Finding(
-        fine, "memory", found, f"this memory is enough for about {max(fewer, 0):,} connections to the leanest server"
-    )
+    return Finding(fine, "memory", found, f"this memory is enough for about {max(fewer, 0):,} connections to the leanest server")
 
 
 def _gib(size: int) -> str:

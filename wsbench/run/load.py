@@ -226,9 +226,7 @@ def _document_length(asked: Request, url: SplitResult, usual_port: int) -> int:
     if reply.status != 200:
         raise UserError(f"{url.geturl()} answers {reply.status}; wsbench measures only documents that answer 200")
     if len(body) > LARGEST_DOCUMENT:
-        raise UserError(
-            f"{url.geturl()} is longer than {LARGEST_DOCUMENT >> 20} MiB or endless; give its length with --bytes"
-        )
+        raise UserError(f"{url.geturl()} is longer than {LARGEST_DOCUMENT >> 20} MiB or endless; give its length with --bytes")
     return len(body)
 
 
@@ -282,9 +280,7 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
     for pid in pids:
         limit = machine.file_limit(pid)
         if limit is not None and limit <= plan.connections and not asked.replicas:
-            say(
-                f"the server (process {pid}) may open {limit:,} files, too few for all {plan.connections:,} connections"
-            )
+            say(f"the server (process {pid}) may open {limit:,} files, too few for all {plan.connections:,} connections")
     folder.path.mkdir(parents=True, exist_ok=True)
     began, clock = time.time(), time.monotonic()
     reason, interrupted = None, False

@@ -15,9 +15,7 @@ from wsbench.servers import build
 from wsbench.servers.catalogue import Variant
 
 
-def rows(
-    variants: list[Variant], served: str, cpus: list[int], port: int | None, say: Callable[[str], None]
-) -> list[ServerRow]:
+def rows(variants: list[Variant], served: str, cpus: list[int], port: int | None, say: Callable[[str], None]) -> list[ServerRow]:
     """Builds and checks each variant. The row of a variant that cannot run has the reason."""
     for variant in variants:
         if build.obstacle(variant) is None and build.state(variant) != "built":
@@ -41,9 +39,7 @@ def left_out(variant: Variant, reason: str) -> ServerRow:
     return _row(variant, build.Built(None, None, "skipped"), [], reason)
 
 
-def _checked(
-    variant: Variant, built: build.Built, served: str, port: int | None, say: Callable[[str], None]
-) -> ServerRow:
+def _checked(variant: Variant, built: build.Built, served: str, port: int | None, say: Callable[[str], None]) -> ServerRow:
     if built.problem is not None:
         return _row(variant, built, [], built.problem)
     say(f"checking {variant.name}")

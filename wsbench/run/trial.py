@@ -44,9 +44,7 @@ class Setting:
     server_processes: int | None = None
 
 
-def carry_out(
-    order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable
-) -> TrialRecord:
+def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable) -> TrialRecord:
     """Runs the trial, writes its record to disk and returns it. Ctrl-C leaves no record: the trial did not happen.
 
     `watch(folder)` is called a few times a second while the engine runs.

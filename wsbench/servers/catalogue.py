@@ -162,15 +162,11 @@ def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifes
     """Checks a variant: an available one needs commands, an unavailable one has none and is no default. Settings are not fixed."""
     default = manifest.default
     if "+" in name:
-        raise UserError(
-            f"{file}: 'variants.{name}': a variant's name contains no '+', which introduces runtime settings"
-        )
+        raise UserError(f"{file}: 'variants.{name}': a variant's name contains no '+', which introduces runtime settings")
     plain = [key for key, need in {**manifest.needs, **(table.needs or {})}.items() if isinstance(need, str)]
     if unknown := sorted(set(plain) - set(toolchains.table())):
         known = ", ".join(toolchains.table())
-        raise UserError(
-            f"{file}: 'needs': found {unknown[0]!r}, allowed: {known}, or a table with run, at_least, install"
-        )
+        raise UserError(f"{file}: 'needs': found {unknown[0]!r}, allowed: {known}, or a table with run, at_least, install")
     fixed = [flag for flag in table.run if manifest.runtime is not None and CHOSEN_ELSEWHERE.fullmatch(flag)]
     if fixed:
         raise UserError(
@@ -224,9 +220,7 @@ def chosen_for(table: RuntimeTable, variants: list[Variant]) -> list[Variant]:
     made = [
         replace(variant, settings=settings)
         for variant in variants
-        for settings in (
-            [variant.settings] if variant.table.unavailable else table.choices(variant.runtime, variant.settings)
-        )
+        for settings in ([variant.settings] if variant.table.unavailable else table.choices(variant.runtime, variant.settings))
     ]
     return list({variant.name: variant for variant in made}.values())
 

@@ -108,9 +108,7 @@ class RuntimeTable(Frozen):
 
     def flagged(self, runtime: RuntimeName | None, chosen: Settings) -> Settings:
         takes = TAKES.get(runtime or "", frozenset())
-        return chosen.model_copy(
-            update={key: getattr(self, key) for key in ("jvm_flags", "node_options") if key in takes}
-        )
+        return chosen.model_copy(update={key: getattr(self, key) for key in ("jvm_flags", "node_options") if key in takes})
 
 
 def parse(suffix: str) -> Settings:

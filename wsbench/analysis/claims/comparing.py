@@ -52,9 +52,7 @@ def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
         return _open(asked, by_means, ours, Problem("rounds", obstacle))
     holds = _truth(asked, differences, (low, high), (truth_of, falsity_of))
     if holds is None:
-        return _open(
-            asked, by_means, ours, Problem("spans", f"{asked.text}: the interval of {ours} allows both outcomes")
-        )
+        return _open(asked, by_means, ours, Problem("spans", f"{asked.text}: the interval of {ours} allows both outcomes"))
     return Comparison(asked.text, holds, by_means, ours, None, None)
 
 

@@ -254,11 +254,7 @@ def _why(judged: Judged) -> tuple[str | None, str]:
     more = f"; and {len(resting) - 1} more" if len(resting) > 1 else ""
     first = resting[0]
     negated = first.text.startswith("not ")
-    said = (
-        f"{first.text.removeprefix('not ')} is true: {first.ours}"
-        if negated
-        else f"{first.text} is false: {first.ours}"
-    )
+    said = f"{first.text.removeprefix('not ')} is true: {first.ours}" if negated else f"{first.text} is false: {first.ours}"
     return None, said + more
 
 

@@ -62,6 +62,4 @@ def markdown(verdicts: list[ClaimVerdict]) -> str:
 
 def document(runs: dict[str, list[ClaimVerdict]]) -> str:
     """JSON: every run's verdicts with their comparisons and figures."""
-    return json.dumps(
-        {run: [one.as_json() for one in verdicts] for run, verdicts in runs.items()}, indent=1, ensure_ascii=False
-    )
+    return json.dumps({run: [one.as_json() for one in verdicts] for run, verdicts in runs.items()}, indent=1, ensure_ascii=False)

@@ -114,9 +114,7 @@ def _readings(role: str, metric: str, where: tuple[conditions.Filter, ...], scop
         raise UserError(f"unknown metric {metric!r}; see `wsbench list metrics`")
     cells = conditions.choose(scope.cells, where)
     if len(cells) > 1:
-        raise UserError(
-            f"'{role}.{metric}' covers {len(cells)} cells; choose with 'every cell: …', 'at KEY = …: …' or […]"
-        )
+        raise UserError(f"'{role}.{metric}' covers {len(cells)} cells; choose with 'every cell: …', 'at KEY = …: …' or […]")
     if role != "others":
         roles = [scope.role(role)]
     else:
@@ -127,9 +125,7 @@ def _readings(role: str, metric: str, where: tuple[conditions.Filter, ...], scop
     return Spread("one" if role != "others" else "others", terms)
 
 
-def _reading(
-    role: str, metric: str, cells: list[conditions.Cell], where: tuple[conditions.Filter, ...], scope: Scope
-) -> Term:
+def _reading(role: str, metric: str, cells: list[conditions.Cell], where: tuple[conditions.Filter, ...], scope: Scope) -> Term:
     name = scope.roles.get(role)
     if not cells:
         wanted = " and ".join(map(str, where)) or "this condition"

@@ -58,9 +58,7 @@ def estimate(values: Sequence[float | None], level: float = LEVEL) -> Estimate:
     return Estimate(known, mean, mean * math.exp(-half), mean * math.exp(half), None)
 
 
-def ratio(
-    of: Mapping[int, float | None], to: Mapping[int, float | None], comparisons: int = 1, level: float = LEVEL
-) -> Estimate:
+def ratio(of: Mapping[int, float | None], to: Mapping[int, float | None], comparisons: int = 1, level: float = LEVEL) -> Estimate:
     """`of` divided by `to`, over the rounds that have both.
 
     With `comparisons` > 1 the interval is widened (Bonferroni), so that all comparisons hold jointly at `level`.
@@ -72,9 +70,7 @@ def ratio(
     return paired if rounds else Estimate((), None, None, None, "no round has both")
 
 
-def ratio_of_groups(
-    of: Sequence[float | None], to: Sequence[float | None], comparisons: int = 1, level: float = LEVEL
-) -> Estimate:
+def ratio_of_groups(of: Sequence[float | None], to: Sequence[float | None], comparisons: int = 1, level: float = LEVEL) -> Estimate:
     """`of` divided by `to` without common rounds: Welch's t on logarithms.
 
     Both need three repeats. The result has no `values`; its interval is widened as in `ratio`.

@@ -40,6 +40,4 @@ def line(xs: Sequence[float], ys: Sequence[float], level: float = LEVEL) -> Line
     half = student_t(len(xs) - 2, (1 + level) / 2) * float(found.stderr)
     slope, middle = float(found.slope), float(np.mean(xs))
     spread = float(np.sum((np.asarray(xs, dtype=float) - middle) ** 2))
-    return Line(
-        slope, slope - half, slope + half, float(found.intercept), float(found.rvalue**2), half, len(xs), middle, spread
-    )
+    return Line(slope, slope - half, slope + half, float(found.intercept), float(found.rvalue**2), half, len(xs), middle, spread)

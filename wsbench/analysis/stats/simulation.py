@@ -73,9 +73,7 @@ def simulate(world: World, experiments: int, seed: int = 1) -> Outcome:
         gaps += sum(levels[one] != levels[other] for one, other in combinations(range(world.servers), 2))
     false = wrong / experiments
     has_gap = world.truth == "gap"
-    return Outcome(
-        false, float(found / gaps) if has_gap else None, float(np.sqrt(max(false, 0.01) * (1 - false) / experiments))
-    )
+    return Outcome(false, float(found / gaps) if has_gap else None, float(np.sqrt(max(false, 0.01) * (1 - false) / experiments)))
 
 
 WORLDS = [

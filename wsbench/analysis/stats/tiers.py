@@ -51,10 +51,7 @@ class Tiers:
         """Compact letter display: servers that share a letter do not differ; `a` begins with the best."""
         place = {name: at for at, name in enumerate(self.names)}
         found = sorted(sorted(place[name] for name in group) for group in _groups(self))
-        return {
-            name: "".join(_letter(letter) for letter, group in enumerate(found) if at in group)
-            for name, at in place.items()
-        }
+        return {name: "".join(_letter(letter) for letter, group in enumerate(found) if at in group) for name, at in place.items()}
 
 
 def tiers(series: Mapping[str, Series], noise: float | None = None, best: str = "higher") -> Tiers:
@@ -98,9 +95,7 @@ def _paired(logs: dict[str, dict[int, float]]) -> tuple[Levels, PValues]:
     for one, other in combinations(logs, 2):
         rounds = sorted(set(logs[one]) & set(logs[other]))
         found = np.array([logs[one][at] - logs[other][at] for at in rounds])
-        p_values[one, other] = (
-            _p(found.mean(), found.var(ddof=1) / len(found), len(found) - 1) if len(found) > 2 else 1.0
-        )
+        p_values[one, other] = _p(found.mean(), found.var(ddof=1) / len(found), len(found) - 1) if len(found) > 2 else 1.0
     return _fit(logs)[0], p_values
 
 
@@ -157,9 +152,7 @@ def _holm(p_values: PValues) -> list[tuple[str, str]]:
     """The pairs that differ, with a family-wise error of 1 − LEVEL (Holm 1979). statsmodels has this too, but takes a second to
     import and is too slow for the simulation, which calls it a hundred thousand times."""
     found = []
-    for left, (pair, p) in zip(
-        range(len(p_values), 0, -1), sorted(p_values.items(), key=lambda row: row[1]), strict=True
-    ):
+    for left, (pair, p) in zip(range(len(p_values), 0, -1), sorted(p_values.items(), key=lambda row: row[1]), strict=True):
         if p > (1 - LEVEL) / left:
             break
         found.append(pair)

@@ -39,8 +39,7 @@ def _expect_broadcast(sender: WebSocket, members: list[WebSocket], token: str) -
     before = _now_us()
     sender.send_frame(TEXT, f"broadcast {token}".encode())
     stamps = [
-        _receive_broadcast(member, f"member {number} of {len(members)}", token)
-        for number, member in enumerate(members, start=1)
+        _receive_broadcast(member, f"member {number} of {len(members)}", token) for number, member in enumerate(members, start=1)
     ]
     after = _now_us()
     for stamp in stamps:

@@ -135,9 +135,7 @@ def judge_open_stall(trial: TrialData, truth: Truth) -> list[Row]:
     if truth.frozen_ns is None or trial.window_s is None:
         return [Row(check, "stall", "one", "none", "FAILS")]
     if times is None:
-        return [
-            Row(check, "response", "recorded", "not recorded", "FAILS", "no time counts from when a message was due")
-        ]
+        return [Row(check, "response", "recorded", "not recorded", "FAILS", "no time counts from when a message was due")]
     stall_s, run_s, busy = truth.frozen_ns / NS_PER_S, trial.window_s, _busy([trial], truth)
     around = STALL_SHARE * stall_s
     expected = {"max": (stall_s, times.max)}
@@ -183,9 +181,7 @@ def judge_pacing(trial: TrialData, truth: Truth) -> list[Row]:
         if value is None:
             rows.append(Row("pacing", name, band, measured.reasons[name], "FAILS"))
         else:
-            rows.append(
-                Row("pacing", name, band, f"{value:.5f}", _result(abs(value - 1) <= RATE_SHARE, busy), busy or "")
-            )
+            rows.append(Row("pacing", name, band, f"{value:.5f}", _result(abs(value - 1) <= RATE_SHARE, busy), busy or ""))
     return rows
 
 
@@ -205,9 +201,7 @@ def judge_stamps(trial: TrialData, truth: Truth, wakeups_ns: Sequence[int]) -> l
     middle, tail = _busy([trial], truth), _busy([trial], truth, BUSY_OF_TAIL * 0.01)
     p50, p99 = delay.quantile("0.5"), delay.quantile("0.99")
     return [
-        _row(
-            "receive stamps", "kernel to user, p50", 0, plain + STAMP_P50_US * NS_PER_US, p50, NS_PER_US, "µs", middle
-        ),
+        _row("receive stamps", "kernel to user, p50", 0, plain + STAMP_P50_US * NS_PER_US, p50, NS_PER_US, "µs", middle),
         _row("receive stamps", "kernel to user, p99", 0, most, p99, NS_PER_US, "µs", tail),
     ]
 
@@ -276,9 +270,7 @@ def judge_ledger(name: str, trial: TrialData, truth: Truth) -> list[Row]:
         return [Row(check, "ledger", "one", "none", "FAILS")]
     told = ledger.answered + ledger.failed + ledger.unanswered
     return [
-        Row(
-            check, "answered + failed + unanswered", f"{ledger.sent:,}", f"{told:,}", _result(told == ledger.sent, None)
-        ),
+        Row(check, "answered + failed + unanswered", f"{ledger.sent:,}", f"{told:,}", _result(told == ledger.sent, None)),
         Row(check, "received", f"{ledger.sent:,}", f"{truth.received:,}", _result(truth.received == ledger.sent, None)),
     ]
 

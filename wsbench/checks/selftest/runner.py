@@ -224,9 +224,7 @@ def differences(bench: Bench) -> list[Row]:
         for _ in range(REPEATS):
             for name, path in paths.items():
                 found[name].append(server.load(Closed(), 1, Seconds(seconds=0.4), path))
-    return judge_same(found["a"], found["again"], server.truth) + judge_added_delay(
-        found["a"], found["late"], server.truth
-    )
+    return judge_same(found["a"], found["again"], server.truth) + judge_added_delay(found["a"], found["late"], server.truth)
 
 
 def faults(bench: Bench) -> list[Row]:

@@ -59,9 +59,7 @@ class Echo:
     def serve(self, listener: socket.socket) -> None:
         while True:
             self.stand_still()
-            readable, _, _ = select.select(
-                [listener, *(one.socket for one in self.clients.values())], [], [], self.pause()
-            )
+            readable, _, _ = select.select([listener, *(one.socket for one in self.clients.values())], [], [], self.pause())
             for one in readable:
                 if one is listener:
                     connected, _ = listener.accept()

@@ -25,9 +25,7 @@ class Filter:
         found = values.get(self.key)
         if self.op in ("highest", "lowest"):
             return found is not None
-        if isinstance(found, bool) != isinstance(self.value, bool) or isinstance(found, str) != isinstance(
-            self.value, str
-        ):
+        if isinstance(found, bool) != isinstance(self.value, bool) or isinstance(found, str) != isinstance(self.value, str):
             return False
         if found is None:
             return False

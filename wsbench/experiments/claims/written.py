@@ -52,9 +52,7 @@ def check(claims: list[Claim], versions: Versions, swept: list[str]) -> None:
     for roles in versions.values():
         for role, name in roles.items():
             if "@" not in name or not role.isidentifier() or role in language.RESERVED:
-                raise UserError(
-                    f"'versions': {role!r} = {name!r}; assign a variant such as 'netty@4.1.19' to a role (one word)"
-                )
+                raise UserError(f"'versions': {role!r} = {name!r}; assign a variant such as 'netty@4.1.19' to a role (one word)")
     known = {role for roles in versions.values() for role in roles}
     seen = set()
     for claim in claims:

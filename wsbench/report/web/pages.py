@@ -99,7 +99,5 @@ def search_text(one: Campaign) -> str:
 def _live(one: Campaign) -> dict:
     columns = one.columns()
     lines = one.lines()
-    scales = {
-        name: wording.scale(metrics.METRICS[name].unit, (line.found[name].mean for line in lines)) for name in columns
-    }
+    scales = {name: wording.scale(metrics.METRICS[name].unit, (line.found[name].mean for line in lines)) for name in columns}
     return {"columns": columns, "lines": lines, "scales": scales, "now": one.now()}

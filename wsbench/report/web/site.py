@@ -21,9 +21,7 @@ def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
         for name in pages.ASSETS:
             shutil.copyfile(pages.HERE / name, part / "assets" / name)
         campaigns, broken = look(folders)
-        campaigns = [
-            one for one in campaigns if not one.running and _downloads(one, part / "campaign" / one.id, broken)
-        ]
+        campaigns = [one for one in campaigns if not one.running and _downloads(one, part / "campaign" / one.id, broken)]
         _write(part / "index.html", pages.listing(campaigns, broken, pages.Links("", static=True)))
         for one in campaigns:
             folder = part / "campaign" / one.id

@@ -88,9 +88,7 @@ def _up(cluster: Cluster, file: Path) -> int:
         if host.name in pids and _runs(host, pids[host.name]):
             print(f"{host.name}: already running, process {pids[host.name]}")
             continue
-        line = shlex.join(
-            ["env", *(f"{name}={value}" for name, value in environment.items()), *command_of(cluster, host)]
-        )
+        line = shlex.join(["env", *(f"{name}={value}" for name, value in environment.items()), *command_of(cluster, host)])
         log = kept.with_suffix(f".{host.name}.log")
         if _is_here(host):
             inside = [] if host.netns is None else ["ip", "netns", "exec", host.netns]
@@ -123,9 +121,7 @@ def _end(host: Host, pid: int) -> bool:
         return end_detached(pid, WORD)
     running = _runs(host, pid)
     if running:
-        _by_ssh(
-            host, f"kill {pid}; for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 {pid} 2> /dev/null && sleep 1; done; true"
-        )
+        _by_ssh(host, f"kill {pid}; for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 {pid} 2> /dev/null && sleep 1; done; true")
     return running
 
 

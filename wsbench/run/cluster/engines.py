@@ -83,9 +83,7 @@ class OnCluster:
             return
         for one in self._hosts:
             if one.ports is not None and share > one.ports * places:
-                raise UserError(
-                    f"{one.host.name} has {one.ports:,} local ports; its share is {share:,} connections to one address"
-                )
+                raise UserError(f"{one.host.name} has {one.ports:,} local ports; its share is {share:,} connections to one address")
 
 
 class RemoteEngine:

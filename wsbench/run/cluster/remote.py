@@ -84,9 +84,7 @@ class Connected:
             alive = self.alive()
             for host in self._wanted:
                 if host.address not in alive:
-                    raise UserError(
-                        f"{host.name} ({host.address}) is not in the cluster; `wsbench cluster status` lists its hosts"
-                    )
+                    raise UserError(f"{host.name} ({host.address}) is not in the cluster; `wsbench cluster status` lists its hosts")
             for host in self._wanted:
                 self._place(host)
             for host in self._wanted:
