@@ -224,7 +224,7 @@ def test_every_host_has_a_share(tmp_path, elsewhere):
     loads = [Remote(host, elsewhere) for host in cluster(tmp_path).host]
     on = engines.OnCluster(loads)
     plan = plan_for(1, 1.0)
-    with pytest.raises(UserError, match="each process needs at least one"):
+    with pytest.raises(UserError, match="give each at least one"):
         on.count(1, plan)
     found = on.plans(plan, 3)
     assert [one.shard for one in found] == [(0, 3), (1, 3), (2, 3)]

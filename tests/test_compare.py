@@ -88,9 +88,9 @@ def test_what_does_not_exist_is_named(runs):
         compare.side(f"{runs / 'base'}:undertow")
     with pytest.raises(UserError, match="not a run directory"):
         compare.side(str(runs))
-    with pytest.raises(UserError, match="no metric is called"):
+    with pytest.raises(UserError, match="unknown metric"):
         compared(runs, "base", "same", named=["speed"])
-    with pytest.raises(UserError, match="on both sides, or on none"):
+    with pytest.raises(UserError, match="on both sides or on neither"):
         compare.compare(compare.side(str(runs / "base")), compare.side(f"{runs / 'same'}:netty@4.2"), [])
 
 

@@ -127,7 +127,7 @@ def test_what_has_no_number_says_so_and_draws_nothing(tmp_path):
 
 
 def test_a_figure_of_an_unknown_metric_is_refused_by_name(tmp_path):
-    with pytest.raises(UserError, match="figure 'Figure 2': no metric is called 'moons'"):
+    with pytest.raises(UserError, match="figure 'Figure 2': unknown metric 'moons'"):
         blocks_of(tmp_path, LINES.replace("messages_per_s", "moons"))
 
 

@@ -173,7 +173,7 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--close"], "--close is for http and https"),
         (["--bytes", "-1"], "--bytes: found -1"),
         (["--csv", "/nowhere/at/all.csv"], "does not exist"),
-        (["--fail-if", "service_us_p98 > 5"], "no metric is called 'service_us_p98'; the nearest are service_us_p9"),
+        (["--fail-if", "service_us_p98 > 5"], "unknown metric 'service_us_p98'; the nearest are service_us_p9"),
         (["--fail-if", "service_us_p99 over 5"], "allowed: NAME OP NUMBER"),
     ],
 )
@@ -228,7 +228,7 @@ def test_a_threshold_is_a_name_an_operator_and_a_number(text, parts):
         ("errors > _5", "allowed: NAME OP NUMBER"),
         ("p99 > 5MB", "p99 is in µs; units allowed: ns, us, µs, ms, s"),
         ("errors > 5ms", "errors is in count; units allowed: none"),
-        ("p98 > 5", "no metric is called 'p98'; the nearest are p9"),
+        ("p98 > 5", "unknown metric 'p98'; the nearest are p9"),
     ],
 )
 def test_a_threshold_of_another_form_is_one_line(text, said):

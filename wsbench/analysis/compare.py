@@ -85,9 +85,7 @@ def side(text: str) -> Side:
 
 def compare(base: Side, new: Side, named: list[str], anyway: bool = False) -> Comparison:
     """UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown."""
-    for name in named:
-        if name not in metrics.METRICS:
-            raise UserError(f"no metric is called {name!r}; `wsbench list metrics` has them all")
+    metrics.require(named)
     if (base.server is None) != (new.server is None):
         raise UserError("name a server on both sides or on neither: RUN:SERVER@VARIANT")
     found = [] if base.results.folder == new.results.folder else differences(base.results, new.results)

@@ -5,7 +5,6 @@ Text in, frozen values out; a trial in, judgements out. A missing metric breache
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from collections.abc import Mapping
@@ -93,10 +92,7 @@ def parse(text: str) -> Threshold:
             f"--fail-if: found {text!r}, allowed: NAME OP NUMBER[UNIT], such as 'p99 > 5ms'; OP is one of {' '.join(OPERATORS)}"
         )
     name, unit = found["name"], found["unit"]
-    if name not in metrics.METRICS and name not in SHORT:
-        near = difflib.get_close_matches(name, [*metrics.METRICS, *SHORT], n=3, cutoff=0.5)
-        nearest = f"the nearest are {', '.join(near)}" if near else "see `wsbench list metrics`"
-        raise UserError(f"--fail-if: no metric is called {name!r}; {nearest}")
+    metrics.require([name], "--fail-if: ", also=SHORT)
     of = "µs" if name in SHORT else metrics.METRICS[name].unit
     if unit and unit not in UNITS.get(of, {}):
         allowed = ", ".join(UNITS.get(of, {})) or "none"

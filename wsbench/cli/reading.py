@@ -91,8 +91,7 @@ def tell_history(arguments) -> int:
     from wsbench.analysis import history
     from wsbench.analysis.campaigns import find
 
-    if arguments.metric is not None and arguments.metric not in metrics.METRICS:
-        raise UserError(f"no metric is called {arguments.metric!r}; `wsbench list metrics` has them all")
+    metrics.require([arguments.metric] if arguments.metric else [])
     metric, lines, elsewhere = history.history(find(folders_of(arguments)), arguments.experiment, arguments.metric)
     rows = []
     for line in lines:

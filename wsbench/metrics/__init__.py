@@ -7,7 +7,7 @@ filled in or extrapolated. May import experiments and the layers below.
 
 from wsbench.metrics import broadcasts, connections, failures, latencies, rates, resources, runtimes, stretches
 from wsbench.metrics.parts import NS_PER_US, missing_connections
-from wsbench.metrics.registry import METRICS, Metric, Numbers, measure, values
+from wsbench.metrics.registry import METRICS, Metric, Numbers, measure, require, values
 
 __all__ = [
     "METRICS",
@@ -21,6 +21,7 @@ __all__ = [
     "measure",
     "missing_connections",
     "rates",
+    "require",
     "resources",
     "runtimes",
     "stretches",

@@ -6,6 +6,7 @@ themselves from `metrics`.
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from functools import wraps
 from typing import Literal
 
 from wsbench.metrics.trial_data import TrialData, Unmeasured
+from wsbench.records.errors import UserError
 
 Direction = Literal["higher", "lower", "neither"]
 Number = float | int
@@ -101,3 +103,12 @@ def plain(value: float) -> float | int | None:
     if value != value:
         return None
     return int(value) if value.is_integer() and abs(value) < 2**53 else float(value)
+
+
+def require(names: Iterable[str], where: str = "", also: Iterable[str] = ()) -> None:
+    """UserError for a name that is neither a metric nor one of `also`; `where` begins the message."""
+    for name in names:
+        if name not in METRICS and name not in also:
+            near = difflib.get_close_matches(name, [*METRICS, *also], n=3, cutoff=0.5)
+            nearest = f"the nearest are {', '.join(near)}" if near else "see `wsbench list metrics`"
+            raise UserError(f"{where}unknown metric {name!r}; {nearest}")

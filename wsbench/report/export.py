@@ -337,9 +337,7 @@ USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "serve
 
 def chosen(results: Results, named: list[str]) -> list[str]:
     """The named metrics, or the headline and the usual ones. UserError for an unknown name."""
-    for name in named:
-        if name not in metrics.METRICS:
-            raise UserError(f"unknown metric {name!r}; see `wsbench list metrics`")
+    metrics.require(named)
     return named or list(dict.fromkeys([results.headline, results.throughput, *USUAL]))
 
 

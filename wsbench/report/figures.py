@@ -64,9 +64,7 @@ def asked_of(results: Results) -> list[FigureTable]:
     except ValidationError as error:
         raise UserError(f"{results.folder.experiment_toml}: 'figure': {one_line(error)}") from error
     for table in tables:
-        for name in table.metrics:
-            if name not in metrics.METRICS:
-                raise UserError(f"{results.folder.experiment_toml}: figure {table.title!r}: no metric is called {name!r}")
+        metrics.require(table.metrics, f"{results.folder.experiment_toml}: figure {table.title!r}: ")
     return tables
 
 

@@ -110,8 +110,7 @@ def spread(value: conditions.Value, scope: Scope) -> Spread:
 
 
 def _readings(role: str, metric: str, where: tuple[conditions.Filter, ...], scope: Scope) -> Spread:
-    if metric not in metrics.METRICS:
-        raise UserError(f"unknown metric {metric!r}; see `wsbench list metrics`")
+    metrics.require([metric])
     cells = conditions.choose(scope.cells, where)
     if len(cells) > 1:
         raise UserError(f"'{role}.{metric}' covers {len(cells)} cells; choose with 'every cell: …', 'at KEY = …: …' or […]")
