@@ -117,7 +117,7 @@ def test_the_command_writes_a_table_markdown_and_json(tmp_path):
 
 def test_a_campaign_without_claims_says_so(tmp_path):
     run = make_run(tmp_path / "run", SERVERS[:2], LEVELS[:1], rounds=1)
-    assert "makes no claim" in wsbench("claims", run.path).stdout
+    assert "has no claims" in wsbench("claims", run.path).stdout
 
 
 def test_claims_of_another_file_can_be_held_against_an_old_campaign(tmp_path):
