@@ -128,3 +128,24 @@ def test_broadcasts_keep_their_latencies_too(tmp_path):
     kept = load(without_trials(run))
     assert said(kept) == raw
     assert kept.pooled("netty@4.2", kept.cells[0]).count > 0
+
+
+def test_equal_data_sets_are_equal_files(run):
+    document.build(run)
+    before = {name: (run.path / name).read_bytes() for name in tables.FILES}
+    document.build(RunFolder(run.path))
+    assert {name: (run.path / name).read_bytes() for name in tables.FILES} == before
+
+
+def test_tables_of_different_trials_are_no_data_set(run):
+    late = run.path / "0040"
+    late.rename(late.with_name("x0040"))
+    document.build(run)
+    fewer = (run.path / tables.OUTCOMES).read_bytes()
+    late.with_name("x0040").rename(late)
+    document.build(run)
+    whole = said(load(run))
+    (run.path / tables.OUTCOMES).write_bytes(fewer)  # as if the disk had been full before the last file
+    assert said(load(run)) == whole
+    with pytest.raises(UserError, match="of different trials"):
+        load(without_trials(run))

@@ -259,7 +259,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
         (["run", "quick", "--servers", "nety"], "no server matches 'nety'; known servers: fragile"),
         (["run", "no-such"], "no experiment 'no-such'; known: "),
         (["run", "quick", "--servers", "*"], "none of the chosen servers serves 'echo'"),
-        (["run"], "give either an experiment or --resume RUN"),
+        (["run"], "expected either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
         (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),
         (["load", "ftp://127.0.0.1"], "is not a target; allowed: ws://"),

@@ -63,5 +63,5 @@ def test_an_experiment_without_campaigns_is_named(runs, wsbench):
     shown = wsbench("history", "echo-connections", str(runs), "--metric", "messages_per_s")
     assert shown.returncode == 0, shown.stderr
     assert f"between {runs.name}/05 and {runs.name}/06" in shown.stdout
-    assert "left out: 1 campaign of another machine" in shown.stdout
+    assert "left out: 1 campaign of other machines" in shown.stdout
     assert wsbench("history", "echo-connections", str(runs), "--metric", "speed").returncode == 2

@@ -101,7 +101,7 @@ def test_the_stall_check_fails_on_what_a_closed_loop_sees(tmp_path):
 def test_an_unknown_check_is_bad_input(wsbench):
     done = wsbench("selftest", "moons")
     assert done.returncode == 2
-    assert "there are: delays, stall, pacing, arrivals, faults, differences" in done.stderr
+    assert "known: delays, stall, pacing, arrivals, faults, differences" in done.stderr
 
 
 def test_what_the_machine_left_undecided_is_made_again_and_a_failure_never(tmp_path):

@@ -70,7 +70,7 @@ def filled(disk: Disk, at: int) -> None:
         return
     assert done.returncode == 1, said
     assert done.stderr.count("\n") == 1, said
-    assert "No space left on device; make room on that disk" in done.stderr
+    assert "No space left on device; free space on that disk" in done.stderr
     assert "FAILED" not in said, "the server is not blamed"
     assert not leftovers.orphans()
     told = done.stdout.count("] fragile@steady ")

@@ -31,21 +31,17 @@ from wsbench.records.rundir import RunFolder, TrialOrder, TrialRecord
 TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
 #: The columns of the long table that wsbench itself reads.
 USED = ["trial", "metric", "value", "reason"]
-MADE_BY = b"wsbench.made_by"
+MADE_BY, COUNT = b"wsbench.made_by", b"wsbench.trials"
 NOT_THEN = "this metric did not exist when the data set was computed"
 UNREAD = (pa.ArrowException, KeyError, ValueError, TypeError, IndexError, RecursionError)
 
 
 def write(run: RunFolder, data: DataSet) -> None:
     """Writes the three tables. Each file is written whole or not at all."""
-    order = run.order
-    made = {
-        TRIALS: trials_table(data, order),
-        OUTCOMES: _outcomes(data),
-        LATENCIES: _latencies(data),
-    }
+    made = {TRIALS: trials_table(data, run.order), LATENCIES: _latencies(data), OUTCOMES: _outcomes(data)}
+    same = {MADE_BY: data.made_by.encode(), COUNT: str(len(data.trials)).encode()}
     for name, table in made.items():
-        write_whole(run.path / name, parquet(table))
+        write_whole(run.path / name, parquet(table.replace_schema_metadata(same)))
 
 
 def read(run: RunFolder) -> DataSet | None:
@@ -55,21 +51,24 @@ def read(run: RunFolder) -> DataSet | None:
     outcomes = _table(run, OUTCOMES)
     try:
         made_by = (outcomes.schema.metadata or {}).get(MADE_BY, b"").decode()
+        latencies = _table(run, LATENCIES)
+        if (outcomes.schema.metadata or {}).get(COUNT) != (latencies.schema.metadata or {}).get(COUNT):
+            raise UserError(f"{run.path}: {OUTCOMES} and {LATENCIES} are of different trials")
         rows = outcomes.sort_by("trial").to_pylist()
         columns = _columns(_table(run, TRIALS, USED), [row["trial"] for row in rows])
         plans: dict[str, Plan] = {}
         trials = [_trial(row, plans, columns, number) for number, row in enumerate(rows)]
         timelines = {row["trial"]: _timeline(row["timeline"]) for row in rows if row["timeline"] is not None}
-        latencies = {
+        pooled = {
             (row["server"], tuple(json.loads(row["cell"]).items()), row["tag"]): Latencies(row["log"])
-            for row in _table(run, LATENCIES).to_pylist()
+            for row in latencies.to_pylist()
         }
     except ValidationError as error:
         raise UserError(f"{run.path / OUTCOMES}: {one_line(error)}") from error
     except UNREAD as error:
         said = str(error).splitlines() or [type(error).__name__]
         raise UserError(f"{run.path}: its data set cannot be read: {said[0]}") from error
-    return DataSet(trials, columns, latencies, timelines, made_by)
+    return DataSet(trials, columns, pooled, timelines, made_by)
 
 
 def trials_in(run: RunFolder) -> set[int]:
@@ -128,11 +127,22 @@ def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
         "metric": of_metric(names),
         "value": pa.array(numbers, pa.float64(), mask=np.isnan(numbers)),
         "unit": of_metric([metrics.METRICS[name].unit for name in names]),
-        "reason": pa.array(data.columns.texts, pa.string()).dictionary_encode().take(data.columns.reasons.ravel()),
+        "reason": _reasons(data.columns),
         "verdict": of_trial([trial.verdict.kind for trial in trials], pa.string()),
         "bottleneck": of_trial([trial.verdict.bottleneck for trial in trials], pa.string()),
     }
     return pa.table(columns)
+
+
+def _reasons(columns: Columns) -> pa.Array:
+    """Each reason once, in the order of their first use, so that equal data sets are equal files."""
+    flat = columns.reasons.ravel()
+    used, first = np.unique(flat[flat > 0], return_index=True)
+    order = used[np.argsort(first)]
+    place = np.zeros(len(columns.texts), np.int32)
+    place[order] = np.arange(len(order))
+    texts = pa.array([columns.texts[text] for text in order], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(place[flat], mask=flat == 0), texts)
 
 
 def _type(values: list) -> pa.DataType:
@@ -206,7 +216,7 @@ def _outcomes(data: DataSet) -> pa.Table:
                 "timeline": None if line is None else _of_timeline(line),
             }
         )
-    return pa.Table.from_pylist(rows, _OUTCOMES.with_metadata({MADE_BY: data.made_by.encode()}))
+    return pa.Table.from_pylist(rows, _OUTCOMES)
 
 
 def _of_timeline(line: Timeline) -> dict:
