@@ -117,8 +117,8 @@ class Campaign:
 
     @property
     def trials(self) -> int:
-        """The number of finished trials, the control's included."""
-        return len(self.results.every_trial)
+        """The number of finished trials without the control's, as in the report."""
+        return len(self.results.trials)
 
     @cached_property
     def verdicts(self) -> Counter:
@@ -198,7 +198,7 @@ def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
         for file in sorted(folder.glob("*/campaign.json")):
             run = RunFolder(file.parent)
             try:
-                one = Campaign(f"{folder.resolve().name}/{run.path.name}", run, run.campaign, len(run.order))
+                one = Campaign(f"{folder.resolve().name}/{run.path.name}", run, run.campaign, _planned(run))
             except UserError as error:
                 broken.append(str(error))
                 continue
@@ -209,6 +209,10 @@ def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
             else:
                 found.append(one)
     return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True), broken
+
+
+def _planned(run: RunFolder) -> int:
+    return sum(not planned.control for planned in run.order)
 
 
 def metrics_in_common(campaigns: list[Campaign]) -> list[str]:

@@ -17,7 +17,7 @@ SCRIPTS = Path(__file__).parent / "script"
 DRAWING = ("text", "scales", "draw", "view", "time", "figures", "tables", "detail")
 STILL = ("study", "still")
 BROWSER = ("filters", "files", "pointer", "app")
-STUDY_WIDTH = 760
+STUDY_WIDTH = 1120
 WIDTH = 540  # pixels of a drawing in one of two columns; the browser redraws for its own width
 
 
