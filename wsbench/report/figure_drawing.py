@@ -38,11 +38,12 @@ class Line:
 
 def lines(results: Results, label: str, key: str, axis: str, drawn: Iterable[Line], swept: bool = False, log: bool = False) -> dict:
     """Lines over a number. `swept`: the values of a sweep, with a tick each."""
+    looks = _looks(results)
     series = [
         {
             "name": "requested" if line.name is None else results.label(line.name),
             "server": -1 if line.name is None else results.names.index(line.name),
-            "look": ASKED if line.name is None else _looks(results)[line.name],
+            "look": ASKED if line.name is None else looks[line.name],
             "points": line.points,
             "intervals": line.intervals,
             "dots": [(point.x, point.y, KINDS.index(point.verdict), point.trial) for point in line.dots],
@@ -56,11 +57,12 @@ def lines(results: Results, label: str, key: str, axis: str, drawn: Iterable[Lin
 
 def bars(results: Results, label: str, axis: str, rows: Iterable[tuple[str, object, str, list[Point]]]) -> dict:
     """Bars, the largest first, from (server, estimate in the axis unit, its text, single trials)."""
+    looks = _looks(results)
     made = [
         {
             "name": results.label(name),
             "server": results.names.index(name),
-            "look": _looks(results)[name],
+            "look": looks[name],
             **dict(zip(("mean", "low", "high"), estimate, strict=True)),
             "text": text,
             "dots": [(point.y, KINDS.index(point.verdict), point.trial) for point in dots],
