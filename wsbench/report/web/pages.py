@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
-from wsbench.analysis.campaigns import Campaign, metrics_in_common, overlay
+from wsbench.analysis.campaigns import MOST_KEPT, Campaign, metrics_in_common, overlay
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import summary
 from wsbench.report.answer import answer
@@ -85,6 +85,8 @@ def lead(one: Campaign) -> str:
     results = one.results
     known = _leads.get(one.run.path)
     if known is None or known[0] is not results:
+        if len(_leads) >= MOST_KEPT:
+            _leads.pop(next(iter(_leads)))
         known = _leads[one.run.path] = results, answer(results, summary(results)).lead if results.trials else ""
     return known[1]
 
