@@ -133,8 +133,39 @@ def test_broadcasts_keep_their_latencies_too(tmp_path):
 def test_equal_data_sets_are_equal_files(run):
     document.build(run)
     before = {name: (run.path / name).read_bytes() for name in tables.FILES}
-    document.build(RunFolder(run.path))
+    tables.write(run, tables.read(run))
     assert {name: (run.path / name).read_bytes() for name in tables.FILES} == before
+
+
+def test_a_stored_data_set_is_not_written_again_even_where_it_has_metrics_that_wsbench_lost(run):
+    document.build(run)
+    file = run.path / tables.TRIALS
+    table = pq.read_table(file)
+    old = pc.if_else(pc.equal(table["metric"].cast("string"), "errors"), "an_old_metric", table["metric"].cast("string"))
+    pq.write_table(table.set_column(table.column_names.index("metric"), "metric", old), file)
+    before = file.read_bytes()
+    document.build(without_trials(run))
+    assert file.read_bytes() == before
+
+
+def test_rows_of_other_code_are_marked_as_such(run):
+    late = run.path / "0040"
+    late.rename(late.with_name("x0040"))
+    document.build(run)
+    tables.write(run, replace(tables.read(run), made_by="another"))
+    shutil.rmtree(run.path / "0001")
+    late.with_name("x0040").rename(late)
+    assert len(load(run).every_trial) == len(run.order)
+    assert load(run).data.made_by == ""
+
+
+def test_a_long_table_without_a_trial_is_refused(run):
+    document.build(run)
+    file = run.path / tables.TRIALS
+    table = pq.read_table(file)
+    pq.write_table(table.filter(pc.not_equal(table["trial"], 3)), file)
+    with pytest.raises(UserError, match="lacks a trial"):
+        load(without_trials(run))
 
 
 def test_tables_of_different_trials_are_no_data_set(run):

@@ -136,13 +136,14 @@ Key = tuple[str, Cell, str]
 @dataclass(frozen=True)
 class DataSet:
     """A campaign's finished trials by number. `timelines`: by trial number, those in the report. `made_by`: digest of the code that
-    computed the metrics."""
+    computed the metrics; empty if several versions did. `stored`: the files in the run folder hold exactly this."""
 
     trials: list[TrialResult]
     columns: Columns
     latencies: dict[Key, Latencies]
     timelines: dict[int, Timeline]
     made_by: str
+    stored: bool = False
 
     @cached_property
     def numbers(self) -> frozenset[int]:
@@ -165,7 +166,7 @@ class DataSet:
             whole,
             latencies,
             self.timelines | other.timelines,
-            other.made_by,
+            self.made_by if self.made_by == other.made_by else "",
         )
 
 

@@ -18,11 +18,13 @@ from functools import cache, partial
 from pathlib import Path
 
 from wsbench import metrics
+from wsbench.analysis import dataset
 from wsbench.analysis.dataset import DataSet, Key, Latencies, TrialResult, columns, of_histogram, reported_tag
 from wsbench.engine import histogram
 from wsbench.metrics.timeline import Timeline, timeline
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import Verdict, verdict
+from wsbench.monitoring import runtime_logs
 from wsbench.records.engine_files import Plan
 from wsbench.records.rundir import RunFolder, TrialFolder, TrialRecord
 
@@ -68,7 +70,9 @@ def timelines(run: RunFolder, numbers: Iterable[int]) -> dict[int, Timeline]:
 @cache
 def digest() -> str:
     """Digest of the code that turns raw files into numbers. A data set of other code is recomputed if all raw files exist."""
-    files = [*sorted(Path(metrics.__file__).parent.glob("*.py")), Path(histogram.__file__)]
+    packages = (metrics, runtime_logs)
+    files = sorted(file for package in packages for file in Path(package.__file__).parent.glob("*.py"))
+    files += [Path(histogram.__file__), Path(dataset.__file__), Path(__file__)]
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 

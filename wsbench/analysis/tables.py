@@ -51,11 +51,11 @@ def read(run: RunFolder) -> DataSet | None:
     outcomes = _table(run, OUTCOMES)
     try:
         made_by = (outcomes.schema.metadata or {}).get(MADE_BY, b"").decode()
-        latencies = _table(run, LATENCIES)
-        if (outcomes.schema.metadata or {}).get(COUNT) != (latencies.schema.metadata or {}).get(COUNT):
-            raise UserError(f"{run.path}: {OUTCOMES} and {LATENCIES} are of different trials")
+        latencies, numbers = _table(run, LATENCIES), _table(run, TRIALS, USED)
+        if len({(table.schema.metadata or {}).get(COUNT) for table in (outcomes, latencies, numbers)}) > 1:
+            raise UserError(f"{run.path}: {', '.join(FILES)} are of different trials")
         rows = outcomes.sort_by("trial").to_pylist()
-        columns = _columns(_table(run, TRIALS, USED), [row["trial"] for row in rows])
+        columns = _columns(numbers, [row["trial"] for row in rows])
         plans: dict[str, Plan] = {}
         trials = [_trial(row, plans, columns, number) for number, row in enumerate(rows)]
         timelines = {row["trial"]: _timeline(row["timeline"]) for row in rows if row["timeline"] is not None}
@@ -68,7 +68,7 @@ def read(run: RunFolder) -> DataSet | None:
     except UNREAD as error:
         said = str(error).splitlines() or [type(error).__name__]
         raise UserError(f"{run.path}: its data set cannot be read: {said[0]}") from error
-    return DataSet(trials, columns, pooled, timelines, made_by)
+    return DataSet(trials, columns, pooled, timelines, made_by, stored=True)
 
 
 def trials_in(run: RunFolder) -> set[int]:
@@ -162,6 +162,8 @@ def _columns(table: pa.Table, numbers: list[int]) -> Columns:
     columns = np.array([COLUMN.get(name, -1) for name in metric.dictionary.to_pylist()])[metric.indices.fill_null(0)]
     known = (rows >= 0) & (columns >= 0)
     at = rows[known], columns[known]
+    if len(np.unique(at[0])) != len(numbers):
+        raise ValueError(f"{TRIALS} lacks a trial of {OUTCOMES}")
     texts = [None, NOT_THEN, *reason.dictionary.to_pylist()]
     shape = (len(numbers), len(COLUMN))
     values, places = np.full(shape, np.nan), np.ones(shape, np.int32)

@@ -22,7 +22,7 @@ FILE = "report.html"
 
 
 def build(run: RunFolder, results: Results | None = None, anew: bool = False) -> Path:
-    """Writes the data set and `report.html` into the run folder, each file whole or not at all; returns the page's path.
+    """Writes `report.html`, and the data set unless it is stored already; each file whole or not at all. Returns the page's path.
 
     `results`: the campaign, if it has been read already. `anew`: recompute it from its raw files. UserError if data would be lost.
     """
@@ -31,7 +31,8 @@ def build(run: RunFolder, results: Results | None = None, anew: bool = False) ->
         require_nothing_lost(run, results)
         results = with_timelines(results)
         page = render(results, figures.blocks(results), claim_rows(results))
-        tables.write(run, results.data)
+        if not results.data.stored:
+            tables.write(run, results.data)
     file = run.path / FILE
     write_whole(file, visible(page).encode())
     return file
@@ -46,12 +47,13 @@ def with_timelines(results: Results) -> Results:
     if not wanted or (results.folder.packed and kept and not without_means):
         return results
     found = timelines(results.folder, sorted(wanted))
+    stored = results.data.stored and not found
     if without_means - found.keys() and (results.folder.path / FILE).exists():
         raise UserError(
             f"{results.folder.path}: a figure needs the per-second means of {len(without_means)} trials, which are missing; "
             f"{FILE} is unchanged"
         )
-    return replace(results, data=replace(results.data, timelines=results.data.timelines | found))
+    return replace(results, data=replace(results.data, timelines=kept | found, stored=stored))
 
 
 def require_nothing_lost(run: RunFolder, results: Results) -> None:
