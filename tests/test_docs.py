@@ -9,6 +9,7 @@ import importlib.util
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,9 @@ from wsbench.servers import catalogue
 
 SPEC = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "docs.py")
 docs = importlib.util.module_from_spec(SPEC)
+sys.path.insert(0, str(ROOT / "scripts"))
 SPEC.loader.exec_module(docs)
+docs_markdown = sys.modules["docs_markdown"]
 
 TRACKED = subprocess.run(
     ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -50,7 +53,7 @@ def text_of(name: str) -> str:
 def broken(name: str) -> list[str]:
     """Relative links of a page that lead nowhere, or to an anchor that is not there."""
     found = []
-    for target in docs.links(text_of(name)):
+    for target in docs_markdown.links(text_of(name)):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")
@@ -58,7 +61,7 @@ def broken(name: str) -> list[str]:
         relative = file.resolve().relative_to(ROOT).as_posix() if file.resolve().is_relative_to(ROOT) else None
         if relative is None or not (file.exists() or relative in docs.GENERATED):
             found.append(f"{target}: there is no such file")
-        elif anchor and relative.endswith(".md") and anchor not in docs.anchors(text_of(relative)):
+        elif anchor and relative.endswith(".md") and anchor not in docs_markdown.anchors(text_of(relative)):
             found.append(f"{target}: there is no such heading")
     return found
 
@@ -75,7 +78,7 @@ def test_every_link_of_a_generated_page_leads_somewhere(name):
 
 def test_a_broken_link_and_a_broken_anchor_are_seen():
     text = "[a](no.md) [b](README.md#nothing) [c][d]\n\n[d]: also-no.md\n\n`[e](code.md)`\n\n```\n[f](code.md)\n```\n"
-    assert list(docs.links(text)) == ["no.md", "README.md#nothing", "also-no.md"]
+    assert list(docs_markdown.links(text)) == ["no.md", "README.md#nothing", "also-no.md"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,7 @@ def test_a_broken_link_and_a_broken_anchor_are_seen():
     ],
 )
 def test_anchors_are_those_of_forges(heading, anchor):
-    assert docs.slug(heading) == anchor
+    assert docs_markdown.slug(heading) == anchor
 
 
 def test_links_out_of_the_site_become_paths_and_links_within_it_are_moved():
@@ -197,7 +200,7 @@ def test_every_path_of_the_repository_exists(name):
 @pytest.mark.parametrize("name", MARKDOWN)
 def test_lines_fit(name):
     text = text_of(name)
-    prose = {number for number, line in docs.lines_outside_code(text) if not re.match(r"\s*\||\[[^\]]+\]: ", line)}
+    prose = {number for number, line in docs_markdown.lines_outside_code(text) if not re.match(r"\s*\||\[[^\]]+\]: ", line)}
     too_long = [
         f"{name}:{number}: {len(line)}"
         for number, line in enumerate(text.splitlines(), 1)
@@ -225,7 +228,7 @@ def pattern() -> re.Pattern:
 def prose_of_markdown(text: str) -> list[tuple[int, str]]:
     """One piece: the lines outside fenced blocks, each in its place, without inline code and addresses."""
     lines = [""] * len(text.splitlines())
-    for number, line in docs.lines_outside_code(text):
+    for number, line in docs_markdown.lines_outside_code(text):
         lines[number - 1] = line
     blank = lambda found: re.sub(r"[^\n]", " ", found[0])  # noqa: E731
     return [(1, ADDRESS.sub(blank, INLINE_CODE.sub(blank, "\n".join(lines))))]
