@@ -1,11 +1,9 @@
 """`wsbench load` as its user meets it: options, plans, thresholds, exports, exit codes, Ctrl-C."""
 
-import argparse
 import csv
 import io
 import json
 import random
-import re
 import signal
 import socket
 import ssl
@@ -23,7 +21,7 @@ from run_maker import HOUR_NS, Trial, at_rate, write_trial
 from websockets.sync.server import serve
 
 from wsbench.analysis import thresholds
-from wsbench.cli import arguments, load_options, show_load, values
+from wsbench.cli import arguments, load_options, show_load
 from wsbench.engine import histogram, shards
 from wsbench.host import machine
 from wsbench.metrics.trial_data import TrialData
@@ -205,80 +203,9 @@ def test_more_connections_than_one_process_has_files_for_take_several(silent, ws
 # ---- thresholds and exit codes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("response_us_p99 > 5000", ("response_us_p99", ">", 5000)),
-        ("  error_fraction!=0", ("error_fraction", "!=", 0)),
-        ("messages_per_s<=1e3 ", ("messages_per_s", "<=", 1000)),
-        ("rate_ratio < .999", ("rate_ratio", "<", 0.999)),
-        ("response_us_p99 > 5ms", ("response_us_p99", ">", 5000)),
-        ("p99 > 0.5 s", ("p99", ">", 500_000)),
-        ("server_rss_bytes_max > 1.5GiB", ("server_rss_bytes_max", ">", 1.5 * 2**30)),
-    ],
-)
-def test_a_threshold_is_a_name_an_operator_and_a_number(text, parts):
-    found = thresholds.parse(text)
-    assert (found.name, found.operator, found.number) == parts
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("errors > _5", "allowed: NAME OP NUMBER"),
-        ("p99 > 5MB", "p99 is in µs; units allowed: ns, us, µs, ms, s"),
-        ("errors > 5ms", "errors is in count; units allowed: none"),
-        ("p98 > 5", "unknown metric 'p98'; the nearest are p9"),
-    ],
-)
-def test_a_threshold_of_another_form_is_one_line(text, said):
-    with pytest.raises(UserError, match=re.escape(said)):
-        thresholds.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("read", "text", "value"),
-    [
-        (values.seconds, "2s", 2.0),
-        (values.seconds, "500ms", 0.5),
-        (values.seconds, "5m", 300.0),
-        (values.seconds, "0", 0.0),
-        (values.positive, "1k", 1000),
-        (values.positive, "1.5M", 1_500_000),
-        (values.above_zero, "20k", 20_000.0),
-    ],
-)
-def test_numbers_may_have_units(read, text, value):
-    assert read(text) == value
-
-
-@pytest.mark.parametrize(
-    ("read", "text"),
-    [(values.seconds, "2x"), (values.seconds, "-1s"), (values.positive, "1.5"), (values.positive, "0k")],
-)
-def test_what_is_no_number_with_a_unit_is_refused(read, text):
-    with pytest.raises(argparse.ArgumentTypeError, match=re.escape(repr(text))):
-        read(text)
-
-
 def judge(path: Path, trial: Trial, *texts: str) -> list[thresholds.Judged]:
     folder = write_trial(path / "0001", trial)
     return thresholds.judge(TrialData(folder, folder.record), [thresholds.parse(text) for text in texts])
-
-
-def test_a_threshold_is_breached_where_it_holds_and_where_its_metric_is_not_known(tmp_path):
-    rate, ratio, unknown = judge(tmp_path, at_rate(), "messages_per_s < 20000", "rate_ratio >= 1", "push_reach < 1")
-    assert (rate.breached, ratio.breached, unknown.breached) == (False, True, True)
-    assert rate.words == "--fail-if 'messages_per_s < 20000': held, 20,000 messages/s"
-    assert "not known: the scenario has no broadcasts" in unknown.words
-
-
-def test_a_short_name_means_the_latency_that_a_trial_has(tmp_path):
-    (open_loop,) = judge(tmp_path / "open", at_rate(), "p99 > 1s")
-    (closed,) = judge(tmp_path / "closed", Trial(), "p50 < 1ns")
-    assert (open_loop.metric, open_loop.breached) == ("response_us_p99", False)
-    assert (closed.metric, closed.breached) == ("service_us_p50", False)
-    assert re.search(r"held, service_us_p50 [\d.]+ (µs|ms)", closed.words)
 
 
 @pytest.mark.parametrize(
