@@ -169,7 +169,7 @@ impl Plan {
             Loop::Closed { think, messages_per_connection, .. } => think.is_none() && messages_per_connection.is_none(),
             Loop::Open { .. } => !matches!(self.scenario, Scenario::Push { .. }),
             Loop::None {} => false,
-        };
+        } && !self.connection_per_request();
         let allowed =
             "null, or a closed loop without `think` and `messages_per_connection`, or an open loop of messages";
         require(pauses && self.stages.is_none(), "slices", "set", allowed)?;

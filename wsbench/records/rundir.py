@@ -95,7 +95,8 @@ class ServerRow(Frozen):
 
 
 class TrialOrder(Frozen):
-    """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats."""
+    """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats. Trials of the same `heat` run at the
+    same time, in slices or together; None: alone."""
 
     number: int
     round: int
@@ -104,6 +105,7 @@ class TrialOrder(Frozen):
     cell: dict[str, CellValue]
     control: bool = False
     again_of: int | None = None
+    heat: int | None = None
 
     @property
     def variant_name(self) -> str:
@@ -129,6 +131,7 @@ class TrialRecord(Frozen):
     cell: dict[str, CellValue]
     control: bool = False
     again_of: int | None = None
+    heat: int | None = None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     #: None: a trial of a published campaign whose data has neither time.

@@ -69,7 +69,7 @@ class Testbed(Protocol):
         self, variant: Variant, table: RuntimeTable, order: serving.Order, folder: Path
     ) -> AbstractContextManager[Server]: ...
 
-    def sampling(self, server: Server, folder: Path) -> AbstractContextManager[Samples]: ...
+    def sampling(self, server: Server, folder: Path, alone: bool = True) -> AbstractContextManager[Samples]: ...
 
 
 @dataclass(frozen=True)
@@ -119,5 +119,5 @@ class ThisHost:
     def serving(self, variant, table, order, folder) -> serving.Serving:
         return serving.Serving(variant, order, folder)
 
-    def sampling(self, server: serving.Serving, folder: Path) -> Sampler:
-        return Sampler(folder / "resources.jsonl", *server.pids)
+    def sampling(self, server: serving.Serving, folder: Path, alone: bool = True) -> Sampler:
+        return Sampler(folder / "resources.jsonl", *server.pids, alone=alone)
