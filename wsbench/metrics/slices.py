@@ -71,7 +71,7 @@ def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample]
         following = last if after is None else at.get(after[0])
         if None in (begun, first, second, following):
             continue
-        cpu_s, rest_cpu_s = _cpu(server, start, ends, None if after is None else after[0])
+        own_s, rest_s = cpu_s(server, start, ends, None if after is None else after[0])
         found.append(
             Slice(
                 start,
@@ -80,15 +80,15 @@ def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample]
                 ends,
                 second.answered - first.answered,
                 following.answered - begun.answered,
-                cpu_s,
-                rest_cpu_s,
-                _spoilt(opens, slices.lead_s, told),
+                own_s,
+                rest_s,
+                spoilt(opens, slices.lead_s, told),
             )
         )
     return found
 
 
-def _cpu(server: list[ProcessSample], start: int, end: int, after: int | None) -> tuple[float | None, float | None]:
+def cpu_s(server: list[ProcessSample], start: int, end: int, after: int | None) -> tuple[float | None, float | None]:
     """CPU seconds of the server in its slice, and while it rested until the next one. The harness samples right after a server goes
     on and right before it stops; a sample that came late makes the number unknown."""
     used = [_at(server, edge) for edge in (start, end, *([] if after is None else [after]))]
@@ -104,7 +104,7 @@ def _at(server: list[ProcessSample], edge_ns: int) -> float | None:
     return server[place].cpu_ns / NS_PER_S
 
 
-def _spoilt(at_ns: int, lead_s: float, told: list[TurnSample]) -> str | None:
+def spoilt(at_ns: int, lead_s: float, told: list[TurnSample]) -> str | None:
     """Why the turn around this time does not count."""
     turn = next((one for one in told if one.begin_ns <= at_ns <= one.t_ns), None)
     if turn is None:

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wsbench.records.engine_files import EVENTS, Broadcast, Copies, Event, Plan, Receivers, Tick, parse_event, summed
+from wsbench.records.engine_files import EVENTS, Broadcast, Copies, Event, Gate, Plan, Receivers, Tick, parse_event, summed
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
 from wsbench.records.frozen import Frozen, read_every_line, read_json, read_json_if_any, read_json_list
@@ -31,7 +31,7 @@ UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 CONTROL = " (control)"
 #: Longer than one second of an engine's ticks.
 LAST_EVENTS_BYTES = 64 << 10
-TOLD_LATE = (Broadcast, Copies, Receivers)
+TOLD_LATE = (Gate, Broadcast, Copies, Receivers)
 
 
 class CheckResult(Frozen):
