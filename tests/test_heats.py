@@ -183,3 +183,18 @@ def test_servers_that_run_together(wsbench, experiment, tmp_path):
         trials = [TrialData(folder := run.trial(one.number), folder.record) for one in heat]
         assert len({trial.begins["measure"] for trial in trials}) == 1, "they began at the same instant"
         assert all(trial.slices is None and trial.measured.answered > 0 for trial in trials)
+
+
+def test_servers_that_do_not_fit_into_memory_run_in_heats_with_one_in_common(sliced):
+    servers = [Fake(name) for name in "abcdefg"]
+    order = ordering.order_of(experiments.read(sliced), servers, 7, servers[2], most=4)
+    heats = ordering.groups(order, order)
+    assert len(heats) == 3 * 4
+    for heat in heats:
+        assert len(heat) <= 4
+        assert [one.server for one in heat if one.server == "c" and not one.control] == ["c"], "the anchor"
+    first = [one.name for heat in heats[:] for one in heat if one.round == 1 and one.cell["connections"] == 2]
+    assert set(first) == {"a@v", "b@v", "c@v", "c@v (control)", "d@v", "e@v", "f@v", "g@v"}
+    assert len(first) == 8 + 2
+    with pytest.raises(UserError, match="only one of these servers"):
+        ordering.order_of(experiments.read(sliced), servers, 7, None, most=1)

@@ -29,7 +29,7 @@ from wsbench.records.files import is_plain, new_folder
 from wsbench.records.frozen import write_json
 from wsbench.records.packing import ARCHIVE
 from wsbench.records.rundir import CampaignRecord, HostRow, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
-from wsbench.run import heat, ordering, preparing, trial
+from wsbench.run import capacity, heat, ordering, preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
@@ -142,12 +142,14 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     control = ordering.control_of(asked.experiment, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
+    most = capacity.most_alive(variants, max(asked.experiment.load_of(cell).most_connections for cell in asked.experiment.cells()))
+    order = ordering.order_of(asked.experiment, variants, asked.seed, control, most)
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
     run = RunFolder(new_folder(runs, f"{stamp}-{asked.name}"))
     run.experiment_toml.write_bytes(asked.file.read_bytes())
     _read_machines(run, testbed, "")
     write_json(run.path / "servers.json", [row for _, row in rows])
-    write_json(run.path / "order.json", ordering.order_of(asked.experiment, variants, asked.seed, control))
+    write_json(run.path / "order.json", order)
     record = CampaignRecord(
         wsbench=__version__,
         experiment=asked.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from wsbench.experiments.experiment import Experiment
+from wsbench.records.errors import UserError
 from wsbench.records.rundir import TrialOrder
 from wsbench.run.turns import TAIL_S
 from wsbench.servers.catalogue import Variant
@@ -29,9 +30,15 @@ def control_of(asked: Experiment, variants: list[Variant], wanted: bool = True) 
     return next((variant for variant in variants if variant.server == CONTROL_SERVER), variants[0])
 
 
-def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None) -> list[TrialOrder]:
+Entered = tuple[Variant, bool]
+
+
+def order_of(
+    asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None, most: int | None = None
+) -> list[TrialOrder]:
     """Every round runs every cell of every variant once, and the control's cells a second time, in its own random order. All
-    orders are drawn from the seed. Unless trials run alone, those of a cell are a heat, named by its first number."""
+    orders are drawn from the seed. Unless trials run alone, those of a cell are a heat, named by its first number; if it would
+    hold more than `most` servers, several heats."""
     draw = random.Random(seed)
     entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
     order: list[TrialOrder] = []
@@ -39,7 +46,8 @@ def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Var
         if asked.arrangement == "trials":
             block = [[(variant, again, cell)] for variant, again in entered for cell in asked.cells()]
         else:
-            block = [[(variant, again, cell) for variant, again in entered] for cell in asked.cells()]
+            heats = [(heat, cell) for cell in asked.cells() for heat in _heats(entered, most, draw)]
+            block = [[(variant, again, cell) for variant, again in heat] for heat, cell in heats]
         draw.shuffle(block)
         for group in block:
             draw.shuffle(group)
@@ -58,6 +66,19 @@ def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Var
                 for at, (variant, again, cell) in enumerate(group)
             ]
     return order
+
+
+def _heats(entered: list[Entered], most: int | None, draw: random.Random) -> list[list[Entered]]:
+    """Heats of at most that many servers. One server, the anchor, is in each of them: it connects servers of different heats."""
+    if most is None or len(entered) <= most:
+        return [entered]
+    if most < 2:
+        raise UserError("the memory available here holds only one of these servers at a time; free some, or name fewer servers")
+    anchor = next(((variant, False) for variant, again in entered if again), entered[0])
+    rest = [one for one in entered if one != anchor]
+    draw.shuffle(rest)
+    number = -(-len(rest) // (most - 1))
+    return [[anchor, *rest[start::number]] for start in range(number)]
 
 
 def again(found: list[TrialOrder], first: int) -> list[TrialOrder]:
