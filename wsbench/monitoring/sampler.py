@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -46,15 +47,17 @@ CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
 
 
 class Sampler:
-    """Samples while its context is active. `server_pids` are the roots of the server's process trees; empty if unknown."""
+    """Samples while its context is active. `server_pids` are the roots of the server's process trees; empty if unknown. `cpus`: the
+    CPUs of server and engine; empty if either may use all.
+    """
 
-    def __init__(self, file: Path, *server_pids: int):
+    def __init__(self, file: Path, *server_pids: int, cpus: Iterable[int] = ()):
         self._path, self._file = file, file.open("w", encoding="utf-8")
         self._server = Tree("server", *server_pids) if server_pids else None
         self._engine: Tree | None = None
         self._quiet: Quiet | None = None
         self._group = kernel.own_group(server_pids[0]) if server_pids else None
-        self._machine = kernel.Machine()
+        self._machine = kernel.Machine(cpus)
         self._began = time.monotonic()
         self._next_coarse = self._next_children = self._next_switches = 0.0
         self._stop = threading.Event()

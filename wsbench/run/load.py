@@ -286,7 +286,8 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
     reason, interrupted = None, False
     try:
         with (
-            Sampler(folder.path / "resources.jsonl", *pids) as sampler,
+            # Without a process id, the CPUs of the server are unknown.
+            Sampler(folder.path / "resources.jsonl", *pids, cpus=[*server_cpus, *plan.cpus] if pids else ()) as sampler,
             sampling(folder.path) as hosts_sampler,
             shards.Engines(plan, count, folder, hosts) as running,
         ):

@@ -120,4 +120,4 @@ class ThisHost:
         return serving.Serving(variant, order, folder)
 
     def sampling(self, server: serving.Serving, folder: Path) -> Sampler:
-        return Sampler(folder / "resources.jsonl", *server.pids)
+        return Sampler(folder / "resources.jsonl", *server.pids, cpus=[*self.server_cpus, *self.engine_cpus])
