@@ -10,6 +10,7 @@ from wsbench import metrics
 from wsbench.metrics.bottleneck import bottleneck, engine_busy, rate_met, server_busy, shortfall
 from wsbench.metrics.findings import Family, Finding, everything, finding, worst
 from wsbench.metrics.limits import LIMITS, beyond
+from wsbench.metrics.server_checks import DELAYED
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
 from wsbench.records.engine_files import Closed, Idle, Messages, Open, Push, Tick
 
@@ -80,11 +81,13 @@ def _little(trial: TrialData) -> Iterator[Finding]:
         return
     seen = f"rate × mean time gives {ratio * places:,.1f} messages in flight, not {places:,} (Little's law)"
     if not isinstance(trial.plan.measure, Messages) or ratio >= 1:
-        yield finding("engine", "little", seen, "Use a longer measurement, or report a fault of wsbench.", **dict.fromkeys(RATES, kind))
+        yield finding(
+            "engine", "little", seen, "Use a longer measurement, or report a fault of wsbench.", **dict.fromkeys(RATES, kind)
+        )
         return
     seen += "; fewer were in flight while the last ones were awaited"
     if waited_for_server(trial):
-        yield finding("server", "waited_for_last", seen, "The server delayed them; its rate includes that.")
+        yield finding("server", "waited_for_last", seen, DELAYED)
     else:
         yield finding("engine", "little", seen, "Send more messages, or measure for a time.", **dict.fromkeys(RATES, "SUSPECT"))
 
@@ -137,7 +140,9 @@ def _settled(trial: TrialData) -> Iterator[Finding]:
     middle = min(ticks[1:-1], key=lambda tick: abs(tick.t_ns - (first.t_ns + last.t_ns) / 2))
     before, after = _throughput(first, middle), _throughput(middle, last)
     if before and after and (kind := beyond("rising", after / before - 1)):
-        seen = f"the throughput was still rising: {after / before - 1:.0%} higher in the second half of the window than in the first"
+        seen = (
+            f"the throughput was still rising: {after / before - 1:.0%} higher in the second half of the window than in the first"
+        )
         yield finding("engine", "rising", seen, "Use a longer warm-up.", **dict.fromkeys((*RATES, "cpu"), kind))
 
 
@@ -158,7 +163,9 @@ def _rate(trial: TrialData) -> Iterator[Finding]:
             yield finding("engine", "rate", seen, RUN_AGAIN, **dict.fromkeys(RATES, "SUSPECT"))
         return
     if kind := beyond("rate", abs(short)):
-        seen = f"the offered rate was not reached: {trial.left_in_window:,} messages sent in the window, {trial.due_in_window:,} due"
+        seen = (
+            f"the offered rate was not reached: {trial.left_in_window:,} messages sent in the window, {trial.due_in_window:,} due"
+        )
         if bottleneck(trial) == "server":
             yield finding("server", "rate", seen, "Lower the rate to find what the server carries.", body=kind, tail=kind)
         else:
@@ -182,7 +189,9 @@ def _send_lag(trial: TrialData) -> Iterator[Finding]:
         return
     if lag is None or response is None or not lag.count or not response.count:
         if isinstance(loop, Open) and trial.counted and not isinstance(trial.plan.scenario, Push):
-            yield finding("engine", "send_lag", "how late messages were sent is unknown", RUN_AGAIN, **dict.fromkeys(TIMES, "SUSPECT"))
+            yield finding(
+                "engine", "send_lag", "how late messages were sent is unknown", RUN_AGAIN, **dict.fromkeys(TIMES, "SUSPECT")
+            )
         return
     late = {family: lag.quantile(q) / response.quantile(q) for family, q in (("body", "0.5"), ("tail", "0.99"))}
     words = {family: beyond("send_lag", share) for family, share in late.items()}
@@ -211,7 +220,9 @@ def _engine(trial: TrialData) -> Iterator[Finding]:
         yield finding("engine", "engine_busy", seen, MORE_CPU, **dict.fromkeys(RATES, "SUSPECT"))
     elif full and server_busy(trial) is None:
         seen = f"the engine was {busy:.0%} busy and the server's CPU use is unknown: possibly a lower bound"
-        yield finding("engine", "engine_busy", seen, f"Name the server's process (`--pid`). {MORE_CPU}", **dict.fromkeys(RATES, "SUSPECT"))
+        yield finding(
+            "engine", "engine_busy", seen, f"Name the server's process (`--pid`). {MORE_CPU}", **dict.fromkeys(RATES, "SUSPECT")
+        )
 
 
 def _wait(trial: TrialData) -> Iterator[Finding]:
@@ -226,7 +237,10 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
         yield finding("engine", "wait", seen, "Use a kernel with schedstat.", **dict.fromkeys(RATES, "SUSPECT"))
         return
     share, wait_us = found.values["engine_wait_percent"] / 100, found.values["engine_wait_us_per_message"]
-    parts = {name: above * wait_us * metrics.NS_PER_US / times.quantile(q) for name, q, above in (("p50", "0.5", 2), ("p99", "0.99", 100))}
+    parts = {
+        name: above * wait_us * metrics.NS_PER_US / times.quantile(q)
+        for name, q, above in (("p50", "0.5", 2), ("p99", "0.99", 100))
+    }
     in_all, body = beyond("wait_share", share), beyond("wait_p50", parts["p50"])
     # At a given rate the wait delays messages and loses none.
     loop = trial.plan.loop

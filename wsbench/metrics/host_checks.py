@@ -149,4 +149,3 @@ def _used(first: MachineSample, last: MachineSample) -> MachineCpu:
 def disturbed(trial: TrialData) -> Finding | None:
     """The finding about CPU time that makes numbers INVALID. None if there is none."""
     return next((one for one in cpu_time(trial) if worst(one.affects.values()) == "INVALID"), None)
-

@@ -28,11 +28,13 @@ OUTCOMES: dict[str, str] = {
     "lost_messages": "messages lost",
     "unasked": "unrequested replies",
     "flood": "flood of bytes",
+    "rate": "rate not carried",
     "listen_queue": "listen queue full",
     "heap_full": "heap full",
     "waited_for_last": "last messages delayed",
 }
 LOAD = ("throughput", "body", "tail", "cpu")
+DELAYED = "The server delayed them; its rate includes that."
 SEE_LOG = "See the server's log in the trial's folder."
 
 

@@ -13,6 +13,7 @@ from wsbench.metrics.bottleneck import bottleneck
 from wsbench.metrics.findings import Finding, Verdict, everything, finding
 from wsbench.metrics.limits import LIMITS
 from wsbench.metrics.trial_data import TrialData
+from wsbench.records.engine_files import Idle
 
 
 def verdict(trial: TrialData) -> Verdict:
@@ -23,9 +24,19 @@ def verdict(trial: TrialData) -> Verdict:
         return _stopped(trial)
     if trial.end is None or trial.plan is None:
         words = everything("INVALID")
-        return Verdict((finding("engine", "record", "the engine's record is incomplete", "Run the trial again.", **words),), "unknown")
+        return Verdict(
+            (finding("engine", "record", "the engine's record is incomplete", "Run the trial again.", **words),), "unknown"
+        )
     found = [*host_checks.checks(trial), *engine_checks.checks(trial), *server_checks.checks(trial)]
     return Verdict(tuple(found), bottleneck(trial))
+
+
+def usable(trial: TrialData, found: Verdict) -> bool:
+    """Whether at least one number that the load is about can be used: throughput or a latency, or what held connections cost."""
+    if trial.record.outcome == "failed" or trial.end is None or trial.plan is None:
+        return False
+    about = ("counts", "memory", "connect") if isinstance(trial.plan.scenario, Idle) else ("throughput", "body", "tail")
+    return any(found.of(family) != "INVALID" for family in about)
 
 
 def disturbed(trial: TrialData) -> Finding | None:
