@@ -1,6 +1,7 @@
 """Thresholds for `--fail-if`: a condition over one metric that must not hold, as NAME OP NUMBER[UNIT].
 
-Text in, frozen values out; a trial in, judgements out. A missing metric breaches its threshold; one that the instrument made INVALID leaves it undecided.
+Text in, frozen values out; a trial in, judgements out. A missing metric breaches its threshold. One that
+the instrument made INVALID leaves it undecided.
 """
 
 from __future__ import annotations

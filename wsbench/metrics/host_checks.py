@@ -16,7 +16,7 @@ from wsbench.metrics.limits import beyond
 from wsbench.metrics.trial_data import NS_PER_S, TICK_S, MachineTrace, TrialData, cpu_rounding_s, cpu_s
 from wsbench.records.samples import MachineCpu, MachineSample
 
-#: Families that rest on the measured window, and on opening connections. CPU time that is missing changes neither counts nor memory.
+#: Families that rest on the measured window, and on opening connections. Missing CPU time changes neither counts nor memory.
 IN_WINDOW: tuple[Family, ...] = ("throughput", "body", "tail", "cpu")
 CONNECTING: tuple[Family, ...] = ("connect",)
 #: Shorter stretches have too few ticks of 10 ms to judge shares of a few per cent.

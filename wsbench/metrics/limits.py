@@ -85,7 +85,7 @@ LIMITS = {
         0.5,
         NEVER,
         "A hundred times the mean wait of a message, relative to p99: the wait if only the slowest hundredth had waited. "
-        "From half of p99 on, the tail may be the engine's. This sum cannot show whether it is, so it never makes the tail INVALID.",
+        "From half of p99 on, the tail may be the engine's. This sum cannot show whether it is, so it makes no tail INVALID.",
     ),
     "rising": Limit(
         0.2,
@@ -97,16 +97,16 @@ LIMITS = {
     "steal": Limit(
         0.003,
         0.01,
-        "CPU time that the hypervisor gave to other machines, as a share of the time that the trial wanted (busy and stolen). In the "
-        "published campaigns, 106 trials with 1 to 2 % of steal had 9 % less throughput and needed 11 % more CPU time per message "
+        "CPU time that the hypervisor gave to other machines, as a share of the time that the trial wanted (busy and stolen). In "
+        "the published campaigns, 106 trials with 1 to 2 % of steal had 9 % less throughput and needed 11 % more CPU time per message "
         "than trials of the same server and cell below 1 %; their memory was the same within 1 %. From 1 % on the loss is three "
         "times the practical margin; at 0.3 % it reaches the margin if it is proportional.",
     ),
     "foreign_cpu": Limit(
         0.05,
         0.10,
-        "CPU time of programs outside the trial, as a share of one CPU. If all of it falls on the busiest side, throughput drops by "
-        "that share. Up to 5 %, repeats differ as much, and ticks of 10 ms scatter by 2 %. For 10 %, see Little's law.",
+        "CPU time of programs outside the trial, as a share of one CPU. If all of it falls on the busiest side, throughput drops "
+        "by that share. Up to 5 %, repeats differ as much, and ticks of 10 ms scatter by 2 %. For 10 %, see Little's law.",
     ),
     "start_spread_s": Limit(0.05, 0.5, "Until the last worker has entered the window, the load is lighter: 50 ms are 1 % of 5 s."),
     "window_s": Limit(0.5, 0.0, "A shorter window is dominated by its edges and by momentary disturbances of the machine."),

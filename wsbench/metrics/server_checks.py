@@ -1,7 +1,7 @@
 """What the server did under the load: refused, lost or answered too much, stopped early, ended. An outcome to show and compare.
 
-A number that was measured right counts, whatever the server did. The few numbers that an outcome makes meaningless, such as the tail
-when lost messages weigh as much as the tail, are named by family; such a round is one that the server lost.
+A number that was measured right counts, whatever the server did. The few numbers that an outcome makes meaningless, such as the
+tail when lost messages weigh as much as the tail, are named by family; such a round is one that the server lost.
 """
 
 from __future__ import annotations
