@@ -98,9 +98,9 @@ LIMITS = {
         0.003,
         0.01,
         "CPU time that the hypervisor gave to other machines, as a share of the time that the trial wanted (busy and stolen). In "
-        "the published campaigns, 106 trials with 1 to 2 % of steal had 9 % less throughput and needed 11 % more CPU time per message "
-        "than trials of the same server and cell below 1 %; their memory was the same within 1 %. From 1 % on the loss is three "
-        "times the practical margin; at 0.3 % it reaches the margin if it is proportional.",
+        "the published campaigns, 106 trials with 1 to 2 % of steal had 9 % less throughput and needed 11 % more CPU time per "
+        "message than trials of the same server and cell below 1 %; their memory was the same within 1 %. From 1 % on the loss is "
+        "three times the practical margin; at 0.3 % it reaches the margin if it is proportional.",
     ),
     "foreign_cpu": Limit(
         0.05,
