@@ -32,7 +32,7 @@ EXIT_CODES = [
     ["1", "A check, build or load failed, or this machine lacks a resource."],
     ["2", "Invalid input; one line says what was found and what is allowed."],
     ["3", "A threshold of `--fail-if` was exceeded (`load`, `compare`)."],
-    ["4", "The measurement (`load`) or every trial (`run`) is INVALID or failed."],
+    ["4", "No number that the load (`load`) or the campaign (`run`) is about can be used."],
     ["130", "Interrupted by Ctrl-C; finished trials are kept."],
 ]
 
