@@ -95,13 +95,11 @@ class Verdict:
 
     @property
     def kind(self) -> Kind:
-        """One word for lists: INVALID if no number can be used, otherwise the worst word of the instrument.
+        """One word for lists: the worst word of the instrument, or that of the throughput.
 
-        What the server did never makes a trial SUSPECT as a whole.
+        A server that lost messages or connections does not change it; one that answered what nothing had asked for does.
         """
-        if all(self.of(family) == "INVALID" for family in FAMILIES):
-            return "INVALID"
-        return worst(one.kind for one in self.instrument)
+        return worst([*(one.kind for one in self.instrument), self.of("throughput")])
 
     @property
     def instrument(self) -> tuple[Finding, ...]:
