@@ -233,7 +233,7 @@ def test_a_threshold_on_a_number_that_the_host_disturbed_is_undecided(tmp_path):
 
 
 def test_a_threshold_on_a_tail_that_the_server_lost_is_breached(tmp_path):
-    (one,) = judge(tmp_path, at_rate(unsent=900), "p99 > 1s")
+    (one,) = judge(tmp_path, Trial(unanswered=900), "p99 > 1s")
     assert (one.undecided, one.breached, one.value) == (False, True, None)
 
 
