@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from run_maker import SERVERS, failed, make_run, spoiled
+from run_maker import SERVERS, failed, make_run, pushing, spoiled
 
 from wsbench.analysis import stored_verdicts, tables
 from wsbench.analysis.reading import load
@@ -59,6 +59,25 @@ def test_a_rerun_takes_the_place_of_the_trial_that_it_repeats(tmp_path):
     first = next(one for one in results.group(NETTY, cell) if one.record.round == 2)
     results.group(NETTY, cell).append(first)
     assert len(results.counted(NETTY, cell, "server_rss_bytes_max")) == 5
+
+
+def test_a_campaign_without_a_usable_number_says_why_and_what_to_do(tmp_path):
+    results = campaign(tmp_path, lambda trial, order: spoiled(trial))
+    assert not results.usable
+    said = results.why_not(results.leading)
+    assert "a CPU quota throttled the machine" in said.lower().replace("cpu", "CPU")
+    assert said.endswith("Raise the quota or remove it.")
+    assert not campaign(tmp_path / "b", lambda *_: failed("the server was not ready within 30 s")).usable
+    assert campaign(tmp_path / "c", only("netty", 2, spoiled)).usable
+
+
+def test_held_connections_whose_times_are_unusable_are_ranked_by_their_number(tmp_path):
+    times = 'question = "q"\nscenario = "push"\nheadline = "push_us_p99"\n'
+    results = campaign(tmp_path, lambda trial, _: pushing(throttled_s=0.1, connections=trial.connections), experiment=times)
+    assert results.leading == "connections_reached"
+    assert results.usable
+    sound = campaign(tmp_path / "b", lambda trial, _: pushing(connections=trial.connections), experiment=times)
+    assert sound.leading == "push_us_p99"
 
 
 # ---- what a server lost ----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from wsbench import metrics
 from wsbench.analysis import stats
 from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
 from wsbench.engine.histogram import Histogram
-from wsbench.records.engine_files import Doc, Plan, Push
+from wsbench.records.engine_files import Doc, Idle, Plan, Push
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import toml_of
@@ -31,6 +31,7 @@ from wsbench.records.rundir import (
     TrialOrder,
 )
 
+REACHED = "connections_reached"
 REFERENCE = "reference"  # the server that does the least work: a baseline, not ranked
 
 
@@ -116,6 +117,11 @@ class Results:
         return bool(self.plans) and all(isinstance(plan.scenario, Push) for plan in self.plans)
 
     @cached_property
+    def held(self) -> bool:
+        """True if connections are held, for broadcasts or for nothing: the rate of messages says nothing about the server."""
+        return bool(self.plans) and all(isinstance(plan.scenario, Push | Idle) for plan in self.plans)
+
+    @cached_property
     def per_request(self) -> bool:
         return bool(self.plans) and all(map(connection_per_request, self.plans))
 
@@ -193,12 +199,15 @@ class Results:
         """The metric that the answer is about.
 
         In a closed loop it is throughput: latencies alone cannot be compared there. If the load is given (open loop, users with
-        think time, idle connections), every server gets the same load, and the experiment's headline distinguishes servers.
+        think time, idle connections), every server gets the same load, and the experiment's headline distinguishes servers. If no
+        trial of held connections has a usable headline, the connections reached are left.
         """
         loops = [plan.loop for plan in self.plans]
         given = not any(loop.kind == "closed" and loop.think is None for loop in loops)
         tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
-        return self.headline if given and tells else self.throughput
+        if given and tells:
+            return self.headline
+        return REACHED if given and self.held and self.has(REACHED) else self.throughput
 
     @cached_property
     def second(self) -> str | None:
@@ -209,6 +218,12 @@ class Results:
     def has(self, metric: str) -> bool:
         """True if any server has a mean of it in any cell."""
         return any(self.estimate(name, cell, metric).mean is not None for cell in self.cells for name in self.names)
+
+    @cached_property
+    def usable(self) -> bool:
+        """Whether at least one trial has a number of the leading metric or the headline that counts."""
+        wanted = (self.leading, self.headline)
+        return any(one.value(metric) is not None for metric in wanted for one in self.trials if one.counts_for(metric))
 
     def why_not(self, metric: str) -> str:
         """Why no server has a mean: the first trial's reason."""

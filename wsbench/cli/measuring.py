@@ -131,8 +131,7 @@ def run_campaign(arguments) -> int:
     terminal.campaign_summary(results)
     if not arguments.no_report:
         reading.write_report(run, results)
-    wanted = dict.fromkeys((results.leading, results.headline))
-    if any(one.value(metric) is not None for metric in wanted for one in results.trials if one.counts_for(metric)):
+    if results.usable:
         return 0
     terminal.say(f"no trial has a usable number. {results.why_not(results.leading)}")
     return NOTHING_USABLE

@@ -164,6 +164,9 @@ def campaign_summary(results) -> None:
         for row in rows
     ]
     table(None, headers, body, right=set(range(2, 2 + len(metrics_shown))))
+    for row in rows:
+        if row.note:
+            say(f"{row.name}{f' ({row.cell_text})' if row.cell_text else ''}: {row.note}")
 
 
 def selftest_table(rows: list[judgements.Row]) -> int:
