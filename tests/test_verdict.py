@@ -32,6 +32,7 @@ def each(kind: str, *families: str) -> dict[str, str]:
 
 RATES = ("throughput", "body", "tail")
 WITH_CPU = (*RATES, "cpu")
+TAKEN = each("INVALID", *WITH_CPU) | {"connect": "SUSPECT"}
 
 
 def judge(path, **quantities) -> Verdict:
@@ -59,10 +60,10 @@ def test_a_trial_in_which_nothing_is_wrong_is_valid_and_has_no_reasons(tmp_path)
         ({"engine_wait": 0.11}, "engine", each("INVALID", *RATES), "waited for a CPU in 11.0% of the window"),
         ({"engine_wait": None}, "engine", each("SUSPECT", *RATES), "how long the engine waited for a CPU is unknown"),
         ({"steal": 0.008}, "host", each("SUSPECT", *WITH_CPU), "the hypervisor took 0.6% of the CPU time that the trial wanted"),
-        ({"steal": 0.02}, "host", each("INVALID", *WITH_CPU), "the hypervisor took"),
-        ({"throttled_s": 0.1}, "host", each("INVALID", *WITH_CPU), "a CPU quota throttled the machine"),
+        ({"steal": 0.02}, "host", TAKEN, "the hypervisor took"),
+        ({"throttled_s": 0.1}, "host", TAKEN, "a CPU quota throttled the machine"),
         ({"others": 0.08}, "host", each("SUSPECT", *WITH_CPU), "other programs used at least"),
-        ({"others": 0.3}, "host", each("INVALID", *RATES) | {"cpu": "SUSPECT"}, "other programs used at least"),
+        ({"others": 0.3}, "host", TAKEN | {"cpu": "SUSPECT"}, "other programs used at least"),
         ({"window_s": 0.4, "sample_s": 0.1}, "engine", each("SUSPECT", *WITH_CPU), "only 0.4 s long"),
         ({"samples_end_early": True}, "host", each("SUSPECT", *WITH_CPU), "not sampled across the window"),
         ({"failed": 1}, "server", {"tail": "SUSPECT"}, "1 of 80,001 messages were lost (timeout 1)"),
@@ -141,7 +142,7 @@ def trial_of(path, trial: Trial) -> TrialData:
 def test_idle_cpus_do_not_dilute_steal(tmp_path):
     few = judge(tmp_path / "few", steal=0.02)
     many = judge(tmp_path / "many", steal=0.02, apart=True)
-    assert found_in(few, "the hypervisor took") == found_in(many, "the hypervisor took") == each("INVALID", *WITH_CPU)
+    assert found_in(few, "the hypervisor took") == found_in(many, "the hypervisor took") == TAKEN
 
 
 def test_the_cpu_time_of_a_rival_that_is_sampled_is_not_foreign(tmp_path):
@@ -165,6 +166,11 @@ def test_cpu_time_taken_while_connecting_is_held_against_connect_times_alone(tmp
     (one,) = [one for one in host_checks.checks(trial) if one.name == "steal"]
     assert one.affects == {"connect": "INVALID"}
     assert "while connections were opened" in one.seen
+
+
+def test_connections_that_are_opened_in_the_window_share_its_verdict(tmp_path):
+    found = judge(tmp_path, throttled_s=0.1, scenario=engine_files.Doc(persistent=False, bytes=100))
+    assert found.of("connect") == "INVALID"
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,19 @@ They use no result of the trial, so the rule that reruns disturbed trials may re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from wsbench import metrics
-from wsbench.metrics.findings import Family, Finding, finding, worst
+from wsbench.metrics.findings import Family, Finding, Kind, finding, worst
 from wsbench.metrics.limits import beyond
 from wsbench.metrics.trial_data import NS_PER_S, TICK_S, MachineTrace, TrialData, cpu_rounding_s, cpu_s
 from wsbench.records.samples import MachineCpu, MachineSample
 
-#: Families that rest on the measured window, and on opening connections. Missing CPU time changes neither counts nor memory.
+#: Families that rest on the measured window. Missing CPU time changes neither counts nor memory.
 IN_WINDOW: tuple[Family, ...] = ("throughput", "body", "tail", "cpu")
-CONNECTING: tuple[Family, ...] = ("connect",)
 #: Shorter stretches have too few ticks of 10 ms to judge shares of a few per cent.
 SHORTEST_S = 1.0
 QUIETER = "Stop other programs, or use a quieter machine or time of day."
@@ -45,34 +44,65 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
     """CPU time that the trial did not get in the measured window, and while connections were opened."""
     if trial.window is None:
         return
-    stretches = [(trial.window, IN_WINDOW, "")]
+    stretches = [(trial.window, _in_window, "")]
     opened = (trial.begins.get("connect"), trial.begins.get("warmup", trial.window[0]))
-    if opened[0] is not None and opened[1] - opened[0] >= SHORTEST_S * NS_PER_S:
-        stretches.append((opened, CONNECTING, " while connections were opened"))
+    if _connects_in_window(trial):
+        stretches = [(trial.window, _in_all, "")]
+    elif opened[0] is not None and opened[1] - opened[0] >= SHORTEST_S * NS_PER_S:
+        stretches.append((opened, _connecting, " while connections were opened"))
+    else:
+        stretches = [(trial.window, _in_window_and_near, "")]
     for name, trace in trial.machines.items():
-        for (begin_ns, end_ns), families, when in stretches:
+        for (begin_ns, end_ns), words, when in stretches:
             around = enclosing(trace.samples, begin_ns, end_ns)
             if around is not None:
-                yield from _judge(name, taken(trace, *around), families, when)
-            elif families is IN_WINDOW:
+                yield from _judge(name, taken(trace, *around), words, when)
+            elif words is not _connecting:
                 seen = f"{name} was not sampled across the window, so steal and throttling are unknown"
-                yield finding("host", "not_sampled", seen, "Run the trial again.", **dict.fromkeys(families, "SUSPECT"))
+                yield finding("host", "not_sampled", seen, "Run the trial again.", **words("SUSPECT"))
 
 
-def _judge(name: str, found: Taken, families: tuple[Family, ...], when: str) -> Iterator[Finding]:
+Words = dict[Family, Kind | None]
+
+
+def _in_window(kind: Kind) -> Words:
+    return dict.fromkeys(IN_WINDOW, kind)
+
+
+def _in_window_and_near(kind: Kind) -> Words:
+    """Connecting was too short to judge by itself. What made the window INVALID may have lengthened it."""
+    return _in_window(kind) | {"connect": "SUSPECT" if kind == "INVALID" else None}
+
+
+def _in_all(kind: Kind) -> Words:
+    return _in_window(kind) | _connecting(kind)
+
+
+def _connecting(kind: Kind) -> Words:
+    return {"connect": kind}
+
+
+def _connects_in_window(trial: TrialData) -> bool:
+    plan = trial.plan
+    return (
+        trial.connection_per_request or plan.stages is not None or getattr(plan.loop, "messages_per_connection", None) is not None
+    )
+
+
+def _judge(name: str, found: Taken, words: Callable[[Kind], Words], when: str) -> Iterator[Finding]:
     # A counter of ticks may be wrong by one.
     share = max(0.0, found.stolen_s - TICK_S) / found.wanted_s if found.wanted_s > 0 else 0.0
     if kind := beyond("steal", share):
         seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name}{when}"
-        yield finding("host", "steal", seen, "Use a dedicated machine, or a quieter time of day.", **dict.fromkeys(families, kind))
+        yield finding("host", "steal", seen, "Use a dedicated machine, or a quieter time of day.", **words(kind))
     if found.throttled_s > 0:
         seen = f"a CPU quota throttled {name} for {found.throttled_s:.3g} s{when}"
-        yield finding("host", "throttled", seen, "Raise the quota or remove it.", **dict.fromkeys(families, "INVALID"))
+        yield finding("host", "throttled", seen, "Raise the quota or remove it.", **words("INVALID"))
     if found.foreign_s is not None and (kind := beyond("foreign_cpu", found.foreign_s / found.seconds)):
         seen = f"other programs used at least {found.foreign_s / found.seconds:.0%} of a CPU of {name}{when}"
         # The CPU time of a server is its own account; a rival on its CPU only cools its caches.
-        words = {family: "SUSPECT" if family == "cpu" else kind for family in families}
-        yield finding("host", "foreign_cpu", seen, QUIETER, **words)
+        affects = {family: "SUSPECT" if family == "cpu" else word for family, word in words(kind).items()}
+        yield finding("host", "foreign_cpu", seen, QUIETER, **affects)
 
 
 def packets(trial: TrialData) -> Iterator[Finding]:
