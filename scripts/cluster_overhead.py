@@ -3,7 +3,7 @@
     python scripts/cluster_overhead.py EXPERIMENT [--pairs 5] [--servers reference] [--metric NAME …]
 
 Each pair is one round here and one round over Ray, in turns who is first; Ray runs only during the latter. The ratio (cluster over
-one machine) is paired by round, with its 95 % interval (`wsbench.analysis.stats.ratio`). Trials that are INVALID do not count.
+one machine) is paired by round, with its 95 % interval (`wsbench.analysis.stats.ratio`). INVALID numbers do not count.
 """
 
 import argparse

@@ -32,7 +32,7 @@ EXIT_CODES = [
     ["1", "A check, build or load failed, or this machine lacks a resource."],
     ["2", "Invalid input; one line says what was found and what is allowed."],
     ["3", "A threshold of `--fail-if` was exceeded (`load`, `compare`)."],
-    ["4", "The measurement (`load`) or every trial (`run`) is INVALID or failed."],
+    ["4", "No number that the load (`load`) or the campaign (`run`) is about can be used."],
     ["130", "Interrupted by Ctrl-C; finished trials are kept."],
 ]
 
@@ -103,6 +103,7 @@ METRIC_GROUPS = {
 
 def metrics_page() -> str:
     from wsbench import metrics
+    from wsbench.metrics.findings import FAMILIES
 
     lines = ["# Metrics", ""]
     lines += generated("Every number that wsbench computes from a trial.", "`wsbench list metrics`")
@@ -110,6 +111,7 @@ def metrics_page() -> str:
         "A metric that does not apply, or that was not measured, has no value but a reason; it is never zero.",
         "[Methodology](../../METHODOLOGY.md) defines the quantities, [the glossary](glossary.md) the terms.",
         "*Better* is the direction in which `compare`, `history` and the report call a change an improvement.",
+        "*Family* decides which [findings of a verdict](../../METHODOLOGY.md#the-verdict) affect a metric.",
         "",
     ]
     groups: dict[str, list] = {}
@@ -121,12 +123,13 @@ def metrics_page() -> str:
                 f"`{one.name}`",
                 one.unit,
                 "" if one.direction == "neither" else one.direction,
+                FAMILIES[one.family],
                 cell(inspect.cleandoc(one.text)),
             ]
             for one in groups[group]
         ]
         lines += [f"## {METRIC_GROUPS.get(group, group.capitalize())}", ""]
-        lines += table(["metric", "unit", "better", "meaning"], rows)
+        lines += table(["metric", "unit", "better", "family", "meaning"], rows)
     return "\n".join(lines)
 
 

@@ -117,7 +117,7 @@ def test_invalid_trials_decide_nothing(tmp_path):
     campaign = load(make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=lambda t, o: spoiled(as_paper(t, o))))
     found = judged(campaign, "every cell: netty.requests_per_s > jetty.requests_per_s")["published"]
     assert (found.verdict, found.obstacle) == ("undecided", "failed")
-    assert "no valid trial" in found.why
+    assert "no valid trial: a CPU quota throttled the machine" in found.why
 
 
 def test_fewer_cpus_than_the_claim_needs_leave_it_open(campaign):
@@ -172,14 +172,14 @@ def reaching(*trials):
             load={"connections": asked},
             value={"connections_reached": reached}.get,
             reasons={},
-            counts=outcome == "ok",
             record=SimpleNamespace(outcome=outcome, reason=ENDED if outcome == "failed" else None),
             verdict=SimpleNamespace(bottleneck="engine" if outcome == "slow" else "server", reasons=[]),
         )
         for asked, reached, outcome in trials
     ]
     cell = (("connections", 1000),)
-    return SimpleNamespace(cells=[cell], names=["netty@4.1"], servers=[], group=lambda *_: made)
+    ok = [one for one in made if one.record.outcome == "ok"]
+    return SimpleNamespace(cells=[cell], names=["netty@4.1"], servers=[], group=lambda *_: made, counted=lambda *_: ok)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,8 @@ def test_a_verdict_is_wrong_in_at_most_one_campaign_of_twenty():
             cells=[cell],
             names=names,
             servers=[],
-            group=lambda *_: [SimpleNamespace(counts=True, load={})],
+            group=lambda *_: [SimpleNamespace(load={})],
+            counted=lambda *_: [SimpleNamespace(load={})],
             by_round=lambda name, cell, metric, series=series: series[name],
             noise=lambda *_: None,
             cell_text=lambda cell: "",

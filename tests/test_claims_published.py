@@ -145,7 +145,6 @@ def campaign(name, source, figures, scale=1.0):
         return [
             SimpleNamespace(
                 load=asked,
-                counts=True,
                 record=record,
                 verdict=SimpleNamespace(bottleneck="server", reasons=[]),
                 value=lambda metric, at=at: value(variant, cell, metric, at),
@@ -158,6 +157,7 @@ def campaign(name, source, figures, scale=1.0):
         names=list(roles),
         servers=[],
         group=group,
+        counted=lambda variant, cell, _: group(variant, cell),
         by_round=lambda variant, cell, metric: {at: value(variant, cell, metric, at) for at in range(ROUNDS)},
         noise=lambda *_: None,
         cell_text=lambda cell: " ".join(f"{key} {value}" for key, value in cell),

@@ -208,3 +208,21 @@ eth1:5 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0
     assert kernel.network_of(1, b"", b"", b"") is None
     nothing = kernel.network_of(1, devices, b"", b"")
     assert (nothing.tcp_segments_sent, nothing.backlog_dropped) == (None, None)
+
+
+STAT = b"""cpu  100 0 100 800 0 0 0 40
+cpu0 60 0 60 70 0 0 0 10
+cpu1 30 0 30 130 0 0 0 20
+cpu2 10 0 10 600 0 0 0 10
+intr 5 6 7
+"""
+
+
+def test_the_cpus_of_a_trial_are_added_up_from_their_lines():
+    found = kernel.cpu_of_some(STAT, frozenset({0, 1}))
+    assert (found.user, found.system, found.idle, found.steal) == (0.9, 0.9, 2.0, 0.3)
+
+
+@pytest.mark.parametrize("cpus", [{0, 1, 2}, set(), {0, 7}])
+def test_all_cpus_no_cpu_and_a_cpu_without_a_line_have_no_sum(cpus):
+    assert kernel.cpu_of_some(STAT, frozenset(cpus)) is None

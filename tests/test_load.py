@@ -209,20 +209,32 @@ def judge(path: Path, trial: Trial, *texts: str) -> list[thresholds.Judged]:
 
 
 @pytest.mark.parametrize(
-    ("ran", "interrupted", "kind", "breached", "code"),
+    ("ran", "interrupted", "usable", "breached", "code"),
     [
-        (True, False, "VALID", False, 0),
-        (True, False, "SUSPECT", False, 0),
-        (True, False, "VALID", True, 3),
-        (True, False, "INVALID", True, 4),
-        (True, False, "INVALID", False, 4),
-        (False, False, "INVALID", True, 1),
-        (True, True, "INVALID", True, 130),
+        (True, False, True, False, 0),
+        (True, False, True, True, 3),
+        (True, False, False, True, 4),
+        (True, False, False, False, 4),
+        (False, False, False, True, 1),
+        (True, True, False, True, 130),
     ],
 )
-def test_the_exit_code_says_what_matters_most(tmp_path, ran, interrupted, kind, breached, code):
+def test_the_exit_code_says_what_matters_most(tmp_path, ran, interrupted, usable, breached, code):
     judged = judge(tmp_path, at_rate(), "rate_ratio >= 1" if breached else "rate_ratio > 1")
-    assert show_load.exit_code(ran, interrupted, kind, judged) == code
+    assert show_load.exit_code(ran, interrupted, usable, judged) == code
+
+
+def test_a_threshold_on_a_number_that_the_host_disturbed_is_undecided(tmp_path):
+    judged = judge(tmp_path, at_rate(throttled_s=0.1), "p99 > 1s", "rate_ratio > 1")
+    assert [(one.undecided, one.breached) for one in judged] == [(True, False), (False, False)]
+    assert "undecided: response_us_p99 is INVALID: a CPU quota throttled the machine" in judged[0].words
+    assert show_load.exit_code(True, False, True, judged) == 4
+    assert show_load.exit_code(True, False, True, [*judged, *judge(tmp_path / "b", at_rate(), "rate_ratio >= 1")]) == 3
+
+
+def test_a_threshold_on_a_tail_that_the_server_lost_is_breached(tmp_path):
+    (one,) = judge(tmp_path, Trial(unanswered=900), "p99 > 1s")
+    assert (one.undecided, one.breached, one.value) == (False, True, None)
 
 
 # ---- through the front door ------------------------------------------------------------------------------------------
@@ -233,8 +245,9 @@ def test_json_is_one_document_and_its_exit_code_follows_from_it(wsbench, pong, t
     done = wsbench(*typed, "--fail-if", "response_us_p50 > 0.001", "--hdr", "out", "--csv", "out.csv")
     found = json.loads(done.stdout)
     assert done.stderr == ""
-    assert done.returncode == (4 if found["verdict"]["kind"] == "INVALID" else 3)
-    assert found["thresholds"][0]["breached"] is True
+    (one,) = found["thresholds"]
+    assert done.returncode == (3 if found["verdict"]["usable"] and one["breached"] else 4)
+    assert one["undecided"] is (found["verdict"]["families"]["body"] == "INVALID")
     assert found["ledger"]["sent"] == found["ledger"]["answered"] == 500
     assert found["metrics"]["planned_rate_ratio"]["value"] == pytest.approx(1, abs=0.01)
     assert found["metrics"]["push_reach"] == {

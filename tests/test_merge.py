@@ -95,7 +95,9 @@ def test_one_that_began_late_is_in_the_spread_and_makes_the_trial_suspect(tmp_pa
     data = TrialData(folder, write_trial(tmp_path / "record", Trial()).record)
     assert metrics.rates.start_spread_us(data) == 80_000
     (tmp_path / "plan.json").write_bytes((tmp_path / "engine-0" / "plan.json").read_bytes())
-    assert "the engine's workers did not start together: the last 80 ms after the first" in verdict(data).reasons
+    assert "the engine's workers did not start together: the last 80 ms after the first" in [
+        one.seen for one in verdict(data).findings
+    ]
 
 
 def test_copies_that_another_process_missed_are_unanswered(tmp_path):

@@ -40,7 +40,9 @@ def test_the_table_has_a_row_for_every_finished_trial_and_metric(run, results):
     rows = table.to_pylist()
     assert {row["unit"] for row in rows if row["metric"] == "messages_per_s"} == {"messages/s"}
     assert all(row["value"] is None for row in rows if row["trial"] == 5 and row["metric"] != "ready_s")
-    assert {row["verdict"] for row in rows if row["trial"] == 9} == {"INVALID"}
+    words = {row["metric"]: row["verdict"] for row in rows if row["trial"] == 9}
+    assert {words[name] for name in ("messages_per_s", "service_us_p99", "server_cpu_us_per_message")} == {"INVALID"}
+    assert {words[name] for name in ("server_rss_bytes_max", "errors")} == {"VALID"}
 
 
 def test_cell_values_of_mixed_kinds_become_text(tmp_path):
@@ -64,6 +66,7 @@ def test_invalid_and_failed_trials_are_counted_and_take_no_part_in_a_mean(result
     spoiled_trial = next(trial for trial in results.trials if trial.record.number == 9)
     row = next(r for r in rows if r.name == spoiled_trial.record.name and r.cell == spoiled_trial.cell)
     assert spoiled_trial.values["messages_per_s"] not in row.figure("messages_per_s").estimate.values
+    assert spoiled_trial.values["server_rss_bytes_max"] in row.figure("server_rss_bytes_max").estimate.values
 
 
 def test_two_repeats_have_no_interval_in_the_summary(tmp_path):
@@ -131,7 +134,7 @@ def test_the_answer_says_what_it_does_not_know(run):
     for text in (
         "unfinished: 2 trials of 36 not run",
         "The engine, not the server, was the limit for reference (connections 256)",
-        "INVALID: 1 trial,",
+        "INVALID: 1 trial for throughput, 1 for p99",
         "Failed: 1 trial,",
         "Skipped and not compared: undertow@1.0",
     ):
@@ -225,7 +228,7 @@ def test_over_time_a_series_that_does_not_exist_is_absent_with_its_reason(tmp_pa
 
 
 def test_over_time_the_rate_adds_up_to_the_messages_that_were_answered(run, results):
-    trial = next(trial for trial in results.trials if trial.counts)
+    trial = next(trial for trial in results.trials if trial.record.outcome == "ok")
     (line,) = timelines(run, [trial.record.number]).values()
     ticks = [json.loads(text) for text in (run.path / f"{trial.record.number:04}" / "events.jsonl").open()]
     answered = max(event["answered"] for event in ticks if event["event"] == "tick")

@@ -111,7 +111,7 @@ def test_real_servers_that_cannot_keep_up_are_rows_of_their_own(campaign):
     assert "the server ended" in bursting.record.reason or "failed" in bursting.record.reason
     assert "no room for another connection" in bursting.record.log_tail[-1]
     for trial in (slow, bursting):
-        assert verdict(trial).reasons[0] == trial.record.reason
+        assert verdict(trial).outcomes[0].seen == trial.record.reason
         assert metrics.measure(trial, ["messages_per_s"]).values["messages_per_s"] is None
         assert trial.end is not None, "an interrupted engine still writes what it has seen"
     page = campaign["page"].read_text()

@@ -52,7 +52,10 @@ class Trial:
     server_busy: float = 0.95  # of its CPUs
     server_cpus: tuple[int, ...] = (0,)
     rss_mib: float = 80.0
-    steal: float = 0.0
+    steal: float = 0.0  # of the CPU time that was wanted
+    others: float = 0.0  # CPUs used by programs outside the trial
+    rival: float = 0.0  # CPUs used by another trial, sampled
+    apart: bool = False  # the CPUs of the trial were sampled on their own, on a machine with as many again, idle
     throttled_s: float | None = None
     sample_s: float = 0.25
     cpu_clock: bool = True  # False: the server's CPU in ticks only
@@ -119,8 +122,8 @@ def failed(reason: str = "the server ended before it was ready") -> Trial:
 
 
 def spoiled(trial: Trial) -> Trial:
-    """A trial that is INVALID: too many messages were lost."""
-    return replace(trial, failed=int(trial.rate * trial.window_s / 100))
+    """A trial whose throughput, latencies and CPU use are INVALID: a CPU quota throttled the machine."""
+    return replace(trial, throttled_s=0.1)
 
 
 def _plan(trial: Trial) -> engine_files.Plan:
@@ -270,7 +273,16 @@ def _samples(trial: Trial) -> list:
         cpu = {"cpu_user_s": _in_ticks(used * 0.7), "cpu_system_s": _in_ticks(used * 0.3)}
         cpu["cpu_ns"] = round(used * SECOND) if trial.cpu_clock else None
         samples.append(samples_room.ProcessSample(t_ns=t_ns, rss_bytes=rss, **server, **cpu))
-        samples.append(samples_room.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=elapsed, **engine))
+        samples.append(
+            samples_room.ProcessSample(
+                t_ns=t_ns, rss_bytes=9 << 20, cpu_user_s=0, cpu_system_s=_in_ticks(elapsed * trial.engine_busy), **engine
+            )
+        )
+        if trial.rival:
+            rival = {"of": "rival", "processes": 1, "threads": 1, "fds": None, "cpu_user_s": 0, "cpu_system_s": 0}
+            samples.append(
+                samples_room.ProcessSample(t_ns=t_ns, rss_bytes=9 << 20, cpu_ns=round(trial.rival * elapsed * SECOND), **rival)
+            )
         samples.append(_machine(trial, t_ns, elapsed))
     return samples
 
@@ -280,12 +292,16 @@ def _in_ticks(seconds: float) -> float:
 
 
 def _machine(trial: Trial, t_ns: int, elapsed: float) -> samples_room.MachineSample:
-    total = 2 * elapsed
-    kept = total * (1 - trial.steal)
-    cpu = {"user": kept * 0.5, "system": kept * 0.3, "idle": kept * 0.2, "steal": total * trial.steal}
+    cpus = max(2, len(trial.server_cpus) + 1)
+    busy = elapsed * (trial.server_busy * len(trial.server_cpus) + trial.engine_busy + trial.others + trial.rival)
+    stolen = busy * trial.steal / (1 - trial.steal)
+    cpu = {"user": busy * 0.6, "system": busy * 0.4, "idle": max(0.0, cpus * elapsed - busy - stolen), "steal": stolen}
     throttled = None if trial.throttled_s is None else trial.throttled_s * elapsed
     spent = samples_room.MachineCpu(iowait=0, irq=0, softirq=0, **cpu)
-    return samples_room.MachineSample(t_ns=t_ns, of="machine", cpu_s=spent, throttled_s=throttled)
+    if not trial.apart:
+        return samples_room.MachineSample(t_ns=t_ns, of="machine", cpu_s=spent, throttled_s=throttled)
+    whole = spent.model_copy(update={"idle": spent.idle + cpus * elapsed})
+    return samples_room.MachineSample(t_ns=t_ns, of="machine", cpu_s=whole, trial_cpu_s=spent, throttled_s=throttled)
 
 
 def _write_latencies(file: Path, trial: Trial, answered: int) -> None:

@@ -14,9 +14,9 @@ import numpy as np
 
 from wsbench import metrics
 from wsbench.engine.histogram import Histogram, decode, encode
+from wsbench.metrics.findings import Kind, Verdict
 from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
-from wsbench.metrics.verdict import Verdict
 from wsbench.records.engine_files import Doc, Plan, Push, Seconds
 from wsbench.records.rundir import CellValue, TrialRecord
 
@@ -86,10 +86,23 @@ class TrialResult:
         found = zip(COLUMN, self.columns.reasons[self.row], strict=True)
         return {name: self.columns.texts[reason] for name, reason in found if reason}
 
-    @cached_property
-    def counts(self) -> bool:
-        """True if it is included in means: it did not fail, and it is VALID or SUSPECT."""
-        return self.record.outcome != "failed" and self.verdict.kind != "INVALID"
+    def kind(self, metric: str) -> Kind:
+        """The verdict's word for a metric."""
+        return self.verdict.of(metrics.METRICS[metric].family)
+
+    def counts_for(self, metric: str) -> bool:
+        """True if its value of this metric enters means: the trial did not fail, and the metric is VALID or SUSPECT."""
+        return self.record.outcome != "failed" and self.kind(metric) != "INVALID"
+
+    def lost_by_server(self, metric: str) -> bool:
+        """True if the server's own failure left no usable value of this metric, and the instrument was sound.
+
+        The server failed, or did what makes the metric INVALID, or was stopped early without the engine being the limit.
+        """
+        if self.record.outcome == "stopped" and self.verdict.bottleneck == "server" and self.counts_for(metric):
+            return self.value(metric) is None
+        because = self.verdict.because(metrics.METRICS[metric].family)
+        return bool(because) and all(one.axis == "server" for one in because)
 
     @cached_property
     def cell(self) -> Cell:

@@ -21,9 +21,10 @@ from wsbench import metrics
 from wsbench.analysis import dataset
 from wsbench.analysis.dataset import DataSet, Key, Latencies, TrialResult, columns, of_histogram, reported_tag
 from wsbench.engine import histogram
+from wsbench.metrics.findings import Verdict
 from wsbench.metrics.timeline import Timeline, timeline
 from wsbench.metrics.trial_data import TrialData
-from wsbench.metrics.verdict import Verdict, verdict
+from wsbench.metrics.verdict import verdict
 from wsbench.monitoring import runtime_logs
 from wsbench.records.engine_files import Plan
 from wsbench.records.rundir import RunFolder, TrialFolder, TrialRecord
@@ -110,7 +111,8 @@ def _group(folders: list[TrialFolder], tags: frozenset[str]) -> tuple[list[_Meas
         data = TrialData(folder, record)
         one = _Measured(record, data.plan, metrics.measure(data), verdict(data))
         trials.append(one)
-        if record.outcome == "failed" or one.verdict.kind == "INVALID" or record.control:
+        # A pooled distribution is read at its tail.
+        if record.outcome == "failed" or one.verdict.of("tail") == "INVALID" or record.control:
             continue
         wanted = tags if data.plan is None else tags | {reported_tag(data.plan)}
         for tag in wanted & data.histograms.keys():

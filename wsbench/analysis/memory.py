@@ -48,7 +48,7 @@ def asked_connections(results: Results) -> int:
 
 
 def _fit(results: Results, name: str, there: int) -> MemoryFit | None:
-    counted = [trial for trial in results.trials if trial.record.name == name and trial.counts and trial.plan]
+    counted = [trial for cell in results.cells for trial in results.counted(name, cell, METRIC) if trial.plan]
     found = [(trial.plan.connections, trial.value(METRIC)) for trial in counted]
     pairs = [(size, used) for size, used in found if used is not None]
     if not pairs:

@@ -16,7 +16,7 @@ from wsbench import metrics
 from wsbench.analysis import stats
 from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
 from wsbench.engine.histogram import Histogram
-from wsbench.records.engine_files import Doc, Plan, Push
+from wsbench.records.engine_files import Doc, Idle, Plan, Push
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import toml_of
@@ -31,6 +31,7 @@ from wsbench.records.rundir import (
     TrialOrder,
 )
 
+REACHED = "connections_reached"
 REFERENCE = "reference"  # the server that does the least work: a baseline, not ranked
 
 
@@ -116,6 +117,11 @@ class Results:
         return bool(self.plans) and all(isinstance(plan.scenario, Push) for plan in self.plans)
 
     @cached_property
+    def held(self) -> bool:
+        """True if connections are held, for broadcasts or for nothing: the rate of messages says nothing about the server."""
+        return bool(self.plans) and all(isinstance(plan.scenario, Push | Idle) for plan in self.plans)
+
+    @cached_property
     def per_request(self) -> bool:
         return bool(self.plans) and all(map(connection_per_request, self.plans))
 
@@ -193,12 +199,15 @@ class Results:
         """The metric that the answer is about.
 
         In a closed loop it is throughput: latencies alone cannot be compared there. If the load is given (open loop, users with
-        think time, idle connections), every server gets the same load, and the experiment's headline distinguishes servers.
+        think time, idle connections), every server gets the same load, and the experiment's headline distinguishes servers. If no
+        trial of held connections has a usable headline, the connections reached are left.
         """
         loops = [plan.loop for plan in self.plans]
         given = not any(loop.kind == "closed" and loop.think is None for loop in loops)
         tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
-        return self.headline if given and tells else self.throughput
+        if given and tells:
+            return self.headline
+        return REACHED if given and self.held and self.has(REACHED) else self.throughput
 
     @cached_property
     def second(self) -> str | None:
@@ -210,12 +219,21 @@ class Results:
         """True if any server has a mean of it in any cell."""
         return any(self.estimate(name, cell, metric).mean is not None for cell in self.cells for name in self.names)
 
+    @cached_property
+    def usable(self) -> bool:
+        """Whether at least one trial has a number of the leading metric or the headline that counts."""
+        wanted = (self.leading, self.headline)
+        return any(one.value(metric) is not None for metric in wanted for one in self.trials if one.counts_for(metric))
+
     def why_not(self, metric: str) -> str:
         """Why no server has a mean: the first trial's reason."""
-        found = self.columns.of(metric, self.counted_rows)
+        found = self.columns.of(metric, self.counted_rows(metric))
         if len(known := found[~np.isnan(found)]):
             return "0 in every trial" if not known.any() else "no mean: a value is zero or negative"
-        return next((trial.reason(metric) for trial in self.trials if trial.counts), "no counted trial")
+        if any(trial.counts_for(metric) for trial in self.trials):
+            return next(trial.reason(metric) for trial in self.trials if trial.counts_for(metric))
+        because = (one for trial in self.trials for one in trial.verdict.because(metrics.METRICS[metric].family))
+        return next((one.text for one in because), "no counted trial")
 
     @cached_property
     def missing(self) -> list[TrialOrder]:
@@ -228,10 +246,9 @@ class Results:
         """The rows of `trials` in `columns`."""
         return [row for row, trial in enumerate(self.every_trial) if not trial.record.control]
 
-    @cached_property
-    def counted_rows(self) -> list[int]:
-        """The rows in `columns` of the counted trials, without the control's."""
-        return [row for row in self.rows if self.every_trial[row].counts]
+    def counted_rows(self, metric: str) -> list[int]:
+        """The rows in `columns` of the trials that count for a metric, without the control's."""
+        return [row for row in self.rows if self.every_trial[row].counts_for(metric)]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
         return self._groups.get((name, cell), [])
@@ -242,6 +259,11 @@ class Results:
         for trial in self.every_trial:
             groups.setdefault((trial.record.name, trial.cell), []).append(trial)
         return groups
+
+    def counted(self, name: str, cell: Cell, metric: str) -> list[TrialResult]:
+        """The trials that count for a metric, one per round: a rerun replaces the trial that it repeats if both count."""
+        found = {trial.record.round: trial for trial in self.group(name, cell) if trial.counts_for(metric)}
+        return list(found.values())
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Estimate over the counted repeats; if none has the number, with the first one's reason."""
@@ -254,14 +276,28 @@ class Results:
         return {}
 
     def _estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
-        counted = [trial for trial in self.group(name, cell) if trial.counts]
+        counted = self.counted(name, cell, metric)
         found = stats.estimate([trial.value(metric) for trial in counted])
-        if found.values or not counted:
+        if found.values:
             return found
-        return replace(found, reason=counted[0].reason(metric))
+        if counted:
+            return replace(found, reason=counted[0].reason(metric))
+        because = [one for trial in self.group(name, cell) for one in trial.verdict.because(metrics.METRICS[metric].family)]
+        return replace(found, reason=because[0].text) if because else found
 
     def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
-        return {trial.record.round: trial.value(metric) for trial in self.group(name, cell) if trial.counts}
+        """Round → the value of the trial that counts for this metric."""
+        return {trial.record.round: trial.value(metric) for trial in self.counted(name, cell, metric)}
+
+    def lost(self, name: str, cell: Cell, metric: str) -> frozenset[int]:
+        """The rounds in which the server's own failure left it without a usable value of this metric (`lost_by_server`).
+
+        A decision may let the server lose them. A round whose value the host or the engine made unusable is in neither this set nor
+        `by_round`: it is missing, and says nothing about the server.
+        """
+        known = {number for number, value in self.by_round(name, cell, metric).items() if value is not None}
+        failed = {trial.record.round for trial in self.group(name, cell) if trial.lost_by_server(metric)}
+        return frozenset(failed - known)
 
     def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
         return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)

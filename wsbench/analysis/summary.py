@@ -14,10 +14,11 @@ from wsbench.analysis import stats, wording
 from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
+from wsbench.metrics.findings import KINDS
+from wsbench.metrics.server_checks import OUTCOMES
 from wsbench.records.rundir import RunFolder
 
 LOWER_BOUND = "lower bound"
-KINDS = ("VALID", "SUSPECT", "INVALID")
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,11 @@ def summary(run: RunFolder | Results) -> list[SummaryRow]:
 
 def column_scale(results: Results, metric: str) -> wording.Scale:
     """The unit of a metric throughout the report."""
-    return wording.scale(metrics.METRICS[metric].unit, results.columns.of(metric, results.counted_rows))
+    return wording.scale(metrics.METRICS[metric].unit, results.columns.of(metric, results.counted_rows(metric)))
 
 
 def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scale], letters: dict[str, str]) -> SummaryRow:
-    group = results.group(name, cell)
+    group, counted = results.group(name, cell), results.counted(name, cell, results.leading)
     ok = [trial for trial in group if trial.record.outcome != "failed"]
     verdicts = Counter(trial.verdict.kind for trial in ok)
     failed = len(group) - len(ok)
@@ -110,16 +111,16 @@ def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scal
         server=results.label(name),
         cell=cell,
         cell_text=results.cell_text(cell),
-        repeats=sum(trial.counts for trial in ok),
+        repeats=len(counted),
         figures={metric: _figure(results, name, cell, metric, scale) for metric, scale in scales.items()},
         against_reference=against,
         against_reference_text="" if against is None else wording.times(against),
         verdicts={kind: verdicts[kind] for kind in KINDS},
         failed=failed,
         missing=missing,
-        bottleneck=_bottleneck(ok),
+        bottleneck=_bottleneck([trial for trial in ok if trial.verdict.kind != "INVALID"]),
         verdict_text=_verdict_text(verdicts, failed, missing),
-        note=_note([trial for trial in ok if trial.counts]),
+        note=_note(counted, group),
         tier=letters.get(name, ""),
     )
 
@@ -131,7 +132,7 @@ def _figure(results: Results, name: str, cell: Cell, metric: str, scale: wording
 
 def _bottleneck(trials: list[TrialResult]) -> str:
     """The common bottleneck, or every one with its number of trials."""
-    seen = Counter(trial.verdict.bottleneck for trial in trials if trial.counts)
+    seen = Counter(trial.verdict.bottleneck for trial in trials)
     if len(seen) <= 1:
         return next(iter(seen), "")
     return ", ".join(f"{name} {number}" for name, number in seen.most_common())
@@ -144,13 +145,16 @@ def _verdict_text(verdicts: Counter, failed: int, missing: int) -> str:
     return ", ".join(parts)
 
 
-def _note(counted: list[TrialResult]) -> str:
-    """What to know before comparing this row."""
-    stopped = ["; ".join(trial.verdict.reasons) for trial in counted if trial.record.outcome == "stopped"]
-    if stopped:
-        return "; ".join(dict.fromkeys(stopped))
-    engine = sum(trial.verdict.bottleneck == "engine" for trial in counted)
-    return f"{LOWER_BOUND}: the engine was the limit in {engine} of {len(counted)}" if engine else ""
+def _note(counted: list[TrialResult], group: list[TrialResult]) -> str:
+    """What to know before comparing this row: where it is a lower bound, and what the server did."""
+    parts = []
+    if engine := sum(trial.verdict.bottleneck == "engine" for trial in counted):
+        parts.append(f"{LOWER_BOUND}: the engine was the limit in {engine} of {len(counted)}")
+    parts += dict.fromkeys(trial.record.reason for trial in group if trial.record.outcome == "stopped" and trial.record.reason)
+    ran = [trial for trial in group if trial.record.outcome != "failed"]
+    seen = Counter(name for trial in ran for name in {one.name for one in trial.verdict.outcomes if one.name != "stopped"})
+    parts += [f"{OUTCOMES[name]} in {number} of {len(ran)}" for name, number in seen.items()]
+    return "; ".join(parts)
 
 
 def _rank(row: SummaryRow, metric: str) -> float:

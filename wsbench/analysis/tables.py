@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from wsbench import metrics
+from wsbench.analysis import stored_verdicts
 from wsbench.analysis.dataset import COLUMN, Columns, DataSet, Latencies, TrialResult
+from wsbench.metrics.findings import FAMILIES, KINDS, Bottleneck, Finding, Kind, Verdict
 from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
-from wsbench.metrics.verdict import Verdict
 from wsbench.records.engine_files import Plan
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain, read_file, write_whole
@@ -96,7 +97,10 @@ def _table(run: RunFolder, name: str, columns: list[str] | None = None) -> pa.Ta
 
 
 def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
-    """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck."""
+    """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck.
+
+    `verdict` is the word for the row's metric.
+    """
     names, trials = list(metrics.METRICS), data.trials
     cells = [planned.cell for planned in order]
     rows = np.repeat(np.arange(len(trials)), len(names))
@@ -128,10 +132,19 @@ def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
         "value": pa.array(numbers, pa.float64(), mask=np.isnan(numbers)),
         "unit": of_metric([metrics.METRICS[name].unit for name in names]),
         "reason": _reasons(data.columns),
-        "verdict": of_trial([trial.verdict.kind for trial in trials], pa.string()),
+        "verdict": _kinds(trials),
         "bottleneck": of_trial([trial.verdict.bottleneck for trial in trials], pa.string()),
     }
     return pa.table(columns)
+
+
+def _kinds(trials: list[TrialResult]) -> pa.Array:
+    """The verdict's word for every trial and metric."""
+    families = list(FAMILIES)
+    of_family = np.array([[KINDS.index(trial.verdict.of(family)) for family in families] for trial in trials], np.int32)
+    place = [families.index(one.family) for one in metrics.METRICS.values()]
+    indices = of_family.reshape(len(trials), len(families))[:, place].ravel()
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(KINDS, pa.string()))
 
 
 def _reasons(columns: Columns) -> pa.Array:
@@ -187,13 +200,24 @@ _TIMELINE = pa.struct(
         "heat": pa.string(),
     }
 )
+_FINDINGS = pa.list_(
+    pa.struct(
+        {
+            "axis": pa.string(),
+            "name": pa.string(),
+            "seen": pa.string(),
+            "remedy": pa.string(),
+            "affects": pa.map_(pa.string(), pa.string()),
+        }
+    )
+)
 _OUTCOMES = pa.schema(
     {
         "trial": pa.int64(),
         "record": pa.string(),
         "plan": pa.string(),
         "verdict": pa.string(),
-        "reasons": pa.list_(pa.string()),
+        "findings": _FINDINGS,
         "bottleneck": pa.string(),
         "timeline": _TIMELINE,
     }
@@ -213,7 +237,7 @@ def _outcomes(data: DataSet) -> pa.Table:
                 "record": trial.record.model_dump_json(),
                 "plan": None if trial.plan is None else plans[id(trial.plan)],
                 "verdict": trial.verdict.kind,
-                "reasons": list(trial.verdict.reasons),
+                "findings": [asdict(one) | {"affects": list(one.affects.items())} for one in trial.verdict.findings],
                 "bottleneck": trial.verdict.bottleneck,
                 "timeline": None if line is None else _of_timeline(line),
             }
@@ -232,12 +256,13 @@ def _of_timeline(line: Timeline) -> dict:
     }
 
 
-_TRIAL_VERDICT = TypeAdapter(Verdict)
+_TRIAL_FINDINGS = TypeAdapter(tuple[Finding, ...])
+_BOTTLENECK: TypeAdapter[Bottleneck] = TypeAdapter(Bottleneck)
+_KIND: TypeAdapter[Kind] = TypeAdapter(Kind)
 _A_TIMELINE = TypeAdapter(Timeline)
 
 
 def _trial(row: dict, plans: dict[str, Plan], columns: Columns, number: int) -> TrialResult:
-    verdict = {"kind": row["verdict"], "reasons": tuple(row["reasons"]), "bottleneck": row["bottleneck"]}
     text = row["plan"]
     if text is not None and text not in plans:
         plans[text] = Plan.model_validate_json(text)
@@ -245,7 +270,17 @@ def _trial(row: dict, plans: dict[str, Plan], columns: Columns, number: int) -> 
     if record.number != row["trial"]:
         raise ValueError(f"the record of trial {row['trial']} has number {record.number}")
     plan = None if text is None else plans[text]
-    return TrialResult(record, _TRIAL_VERDICT.validate_python(verdict), plan, columns, number)
+    return TrialResult(record, _verdict(row, record, plan, columns, number), plan, columns, number)
+
+
+def _verdict(row: dict, record: TrialRecord, plan: Plan | None, columns: Columns, number: int) -> Verdict:
+    """The stored findings, or what an earlier data set stored in their place."""
+    limit = _BOTTLENECK.validate_python(row["bottleneck"])
+    if (found := row.get("findings")) is not None:
+        made = [one | {"affects": dict(one["affects"])} for one in found]
+        return Verdict(_TRIAL_FINDINGS.validate_python(made), limit)
+    kind, reasons = _KIND.validate_python(row["verdict"]), tuple(row["reasons"])
+    return stored_verdicts.verdict(kind, reasons, limit, record, plan, lambda name: columns.value(number, name))
 
 
 def _timeline(row: dict) -> Timeline:

@@ -1,6 +1,7 @@
 """Thresholds for `--fail-if`: a condition over one metric that must not hold, as NAME OP NUMBER[UNIT].
 
-Text in, frozen values out; a trial in, judgements out. A missing metric breaches its threshold.
+Text in, frozen values out; a trial in, judgements out. A missing metric breaches its threshold. One that
+the instrument made INVALID leaves it undecided.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsbench import metrics
+from wsbench.metrics.findings import Verdict
 from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import verdict
 from wsbench.records.errors import UserError
 
 OPERATORS = {
@@ -56,22 +59,25 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Judged:
-    """A threshold and the value found; `reason` says why there is none."""
+    """A threshold and the value found; `reason` says why there is none. `undecided`: the host or the engine made it INVALID."""
 
     threshold: Threshold
     metric: str
     value: float | None
     reason: str | None
+    undecided: bool = False
 
     @property
     def breached(self) -> bool:
+        if self.undecided:
+            return False
         return self.value is None or OPERATORS[self.threshold.operator](self.value, self.threshold.number)
 
     @property
     def words(self) -> str:
         head = f"--fail-if {self.threshold.text!r}"
         if self.value is None:
-            return f"{head}: not known: {self.reason}"
+            return f"{head}: {'undecided' if self.undecided else 'not known'}: {self.reason}"
         meant = "" if self.metric == self.threshold.name else f"{self.metric} "
         unit = metrics.METRICS[self.metric].unit
         return f"{head}: {'breached' if self.breached else 'held'}, {meant}{in_units(self.value, unit)}"
@@ -102,13 +108,20 @@ def parse(text: str) -> Threshold:
 
 def judge(trial: TrialData, thresholds: list[Threshold]) -> list[Judged]:
     measured = metrics.measure(trial, [name for one in thresholds for name in one.names])
-    return judge_values(measured.values, measured.reasons, thresholds)
+    return judge_values(measured.values, measured.reasons, verdict(trial), thresholds)
 
 
-def judge_values(values: Mapping[str, float | None], reasons: Mapping[str, str], thresholds: list[Threshold]) -> list[Judged]:
-    """Of metrics that are computed already, with the reason for each that is None."""
+def judge_values(
+    values: Mapping[str, float | None], reasons: Mapping[str, str], found: Verdict, thresholds: list[Threshold]
+) -> list[Judged]:
+    """Of metrics that are computed already, with the reason for each that is None. An INVALID value decides nothing."""
     judged = []
     for one in thresholds:
         name = next((name for name in one.names if values[name] is not None), one.names[-1])
-        judged.append(Judged(one, name, values[name], reasons.get(name)))
+        because = found.because(metrics.METRICS[name].family)
+        if because and values[name] is not None:
+            by_server = all(finding.axis == "server" for finding in because)
+            judged.append(Judged(one, name, None, f"{name} is INVALID: {because[0].seen}", undecided=not by_server))
+        else:
+            judged.append(Judged(one, name, values[name], reasons.get(name)))
     return judged

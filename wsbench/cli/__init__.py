@@ -4,7 +4,7 @@ In: words of a command line. Out: text and an exit code. May import every packag
 
 Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load), or this machine has no room for it;
 2 bad input, one plain line; 3 a threshold was breached (`load`, `compare`); 4 nothing that was measured can be used: the
-measurement (`load`) or every trial (`run`) is INVALID; 130 Ctrl-C.
+load (`load`) or the campaign (`run`) has no usable number of what it is about; 130 Ctrl-C.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _run(made: Parser) -> None:
         "--again",
         type=count,
         metavar="N",
-        help="rerun a disturbed trial (INVALID because of steal or throttling) at the end of its round, at most N times",
+        help="rerun a disturbed trial (INVALID numbers because of the host) at the end of its round, at most N times",
     )
     made.add_argument(
         "--cluster",

@@ -159,7 +159,7 @@ def _add_output(group) -> None:
         action="append",
         default=[],
         metavar="'METRIC OP NUMBER[UNIT]'",
-        help="exit 3 if this holds, such as 'p99 > 5ms'; repeatable. An INVALID measurement exits with 4",
+        help="exit 3 if this holds, such as 'p99 > 5ms'; repeatable. Exits with 4 if the metric is INVALID",
     )
 
 

@@ -22,7 +22,7 @@ from wsbench.run import campaign, load, ordering, testbed
 from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
 
-#: Exit code if no trial is usable.
+#: Exit code if no trial has a usable number of the metrics that the experiment is about.
 NOTHING_USABLE = 4
 
 
@@ -131,9 +131,9 @@ def run_campaign(arguments) -> int:
     terminal.campaign_summary(results)
     if not arguments.no_report:
         reading.write_report(run, results)
-    if any(one.counts for one in results.trials):
+    if results.usable:
         return 0
-    terminal.say("no trial is usable: each failed or is INVALID; the reasons are above")
+    terminal.say(f"no trial has a usable number. {results.why_not(results.leading)}")
     return NOTHING_USABLE
 
 
@@ -186,8 +186,8 @@ def load_url(arguments) -> int:
         written.append(arguments.csv)
     if written and not arguments.json:
         print(f"written: {', '.join(map(str, written))}")
-    kind = verdict.verdict(trial).kind
-    return show_load.exit_code(done.record.outcome == "ok", done.interrupted, kind, judged)
+    usable = verdict.usable(trial, verdict.verdict(trial))
+    return show_load.exit_code(done.record.outcome == "ok", done.interrupted, usable, judged)
 
 
 def test_itself(arguments) -> int:

@@ -10,6 +10,7 @@ from wsbench import metrics
 from wsbench.cli import show_claims, show_servers, terminal
 from wsbench.experiments import experiment
 from wsbench.host import installation, machine
+from wsbench.metrics.findings import FAMILIES
 from wsbench.records import packing
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
@@ -30,8 +31,8 @@ def list_things(arguments) -> int:
     elif arguments.what == "claims":
         show_claims.listed()
     elif arguments.what == "metrics":
-        rows = [[one.name, one.unit, one.direction, one.text.splitlines()[0]] for one in metrics.METRICS.values()]
-        terminal.table(None, ["metric", "unit", "better", "meaning"], rows)
+        rows = [[one.name, one.unit, one.direction, FAMILIES[one.family], one.summary] for one in metrics.METRICS.values()]
+        terminal.table(None, ["metric", "unit", "better", "family", "meaning"], rows)
     else:
         rows = []
         broken = []

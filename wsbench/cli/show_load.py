@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.table import Table
@@ -17,8 +17,9 @@ from wsbench import metrics
 from wsbench.analysis.thresholds import Judged
 from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, shown, table, time_text
 from wsbench.engine.histogram import Histogram, Interval, parse_line
+from wsbench.metrics.findings import FAMILIES
 from wsbench.metrics.trial_data import TrialData
-from wsbench.metrics.verdict import Verdict, verdict
+from wsbench.metrics.verdict import usable, verdict
 from wsbench.records.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event, summed
 from wsbench.records.frozen import Tail
 from wsbench.records.rundir import TrialFolder, TrialRecord
@@ -152,10 +153,12 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
     if trial.plan is not None:
         console.print(shown(_loop_words(trial, trial.plan)))
     console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]  limit: {found.bottleneck}")
-    for reason in found.reasons:
-        console.print(f"  {shown(reason)}")
+    for one in (*found.instrument, *found.outcomes):
+        console.print(f"  {shown(one.text)}")
+    if not usable(trial, found):
+        console.print("[red]No throughput or latency of this measurement can be used.[/]")
     for one in judged:
-        console.print(f"[{'red' if one.breached else 'green'}]{shown(one.words)}[/]")
+        console.print(f"[{'red' if one.breached else 'yellow' if one.undecided else 'green'}]{shown(one.words)}[/]")
 
 
 def _counts(trial: TrialData, end: End) -> None:
@@ -195,15 +198,17 @@ def _loop_words(trial: TrialData, plan: Plan) -> str:
     )
 
 
-def exit_code(done_ok: bool, interrupted: bool, kind: str, judged: list[Judged]) -> int:
-    """In order of precedence: Ctrl-C, a failed run, an INVALID measurement, a breached threshold."""
+def exit_code(done_ok: bool, interrupted: bool, usable: bool, judged: list[Judged]) -> int:
+    """In order of precedence: Ctrl-C, a failed run, no usable number, a breached threshold, an undecided threshold."""
     if interrupted:
         return INTERRUPTED
     if not done_ok:
         return FAILED
-    if kind == "INVALID":
+    if not usable:
         return INVALID
-    return BREACHED if any(one.breached for one in judged) else 0
+    if any(one.breached for one in judged):
+        return BREACHED
+    return INVALID if any(one.undecided for one in judged) else 0
 
 
 # ---- for programs ----------------------------------------------------------------------------------------------------
@@ -212,7 +217,7 @@ def exit_code(done_ok: bool, interrupted: bool, kind: str, judged: list[Judged])
 def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], interrupted: bool) -> str:
     """One JSON document with every metric and its unit, or null and the reason."""
     trial = TrialData(folder, record)
-    found: Verdict = verdict(trial)
+    found = verdict(trial)
     measured = metrics.measure(trial)
     end = trial.end
     whole = {
@@ -222,7 +227,14 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
         "outcome": record.outcome if end is None or record.outcome == "failed" else end.outcome,
         "reason": record.reason,
         "interrupted": interrupted,
-        "verdict": {"kind": found.kind, "reasons": list(found.reasons), "limit": found.bottleneck},
+        "verdict": {
+            "kind": found.kind,
+            "reasons": list(found.reasons),
+            "findings": [asdict(one) for one in found.findings],
+            "families": {family: found.of(family) for family in FAMILIES},
+            "usable": usable(trial, found),
+            "limit": found.bottleneck,
+        },
         "plan": None if trial.plan is None else trial.plan.model_dump(),
         "connections": None if end is None else end.connections.model_dump(),
         "ledger": None if end is None else end.measured.model_dump(),
@@ -233,7 +245,14 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
         },
         "times_ns": {tag: _times(of) for tag, of in trial.histograms.items() if of.count},
         "thresholds": [
-            {"text": one.threshold.text, "value": one.value, "reason": one.reason, "breached": one.breached} for one in judged
+            {
+                "text": one.threshold.text,
+                "value": one.value,
+                "reason": one.reason,
+                "breached": one.breached,
+                "undecided": one.undecided,
+            }
+            for one in judged
         ],
     }
     return json.dumps(whole, indent=1, ensure_ascii=False)

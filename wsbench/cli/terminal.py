@@ -17,6 +17,7 @@ from rich.text import Text
 
 from wsbench import metrics
 from wsbench.checks.selftest import judgements
+from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records import plain
@@ -123,11 +124,21 @@ class Progress:
         else:
             rate = metrics.rates.messages_per_s(trial)
             rate_text = "no rate" if rate is None else f"{rate:,.0f} messages/s"
-            why = f" ({shown(found.reasons[0])})" if found.reasons else ""
-            result = f"{rate_text}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"
+            result = f"{rate_text}  {verdict_line(found)}"
         self._line.clear()
         head = f"[{record.number}/{self._total}] {record.name} {cell_text(record.cell)}".rstrip()
         console.print(f"{shown(head)}  {result}  {self._left}")
+
+
+def verdict_line(found: Verdict) -> str:
+    """The word, the families it is about, and what the worst check saw; then what the server did."""
+    seen = "; ".join(one.seen for one in found.outcomes)
+    worst = next(iter(found.instrument), None)
+    if worst is None or worst.kind == "VALID":
+        return f"[{COLOUR[found.kind]}]{found.kind}[/]" + (f"  server: {shown(seen)}" if seen else "")
+    families = ", ".join(FAMILIES[family] for family, kind in worst.affects.items() if kind == worst.kind)
+    of = "" if len(worst.affects) == len(FAMILIES) else f" for {families}"
+    return f"[{COLOUR[worst.kind]}]{worst.kind}[/]{of} ({shown(worst.seen)})" + (f"  server: {shown(seen)}" if seen else "")
 
 
 def campaign_summary(results) -> None:
@@ -157,6 +168,9 @@ def campaign_summary(results) -> None:
         for row in rows
     ]
     table(None, headers, body, right=set(range(2, 2 + len(metrics_shown))))
+    for row in rows:
+        if row.note:
+            say(f"{row.name}{f' ({row.cell_text})' if row.cell_text else ''}: {row.note}")
 
 
 def selftest_table(rows: list[judgements.Row]) -> int:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from wsbench import metrics
+from wsbench.metrics.findings import Bottleneck
 from wsbench.metrics.limits import LIMITS
 from wsbench.metrics.trial_data import TrialData
+from wsbench.records.engine_files import Idle
 
-Bottleneck = Literal["server", "engine", "neither", "unknown"]
 SERVER_BUSY = 0.90  # of its CPUs: because of sampling and kernel work, a saturated process tree seldom shows more
 
 
 def bottleneck(trial: TrialData) -> Bottleneck:
-    """The side that had no CPU left: the busier one, if it is past its limit. "neither" if an open loop's rate was met.
+    """The side that had no CPU left: the busier one, if it is past its limit. "neither" if an open loop's rate was met, "none" for
+    connections that are only held.
 
     "neither" also covers a server with fewer busy threads than CPUs, because samples are of whole process trees.
     """
+    if isinstance(trial.plan.scenario, Idle):
+        return "none"
     if rate_met(trial):
         return "neither"
     engine, server = engine_busy(trial), server_busy(trial)

@@ -13,7 +13,7 @@ from wsbench.records.engine_files import Broadcast, Push
 NOT_PUSH = "the scenario has no broadcasts"
 
 
-@metric("fraction", "higher")
+@metric("fraction", "higher", "counts")
 def push_reach(trial):
     """Delivery ratio: copies received / copies expected, one per connection open and reading when the broadcast was triggered."""
     broadcasts = _broadcasts(trial)
@@ -21,19 +21,19 @@ def push_reach(trial):
     return sum(one.received for one in broadcasts) / expected
 
 
-@metric("µs", "lower")
+@metric("µs", "lower", "body")
 def push_spread_us(trial):
     """Time from a broadcast's first receiver to its last: median over the broadcasts that reached all receivers."""
     return median(_times(trial, lambda one: one.last_ns - one.first_ns)) / NS_PER_US
 
 
-@metric("µs", "lower")
+@metric("µs", "lower", "body")
 def push_last_us_p50(trial):
     """Time from triggering a broadcast to its last receiver: median over the broadcasts that reached all receivers."""
     return median(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
-@metric("µs", "lower")
+@metric("µs", "lower", "tail")
 def push_last_us_max(trial):
     """Time from triggering a broadcast to its last receiver: maximum over the broadcasts that reached all receivers."""
     return max(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US

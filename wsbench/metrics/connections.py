@@ -12,7 +12,7 @@ NOT_TOLD = "overflows of listen queues were not sampled"
 NO_QUEUES = "drops at the CPUs' queues were not sampled"
 
 
-@metric("connections", "higher")
+@metric("connections", "higher", "counts")
 def connections_reached(trial):
     """Most persistent connections open at once, at the engine's ticks. For a stopped trial: until it was stopped."""
     if trial.connection_per_request:
@@ -20,7 +20,7 @@ def connections_reached(trial):
     return known(max((tick.open for tick in trial.ticks), default=None), NO_TICK)
 
 
-@metric("connects", "lower")
+@metric("connects", "lower", "counts")
 def listen_overflows(trial):
     """Connects that the server's kernel dropped during the trial because the queue of a listening socket was full.
 
@@ -32,7 +32,7 @@ def listen_overflows(trial):
     return known(counts[-1], NOT_TOLD) - known(counts[0], NOT_TOLD)
 
 
-@metric("packets", "lower")
+@metric("packets", "lower", "counts")
 def backlog_drops(trial):
     """Packets that the server's machine dropped during the trial because the queue of a CPU was full.
 
@@ -44,7 +44,7 @@ def backlog_drops(trial):
     return known(counts[-1], NO_QUEUES) - known(counts[0], NO_QUEUES)
 
 
-@metric("%", "neither")
+@metric("%", "neither", "cpu")
 def engine_cpu_percent_connecting(trial):
     """CPU use of the engine's workers while connections were opened, before the first message; 100 is one core."""
     return 100 * _connecting(trial).cpu_ns / NS_PER_S / _connecting_s(trial)

@@ -7,14 +7,14 @@ from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import NO_END, Unmeasured, known
 
 
-@metric("count", "lower")
+@metric("count", "lower", "counts")
 def errors(trial):
     """Messages that failed, stayed unanswered or were never sent, plus persistent connections that were never established."""
     ledger = known(trial.measured, NO_END)
     return ledger.failed + ledger.unanswered + ledger.unsent + missing_connections(trial)
 
 
-@metric("fraction", "lower")
+@metric("fraction", "lower", "counts")
 def error_fraction(trial):
     """Failed, unanswered and unsent messages, as a share of the messages that were due in the measured window."""
     ledger = known(trial.measured, NO_END)
@@ -22,7 +22,7 @@ def error_fraction(trial):
     return (ledger.failed + ledger.unanswered + ledger.unsent) / due
 
 
-@metric("count", "lower")
+@metric("count", "lower", "counts")
 def connections_lost(trial):
     """Persistent connections that were established but not open at the end, although the load closes none."""
     plan, end = known(trial.plan, NO_PLAN), known(trial.end, NO_END)

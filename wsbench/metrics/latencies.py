@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 from wsbench.engine.histogram import Histogram
+from wsbench.metrics.findings import Family
 from wsbench.metrics.parts import NS_PER_US, recorded
 from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import TrialData
@@ -26,7 +27,13 @@ def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str)
 
     compute.__name__ = f"{tag}_{unit}_{statistic}"
     compute.__doc__ = text
-    metric("µs" if unit == "us" else unit, "lower", _of_tag(tag))(compute)
+    metric("µs" if unit == "us" else unit, "lower", _family(tag, statistic), _of_tag(tag))(compute)
+
+
+def _family(tag: str, statistic: str) -> Family:
+    if tag == "connect":
+        return "connect"
+    return "tail" if statistic in ("p99", "p999", "max") else "body"
 
 
 _SERVICE = "service time: from sending a message to its complete reply"

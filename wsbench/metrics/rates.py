@@ -10,7 +10,7 @@ from wsbench.records.engine_files import PhaseBegin
 SHORTEST_CONNECT_S = 0.1  # the engine ends this phase 2 ms after the last connection, so that all workers see its end
 
 
-@metric("messages/s", "higher")
+@metric("messages/s", "higher", "throughput")
 def messages_per_s(trial):
     """Correct replies per second of the measured window.
 
@@ -19,26 +19,26 @@ def messages_per_s(trial):
     return known(trial.counted, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
-@metric("requests/s", "higher")
+@metric("requests/s", "higher", "throughput")
 def requests_per_s(trial):
     """Answered HTTP requests per second; ApacheBench's "Requests per second"."""
     require_doc(trial)
     return known(trial.counted, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "throughput")
 def time_per_request_ms(trial):
     """Concurrency × window / answered requests; ApacheBench's "Time per request (mean)"."""
     return ms_per_request(trial) * trial.plan.connections
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "throughput")
 def time_per_request_across_ms(trial):
     """Window / answered requests; ApacheBench's "Time per request (mean, across all concurrent requests)"."""
     return ms_per_request(trial)
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "body")
 def served_90_ms(trial):
     """Time within which 90 % of the HTTP requests were served; ApacheBench's "90%" line.
 
@@ -48,7 +48,7 @@ def served_90_ms(trial):
     return recorded(trial, "request" if trial.connection_per_request else "service").quantile("0.9") / NS_PER_MS
 
 
-@metric("µs", "lower")
+@metric("µs", "lower", "throughput")
 def elapsed_us_per_message(trial):
     """Measured window / answered messages of all connections.
 
@@ -59,19 +59,19 @@ def elapsed_us_per_message(trial):
     return 1e6 * known(trial.window_s, NO_WINDOW) / known(counted or None, "no message was answered")
 
 
-@metric("bytes/s", "higher")
+@metric("bytes/s", "higher", "throughput")
 def received_bytes_per_s(trial):
     """Bytes received on the wire per second of the measured window, including framing and headers."""
     return known(trial.measured, NO_END).bytes_received / known(trial.window_s, NO_WINDOW)
 
 
-@metric("bytes/s", "higher")
+@metric("bytes/s", "higher", "throughput")
 def sent_bytes_per_s(trial):
     """Bytes sent on the wire per second of the measured window, including framing and headers."""
     return known(trial.measured, NO_END).bytes_sent / known(trial.window_s, NO_WINDOW)
 
 
-@metric("connections/s", "higher")
+@metric("connections/s", "higher", "connect")
 def connects_per_s(trial):
     """Connections opened per second before the first message, over the whole connect phase.
 
@@ -87,14 +87,14 @@ def connects_per_s(trial):
     return ticks[-1].open / seconds
 
 
-@metric("µs", "lower")
+@metric("µs", "lower", "counts")
 def start_spread_us(trial):
     """Time from the start of the measured window until the last worker of all engine processes had entered it."""
     began = known(next((one for one in trial.events if isinstance(one, PhaseBegin) and one.phase == "measure"), None), NO_WINDOW)
     return (known(began.entered_ns, "the engine did not record when its workers entered the window") - began.t_ns) / NS_PER_US
 
 
-@metric("ratio", "neither")
+@metric("ratio", "neither", "counts")
 def rate_ratio(trial):
     """Open loop: messages (broadcasts) sent inside the measured window / those due in it by the schedule, sent or not.
 
@@ -105,7 +105,7 @@ def rate_ratio(trial):
     return left / known(due or None, "no message was due in the measured window")
 
 
-@metric("ratio", "neither")
+@metric("ratio", "neither", "counts")
 def planned_rate_ratio(trial):
     """Open loop: messages due in the measured window by the engine's count / the plan's rate integrated over the window.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Literal
 
+from wsbench.metrics.findings import Family
 from wsbench.metrics.trial_data import TrialData, Unmeasured
 from wsbench.records.errors import UserError
 
@@ -22,12 +23,15 @@ Number = float | int
 
 @dataclass(frozen=True)
 class Metric:
-    """A named number computed from a trial. `needs` is a prerequisite shared with other metrics. If it raises Unmeasured, none of
-    them is computed."""
+    """A named number computed from a trial. `family` decides which findings of a verdict affect it.
+
+    `needs` is a prerequisite shared with other metrics. If it raises Unmeasured, none of them is computed.
+    """
 
     name: str
     unit: str
     direction: Direction
+    family: Family
     text: str
     compute: Callable[[TrialData], Number]
     needs: Callable[[TrialData], object] | None = None
@@ -40,13 +44,13 @@ class Metric:
 METRICS: dict[str, Metric] = {}
 
 
-def metric(unit: str, direction: Direction, needs: Callable[[TrialData], object] | None = None):
+def metric(unit: str, direction: Direction, family: Family, needs: Callable[[TrialData], object] | None = None):
     """Registers a function under its own name."""
 
     def register(compute):
         assert compute.__doc__, f"metric {compute.__name__} has no docstring"
         assert compute.__name__ not in METRICS
-        METRICS[compute.__name__] = Metric(compute.__name__, unit, direction, compute.__doc__, compute, needs)
+        METRICS[compute.__name__] = Metric(compute.__name__, unit, direction, family, compute.__doc__, compute, needs)
 
         @wraps(compute)
         def number(trial: TrialData) -> Number | None:

@@ -12,19 +12,19 @@ from wsbench.records.samples import GroupSample, SamplerCost, SharedMemorySample
 PEAK_S = 0.2  # slightly less than the longest sampling interval, which varies by a few milliseconds
 
 
-@metric("µs", "lower")
+@metric("µs", "lower", "cpu")
 def server_cpu_us_per_message(trial):
     """CPU time of the server's process tree per counted message."""
     return 1e6 * trial.server_cpu_s_per_message
 
 
-@metric("%", "neither")
+@metric("%", "neither", "cpu")
 def server_cpu_percent_mean(trial):
     """CPU use of the server's process tree over the measured window; 100 is one core."""
     return 100 * trial.server_cpu_s / trial.loaded_s
 
 
-@metric("%", "neither")
+@metric("%", "neither", "cpu")
 def server_cpu_percent_max(trial):
     """Highest CPU use of the server over about a quarter of a second, between samples inside the window; 100 is one core."""
     pieces = []
@@ -35,100 +35,100 @@ def server_cpu_percent_max(trial):
     return known(max(shares, default=None), "the samples inside the window span less than a quarter of a second")
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_rss_bytes_max(trial):
     """Largest resident memory (RSS) of the server's process tree in the measured window."""
     return known(max((sample.rss_bytes for sample in trial.server_in_window), default=None), NO_SAMPLES)
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_rss_bytes_start(trial):
     """Resident memory (RSS) of the server's process tree at the first sample of the measured window."""
     return known(next((sample.rss_bytes for sample in trial.server_in_window), None), NO_SAMPLES)
 
 
-@metric("count", "neither")
+@metric("count", "neither", "counts")
 def server_threads_max(trial):
     """Most threads of the server's process tree in the measured window."""
     return known(max((sample.threads for sample in trial.server_in_window), default=None), NO_SAMPLES)
 
 
-@metric("count", "neither")
+@metric("count", "neither", "counts")
 def server_fds_max(trial):
     """Most open file descriptors of the server's process tree in the measured window."""
     counts = [sample.fds for sample in trial.server_in_window if sample.fds is not None]
     return known(max(counts, default=None), "no sample inside the measured window contains the server's open files")
 
 
-@metric("switches/s", "lower")
+@metric("switches/s", "lower", "cpu")
 def server_voluntary_switches_per_s(trial):
     """Voluntary context switches per second of the server's threads: a thread was idle or waited."""
     return _switches_per_s(trial, "server", "voluntary")
 
 
-@metric("switches/s", "lower")
+@metric("switches/s", "lower", "cpu")
 def server_involuntary_switches_per_s(trial):
     """Involuntary context switches per second of the server's threads: a thread lost its CPU to another."""
     return _switches_per_s(trial, "server", "involuntary")
 
 
-@metric("switches/s", "neither")
+@metric("switches/s", "neither", "cpu")
 def engine_voluntary_switches_per_s(trial):
     """Voluntary context switches per second of the engine's workers, over the measured window."""
     return sum(one.voluntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial))
 
 
-@metric("switches/s", "neither")
+@metric("switches/s", "neither", "cpu")
 def engine_involuntary_switches_per_s(trial):
     """Involuntary context switches per second of the engine's workers, over the measured window."""
     return sum(one.involuntary_switches / (known(one.wall_ns or None, NO_WINDOW) / NS_PER_S) for one in workers_of(trial))
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_pss_bytes_ready(trial):
     """Proportional set size of the server's process tree before the load. It includes the server's share of shared pages."""
     return _pss_bytes(trial, "ready")
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_pss_bytes_idle(trial):
     """Proportional set size of the server in the middle of the idle span (all connections open, no message due)."""
     return _pss_bytes(trial, "idle")
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_pss_bytes_ended(trial):
     """Proportional set size of the server after the load. Its connections are closed; most of its memory is still allocated."""
     return _pss_bytes(trial, "ended")
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_group_bytes_max(trial):
     """Most memory charged to the server's control group in the measured window, including kernel memory for its sockets."""
     return max(one.memory_bytes for one in _groups(trial))
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_group_socket_bytes_max(trial):
     """Most socket buffer memory charged to the server's control group in the measured window."""
     sizes = [one.socket_bytes for one in _groups(trial) if one.socket_bytes is not None]
     return known(max(sizes, default=None), "the control group does not report socket buffers")
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def server_group_kernel_bytes_max(trial):
     """Most kernel memory charged to the server's control group: its slab (version 2) or all of it (version 1)."""
     sizes = [one.kernel_bytes for one in _groups(trial) if one.kernel_bytes is not None]
     return known(max(sizes, default=None), "the control group does not report kernel memory")
 
 
-@metric("%", "higher")
+@metric("%", "higher", "cpu")
 def cpu_idle_percent(trial):
     """Idle share of the machine's CPU time over the measured window."""
     return 100 * trial.cpu_idle_share_over(trial.span("measured"))
 
 
-@metric("bytes", "higher")
+@metric("bytes", "higher", "memory")
 def memory_available_bytes_min(trial):
     """Least memory of the machine that a program could still get in the measured window."""
     span = trial.span("measured")
@@ -136,7 +136,7 @@ def memory_available_bytes_min(trial):
     return known(min(found, default=None), "no sample inside the measured window contains the machine's memory")
 
 
-@metric("%", "lower")
+@metric("%", "lower", "cpu")
 def sampling_cpu_percent(trial):
     """CPU use of the sampling thread over its lifetime; 100 is one core."""
     found = trial.samples_of(SamplerCost)
@@ -144,20 +144,20 @@ def sampling_cpu_percent(trial):
     return 100 * cost.cpu_ns / (cost.t_ns - cost.began_ns)
 
 
-@metric("%", "neither")
+@metric("%", "neither", "cpu")
 def engine_cpu_percent_mean(trial):
     """CPU use of the engine's workers over the measured window; 100 is one core."""
     return sum(100 * worker.cpu_ns / known(worker.wall_ns or None, NO_WINDOW) for worker in workers_of(trial))
 
 
-@metric("%", "lower")
+@metric("%", "lower", "cpu")
 def engine_wait_percent(trial):
     """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU."""
     workers = workers_of(trial)
     return max(100 * known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
 
 
-@metric("µs", "lower")
+@metric("µs", "lower", "cpu")
 def engine_wait_us_per_message(trial):
     """Mean time that a message waited for the engine to get a CPU; part of its service time.
 
@@ -172,7 +172,7 @@ def engine_wait_us_per_message(trial):
     return waited_ns / messages * held_up / NS_PER_US
 
 
-@metric("s", "lower")
+@metric("s", "lower", "connect")
 def ready_s(trial):
     """Time from starting the server to its first accepted handshake."""
     return known(trial.record.ready_s, "the server was never ready")

@@ -22,7 +22,7 @@ def _count(kind: Kind, text: str) -> None:
         return collections(trial, trial.span("measured"), kind)
 
     compute.__name__, compute.__doc__ = f"gc_{kind}", text
-    metric("count", "lower")(compute)
+    metric("count", "lower", "counts")(compute)
 
 
 _count("minor", "Garbage collections of the young generation only.")
@@ -34,50 +34,50 @@ _count("full", "Garbage collections of the whole heap during which the server wa
 _count("concurrent", "Garbage collections of the whole heap or the old generation, concurrent with the server.")
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "body")
 def gc_pause_ms_sum(trial):
     """Total time in which the server was paused for garbage collection."""
     return sum(one.ns for one in pauses(trial, trial.span("measured"))) / NS_PER_MS
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "tail")
 def gc_pause_ms_max(trial):
     """Longest pause of the server for garbage collection."""
     return max(one.ns for one in _some(pauses(trial, trial.span("measured")))) / NS_PER_MS
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "tail")
 def gc_pause_ms_p99(trial):
     """99th percentile of the server's pauses for garbage collection."""
     return at_rank([one.ns for one in _some(pauses(trial, trial.span("measured")))], "0.99") / NS_PER_MS
 
 
-@metric("%", "lower")
+@metric("%", "lower", "body")
 def gc_pause_percent(trial):
     """Share of the measured window in which the server was paused for garbage collection."""
     span = trial.span("measured")
     return 100 * sum(one.ns for one in pauses(trial, span)) / (span.end_ns - span.begin_ns)
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "body")
 def safepoint_ms_sum(trial):
     """Total time in which a JVM stopped all its threads or waited for them to stop, for any reason."""
     return sum(one.ns for one in _safepoints(trial)) / NS_PER_MS
 
 
-@metric("ms", "lower")
+@metric("ms", "lower", "tail")
 def safepoint_ms_max(trial):
     """Longest time in which a JVM stopped all its threads or waited for them to stop."""
     return max((one.ns for one in _safepoints(trial)), default=0) / NS_PER_MS
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def heap_used_bytes_max(trial):
     """Largest heap in use: observed at collections, and between them by samples at most a quarter of a second apart."""
     return heap_used_bytes(trial, trial.span("measured"))
 
 
-@metric("bytes", "neither")
+@metric("bytes", "neither", "memory")
 def heap_committed_bytes_max(trial):
     """Most memory that the runtime had committed for its heap."""
     span = trial.span("measured")
@@ -85,7 +85,7 @@ def heap_committed_bytes_max(trial):
     return known(max(sizes, default=None), NO_HEAP.format(span.name))
 
 
-@metric("bytes", "lower")
+@metric("bytes", "lower", "memory")
 def heap_after_gc_bytes_max(trial):
     """Largest heap in use right after a garbage collection: live objects, and garbage that the collection left."""
     span = trial.span("measured")
@@ -99,7 +99,7 @@ def _delay(statistic: str, text: str) -> None:
         return (max(found) if statistic == "max" else at_rank(found, "0." + statistic[1:])) / NS_PER_MS
 
     compute.__name__, compute.__doc__ = f"event_loop_delay_ms_{statistic}", text
-    metric("ms", "lower")(compute)
+    metric("ms", "lower", "body" if statistic == "p50" else "tail")(compute)
 
 
 _delay("p50", "Median delay of a timer of the server's event loop, set every 20 ms.")
@@ -107,27 +107,27 @@ _delay("p99", "99th percentile of the delay of a timer of the server's event loo
 _delay("max", "Longest delay of a timer of the server's event loop.")
 
 
-@per_span("gc_minor", "count", "lower", "Garbage collections of the young generation only")
+@per_span("gc_minor", "count", "lower", "counts", "Garbage collections of the young generation only")
 def _minor(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "minor")
 
 
-@per_span("gc_full", "count", "lower", "Garbage collections of the whole heap during which the server was paused,")
+@per_span("gc_full", "count", "lower", "counts", "Garbage collections of the whole heap during which the server was paused,")
 def _full(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "full")
 
 
-@per_span("gc_concurrent", "count", "lower", "Garbage collections of the whole or old heap, concurrent with the server,")
+@per_span("gc_concurrent", "count", "lower", "counts", "Garbage collections of the whole or old heap, concurrent with the server,")
 def _concurrent(trial: TrialData, span: Span) -> int:
     return collections(trial, span, "concurrent")
 
 
-@per_span("gc_pause_ms_sum", "ms", "lower", "Total time in which the server was paused for garbage collection")
+@per_span("gc_pause_ms_sum", "ms", "lower", "body", "Total time in which the server was paused for garbage collection")
 def _pause_ms(trial: TrialData, span: Span) -> float:
     return sum(one.ns for one in pauses(trial, span)) / NS_PER_MS
 
 
-@per_span("heap_used_bytes_max", "bytes", "lower", "Largest heap in use")
+@per_span("heap_used_bytes_max", "bytes", "lower", "memory", "Largest heap in use")
 def heap_used_bytes(trial: TrialData, span: Span) -> int:
     sizes = [point.used_bytes for point in heap(trial, span) if point.used_bytes is not None]
     return known(max(sizes, default=None), NO_HEAP.format(span.name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from wsbench.metrics.findings import Family
 from wsbench.metrics.registry import Direction, Number, metric
 from wsbench.metrics.spans import Span
 from wsbench.metrics.trial_data import TrialData, known
@@ -21,23 +22,23 @@ WORDS = {
 }
 
 
-def per_span(quantity: str, unit: str, direction: Direction, text: str):
+def per_span(quantity: str, unit: str, direction: Direction, family: Family, text: str):
     """Registers a function of a trial and a span as a metric of every span. `text` is continued by the words of the span."""
 
     def register(of: Callable[[TrialData, Span], Number]):
         for name, words in WORDS.items():
-            _registered(f"{name}_{quantity}", name, unit, direction, f"{text} {words}.", of)
+            _registered(f"{name}_{quantity}", name, (unit, direction, family), f"{text} {words}.", of)
         return of
 
     return register
 
 
-def _registered(full: str, name: str, unit: str, direction: Direction, text: str, of: Callable) -> None:
+def _registered(full: str, name: str, kind: tuple[str, Direction, Family], text: str, of: Callable) -> None:
     def compute(trial: TrialData) -> Number:
         return of(trial, trial.span(name))
 
     compute.__name__, compute.__doc__ = full, text
-    metric(unit, direction, _of_name(name))(compute)
+    metric(*kind, _of_name(name))(compute)
 
 
 @cache
@@ -45,33 +46,33 @@ def _of_name(name: str) -> Callable[[TrialData], Span]:
     return lambda trial: trial.span(name)
 
 
-@per_span("s", "s", "neither", "Time spent")
+@per_span("s", "s", "neither", "throughput", "Time spent")
 def seconds(trial: TrialData, span: Span) -> float:
     return span.seconds
 
 
-@per_span("cpu_idle_percent", "%", "higher", "Idle share of the machine's CPU time")
+@per_span("cpu_idle_percent", "%", "higher", "cpu", "Idle share of the machine's CPU time")
 def cpu_idle_percent(trial: TrialData, span: Span) -> float:
     return 100 * trial.cpu_idle_share_over(span)
 
 
-@per_span("server_cpu_percent", "%", "lower", "CPU use (100 is one core) of the server's process tree")
+@per_span("server_cpu_percent", "%", "lower", "cpu", "CPU use (100 is one core) of the server's process tree")
 def server_cpu_percent(trial: TrialData, span: Span) -> float:
     return 100 * trial.server_cpu_s_over(span) / span.seconds
 
 
-@per_span("rss_bytes", "bytes", "lower", "RSS of the server's process tree at the last sample")
+@per_span("rss_bytes", "bytes", "lower", "memory", "RSS of the server's process tree at the last sample")
 def rss_bytes(trial: TrialData, span: Span) -> int:
     return last_inside(trial.processes("server"), span, "the server").rss_bytes
 
 
-@per_span("memory_used_bytes", "bytes", "lower", "Memory of the machine unavailable to programs at the last sample")
+@per_span("memory_used_bytes", "bytes", "lower", "memory", "Memory of the machine unavailable to programs at the last sample")
 def memory_used_bytes(trial: TrialData, span: Span) -> int:
     memory = _memory(last_inside(trial.machine, span, "the machine"))
     return memory.total_bytes - memory.available_bytes
 
 
-@per_span("memory_free_bytes", "bytes", "higher", "Unused memory of the machine at the last sample")
+@per_span("memory_free_bytes", "bytes", "higher", "memory", "Unused memory of the machine at the last sample")
 def memory_free_bytes(trial: TrialData, span: Span) -> int:
     return _memory(last_inside(trial.machine, span, "the machine")).free_bytes
 
@@ -80,6 +81,7 @@ def memory_free_bytes(trial: TrialData, span: Span) -> int:
     "memory_grown_bytes",
     "bytes",
     "lower",
+    "memory",
     "Growth of the machine's used memory (server, engine and kernel) from before the first connection to the last sample",
 )
 def memory_grown_bytes(trial: TrialData, span: Span) -> int:
@@ -91,13 +93,14 @@ def memory_grown_bytes(trial: TrialData, span: Span) -> int:
     "slab_grown_bytes",
     "bytes",
     "lower",
+    "memory",
     "Growth of the kernel's slab (with sockets of both ends if both are local) from before the first connection to the last sample",
 )
 def slab_grown_bytes(trial: TrialData, span: Span) -> int:
     return _memory(last_inside(trial.machine, span, "the machine")).slab_bytes - _before(trial).slab_bytes
 
 
-@per_span("socket_buffer_bytes_max", "bytes", "lower", "Most memory in the machine's TCP buffers")
+@per_span("socket_buffer_bytes_max", "bytes", "lower", "memory", "Most memory in the machine's TCP buffers")
 def socket_buffer_bytes_max(trial: TrialData, span: Span) -> int:
     found = [sample.sockets for sample in trial.machine if span.holds(sample.t_ns)]
     sizes = [one.tcp_buffer_bytes for one in found if one is not None]

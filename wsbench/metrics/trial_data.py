@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram
@@ -21,7 +21,7 @@ from wsbench.monitoring.runtime_logs import probes
 from wsbench.monitoring.runtime_logs.record import Telemetry
 from wsbench.records.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.records.rundir import HostRecord, TrialFolder, TrialRecord
-from wsbench.records.samples import MachineSample, ProcessSample, TurnSample
+from wsbench.records.samples import MachineSample, ProcessSample, SamplerCost, Tree, TurnSample
 
 CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
 MOST_SAMPLED = 0.5  # with fewer slices, their CPU time is not that of the trial
@@ -203,15 +203,12 @@ class TrialData:
         """Telemetry of the server's runtime, or the reason why there is none."""
         return probes.read(self.record.probe, self.folder.path, self.record.server_started_ns)
 
-    def processes(self, of: Literal["server", "engine"]) -> list[ProcessSample]:
+    def processes(self, of: Tree) -> list[ProcessSample]:
         return self._processes[of]
 
     @cached_property
     def _processes(self) -> dict[str, list[ProcessSample]]:
-        found: dict[str, list[ProcessSample]] = {"server": [], "engine": []}
-        for sample in self.samples_of(ProcessSample):
-            found[sample.of].append(sample)
-        return found
+        return by_tree(self.samples_of(ProcessSample))
 
     @cached_property
     def server_in_window(self) -> list[ProcessSample]:
@@ -231,15 +228,17 @@ class TrialData:
         return [(folder.host, folder) for folder in self.folder.hosts()]
 
     @cached_property
-    def machines(self) -> dict[str, list[MachineSample]]:
+    def machines(self) -> dict[str, MachineTrace]:
         """The samples of every machine of the trial, by name. The trial folder itself has those of the server's host."""
         own = next((f"host {host.name}" for host, _ in self.hosts if host.role == "serve"), "the machine")
-        others = {
-            f"host {host.name}": [sample for sample in folder.samples() if isinstance(sample, MachineSample)]
-            for host, folder in self.hosts
-            if host.role == "load"
-        }
-        return {own: self.machine} | others
+        # Hosts of a cluster may share a machine, where each sees only its own processes.
+        complete = not self.hosts and bool(self.processes("server")) and bool(self.processes("engine"))
+        found = {own: MachineTrace(self.machine, self._processes, self.samples_of(SamplerCost), complete)}
+        for host, folder in self.hosts:
+            if host.role == "load":
+                machine = [sample for sample in folder.samples() if isinstance(sample, MachineSample)]
+                found[f"host {host.name}"] = MachineTrace(machine, {}, [], complete=False)
+        return found
 
     def samples_of(self, kind: type[Value]) -> list[Value]:
         return self._by_kind.get(kind, [])
@@ -295,7 +294,7 @@ class TrialData:
 
     def server_cpu_s_over(self, span: Span) -> float:
         around = _around(self._server_cpu, span, "the server", "the measured window")
-        rounding = _cpu_rounding_s(self.processes("server")[around])
+        rounding = cpu_rounding_s(self.processes("server")[around])
         used = growth(self._server_cpu, around, span, rounding)
         if used.falls:
             raise Unmeasured("a process of the server ended and its CPU time was not added to its parent's")
@@ -319,6 +318,27 @@ class TrialData:
             return sum(one.seconds for one in self.kept_slices) or None
         window_ns = self.measured.window_ns if self.measured else None
         return window_ns / NS_PER_S if window_ns else None
+
+
+@dataclass(frozen=True)
+class MachineTrace:
+    """The samples of one machine: of the whole, and of every process tree that is known there, by its kind.
+
+    `complete`: these trees are all that the trial ran on this machine, so the rest of its CPU time is foreign.
+    """
+
+    samples: list[MachineSample]
+    processes: dict[Tree, list[ProcessSample]]
+    sampler: list[SamplerCost]
+    complete: bool
+
+
+def by_tree(samples: list[ProcessSample]) -> dict[Tree, list[ProcessSample]]:
+    """The samples of each kind of process tree, in order."""
+    found: dict[Tree, list[ProcessSample]] = {"server": [], "engine": [], "rival": []}
+    for sample in samples:
+        found[sample.of].append(sample)
+    return found
 
 
 @dataclass(frozen=True)
@@ -398,7 +418,7 @@ def cpu_s(sample: ProcessSample) -> float:
     return sample.cpu_user_s + sample.cpu_system_s if sample.cpu_ns is None else sample.cpu_ns / NS_PER_S
 
 
-def _cpu_rounding_s(samples: list[ProcessSample]) -> float:
+def cpu_rounding_s(samples: list[ProcessSample]) -> float:
     """Largest error of a difference of two samples: user and system ticks of each process, none with the CPU clocks.
 
     If processes came or went, their CPU time has moved into their parents' ticks.

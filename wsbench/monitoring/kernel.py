@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from wsbench.records.samples import GroupSample, MachineCpu, MachineMemory, MachineSample, MachineSockets, NetworkSample
@@ -106,9 +107,10 @@ def pss_bytes(pid: int) -> int | None:
 
 
 class Machine:
-    """Repeated samples of the whole machine."""
+    """Repeated samples of the whole machine. `cpus`: those of the trial, if it does not use all."""
 
-    def __init__(self):
+    def __init__(self, cpus: Iterable[int] = ()):
+        self._cpus = frozenset(cpus)
         self._stat = Standing("/proc/stat")
         self._memory = Standing("/proc/meminfo")
         self._sockets = Standing("/proc/net/sockstat")
@@ -117,10 +119,12 @@ class Machine:
         self._quota = next((one for one in map(_Quota, QUOTAS) if one.throttled_s() is not None), None)
 
     def sample(self) -> MachineSample:
+        t_ns, stat = time.monotonic_ns(), self._stat.read()
         return MachineSample(
-            t_ns=time.monotonic_ns(),
+            t_ns=t_ns,
             of="machine",
-            cpu_s=cpu_of(self._stat.read()),
+            cpu_s=cpu_of(stat),
+            trial_cpu_s=cpu_of_some(stat, self._cpus),
             throttled_s=None if self._quota is None else self._quota.throttled_s(),
             memory=memory_of(self._memory.read() or b""),
             sockets=sockets_of(self._sockets.read() or b""),
@@ -159,8 +163,27 @@ class _Quota:
 
 def cpu_of(stat: bytes) -> MachineCpu:
     """The first line of /proc/stat: the sum over all CPUs, in seconds."""
-    fields = stat[: stat.index(b"\n")].split()[1:9]
-    user, nice, system, idle, iowait, irq, softirq, steal = (int(field) / TICKS_PER_S for field in fields)
+    return _cpu([int(field) for field in stat[: stat.index(b"\n")].split()[1:9]])
+
+
+def cpu_of_some(stat: bytes, cpus: frozenset[int]) -> MachineCpu | None:
+    """The lines of these CPUs in /proc/stat, added up, in seconds. None if they are all CPUs, or if one has no line."""
+    names, found, others = {b"cpu%d" % number for number in cpus}, [], 0
+    for line in stat.splitlines()[1:]:
+        if not line.startswith(b"cpu"):
+            break
+        fields = line.split()
+        if fields[0] in names:
+            found.append([int(field) for field in fields[1:9]])
+        else:
+            others += 1
+    if not others or not names or len(found) < len(names):
+        return None
+    return _cpu([sum(column) for column in zip(*found, strict=True)])
+
+
+def _cpu(ticks: list[int]) -> MachineCpu:
+    user, nice, system, idle, iowait, irq, softirq, steal = (one / TICKS_PER_S for one in ticks)
     return MachineCpu(user=user + nice, system=system, idle=idle, iowait=iowait, steal=steal, irq=irq, softirq=softirq)
 
 

@@ -117,6 +117,10 @@ class TrialOrder(Frozen):
         return self.variant_name + (CONTROL if self.control else "")
 
 
+#: How the reasons of trials begin that failed because of the server. `servers.serving` and `run.trial` give them.
+SERVER_FAILED = ("the server ended", "the server was not ready", "the server's log exceeds")
+
+
 class TrialRecord(Frozen):
     """A trial after it ran, with exactly one outcome: `ok`, `failed` or `stopped`; the last two have a reason.
 
@@ -155,6 +159,11 @@ class TrialRecord(Frozen):
     @property
     def name(self) -> str:
         return f"{self.server}@{self.variant}" + (CONTROL if self.control else "")
+
+    @property
+    def failed_by_server(self) -> bool:
+        """Whether the trial failed because of what the server did: it ended, was not ready in time, or filled the disk."""
+        return self.outcome == "failed" and (self.reason or "").startswith(SERVER_FAILED)
 
 
 class CampaignRecord(Frozen):

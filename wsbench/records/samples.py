@@ -12,6 +12,8 @@ from pydantic import Field, TypeAdapter
 from wsbench.records.frozen import Frozen
 
 Who = Literal["server", "engine"]
+#: `rival`: the servers and engines of other trials that ran on this machine at the same time.
+Tree = Literal["server", "engine", "rival"]
 
 
 class ProcessSample(Frozen):
@@ -21,7 +23,7 @@ class ProcessSample(Frozen):
     """
 
     t_ns: int
-    of: Who
+    of: Tree
     processes: int
     threads: int
     fds: int | None
@@ -61,11 +63,16 @@ class MachineSockets(Frozen):
 
 
 class MachineSample(Frozen):
-    """The whole machine at one instant: seconds are cumulative over all CPUs. `throttled_s` is null without a CPU quota."""
+    """The whole machine at one instant: seconds are cumulative over all CPUs. `throttled_s` is null without a CPU quota.
+
+    `trial_cpu_s`: the same seconds over the CPUs of the server and the engine alone. Null if they may use every CPU, and in older
+    runs.
+    """
 
     t_ns: int
     of: Literal["machine"]
     cpu_s: MachineCpu
+    trial_cpu_s: MachineCpu | None = None
     throttled_s: float | None
     memory: MachineMemory | None = None
     sockets: MachineSockets | None = None

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
-from wsbench.analysis.dataset import Cell
+from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
+from wsbench.metrics.findings import Kind
+from wsbench.metrics.server_checks import OUTCOMES
 from wsbench.records.rundir import CONTROL
 from wsbench.report.need import Need, need
 
@@ -230,14 +232,13 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         ]
         what = "these" if results.leading == results.throughput else "their throughputs"
         said.append(f"The engine, not the server, was the limit for {wording.listed(where)}: {what} are lower bounds.")
-    if full := dict.fromkeys(results.label(one.record.name) for one in trials if one.value("listen_overflows")):
-        said.append(f"Connects were dropped at a full listen queue and retried after a second or more: {wording.listed(full)}.")
-    if invalid := sum(trial.verdict.kind == "INVALID" for trial in ok):
+    said += _outcomes(results, ok)
+    if invalid := _in_words(results, ok, "INVALID"):
         again = sum(planned.again_of is not None and not planned.control for planned in results.order)
         repeated = f"; {wording.count(again, 'trial')} rerun after a disturbance by the host" if again else ""
-        said.append(f"INVALID: {wording.count(invalid, 'trial')}, shown but excluded from every mean{repeated}.")
-    if suspect := sum(trial.verdict.kind == "SUSPECT" for trial in ok):
-        said.append(f"SUSPECT: {wording.count(suspect, 'trial')}, included in the means; the table of trials has the reasons.")
+        said.append(f"INVALID: {invalid}, shown but excluded from the means{repeated}.")
+    if suspect := _in_words(results, ok, "SUSPECT"):
+        said.append(f"SUSPECT: {suspect}, included in the means; the table of trials has the reasons.")
     if failed := len(trials) - len(ok):
         said.append(f"Failed: {wording.count(failed, 'trial')}, without a number.")
     if skipped := [row.name for row in results.servers if row.skipped]:
@@ -246,3 +247,23 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
     if silent:
         said.append(f"No usable number in at least one cell: {wording.listed(silent)}.")
     return said
+
+
+def _outcomes(results: Results, ok: list[TrialResult]) -> list[str]:
+    """What servers did, a sentence for each kind of outcome. Stops have their own sentence."""
+    by_name: dict[str, dict[str, None]] = {}
+    for trial in ok:
+        for one in trial.verdict.outcomes:
+            if one.name != "stopped":
+                by_name.setdefault(one.name, {})[results.label(trial.record.name)] = None
+    return [f"{OUTCOMES[name].capitalize()}: {wording.listed(servers)}." for name, servers in by_name.items()]
+
+
+def _in_words(results: Results, ok: list[TrialResult], kind: Kind) -> str:
+    """`3 trials for throughput, 5 for p99 service time`: the trials with this word, for the metrics that are drawn."""
+    drawn = [metric for metric in (results.leading, results.second) if metric is not None]
+    numbers = {metric: sum(trial.kind(metric) == kind for trial in ok if trial.value(metric) is not None) for metric in drawn}
+    found = [(wording.title(metric, inside=True), number) for metric, number in numbers.items() if number]
+    return ", ".join(
+        f"{wording.count(number, 'trial') if not place else number} for {title}" for place, (title, number) in enumerate(found)
+    )

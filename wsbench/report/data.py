@@ -16,8 +16,9 @@ from wsbench.analysis import wording
 from wsbench.analysis.dataset import COLUMN, TrialResult
 from wsbench.analysis.memory import memory_fits
 from wsbench.analysis.results import Results
-from wsbench.analysis.summary import KINDS, SummaryRow, column_scale
+from wsbench.analysis.summary import SummaryRow, column_scale
 from wsbench.analysis.summary import columns as summary_columns
+from wsbench.metrics.findings import FAMILIES, KINDS
 from wsbench.report.palette import looks_by_name
 
 DIGITS = 6  # of a trial's values: enough for downloads
@@ -90,7 +91,7 @@ def _cell(results: Results, cell) -> dict:
 def _metric(results: Results, name: str) -> dict:
     metric, scale = metrics.METRICS[name], column_scale(results, name)
     shown = {"shown": scale.unit, "size": scale.size, "text": metric.text}
-    return {"name": name, "title": wording.title(name), "unit": metric.unit, **shown}
+    return {"name": name, "title": wording.title(name), "unit": metric.unit, "family": metric.family, **shown}
 
 
 def trial_columns(results: Results) -> list[str]:
@@ -163,6 +164,7 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
         "server": [server_at[record.name] for record in records],
         "cell": [cell_at[trial.cell] for trial in trials],
         "kind": [3 if t.record.outcome == "failed" else KINDS.index(t.verdict.kind) for t in trials],
+        "kinds": {family: [KINDS.index(trial.verdict.of(family)) for trial in trials] for family in FAMILIES},
         "limit": [texts.place(trial.verdict.bottleneck) for trial in trials],
         "reasons": [[texts.place(reason) for reason in _reasons(trial)] for trial in trials],
         "typical": [int(record.number in typical) for record in records],
@@ -229,8 +231,10 @@ def _typical(results: Results) -> set[int]:
     found = set()
     for cell in results.cells:
         for name in results.names:
-            counted = [trial for trial in results.group(name, cell) if trial.counts]
-            ranked = sorted(counted, key=lambda trial: (trial.value(results.leading) or 0, trial.record.number))
+            ranked = sorted(
+                results.counted(name, cell, results.leading),
+                key=lambda trial: (trial.value(results.leading) or 0, trial.record.number),
+            )
             if ranked:
                 found.add(ranked[(len(ranked) - 1) // 2].record.number)
     return found

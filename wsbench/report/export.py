@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
@@ -23,6 +23,7 @@ from wsbench.analysis import stats, tables
 from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.thresholds import Threshold, judge_values
+from wsbench.metrics.findings import Axis, Family, Kind
 from wsbench.records.errors import UserError
 from wsbench.records.files import write_whole
 from wsbench.records.frozen import Frozen
@@ -53,6 +54,16 @@ class CellRow(Frozen):
     metrics: list[CellMetric]
 
 
+class FindingRow(Frozen):
+    """What one check found: about the host, the engine, or what the server did. `affects`: metric family → SUSPECT or INVALID."""
+
+    axis: Axis
+    name: str
+    seen: str
+    remedy: str
+    affects: dict[Family, Kind]
+
+
 class TrialRow(Frozen):
     """A finished trial; `again_of` is the number of the trial it repeats. `reasons` has an entry for every metric that is null."""
 
@@ -63,8 +74,9 @@ class TrialRow(Frozen):
     again_of: int | None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
-    verdict: Literal["VALID", "SUSPECT", "INVALID"]
+    verdict: Kind
     verdict_reasons: list[str]
+    findings: list[FindingRow]
     bottleneck: str
     metrics: dict[str, float | None]
     reasons: dict[str, str]
@@ -107,6 +119,7 @@ def document(results: Results) -> Document:
                 reason=trial.record.reason,
                 verdict=trial.verdict.kind,
                 verdict_reasons=list(trial.verdict.reasons),
+                findings=[FindingRow(**asdict(one)) for one in trial.verdict.findings],
                 bottleneck=trial.verdict.bottleneck,
                 metrics=trial.values,
                 reasons=trial.reasons,
@@ -230,7 +243,8 @@ def _github(asked: Asked, direction: str) -> bytes:
 
 
 def as_junit(asked: Asked) -> bytes:
-    """JUnit XML: one suite per server, one case per trial. Failed trials, INVALID verdicts and breached thresholds are failures."""
+    """JUnit XML: one suite per server, one case per trial. Failures are failed trials, findings that make a number INVALID, and
+    breached thresholds."""
     results, suites = asked.results, ElementTree.Element("testsuites", name=asked.results.campaign.experiment)
     for row in results.servers:
         trials = [trial for trial in results.trials if trial.record.name == row.name]
@@ -241,8 +255,8 @@ def as_junit(asked: Asked) -> bytes:
             case.attrib |= _seconds([trial])
             for kind, message in _wrong(asked, trial):
                 ElementTree.SubElement(case, "failure", type=kind, message=_printable(message))
-            if trial.verdict.kind == "SUSPECT":
-                ElementTree.SubElement(case, "system-out").text = _printable("SUSPECT: " + "; ".join(trial.verdict.reasons))
+            if said := [one.text for one in trial.verdict.findings if one.kind != "INVALID"]:
+                ElementTree.SubElement(case, "system-out").text = _printable(" ".join(said))
         if row.skipped is not None:
             case = ElementTree.SubElement(suite, "testcase", classname=row.name, name="skipped", time="0")
             ElementTree.SubElement(case, "skipped", message=_printable(row.skipped))
@@ -268,10 +282,10 @@ def _wrong(asked: Asked, trial) -> Iterator[tuple[str, str]]:
     if trial.record.outcome == "failed":
         yield "failed", trial.record.reason or "failed"
         return
-    if trial.verdict.kind == "INVALID":
-        yield "INVALID", "; ".join(trial.verdict.reasons)
-        return
-    for judged in judge_values(trial.values, trial.reasons, asked.thresholds):
+    for one in trial.verdict.findings:
+        if one.kind == "INVALID":
+            yield ("server" if one.axis == "server" else "INVALID"), one.text
+    for judged in judge_values(trial.values, trial.reasons, trial.verdict, asked.thresholds):
         if judged.breached:
             yield "threshold", judged.words
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 from wsbench.analysis.results import Results
-from wsbench.analysis.summary import KINDS
+from wsbench.metrics.findings import KINDS
 from wsbench.report.palette import looks_by_name
 
 LOG_VALUES = 30  # maximum over minimum from which values get a logarithmic axis: a linear one would hide the small ones

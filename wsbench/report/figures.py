@@ -167,9 +167,9 @@ def _fit(results: Results, asked: FigureTable, id_: str) -> list[Block]:
 
 def _pairs(results: Results, name: str, metric: str, over: str) -> list[tuple[float, float, str, int]]:
     """(swept number, value, verdict, trial) of the trials that count."""
-    counted = [trial for trial in results.trials if trial.record.name == name and trial.counts]
+    counted = [trial for cell in results.cells for trial in results.counted(name, cell, metric)]
     return [
-        (trial.record.cell[over], trial.value(metric), trial.verdict.kind, trial.record.number)
+        (trial.record.cell[over], trial.value(metric), trial.kind(metric), trial.record.number)
         for trial in counted
         if over in trial.record.cell and trial.value(metric) is not None
     ]
@@ -270,14 +270,14 @@ def _said(metric: str, scale: wording.Scale) -> str:
 
 
 def _scale(results: Results, metric: str, cells: list[Cell]) -> wording.Scale:
-    seen = (trial.value(metric) for trial in results.trials if trial.counts and trial.cell in cells)
+    seen = (trial.value(metric) for trial in results.trials if trial.counts_for(metric) and trial.cell in cells)
     return wording.scale(metrics.METRICS[metric].unit, seen)
 
 
 def _dots(results: Results, name: str, metric: str, cell: Cell, scale: wording.Scale, x: float = 0) -> list[Point]:
     """Every trial that has the metric."""
     trials = [trial for trial in results.group(name, cell) if trial.value(metric) is not None]
-    return [Point(x, scale.of(one.value(metric)), one.verdict.kind, one.record.number) for one in trials]
+    return [Point(x, scale.of(one.value(metric)), one.kind(metric), one.record.number) for one in trials]
 
 
 def _swept(results: Results, name: str, metric: str, cells: list[Cell], key: str, scale: wording.Scale) -> Line:

@@ -27,6 +27,7 @@ from wsbench.analysis.results import Results
 from wsbench.analysis.summary import left_out, summary
 from wsbench.analysis.tables import TRIALS
 from wsbench.metrics import limits
+from wsbench.metrics.findings import FAMILIES
 from wsbench.records.plain import visible
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow
@@ -93,6 +94,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         failed=[trial for trial in results.trials if trial.record.outcome == "failed"],
         table_file=TRIALS,
         metric_texts=list(metrics.METRICS.values()),
+        families=FAMILIES,
         limits=limits.LIMITS,
         never=limits.NEVER,
         level=stats.LEVEL,

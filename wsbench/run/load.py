@@ -277,6 +277,8 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
         say(shards.words(count) if asked.cluster is None else f"{count} engine processes on {hosts.words}")
     server_cpus = _cpus_of(asked.server_pid)
     pids = [] if asked.server_pid is None else [asked.server_pid]
+    # An engine that is not pinned may use every CPU.
+    both = [*server_cpus, *plan.cpus] if server_cpus and plan.cpus else []
     for pid in pids:
         limit = machine.file_limit(pid)
         if limit is not None and limit <= plan.connections and not asked.replicas:
@@ -286,7 +288,7 @@ def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: Tri
     reason, interrupted = None, False
     try:
         with (
-            Sampler(folder.path / "resources.jsonl", *pids) as sampler,
+            Sampler(folder.path / "resources.jsonl", *pids, cpus=both) as sampler,
             sampling(folder.path) as hosts_sampler,
             shards.Engines(plan, count, folder, hosts) as running,
         ):

@@ -120,4 +120,5 @@ class ThisHost:
         return serving.Serving(variant, order, folder)
 
     def sampling(self, server: serving.Serving, folder: Path, alone: bool = True) -> Sampler:
-        return Sampler(folder / "resources.jsonl", *server.pids, alone=alone)
+        cpus = [*self.server_cpus, *self.engine_cpus]
+        return Sampler(folder / "resources.jsonl", *server.pids, cpus=cpus, alone=alone)

@@ -133,30 +133,31 @@ def _reading(role: str, metric: str, cells: list[conditions.Cell], where: tuple[
     subject = Subject(name or role, metric, scope.campaign.cell_text(cell))
     if name is None:
         return _none(subject, Problem("missing", f"no server has the role {role!r} in these versions"))
-    if problem := _absent(name, cell, scope):
+    if problem := _absent(name, cell, metric, scope):
         return _none(subject, problem)
     by_round = scope.campaign.by_round(name, cell, metric)
     known = {number: float(value) for number, value in by_round.items() if value is not None}
     if not known:
-        trials = [trial for trial in scope.campaign.group(name, cell) if trial.counts]
-        return _none(subject, Problem("missing", f"{subject}: {trials[0].reason(metric)}"))
+        first = scope.campaign.counted(name, cell, metric)[0]
+        return _none(subject, Problem("missing", f"{subject}: {first.reason(metric)}"))
     return Term(str(subject), known, None, scope.campaign.noise(cell, metric) or 0.0, None, subject)
 
 
-def _absent(name: str, cell: conditions.Cell, scope: Scope) -> Problem | None:
-    """Why a server has no counted trial in this cell; None if it has one."""
+def _absent(name: str, cell: conditions.Cell, metric: str, scope: Scope) -> Problem | None:
+    """Why a server has no trial in this cell that counts for the metric; None if it has one."""
     if name not in scope.campaign.names:
         skipped = next((row.skipped for row in scope.campaign.servers if row.name == name and row.skipped), None)
         return Problem("missing", f"{name} is not in this campaign" + (f": {skipped}" if skipped else ""))
     group = scope.campaign.group(name, cell)
     if not group:
         return Problem("missing", f"{name} did not run in this cell")
-    if any(trial.counts for trial in group):
+    if scope.campaign.counted(name, cell, metric):
         return None
     failed = [trial for trial in group if trial.record.outcome == "failed"]
     if failed:
         return Problem("failed", f"{name} failed: {failed[0].record.reason}")
-    return Problem("failed", f"{name} has no valid trial: {'; '.join(group[0].verdict.reasons) or 'INVALID'}")
+    because = group[0].verdict.because(metrics.METRICS[metric].family)
+    return Problem("failed", f"{name} has no valid trial: {'; '.join(one.seen for one in because) or 'INVALID'}")
 
 
 def _none(subject: Subject | str, problem: Problem) -> Term:

@@ -52,7 +52,12 @@ function metricFigures(view, name) {
 
 function dotsOf(view, name, cell, server) {
   const { trials } = view.data;
-  return trialsOf(view, cell, server).filter((i) => trials.values[name]?.[i] != null).map((i) => [shown(view.data.metrics[name], trials.values[name][i]), trials.kind[i], trials.number[i]]);
+  return trialsOf(view, cell, server).filter((i) => trials.values[name]?.[i] != null).map((i) => [shown(view.data.metrics[name], trials.values[name][i]), kindOf(trials, view.data.metrics[name], i), trials.number[i]]);
+}
+
+// The verdict of a trial on one metric, by the metric's family.
+function kindOf(trials, metric, i) {
+  return trials.kind[i] === FAILED ? FAILED : trials.kinds[metric.family][i];
 }
 
 function barFigure(view, metric, panel, [cell]) {
@@ -185,7 +190,7 @@ function memoryFigures(view) {
   const metric = metrics.server_rss_bytes_max;
   const series = fits.map((fit) => {
     const server = view.data.servers[fit.server];
-    const dots = view.trials.filter((i) => trials.server[i] === fit.server && trials.values[metric.name]?.[i] != null).map((i) => [trials.connections[i], trials.values[metric.name][i] / 2 ** 20, trials.kind[i], trials.number[i]]);
+    const dots = view.trials.filter((i) => trials.server[i] === fit.server && trials.values[metric.name]?.[i] != null).map((i) => [trials.connections[i], trials.values[metric.name][i] / 2 ** 20, kindOf(trials, metric, i), trials.number[i]]);
     const line = fit.slope === null ? [] : [fit.smallest, fit.largest].map((at) => [at, (fit.intercept + fit.slope * at) / 2 ** 20]);
     return { server: fit.server, name: server.label, look: server.look, points: line, dots };
   });

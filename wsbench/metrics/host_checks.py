@@ -1,0 +1,181 @@
+"""Checks of the host: CPU time that the hypervisor, a quota or other programs took from the trial, and packets that were dropped.
+
+They use no result of the trial, so the rule that reruns disturbed trials may rest on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from wsbench import metrics
+from wsbench.metrics.findings import Family, Finding, Kind, finding, worst
+from wsbench.metrics.limits import beyond
+from wsbench.metrics.trial_data import NS_PER_S, TICK_S, MachineTrace, TrialData, cpu_rounding_s, cpu_s
+from wsbench.records.samples import MachineCpu, MachineSample
+
+#: Families that rest on the measured window. Missing CPU time changes neither counts nor memory.
+IN_WINDOW: tuple[Family, ...] = ("throughput", "body", "tail", "cpu")
+#: Shorter stretches have too few ticks of 10 ms to judge shares of a few per cent.
+SHORTEST_S = 1.0
+QUIETER = "Stop other programs, or use a quieter machine or time of day."
+
+
+@dataclass(frozen=True)
+class Taken:
+    """CPU time that a machine's trial did not get over some stretch, in seconds."""
+
+    seconds: float  # of the stretch
+    wanted_s: float  # busy and stolen, over the CPUs of the trial
+    stolen_s: float
+    throttled_s: float
+    foreign_s: float | None  # at least; None if it is unknown which processes belong to the trial
+
+
+def checks(trial: TrialData) -> Iterator[Finding]:
+    """The findings about every machine of the trial."""
+    yield from cpu_time(trial)
+    yield from packets(trial)
+
+
+def cpu_time(trial: TrialData) -> Iterator[Finding]:
+    """CPU time that the trial did not get in the measured window, and while connections were opened."""
+    if trial.window is None:
+        return
+    stretches = [(trial.window, _in_window, "")]
+    opened = (trial.begins.get("connect"), trial.begins.get("warmup", trial.window[0]))
+    if _connects_in_window(trial):
+        stretches = [(trial.window, _in_all, "")]
+    elif opened[0] is not None and opened[1] - opened[0] >= SHORTEST_S * NS_PER_S:
+        stretches.append((opened, _connecting, " while connections were opened"))
+    else:
+        stretches = [(trial.window, _in_window_and_near, "")]
+    for name, trace in trial.machines.items():
+        for (begin_ns, end_ns), words, when in stretches:
+            around = enclosing(trace.samples, begin_ns, end_ns)
+            if around is not None:
+                yield from _judge(name, taken(trace, *around), words, when)
+            elif words is not _connecting:
+                seen = f"{name} was not sampled across the window, so steal and throttling are unknown"
+                yield finding("host", "not_sampled", seen, "Run the trial again.", **words("SUSPECT"))
+
+
+Words = dict[Family, Kind | None]
+
+
+def _in_window(kind: Kind) -> Words:
+    return dict.fromkeys(IN_WINDOW, kind)
+
+
+def _in_window_and_near(kind: Kind) -> Words:
+    """Connecting was too short to judge by itself. What made the window INVALID may have lengthened it."""
+    return _in_window(kind) | {"connect": "SUSPECT" if kind == "INVALID" else None}
+
+
+def _in_all(kind: Kind) -> Words:
+    return _in_window(kind) | _connecting(kind)
+
+
+def _connecting(kind: Kind) -> Words:
+    return {"connect": kind}
+
+
+def _connects_in_window(trial: TrialData) -> bool:
+    plan = trial.plan
+    return (
+        trial.connection_per_request or plan.stages is not None or getattr(plan.loop, "messages_per_connection", None) is not None
+    )
+
+
+def _judge(name: str, found: Taken, words: Callable[[Kind], Words], when: str) -> Iterator[Finding]:
+    # A counter of ticks may be wrong by one.
+    share = max(0.0, found.stolen_s - TICK_S) / found.wanted_s if found.wanted_s > 0 else 0.0
+    if kind := beyond("steal", share):
+        seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name}{when}"
+        yield finding("host", "steal", seen, "Use a dedicated machine, or a quieter time of day.", **words(kind))
+    if found.throttled_s > 0:
+        seen = f"a CPU quota throttled {name} for {found.throttled_s:.3g} s{when}"
+        yield finding("host", "throttled", seen, "Raise the quota or remove it.", **words("INVALID"))
+    if found.foreign_s is not None and (kind := beyond("foreign_cpu", found.foreign_s / found.seconds)):
+        seen = f"other programs used at least {found.foreign_s / found.seconds:.0%} of a CPU of {name}{when}"
+        # The CPU time of a server is its own account; a rival on its CPU only cools its caches.
+        affects = {family: "SUSPECT" if family == "cpu" else word for family, word in words(kind).items()}
+        yield finding("host", "foreign_cpu", seen, QUIETER, **affects)
+
+
+def packets(trial: TrialData) -> Iterator[Finding]:
+    """Packets dropped at a CPU's queue. Runs older than this counter are not SUSPECT for lack of it."""
+    if dropped := metrics.connections.backlog_drops(trial):
+        seen = f"the machine dropped {dropped:,} packets at a CPU's full queue; each came at least 0.2 s late"
+        remedy = "Raise net.core.netdev_max_backlog (`wsbench doctor --connections N`)."
+        yield finding("host", "backlog", seen, remedy, tail="SUSPECT", connect="SUSPECT")
+
+
+def enclosing(samples: list[MachineSample], begin_ns: int, end_ns: int) -> tuple[MachineSample, MachineSample] | None:
+    """The last sample before a stretch and the first one after it. None if it was not sampled at both ends."""
+    before = [sample for sample in samples if sample.t_ns <= begin_ns]
+    after = [sample for sample in samples if sample.t_ns >= end_ns]
+    return (before[-1], after[0]) if before and after else None
+
+
+def taken(trace: MachineTrace, first: MachineSample, last: MachineSample) -> Taken:
+    """The CPU time that the trial did not get between two samples of a machine."""
+    used = _used(first, last)
+    busy = used.user + used.system + used.irq + used.softirq
+    throttled = 0.0
+    if first.throttled_s is not None and last.throttled_s is not None:
+        throttled = last.throttled_s - first.throttled_s
+    seconds = (last.t_ns - first.t_ns) / NS_PER_S
+    return Taken(seconds, busy + used.steal, used.steal, throttled, foreign_s(trace, first, last))
+
+
+def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) -> float | None:
+    """The least CPU time that processes outside the trial used between two samples, on its CPUs if these were sampled.
+
+    Busy time without interrupts, minus the trees of server, engine and rivals, minus the sampler, minus every rounding. Interrupts
+    belong to no process on some kernels, hence the least. None if a process of the trial is unknown or was not sampled, or the
+    stretch is too short.
+    """
+    begin_ns, end_ns = _within(trace, first.t_ns, last.t_ns)
+    if not trace.complete or end_ns - begin_ns < SHORTEST_S * NS_PER_S:
+        return None
+    at = [sample.t_ns for sample in trace.samples]
+    busy = [_of_trial(sample, first).user + _of_trial(sample, first).system for sample in trace.samples]
+    rest = _grown(at, busy, begin_ns, end_ns) - 4 * TICK_S
+    for samples in filter(None, trace.processes.values()):
+        cpu = [cpu_s(sample) for sample in samples]
+        rest -= _grown([sample.t_ns for sample in samples], cpu, begin_ns, end_ns) + cpu_rounding_s(samples)
+    if trace.sampler:
+        cost = trace.sampler[-1]
+        rest -= cost.cpu_ns / max(1, cost.t_ns - cost.began_ns) * (end_ns - begin_ns) / NS_PER_S
+    return max(0.0, rest)
+
+
+def _within(trace: MachineTrace, begin_ns: int, end_ns: int) -> tuple[int, int]:
+    """The part of a stretch between two samples of the engine. The machine and the server are sampled at the same moments, so no
+    edge is interpolated over more than milliseconds."""
+    inside = [one.t_ns for one in trace.processes.get("engine", []) if begin_ns <= one.t_ns <= end_ns]
+    return (inside[0], inside[-1]) if inside else (0, 0)
+
+
+def _grown(at_ns: list[int], counts: list[float], begin_ns: int, end_ns: int) -> float:
+    """Growth of a cumulative quantity between two instants, interpolated; 0 outside its samples."""
+    first, last = np.interp([begin_ns, end_ns], at_ns, counts)
+    return float(last - first)
+
+
+def _of_trial(sample: MachineSample, like: MachineSample) -> MachineCpu:
+    """The CPUs of the trial if they were sampled, else the whole machine."""
+    return sample.cpu_s if like.trial_cpu_s is None or sample.trial_cpu_s is None else sample.trial_cpu_s
+
+
+def _used(first: MachineSample, last: MachineSample) -> MachineCpu:
+    before, after = _of_trial(first, last), _of_trial(last, first)
+    return MachineCpu(**{key: value - getattr(before, key) for key, value in after.model_dump().items()})
+
+
+def disturbed(trial: TrialData) -> Finding | None:
+    """The finding about CPU time that makes numbers INVALID. None if there is none."""
+    return next((one for one in cpu_time(trial) if worst(one.affects.values()) == "INVALID"), None)
