@@ -64,5 +64,5 @@ def shortfall(trial: TrialData) -> float | None:
     left, due = trial.left_in_window, trial.due_in_window
     if left is None or not due:
         return None
-    gap = max(0, abs(due - left) - trial.plan.threads - 1)
+    gap = max(0, abs(due - left) - trial.cut_messages)
     return math.copysign(gap / due, due - left)

@@ -46,7 +46,7 @@ def _ledger(trial: TrialData) -> Iterator[Finding]:
         words = everything("INVALID") | {"memory": None, "connect": None}
         yield finding("engine", "ledger", seen, "Report this as a fault of wsbench.", **words)
     tag = "push" if isinstance(trial.plan.scenario, Push) else "service"
-    recorded = trial.histograms[tag].count if tag in trial.histograms else 0
+    recorded = trial.recorded[tag].count if tag in trial.recorded else 0
     if recorded != ledger.answered:
         seen = f"{ledger.answered:,} messages were answered, but {recorded:,} have a latency"
         yield finding("engine", "latencies", seen, "Report this as a fault of wsbench.", body="INVALID", tail="INVALID")
@@ -111,6 +111,9 @@ def _little_open(trial: TrialData) -> Iterator[Finding]:
     if times is None or not times.count or window is None or not trial.window_s or not trial.measured.sent:
         return
     ticks = [tick for tick in trial.ticks if window[0] <= tick.t_ns <= window[1] and tick.phase in ("warmup", "measure")]
+    if trial.slices is not None:
+        edges = {at for one in trial.slices for at in (one.open_ns, one.close_ns)}
+        ticks = [tick for tick in ticks if tick.t_ns in edges]
     under_way = [tick.sent - tick.answered - tick.failed for tick in ticks]
     if len(under_way) < TICKS_FOR_LITTLE or not trial.counted:
         return
@@ -133,12 +136,21 @@ def _settled(trial: TrialData) -> Iterator[Finding]:
     steady = isinstance(loop, Closed) and loop.think is None and trial.plan.warmup is not None and not trial.plan.stages
     if not steady or window is None:
         return
+    if trial.slices is not None:
+        kept = trial.kept_slices
+        halves = kept[: len(kept) // 2], kept[len(kept) // 2 :]
+        before, after = (sum(one.counted for one in half) / max(1e-9, sum(one.seconds for one in half)) for half in halves)
+        yield from _rising(before, after)
+        return
     ticks = [tick for tick in trial.ticks if window[0] <= tick.t_ns <= window[1]]
     if len(ticks) < TICKS_FOR_HALVES:
         return
     first, last = ticks[0], ticks[-1]
     middle = min(ticks[1:-1], key=lambda tick: abs(tick.t_ns - (first.t_ns + last.t_ns) / 2))
-    before, after = _throughput(first, middle), _throughput(middle, last)
+    yield from _rising(_throughput(first, middle), _throughput(middle, last))
+
+
+def _rising(before: float, after: float) -> Iterator[Finding]:
     if before and after and (kind := beyond("rising", after / before - 1)):
         seen = (
             f"the throughput was still rising: {after / before - 1:.0%} higher in the second half of the window than in the first"
@@ -175,7 +187,7 @@ def _rate(trial: TrialData) -> Iterator[Finding]:
     if planned:
         # Both edges cut one message of each worker's schedule. Poisson arrivals scatter; four deviations are allowed.
         chance = 4 * math.sqrt(planned) if trial.open_loop.arrivals == "poisson" else 0.0
-        gap = max(0.0, abs(due - planned) - trial.plan.threads - 1 - chance)
+        gap = max(0.0, abs(due - planned) - trial.cut_messages - chance)
         if kind := beyond("rate", gap / planned):
             seen = f"the schedule deviated from the plan: {due:,} messages were due in the window, {planned:,.0f} planned"
             yield finding("engine", "schedule", seen, "Report this as a fault of wsbench.", **dict.fromkeys(RATES, kind))
@@ -254,6 +266,8 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
 
 
 def _window(trial: TrialData) -> Iterator[Finding]:
+    if trial.slices is not None and not trial.kept_slices:
+        return  # a finding about the host says why
     if trial.window is None or trial.window_s is None:
         if trial.end.outcome != "no_connection":
             words = everything("INVALID") | {"counts": None, "connect": None}

@@ -44,6 +44,9 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
     """CPU time that the trial did not get in the measured window, and while connections were opened."""
     if trial.window is None:
         return
+    if trial.slices is not None:
+        yield from turns(trial)
+        return
     stretches = [(trial.window, _in_window, "")]
     opened = (trial.begins.get("connect"), trial.begins.get("warmup", trial.window[0]))
     if _connects_in_window(trial):
@@ -60,6 +63,16 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
             elif words is not _connecting:
                 seen = f"{name} was not sampled across the window, so steal and throttling are unknown"
                 yield finding("host", "not_sampled", seen, "Run the trial again.", **words("SUSPECT"))
+
+
+def turns(trial: TrialData) -> Iterator[Finding]:
+    """A heat whose turns were disturbed. Single turns are left out for all its servers alike, and are no finding."""
+    slices, spoilt = trial.slices, [one.spoilt for one in trial.slices if one.spoilt is not None]
+    share = len(spoilt) / len(slices) if slices else 1.0
+    if kind := beyond("spoilt_turns", share):
+        most = max(set(spoilt), key=spoilt.count) if spoilt else "no slice was recorded"
+        seen = f"{len(spoilt)} of {len(slices)} turns were disturbed and left out, for example: {most}"
+        yield finding("host", "turns", seen, QUIETER, **_in_window(kind))
 
 
 Words = dict[Family, Kind | None]

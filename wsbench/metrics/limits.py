@@ -108,6 +108,12 @@ LIMITS = {
         "CPU time of programs outside the trial, as a share of one CPU. If all of it falls on the busiest side, throughput drops "
         "by that share. Up to 5 %, repeats differ as much, and ticks of 10 ms scatter by 2 %. For 10 %, see Little's law.",
     ),
+    "spoilt_turns": Limit(
+        0.25,
+        0.5,
+        "Share of the turns of a heat that were left out. They are chosen by the host's condition alone. But a host that disturbs "
+        "every second turn disturbs the others too, below the limits.",
+    ),
     "start_spread_s": Limit(0.05, 0.5, "Until the last worker has entered the window, the load is lighter: 50 ms are 1 % of 5 s."),
     "window_s": Limit(0.5, 0.0, "A shorter window is dominated by its edges and by momentary disturbances of the machine."),
 }

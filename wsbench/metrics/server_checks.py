@@ -94,7 +94,8 @@ def messages(trial: TrialData) -> Iterator[Finding]:
     if lost:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(trial.end.errors.items())) or "no kind given"
         yield lost_messages(lost, due, kinds, by_engine=bottleneck(trial) == "engine")
-    silent = not trial.counted and not isinstance(trial.plan.scenario, Idle)
+    answered = trial.counted if trial.slices is None else trial.measured.answered
+    silent = not answered and not isinstance(trial.plan.scenario, Idle)
     if silent and trial.window is not None and trial.end.outcome == "completed":
         words: dict[Family, Kind] = dict.fromkeys(LOAD, "INVALID")
         yield finding("server", "no_answer", "no message was answered", f"Check that it answers such messages. {SEE_LOG}", **words)

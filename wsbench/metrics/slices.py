@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from wsbench.metrics.limits import LIMITS
-from wsbench.records.engine_files import Plan, Seconds, Tick
+from wsbench.records.engine_files import Open, Plan, Seconds, Tick
 from wsbench.records.samples import ProcessSample, TurnSample
 
 NS_PER_S = 1e9
@@ -50,8 +50,7 @@ MS = 1_000_000
 LATEST_NS = 2 * MS
 #: Share of the lead by which a server may go on late.
 LATE = 0.5
-#: Share of the machine's CPU time that others may use in a turn.
-FOREIGN = 0.05
+TICK_S = 0.01  # of /proc/stat
 
 
 def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample], told: list[TurnSample]) -> list[Slice]:
@@ -104,19 +103,31 @@ def _at(server: list[ProcessSample], edge_ns: int) -> float | None:
     return server[place].cpu_ns / NS_PER_S
 
 
+def planned(plan: Plan, load: Open) -> float:
+    """Messages of an open loop that are due in the measured windows by its schedule, which stands still between slices."""
+    warmup_s = plan.warmup.seconds if isinstance(plan.warmup, Seconds) else 0.0
+    passed_s = due = 0.0
+    for open_s, close_s in plan.slices.windows:
+        end_s = passed_s + plan.slices.lead_s + close_s - open_s
+        if open_s > warmup_s:
+            due += load.due_before(end_s) - load.due_before(passed_s + plan.slices.lead_s)
+        passed_s = end_s
+    return due
+
+
 def spoilt(at_ns: int, lead_s: float, told: list[TurnSample]) -> str | None:
     """Why the turn around this time does not count."""
     turn = next((one for one in told if one.begin_ns <= at_ns <= one.t_ns), None)
     if turn is None:
         return "its turn was not sampled"
-    wanted = turn.busy_s + turn.steal_s
+    wanted_s, seconds = turn.busy_s + turn.steal_s, (turn.t_ns - turn.begin_ns) / NS_PER_S
     if turn.throttled_s:
         return f"a CPU quota throttled it for {turn.throttled_s:.3g} s"
-    if wanted > 0 and turn.steal_s / wanted > LIMITS["steal"].suspect:
-        return f"the hypervisor took {turn.steal_s / wanted:.1%} of its CPU time"
+    if wanted_s > 0 and max(0.0, turn.steal_s - TICK_S) / wanted_s > LIMITS["steal"].invalid:
+        return f"the hypervisor took {turn.steal_s / wanted_s:.1%} of its CPU time"
     if turn.late_s > LATE * lead_s:
         return f"a server went on {turn.late_s * 1e3:,.0f} ms late"
-    foreign_s, whole_s = turn.busy_s - (turn.ours_s or 0.0), turn.busy_s + turn.idle_s + turn.steal_s
-    if turn.ours_s is not None and foreign_s > FOREIGN * whole_s:
-        return f"other processes used {foreign_s / whole_s:.0%} of the machine's CPU time"
+    foreign_s = 0.0 if turn.ours_s is None else turn.busy_s - turn.ours_s - 2 * TICK_S
+    if foreign_s / seconds > LIMITS["foreign_cpu"].invalid:
+        return f"other programs used {foreign_s / seconds:.0%} of a CPU"
     return None

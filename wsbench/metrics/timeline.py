@@ -49,9 +49,9 @@ class Timeline:
 
 
 def timeline(trial: TrialData) -> Timeline | None:
-    """None if the engine wrote no anchor or no tick."""
+    """None if the engine wrote no anchor or no tick, and for a server that took turns with others."""
     anchor = next((event for event in trial.events if isinstance(event, Anchor)), None)
-    if anchor is None or not trial.ticks:
+    if anchor is None or not trial.ticks or trial.slices is not None:
         return None
     zero, end = anchor.t_ns, trial.ticks[-1].t_ns
     seconds = max((end - zero) / NS_PER_S, 1e-3)

@@ -27,6 +27,7 @@ CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
 MOST_SAMPLED = 0.5  # with fewer slices, their CPU time is not that of the trial
 IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in steps of 5 %
 TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
+TOOK_TURNS = "the server took turns with others, and was measured only in its slices"
 NO_PLAN = "the trial has no plan"
 NO_END = "the engine's record has no end event"
 
@@ -66,15 +67,17 @@ class TrialData:
     @cached_property
     def histograms(self) -> dict[str, Histogram]:
         """Latencies of the measured window by tag, without the warm-up. Empty if no log was written."""
-        log = self.folder.latency_log
-        if not log.exists():
-            return {}
-        if self.slices is None:
-            return histogram.read_merged(log, without=("warmup-",))
-        origin_ns = self.begins["connect"]
-        intervals = (one for one in histogram.read_log(log) if not one.tag.startswith("warmup-"))
-        kept = self.kept_slices
+        if self.slices is None or not self.folder.latency_log.exists():
+            return self.recorded
+        origin_ns, kept = self.begins["connect"], self.kept_slices
+        intervals = (one for one in histogram.read_log(self.folder.latency_log) if not one.tag.startswith("warmup-"))
         return histogram.merge(one for one in intervals if any(slice_.holds(one.start_s, origin_ns) for slice_ in kept))
+
+    @cached_property
+    def recorded(self) -> dict[str, Histogram]:
+        """The same with the slices of turns that do not count."""
+        log = self.folder.latency_log
+        return histogram.read_merged(log, without=("warmup-",)) if log.exists() else {}
 
     @cached_property
     def end(self) -> End | None:
@@ -162,8 +165,15 @@ class TrialData:
         if isinstance(self.plan.scenario, Push):
             return len(self.broadcasts)
         at = {tick.t_ns: tick.sent for tick in self.ticks}
+        if self.slices is not None:
+            return sum(at[one.close_ns] - at[one.open_ns] for one in self.slices)
         start, end = self.window
         return at[end] - at[start] if start in at and end in at else None
+
+    @property
+    def cut_messages(self) -> int:
+        """The most messages of a schedule that the edges of its windows can cut: one of each worker, and one."""
+        return (self.plan.threads + 1) * (len(self.slices) if self.slices else 1)
 
     @cached_property
     def due_in_window(self) -> int | None:
@@ -178,6 +188,8 @@ class TrialData:
         """Messages due in the window by the plan's rate, which starts with the first phase after `connect`."""
         if self.open_loop is None or self.window is None or not isinstance(self.plan.measure, Seconds):
             return None
+        if self.slices is not None:
+            return slices.planned(self.plan, self.open_loop)
         began = self.begins.get("warmup", self.begins["measure"])
         first, last = ((edge - began) / NS_PER_S for edge in self.window)
         return self.open_loop.due_before(last) - self.open_loop.due_before(first)
@@ -193,6 +205,8 @@ class TrialData:
 
     def span(self, name: str) -> Span:
         """The span of this name. Unmeasured with the reason if there is none."""
+        if self.slices is not None and name != "connect":
+            raise Unmeasured(TOOK_TURNS)
         found = self.spans[name]
         if isinstance(found, str):
             raise Unmeasured(found)
@@ -232,7 +246,8 @@ class TrialData:
         """The samples of every machine of the trial, by name. The trial folder itself has those of the server's host."""
         own = next((f"host {host.name}" for host, _ in self.hosts if host.role == "serve"), "the machine")
         # Hosts of a cluster may share a machine, where each sees only its own processes.
-        complete = not self.hosts and bool(self.processes("server")) and bool(self.processes("engine"))
+        alone = not self.hosts and self.record.heat is None
+        complete = alone and bool(self.processes("server")) and bool(self.processes("engine"))
         found = {own: MachineTrace(self.machine, self._processes, self.samples_of(SamplerCost), complete)}
         for host, folder in self.hosts:
             if host.role == "load":

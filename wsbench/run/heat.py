@@ -130,7 +130,8 @@ class Conductor:
 
     def __init__(self, contenders: list[Contender], drawn: Turns, begin_ns: int, watch: Callable[[], None]):
         self._contenders, self._drawn, self._begin_ns, self._watch = contenders, drawn, begin_ns, watch
-        self._machine = kernel.Machine()
+        testbed = contenders[0].attempt.setting.testbed
+        self._machine = kernel.Machine([*testbed.server_cpus, *testbed.engine_cpus])
         #: The longest by which a server went on late in this turn.
         self._late_s = 0.0
 
@@ -214,7 +215,8 @@ Whole = tuple[MachineSample, int | None]
 
 def _turn(number: int, begun: Whole, ended: Whole, late_s: float) -> TurnSample:
     (first, ours_first), (last, ours_last) = begun, ended
-    used = {key: value - getattr(first.cpu_s, key) for key, value in vars(last.cpu_s).items()}
+    before, after = first.trial_cpu_s or first.cpu_s, last.trial_cpu_s or last.cpu_s
+    used = {key: value - getattr(before, key) for key, value in vars(after).items()}
     throttled = None if first.throttled_s is None or last.throttled_s is None else last.throttled_s - first.throttled_s
     return TurnSample(
         t_ns=last.t_ns,
