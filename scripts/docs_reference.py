@@ -220,7 +220,7 @@ def servers_page() -> str:
                     cell(", ".join(one.tags)),
                     cell(
                         f"cannot run: {one.table.unavailable}"
-                        if one.table.unavailable
+                        if isinstance(one.table, catalogue.Unavailable)
                         else "; ".join(one.manifest.departures + one.table.departures)
                     ),
                 ]

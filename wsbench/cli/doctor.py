@@ -11,7 +11,7 @@ from wsbench.host import machine, sysctls, toolchains
 from wsbench.records.errors import UserError
 from wsbench.run import capacity
 from wsbench.servers import build, catalogue
-from wsbench.servers.catalogue import Variant
+from wsbench.servers.catalogue import Unavailable, Variant
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,9 @@ def _tools(variants: list[Variant]) -> None:
         )
     print()
     terminal.table(None, ["", "tool", "found", "needed by"], rows)
-    lacking = {variant.name: variant for variant in variants if variant.table.unavailable is None and build.obstacle(variant)}
+    lacking = {
+        variant.name: variant for variant in variants if not isinstance(variant.table, Unavailable) and build.obstacle(variant)
+    }
     if not lacking:
         print("all servers can be built on this machine")
         return

@@ -20,7 +20,7 @@ from wsbench.records.rundir import RunFolder
 from wsbench.report import hdr
 from wsbench.run import campaign, load, testbed
 from wsbench.servers import build, catalogue, serving
-from wsbench.servers.catalogue import Variant
+from wsbench.servers.catalogue import Running, Variant
 
 #: Exit code if no trial is usable.
 NOTHING_USABLE = 4
@@ -67,6 +67,8 @@ def start_server(arguments) -> int:
     chosen = catalogue.select([arguments.server], catalogue.read())
     if len(chosen) != 1:
         raise UserError(f"expected one server; matched {', '.join(variant.name for variant in chosen) or 'none'}")
+    if isinstance(chosen[0].table, Running):
+        raise UserError(f"{chosen[0].name} runs already, at {chosen[0].table.url}")
     built = build.build(chosen[0], machine.placement().server)
     if built.problem is not None:
         raise UserError(f"{chosen[0].name}: {built.problem}")
@@ -102,6 +104,8 @@ def plan_campaign(arguments) -> int:
     print(f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}")
     for departure in asked.departures:
         print(f"override: {departure}")
+    for line in campaign.cells_left_out(asked.experiment, serving):
+        print(line)
     for name, reason in left_out.items():
         print(f"left out {name}: {reason}")
     return 0

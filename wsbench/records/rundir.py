@@ -68,8 +68,21 @@ class RuntimeRecord(Frozen):
         return ", ".join(parts)
 
 
+class RunningRow(Frozen):
+    """A server that ran already: its address, and its first process if that is known. wsbench neither started nor stopped it."""
+
+    url: str
+    pid: int | None
+
+    @property
+    def text(self) -> str:
+        """One line for reports. The first words say what it means for the rounds."""
+        known = "its process is unknown, so its CPU and memory were not sampled" if self.pid is None else f"process {self.pid}"
+        return f"one process, not restarted: it ran already at {self.url}, {known}"
+
+
 class ServerRow(Frozen):
-    """A server variant in a campaign: what it is, its commands, or why it was skipped."""
+    """A server variant in a campaign: what it is, its commands, or why it was skipped. `running`: if it was not started."""
 
     server: str
     variant: str
@@ -88,6 +101,7 @@ class ServerRow(Frozen):
     departures: list[str]
     conformance: list[CheckResult]
     skipped: str | None = None
+    running: RunningRow | None = None
 
     @property
     def name(self) -> str:
@@ -148,6 +162,8 @@ class TrialRecord(Frozen):
     #: Number of engine processes that shared the load, and of server processes.
     engines: int = 1
     server_processes: int = 1
+    #: False: the server ran already, in one process for all trials.
+    restarted: bool = True
 
     @property
     def name(self) -> str:

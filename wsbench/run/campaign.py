@@ -32,7 +32,7 @@ from wsbench.records.rundir import CampaignRecord, HostRow, RunFolder, ServerRow
 from wsbench.run import preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
-from wsbench.servers.catalogue import Variant
+from wsbench.servers.catalogue import Unavailable, Variant
 
 #: Start, stop and connect time per trial, for the estimate only.
 OVERHEAD_S = 3.0
@@ -135,9 +135,31 @@ def left_out(asked: Request) -> dict[str, str]:
     for variant in asked.variants:
         if asked.experiment.served not in variant.scenarios:
             reasons[variant.name] = f"does not serve {asked.experiment.served!r}"
-        elif variant.table.unavailable is not None:
+        elif isinstance(variant.table, Unavailable):
             reasons[variant.name] = f"unavailable: {variant.table.unavailable}"
+        elif not cells_of(asked.experiment, variant):
+            reasons[variant.name] = f"{_exceeded(asked.experiment, variant, asked.experiment.cells()[0])}; every cell has more"
     return reasons
+
+
+def cells_of(asked: Experiment, variant: Variant) -> list[dict]:
+    """The cells of the experiment that are within the variant's limits."""
+    return [cell for cell in asked.cells() if _exceeded(asked, variant, cell) is None]
+
+
+def _exceeded(asked: Experiment, variant: Variant, cell: dict) -> str | None:
+    load = asked.load_of(cell)
+    return variant.limits.exceeded(preparing.message_bytes(asked, cell), load.most_connections)
+
+
+def cells_left_out(asked: Experiment, variants: list[Variant]) -> list[str]:
+    """One line per variant whose limits leave out some cells."""
+    lines = []
+    for variant in variants:
+        reasons = [reason for cell in asked.cells() if (reason := _exceeded(asked, variant, cell)) is not None]
+        if 0 < len(reasons) < len(asked.cells()):
+            lines.append(f"{variant.name} is left out of {len(reasons)} of {len(asked.cells())} cells: it {reasons[0]}")
+    return lines
 
 
 def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
@@ -151,13 +173,13 @@ def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
 
 
 def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None) -> list[TrialOrder]:
-    """Every round runs every cell of every variant once, and the control's cells a second time, in its own random order. All
+    """Every round runs every cell of every variant once, as far as its limits allow, and the control's cells a second time, in its own random order. All
     orders are drawn from the seed."""
     draw = random.Random(seed)
     entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
     order = []
     for number in range(1, asked.timing.rounds + 1):
-        block = [(variant, again, cell) for variant, again in entered for cell in asked.cells()]
+        block = [(variant, again, cell) for variant, again in entered for cell in cells_of(asked, variant)]
         draw.shuffle(block)
         order += [
             {"round": number, "server": variant.server, "variant": variant.variant, "cell": cell, "control": again}
@@ -179,6 +201,8 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     variants = [variant for variant, row in rows if row.skipped is None]
     if not variants:
         raise UserError("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+    for line in cells_left_out(asked.experiment, variants):
+        watcher.say(line)
     control = control_of(asked, variants)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
@@ -254,7 +278,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         watcher.say(f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}")
     if gone:
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign needs")
-    for line in _shapes(setting, missing):
+    for line in _shapes(setting, missing, variants):
         watcher.say(line)
     course = _Course(run, order, setting, variants, watcher)
     for number in sorted({planned.round for planned in order}):
@@ -349,7 +373,7 @@ def _require_same(began: list[HostRow], testbed: Testbed) -> None:
         raise UserError(f"this campaign was started {where}")
 
 
-def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
+def _shapes(setting: trial.Setting, missing: list[TrialOrder], variants: dict[str, Variant]) -> list[str]:
     """One line per number of connections that needs several processes on a side, or that the file limit rules out."""
     limit = machine.file_limit()
     why = "" if limit is None or setting.testbed.roster else f" (the file limit here is {limit:,} per process)"
@@ -357,7 +381,7 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
     for planned in missing:
         load = setting.experiment.load_of(planned.cell)
         try:
-            said = trial.shape_of(setting, load).words
+            said = trial.shape_of(setting, load, variants[planned.variant_name]).words
         except UserError as error:
             said = str(error)
         if said:
@@ -365,11 +389,16 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
     return list(lines.values())
 
 
+def _wanted(asked: Experiment, variant: Variant) -> preparing.Wanted:
+    return preparing.Wanted(variant, asked.served, preparing.use_of(asked, cells_of(asked, variant)))
+
+
 def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
     """One row per chosen variant. The row of a variant that cannot run has the reason."""
     reasons = left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in reasons]
-    prepared = testbed.prepare(serving, asked.experiment.runtime, asked.experiment.served, port, watcher.say)
+    wanted = [_wanted(asked.experiment, variant) for variant in serving]
+    prepared = testbed.prepare(wanted, asked.experiment.runtime, port, watcher.say)
     found = {row.name: row for row in prepared}
     rows = []
     for variant in asked.variants:

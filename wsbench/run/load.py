@@ -137,7 +137,7 @@ def plan_of(asked: Request) -> Plan:
         "headers": asked.headers,
         "busy_poll": asked.busy_poll,
         "threads": min(asked.threads or len(cpus), asked.connections),
-        "source_addresses": asked.sources or ["::" if ":" in address[0] else "0.0.0.0"],
+        "source_addresses": asked.sources or made.source_addresses,
     }
     return made.model_copy(update=changed)
 

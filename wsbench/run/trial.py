@@ -16,14 +16,14 @@ from wsbench.engine import program, shards
 from wsbench.experiments.experiment import Experiment, Load
 from wsbench.metrics import spans
 from wsbench.monitoring.runtime_logs import probes
-from wsbench.records.engine_files import Seconds, Target
+from wsbench.records.engine_files import Doc, Scenario, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import stopping
 from wsbench.run.testbed import Server, Testbed
 from wsbench.servers import serving
-from wsbench.servers.catalogue import Variant
+from wsbench.servers.catalogue import Started, Variant
 
 LOG_LINES, LOG_BYTES = 20, 65_536
 
@@ -55,7 +55,9 @@ def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: Tri
     shape, probe = Shape(1, 1), probes.probe_of(variant.tags)
     log = folder.path / serving.LOG
     try:
-        shape = shape_of(setting, setting.experiment.load_of(order.cell))
+        shape = shape_of(setting, setting.experiment.load_of(order.cell), variant)
+        # Only a server that is started can be asked for reports.
+        probe = probe if isinstance(variant.table, Started) else None
         # The runtime's log is one file, which several processes would overwrite.
         probe = probe if shape.servers == 1 else None
         asked = serving.Order(
@@ -72,8 +74,8 @@ def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: Tri
             time.sleep(probes.settle_s(probe))
             if reason is not None:
                 outcome = "stopped"
-            elif server.ended():
-                raise TrialFailed("the server ended before it was stopped")
+            elif (ended := server.ended()) is not None:
+                raise TrialFailed(ended)
             server_exit = server.stop()
     except (TrialFailed, UserError) as failure:
         outcome, reason = "failed", str(failure)
@@ -84,7 +86,7 @@ def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: Tri
         started_unix_s=began,
         duration_s=time.monotonic() - clock,
         ready_s=ready and ready.ready_s,
-        server_cpus=setting.testbed.server_cpus,
+        server_cpus=setting.testbed.server_cpus if ready is None else ready.cpus,
         engine_cpus=setting.testbed.engine_cpus,
         server_exit=server_exit,
         server_env=ready and ready.env,
@@ -95,6 +97,7 @@ def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: Tri
         probe=probe,
         engines=shape.engines,
         server_processes=shape.servers,
+        restarted=isinstance(variant.table, Started),
     )
     write_json(folder.path / "trial.json", record)
     return record
@@ -114,9 +117,12 @@ class Shape:
         return ", ".join(f"{count} {name}" for count, name in parts if count > 1)
 
 
-def shape_of(setting: Setting, load: Load) -> Shape:
-    """The requested numbers, or as many as the file limit demands. UserError if the request is below that."""
+def shape_of(setting: Setting, load: Load, variant: Variant) -> Shape:
+    """The requested numbers, or as many as the file limit demands. UserError if the request is below that. A server that runs
+    already has one process, whatever it may open."""
     engines = setting.engines or setting.testbed.engines.least(load.most_connections, len(setting.testbed.engine_cpus))
+    if not isinstance(variant.table, Started):
+        return Shape(engines, 1)
     limit = setting.testbed.server_files
     least = serving.processes_for(load.most_connections, limit)
     servers = setting.server_processes or least
@@ -137,7 +143,7 @@ def _measure(order, variant, setting, folder, shape, server, watch) -> str | Non
     plan = program.plan(
         scenario=scenario,
         transport=transport,
-        target=Target(address=address, replicas=replicas, host=address, path=program.path_for(scenario, transport)),
+        target=Target(address=address, replicas=replicas, host=server.ready.host, path=_path(variant, scenario, transport)),
         connections=load.most_connections,
         warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
         measure=experiment.measure_of(load),
@@ -182,10 +188,19 @@ def _measure(order, variant, setting, folder, shape, server, watch) -> str | Non
         return _stop_reason(experiment, load, running, server)
 
 
+def _path(variant: Variant, scenario: Scenario, transport: str) -> str:
+    """The request target. Idle connections are those of echo."""
+    if transport == "tcp":
+        return "/"
+    if isinstance(scenario, Doc):
+        return serving.document(variant.paths, scenario.bytes)
+    return variant.paths["echo" if scenario.kind == "idle" else scenario.kind]
+
+
 def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, server: Server) -> str | None:
     if experiment.stop is None:
         return None
-    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, server.ended())
+    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, server.ended() is not None)
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:
