@@ -167,16 +167,10 @@ def _testbed(arguments):
 def load_url(arguments) -> int:
     asked = load_options.request(arguments)
     seconds = getattr(asked.measure, "seconds", None)
-    plan = load.plan_of(asked)
     end_leftovers(sys.stderr)
     folder = load.claimed(reading.RUNS)
     with show_load.Progress(seconds, quiet=arguments.json) as progress:
-        try:
-            done = load.carry_out(asked, plan, folder, progress.look, progress.say)
-        except UserError:
-            with contextlib.suppress(OSError):
-                folder.path.rmdir()
-            raise
+        done = load.carry_out(asked, folder, progress.look, progress.say)
     trial = TrialData(folder, done.record)
     judged = [] if done.interrupted else thresholds.judge(trial, arguments.fail_if)
     if arguments.json:

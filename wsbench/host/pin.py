@@ -66,7 +66,7 @@ class Pin:
                     self._of_process[child] = self._of_process[process]
                 new.append(child)
             with contextlib.suppress(OSError):
-                threads = [int(name) for name in os.listdir(f"/proc/{process}/task")]
+                threads = [int(entry.name) for entry in Path(f"/proc/{process}/task").iterdir()]
                 found += [(thread, process, _stat(thread)[1]) for thread in threads]
         return found
 

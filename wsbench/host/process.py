@@ -140,6 +140,12 @@ class Server:
         """None while the server runs."""
         return self._leash.poll()
 
+    @property
+    def exit_words(self) -> str | None:
+        """How it ended, in words. None while it runs."""
+        code = self.exit_code
+        return None if code is None else _exit_words(code)
+
     def stop(self) -> str:
         """Stops the server and everything it started. Describes in words how it ended."""
         ended = self._leash.poll()

@@ -27,6 +27,7 @@ IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in 
 TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 NO_PLAN = "the trial has no plan"
 NO_END = "the engine's record has no end event"
+NOT_SAMPLED = "the server was not sampled: its process is unknown"
 
 Value = TypeVar("Value")
 
@@ -189,6 +190,11 @@ class TrialData:
             found[sample.of].append(sample)
         return found
 
+    def require_sampled(self) -> None:
+        """Unmeasured if the server's process is unknown, so that nothing was sampled of it."""
+        if not self.processes("server"):
+            raise Unmeasured(NOT_SAMPLED)
+
     @cached_property
     def server_in_window(self) -> list[ProcessSample]:
         """The server's samples inside the measured window."""
@@ -245,6 +251,7 @@ class TrialData:
         return self.server_cpu_s_over(Span("measured", start, end))
 
     def server_cpu_s_over(self, span: Span) -> float:
+        self.require_sampled()
         around = _around(self._server_cpu, span, "the server", "the measured window")
         rounding = _cpu_rounding_s(self.processes("server")[around])
         used = growth(self._server_cpu, around, span, rounding)

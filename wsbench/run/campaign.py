@@ -173,8 +173,8 @@ def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
 
 
 def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None) -> list[TrialOrder]:
-    """Every round runs every cell of every variant once, as far as its limits allow, and the control's cells a second time, in its own random order. All
-    orders are drawn from the seed."""
+    """Every round runs every cell of every variant once, as far as its limits allow, and the control's cells a second time, in its
+    own random order. All orders are drawn from the seed."""
     draw = random.Random(seed)
     entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
     order = []

@@ -1,6 +1,7 @@
 """Prepares a campaign's servers on the serving host: builds each variant and checks it against its contract.
 
-In: variants, and what the experiment uses of the contract. Out: one row of `servers.json` each, with the reason if the variant is left out. Nothing is measured here.
+In: variants, and what the experiment uses of the contract. Out: one row of `servers.json` each, with the reason if the variant is
+left out. Nothing is measured here.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from wsbench.run.testbed import Server, Testbed
 from wsbench.servers import serving
 from wsbench.servers.catalogue import Started, Variant
 
-LOG_LINES, LOG_BYTES = 20, 65_536
+LOG_LINES = 20
 
 
 class Stopped(Exception):
@@ -205,9 +205,4 @@ def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, se
 
 def _tail(log: Path, probe: str | None) -> list[str]:
     """The last lines of the server's own output."""
-    if not log.exists():
-        return []
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()
-    return [line[:500] for line in lines if not probes.is_told(probe, line)][-LOG_LINES:]
+    return [line for line in serving.last_lines(log) if not probes.is_told(probe, line)][-LOG_LINES:]

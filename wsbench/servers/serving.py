@@ -33,6 +33,8 @@ ANSWER_S = 2.0
 SERVER_FILES = 500
 #: A trial that leaves the machine less available memory (bytes) is ended, before the kernel kills a process to free memory.
 MEMORY_FLOOR = 768 << 20
+#: How much of a log is read for its last lines.
+TAIL_BYTES = 65_536
 #: The headers of a handshake.
 UPGRADE = (
     ("Upgrade", "websocket"),
@@ -191,7 +193,7 @@ def require_answer(variant: Variant, host: str, at: Address) -> None:
     """TrialFailed if a server that runs already does not answer as a ready one does."""
     answer = asked(host, at.port, question(variant), name=at.name)
     if answer is not None:
-        raise TrialFailed(f"{variant.table.url} {answer}; is the server running?")
+        raise TrialFailed(f"{variant.table.url} {answer.words}; is the server running?")
 
 
 @contextlib.contextmanager
@@ -242,11 +244,19 @@ def await_ready(server: Server, host: str, port: int, question: Question) -> Non
         if (answer := asked(host, port, question)) is None:
             return
         time.sleep(0.02)
-    raise TrialFailed(f"the server was not ready within {READY_S:g} s: {answer}")
+    raise TrialFailed(f"the server was not ready within {READY_S:g} s: it {answer.words}")
 
 
-def asked(host: str, port: int, question: Question, name: str | None = None, headers: Headers = ()) -> str | None:
-    """Asks a server whether it is ready. None if it is, otherwise its answer in words. `name` replaces the Host header."""
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a server that is not ready, in words. `refused`: it is up, but refuses this request."""
+
+    words: str
+    refused: bool = False
+
+
+def asked(host: str, port: int, question: Question, name: str | None = None, headers: Headers = ()) -> Answer | None:
+    """Asks a server whether it is ready. None if it is, otherwise its answer. `name` replaces the Host header."""
     target, status = question.target, question.status
     try:
         if target is None:
@@ -259,13 +269,13 @@ def asked(host: str, port: int, question: Question, name: str | None = None, hea
                 connection.putheader(key, value)
             connection.endheaders()
             found = connection.getresponse().status
-            return None if found == status else f"answers {target} with status {found}"
+            return None if found == status else Answer(f"answers {target} with status {found}", refused=400 <= found < 500)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise  # no file descriptors are left here; the server is not at fault
-        return f"does not answer: {error.strerror or error}"
+        return Answer(f"does not answer: {error.strerror or error}")
     except http.client.HTTPException as error:
-        return f"does not answer in HTTP: {error or type(error).__name__}"
+        return Answer(f"does not answer in HTTP: {error or type(error).__name__}")
 
 
 def shown(address: str, port: int) -> str:
@@ -275,6 +285,16 @@ def shown(address: str, port: int) -> str:
 def processes_for(connections: int, limit: int | None) -> int:
     """Number of server processes for these connections, with `limit` open files per process (None: unlimited)."""
     return 1 if limit is None else -(-connections // max(1, limit - SERVER_FILES))
+
+
+def last_lines(log: Path) -> list[str]:
+    """The last lines of a server's output, each cut at 500 characters; none without a file."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return [line[:500] for line in lines]
 
 
 def require_small(log: Path) -> None:
