@@ -202,7 +202,9 @@ class Variant:
 
     @property
     def builder(self) -> str:
-        """The first of the server's variants with the same build commands. All of them use its build."""
+        """The first of the server's variants with the same build commands. All of them use its build. Its own row if it has none."""
+        if not isinstance(self.table, Started):
+            return self.row
         commands = {name: table.build for name, table in self.manifest.variants.items() if isinstance(table, Started)}
         return next(name for name, build in commands.items() if build == self.table.build)
 
