@@ -1,4 +1,4 @@
-"""A server of the user's own in a campaign: it runs already, has its own path and limits, and is never started, stopped or killed."""
+"""A server of the user's own in a campaign: it runs already, has its own path and limits, and is never stopped."""
 
 import json
 import os

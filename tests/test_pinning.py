@@ -82,7 +82,9 @@ def test_they_are_put_back_however_the_one_that_asked_ends(crowd, how):
     code = (
         "import signal, sys, time; from wsbench.host.process import Pinned\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"with Pinned([{crowd.pid}], [{EVERY[0]}]):\n    print('on', flush=True)\n    {'time.sleep(300)' if how else 'raise ValueError'}"
+        f"with Pinned([{crowd.pid}], [{EVERY[0]}]):\n"
+        f"    print('on', flush=True)\n"
+        f"    {'time.sleep(300)' if how else 'raise ValueError'}"
     )
     asking = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert asking.stdout.readline() == "on\n"

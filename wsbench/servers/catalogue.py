@@ -202,7 +202,7 @@ class Variant:
 
     @property
     def builder(self) -> str:
-        """The first of the server's variants with the same build commands. All of them use its build. Its own row if it has none."""
+        """The first of the server's variants with the same build commands. All use its build. Its own row if it has none."""
         if not isinstance(self.table, Started):
             return self.row
         commands = {name: table.build for name, table in self.manifest.variants.items() if isinstance(table, Started)}
