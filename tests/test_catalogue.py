@@ -5,6 +5,7 @@ import pytest
 from wsbench.host.installation import ROOT
 from wsbench.records.errors import UserError
 from wsbench.servers import build, catalogue, serving
+from wsbench.servers import manifest as manifests
 
 MINIMAL = """
 language = "C"
@@ -132,7 +133,7 @@ def test_a_variant_that_runs_already_is_a_row_like_any_other(tmp_path):
     here, plain, one = variants["here"], variants["plain"], variants["one"]
     assert (here.transport, plain.transport, one.transport) == ("websocket", "tcp", "websocket")
     assert here.paths == {"doc": "/file", "echo": "/chat?room=1", "ping": "/chat?room=1", "push": "/chat?room=1"}
-    assert plain.paths == one.paths == catalogue.PATHS
+    assert plain.paths == one.paths == manifests.PATHS
     assert (here.limits.message_bytes, here.limits.connections, one.limits.connections) == (1000, None, 5)
     assert (here.runtime, here.env, here.departures, here.needs) == (None, {}, [], {}), "nothing of it can be chosen"
     assert build.build(here, [0]) == build.Built(None, None, "runs already")
@@ -146,7 +147,7 @@ def test_a_path_of_ones_own_is_for_started_servers_too(tmp_path):
     one, two = catalogue.read(tmp_path)
     assert (one.paths["echo"], two.paths["echo"], two.paths["ping"]) == ("/ws", "/other", "/ping")
     assert serving.document(one.paths, 7) == "/file?x=1&size=7"
-    assert serving.document(catalogue.PATHS, 7) == "/doc?size=7"
+    assert serving.document(manifests.PATHS, 7) == "/doc?size=7"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_a_path_of_ones_own_is_for_started_servers_too(tmp_path):
 )
 def test_an_address_that_cannot_be_loaded_is_refused(url):
     with pytest.raises(ValueError, match="allowed: ws://HOST:PORT/PATH"):
-        catalogue.address(url)
+        manifests.address(url)
 
 
 def test_a_default_that_is_no_variant_names_those_that_are(tmp_path):

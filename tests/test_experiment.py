@@ -6,7 +6,7 @@ from wsbench import metrics
 from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
 from wsbench.run.campaign import order_of
-from wsbench.servers.catalogue import Limits
+from wsbench.servers.manifest import Limits
 
 
 def changed(file, old, new):

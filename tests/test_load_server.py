@@ -17,7 +17,7 @@ from wsbench.host import running
 from wsbench.records.engine_files import Plan
 from wsbench.records.frozen import read_json
 from wsbench.records.rundir import TrialFolder, TrialRecord
-from wsbench.run import load
+from wsbench.run import target
 
 OWN = Path(__file__).with_name("own_server.py")
 COMMAND = shlex.join([sys.executable, str(OWN)])
@@ -216,10 +216,10 @@ def test_what_to_type_is_told_where_the_wait_was_long_and_nothing_separates(wsbe
     wsbench("load", f"ws://127.0.0.1:{port}/chat", *QUICK)
     record = record_of(tmp_path)
     plan = read_json(Plan, next(tmp_path.glob("runs/*/plan.json")))
-    assert "add --start 'COMMAND' or --pid PID" in load.hint(plan, record, 60.0)
-    assert load.hint(plan, record, 0.2) is None
-    assert load.hint(plan, record, None) is None
-    assert load.hint(None, record, 60.0) is None
-    assert load.hint(plan, record.model_copy(update={"server_cpus": [0]}), 60.0) is None
+    assert "add --start 'COMMAND' or --pid PID" in target.hint(plan, record, 60.0)
+    assert target.hint(plan, record, 0.2) is None
+    assert target.hint(plan, record, None) is None
+    assert target.hint(None, record, 60.0) is None
+    assert target.hint(plan, record.model_copy(update={"server_cpus": [0]}), 60.0) is None
     elsewhere = plan.model_copy(update={"target": plan.target.model_copy(update={"address": "192.0.2.1:80"})})
-    assert load.hint(elsewhere, record, 60.0) is None
+    assert target.hint(elsewhere, record, 60.0) is None

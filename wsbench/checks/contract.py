@@ -24,7 +24,8 @@ from wsbench.host.process import Server
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.rundir import CheckResult
 from wsbench.servers import build, serving
-from wsbench.servers.catalogue import Running, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
 
 OPEN_AT_THE_END = 20
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from wsbench.checks.use import Use, whole
 from wsbench.servers import serving
-from wsbench.servers.catalogue import PATHS
+from wsbench.servers.manifest import PATHS
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 WEBSOCKET_SCENARIOS = {"echo", "ping", "push"}

@@ -11,7 +11,8 @@ from wsbench.host import machine, sysctls, toolchains
 from wsbench.records.errors import UserError
 from wsbench.run import capacity
 from wsbench.servers import build, catalogue
-from wsbench.servers.catalogue import Unavailable, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Unavailable
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -18,9 +18,10 @@ from wsbench.records import plain
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 from wsbench.report import hdr
-from wsbench.run import campaign, load, testbed
+from wsbench.run import campaign, load, preparing, testbed
 from wsbench.servers import build, catalogue, serving
-from wsbench.servers.catalogue import Running, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
 
 #: Exit code if no trial is usable.
 NOTHING_USABLE = 4
@@ -104,7 +105,7 @@ def plan_campaign(arguments) -> int:
     print(f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}")
     for departure in asked.departures:
         print(f"override: {departure}")
-    for line in campaign.cells_left_out(asked.experiment, serving):
+    for line in preparing.cells_left_out(asked.experiment, serving):
         print(line)
     for name, reason in left_out.items():
         print(f"left out {name}: {reason}")

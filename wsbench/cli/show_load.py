@@ -22,7 +22,7 @@ from wsbench.metrics.verdict import Verdict, verdict
 from wsbench.records.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event, summed
 from wsbench.records.frozen import Tail
 from wsbench.records.rundir import TrialFolder, TrialRecord
-from wsbench.run import load
+from wsbench.run import target
 
 FAILED, BREACHED, INVALID, INTERRUPTED = 1, 3, 4, 130
 QUANTILES = ("0.5", "0.9", "0.99", "0.999")
@@ -163,7 +163,7 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
 
 
 def _hint(trial: TrialData) -> str | None:
-    return load.hint(trial.plan, trial.record, metrics.values(trial, ["engine_wait_percent"])["engine_wait_percent"])
+    return target.hint(trial.plan, trial.record, metrics.values(trial, ["engine_wait_percent"])["engine_wait_percent"])
 
 
 def _log(record: TrialRecord) -> None:

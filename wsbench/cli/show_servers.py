@@ -5,7 +5,8 @@ from __future__ import annotations
 from wsbench.cli import terminal
 from wsbench.host import machine
 from wsbench.servers import build, catalogue, runtime
-from wsbench.servers.catalogue import Running, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
 
 KINDS = ("built", "was built", build.RUNS_ALREADY, "skipped", "failed")
 

@@ -76,7 +76,7 @@ class RunningRow(Frozen):
 
     @property
     def text(self) -> str:
-        """One line for reports. The first words say what it means for the rounds."""
+        """One line for reports."""
         known = "its process is unknown, so its CPU and memory were not sampled" if self.pid is None else f"process {self.pid}"
         return f"one process, not restarted: it ran already at {self.url}, {known}"
 
@@ -159,11 +159,9 @@ class TrialRecord(Frozen):
     log_tail: list[str]
     server_started_ns: int | None = None
     probe: str | None = None
-    #: Number of engine processes that shared the load, and of server processes.
-    engines: int = 1
+    engines: int = 1  # processes that shared the load
     server_processes: int = 1
-    #: False: the server ran already, in one process for all trials.
-    restarted: bool = True
+    restarted: bool = True  # False: the server ran already, in one process for all trials
 
     @property
     def name(self) -> str:

@@ -32,7 +32,8 @@ from wsbench.records.rundir import CampaignRecord, HostRow, RunFolder, ServerRow
 from wsbench.run import preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
-from wsbench.servers.catalogue import Unavailable, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Unavailable
 
 #: Start, stop and connect time per trial, for the estimate only.
 OVERHEAD_S = 3.0
@@ -137,29 +138,9 @@ def left_out(asked: Request) -> dict[str, str]:
             reasons[variant.name] = f"does not serve {asked.experiment.served!r}"
         elif isinstance(variant.table, Unavailable):
             reasons[variant.name] = f"unavailable: {variant.table.unavailable}"
-        elif not cells_of(asked.experiment, variant):
-            reasons[variant.name] = f"{_exceeded(asked.experiment, variant, asked.experiment.cells()[0])}; every cell has more"
+        elif not preparing.cells_of(asked.experiment, variant):
+            reasons[variant.name] = preparing.exceeded(asked.experiment, variant, asked.experiment.cells()[0])
     return reasons
-
-
-def cells_of(asked: Experiment, variant: Variant) -> list[dict]:
-    """The cells of the experiment that are within the variant's limits."""
-    return [cell for cell in asked.cells() if _exceeded(asked, variant, cell) is None]
-
-
-def _exceeded(asked: Experiment, variant: Variant, cell: dict) -> str | None:
-    load = asked.load_of(cell)
-    return variant.limits.exceeded(preparing.message_bytes(asked, cell), load.most_connections)
-
-
-def cells_left_out(asked: Experiment, variants: list[Variant]) -> list[str]:
-    """One line per variant whose limits leave out some cells."""
-    lines = []
-    for variant in variants:
-        reasons = [reason for cell in asked.cells() if (reason := _exceeded(asked, variant, cell)) is not None]
-        if 0 < len(reasons) < len(asked.cells()):
-            lines.append(f"{variant.name} is left out of {len(reasons)} of {len(asked.cells())} cells: it {reasons[0]}")
-    return lines
 
 
 def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
@@ -179,7 +160,7 @@ def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Var
     entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
     order = []
     for number in range(1, asked.timing.rounds + 1):
-        block = [(variant, again, cell) for variant, again in entered for cell in cells_of(asked, variant)]
+        block = [(variant, again, cell) for variant, again in entered for cell in preparing.cells_of(asked, variant)]
         draw.shuffle(block)
         order += [
             {"round": number, "server": variant.server, "variant": variant.variant, "cell": cell, "control": again}
@@ -201,7 +182,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     variants = [variant for variant, row in rows if row.skipped is None]
     if not variants:
         raise UserError("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
-    for line in cells_left_out(asked.experiment, variants):
+    for line in preparing.cells_left_out(asked.experiment, variants):
         watcher.say(line)
     control = control_of(asked, variants)
     if control is not None:
@@ -381,7 +362,7 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder], variants: dict[st
     for planned in missing:
         load = setting.experiment.load_of(planned.cell)
         try:
-            said = trial.shape_of(setting, load, variants[planned.variant_name]).words
+            said = trial.shape_of(setting, load, trial.is_started(variants[planned.variant_name])).words
         except UserError as error:
             said = str(error)
         if said:
@@ -389,15 +370,11 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder], variants: dict[st
     return list(lines.values())
 
 
-def _wanted(asked: Experiment, variant: Variant) -> preparing.Wanted:
-    return preparing.Wanted(variant, asked.served, preparing.use_of(asked, cells_of(asked, variant)))
-
-
 def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watcher) -> list[tuple[Variant, ServerRow]]:
     """One row per chosen variant. The row of a variant that cannot run has the reason."""
     reasons = left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in reasons]
-    wanted = [_wanted(asked.experiment, variant) for variant in serving]
+    wanted = [preparing.wanted(asked.experiment, variant) for variant in serving]
     prepared = testbed.prepare(wanted, asked.experiment.runtime, port, watcher.say)
     found = {row.name: row for row in prepared}
     rows = []

@@ -60,8 +60,6 @@ DOCUMENT_S, LARGEST_DOCUMENT = 10.0, 16 << 20
 #: Characters that a path and a query may contain unescaped (RFC 3986 §3.3, §3.4), and the % of existing escapes.
 PATH_LETTERS = "/?:@!$&'()*+,;=-._~%"
 PLAN_WAS_WRONG = 2
-#: From this share of the window on, the user is told how to separate server and engine.
-WAITED_PERCENT = 1.0
 
 
 @dataclass(frozen=True)
@@ -384,18 +382,6 @@ def _load(plan: Plan, count: int, hosts: shards.Hosts, sampling, side: target.Si
             running.conclude(interrupted=True)
             return True
     return False
-
-
-def hint(plan: Plan | None, record: TrialRecord, wait_percent: float | None) -> str | None:
-    """What to type if the engine waited for a CPU and nothing keeps a server on this machine off the engine's CPUs; else None."""
-    if plan is None or record.server_cpus or wait_percent is None or wait_percent < WAITED_PERCENT:
-        return None
-    if not ipaddress.ip_address(plan.target.address.rpartition(":")[0].strip("[]")).is_loopback:
-        return None
-    return (
-        f"the engine waited for a CPU in {wait_percent:.0f} % of the window, because the server may use the same CPUs; to "
-        "separate them, add --start 'COMMAND' or --pid PID"
-    )
 
 
 def claimed(runs: Path) -> TrialFolder:

@@ -17,7 +17,8 @@ from wsbench.records.engine_files import Doc, Echo, NoLoop
 from wsbench.records.errors import TrialFailed
 from wsbench.records.rundir import CheckResult, RunningRow, ServerRow
 from wsbench.servers import build
-from wsbench.servers.catalogue import Running, Started, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running, Started
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,32 @@ def use_of(experiment: Experiment, cells: list[dict]) -> Use:
     )
 
 
-def message_bytes(experiment: Experiment, cell: dict) -> int:
-    """The largest message of a cell in bytes; 0 if its messages have a fixed, short form."""
-    scenario = experiment.load_of(cell).scenario(experiment.scenario)
-    return scenario.bytes if isinstance(scenario, Echo | Doc) else 0
+def wanted(experiment: Experiment, variant: Variant) -> Wanted:
+    return Wanted(variant, experiment.served, use_of(experiment, cells_of(experiment, variant)))
+
+
+def cells_of(experiment: Experiment, variant: Variant) -> list[dict]:
+    """The cells of the experiment that are within the variant's limits."""
+    return [cell for cell in experiment.cells() if exceeded(experiment, variant, cell) is None]
+
+
+def exceeded(experiment: Experiment, variant: Variant, cell: dict) -> str | None:
+    """Which limit of the variant this cell exceeds, in words. None if it fits."""
+    load = experiment.load_of(cell)
+    scenario = load.scenario(experiment.scenario)
+    # Other messages have a fixed, short form.
+    size = scenario.bytes if isinstance(scenario, Echo | Doc) else 0
+    return variant.limits.exceeded(size, load.most_connections)
+
+
+def cells_left_out(experiment: Experiment, variants: list[Variant]) -> list[str]:
+    """One line per variant whose limits leave out some cells."""
+    lines = []
+    for variant in variants:
+        reasons = [reason for cell in experiment.cells() if (reason := exceeded(experiment, variant, cell)) is not None]
+        if 0 < len(reasons) < len(experiment.cells()):
+            lines.append(f"{variant.name} is left out of {len(reasons)} of {len(experiment.cells())} cells: it {reasons[0]}")
+    return lines
 
 
 def rows(wanted: list[Wanted], cpus: list[int], port: int | None, say: Callable[[str], None]) -> list[ServerRow]:

@@ -17,11 +17,14 @@ from pathlib import Path
 from wsbench.host import machine, running
 from wsbench.host.machine import Placement
 from wsbench.host.process import Pinned, Server
+from wsbench.records.engine_files import Plan
 from wsbench.records.errors import TrialFailed, UserError
-from wsbench.records.rundir import TrialFolder
+from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.servers import serving
 
 LOG_LINES = 20
+#: From this share of the window on, the user is told how to separate server and engine.
+WAITED_PERCENT = 1.0
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,18 @@ class StartedSide(Side):
 
     def log_tail(self) -> list[str]:
         return serving.last_lines(self._log)[-LOG_LINES:]
+
+
+def hint(plan: Plan | None, record: TrialRecord, wait_percent: float | None) -> str | None:
+    """What to type if the engine waited for a CPU and nothing keeps a server on this machine off the engine's CPUs; else None."""
+    if plan is None or record.server_cpus or wait_percent is None or wait_percent < WAITED_PERCENT:
+        return None
+    if not ipaddress.ip_address(plan.target.address.rpartition(":")[0].strip("[]")).is_loopback:
+        return None
+    return (
+        f"the engine waited for a CPU in {wait_percent:.0f} % of the window, because the server may use the same CPUs; to "
+        "separate them, add --start 'COMMAND' or --pid PID"
+    )
 
 
 def _processes(pids: list[int]) -> str:

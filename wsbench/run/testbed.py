@@ -18,7 +18,8 @@ from wsbench.monitoring.sampler import Sampler
 from wsbench.records.rundir import HostKey, HostRow, MachineRecord, ServerRow
 from wsbench.run import preparing
 from wsbench.servers import serving
-from wsbench.servers.catalogue import Running, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
 from wsbench.servers.settings import RuntimeTable
 
 

@@ -23,7 +23,8 @@ from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import stopping
 from wsbench.run.testbed import Server, Testbed
 from wsbench.servers import serving
-from wsbench.servers.catalogue import Started, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Started
 
 LOG_LINES = 20
 
@@ -44,6 +45,11 @@ class Setting:
     server_processes: int | None = None
 
 
+def is_started(variant: Variant) -> bool:
+    """Whether each trial starts a fresh process of this variant."""
+    return isinstance(variant.table, Started)
+
+
 def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable) -> TrialRecord:
     """Runs the trial, writes its record to disk and returns it. Ctrl-C leaves no record: the trial did not happen.
 
@@ -55,9 +61,9 @@ def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: Tri
     shape, probe = Shape(1, 1), probes.probe_of(variant.tags)
     log = folder.path / serving.LOG
     try:
-        shape = shape_of(setting, setting.experiment.load_of(order.cell), variant)
+        shape = shape_of(setting, setting.experiment.load_of(order.cell), is_started(variant))
         # Only a server that is started can be asked for reports.
-        probe = probe if isinstance(variant.table, Started) else None
+        probe = probe if is_started(variant) else None
         # The runtime's log is one file, which several processes would overwrite.
         probe = probe if shape.servers == 1 else None
         asked = serving.Order(
@@ -97,7 +103,7 @@ def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: Tri
         probe=probe,
         engines=shape.engines,
         server_processes=shape.servers,
-        restarted=isinstance(variant.table, Started),
+        restarted=is_started(variant),
     )
     write_json(folder.path / "trial.json", record)
     return record
@@ -117,11 +123,11 @@ class Shape:
         return ", ".join(f"{count} {name}" for count, name in parts if count > 1)
 
 
-def shape_of(setting: Setting, load: Load, variant: Variant) -> Shape:
+def shape_of(setting: Setting, load: Load, started: bool = True) -> Shape:
     """The requested numbers, or as many as the file limit demands. UserError if the request is below that. A server that runs
     already has one process, whatever it may open."""
     engines = setting.engines or setting.testbed.engines.least(load.most_connections, len(setting.testbed.engine_cpus))
-    if not isinstance(variant.table, Started):
+    if not started:
         return Shape(engines, 1)
     limit = setting.testbed.server_files
     least = serving.processes_for(load.most_connections, limit)

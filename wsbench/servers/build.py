@@ -21,7 +21,8 @@ from wsbench.host.process import output_of, run_logged
 from wsbench.records.errors import TrialFailed
 from wsbench.records.rundir import RuntimeRecord
 from wsbench.servers import runtime, sources
-from wsbench.servers.catalogue import Need, Running, Started, Unavailable, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Need, Running, Started, Unavailable
 
 RUNS_ALREADY = "runs already"
 

@@ -22,7 +22,8 @@ from wsbench.monitoring.runtime_logs import probes
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Frozen
 from wsbench.servers import runtime
-from wsbench.servers.catalogue import Address, Running, Variant, address
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Address, Running, address
 
 HOST = "127.0.0.1"
 LOG = "server.log"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from wsbench.checks.peer import Server, Wrong
 from wsbench.checks.use import Use, whole
-from wsbench.servers.catalogue import PATHS, Limits
+from wsbench.servers.manifest import PATHS, Limits
 
 WEBSOCKET = ("echo", "ping", "push")
 

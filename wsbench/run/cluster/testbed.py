@@ -15,7 +15,8 @@ from wsbench.run.cluster.hosts import Cluster
 from wsbench.run.cluster.remotes import Calls, Remote, RemoteServer, Samples
 from wsbench.run.preparing import Wanted
 from wsbench.servers import serving
-from wsbench.servers.catalogue import Started, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Started
 from wsbench.servers.settings import RuntimeTable
 
 #: Checking a server takes about ten seconds; reading a machine runs several tools for their versions.
