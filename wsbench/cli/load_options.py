@@ -208,8 +208,6 @@ def request(arguments) -> load.Request:
         raise UserError("--start and --pid exclude each other; --start knows the process that it starts")
     if arguments.start is not None and (arguments.cluster is not None or arguments.replica):
         raise UserError("--start starts one server on this machine; omit --cluster and --replica")
-    if arguments.busy_poll and not arguments.cpus:
-        raise UserError("--busy-poll needs --cpus, because workers that never sleep occupy their CPUs")
     level = arguments.deflate
     return load.Request(
         url=arguments.url,

@@ -105,6 +105,8 @@ def plan_of(asked: Request, cpus: list[int] | None = None) -> Plan:
     target, the payload or this machine's limits rule it out."""
     url = _url_of(asked)
     pinned = asked.cpus if cpus is None else cpus
+    if asked.busy_poll and not pinned:
+        raise UserError("--busy-poll needs --cpus, --pid or --start, because workers that never sleep occupy their CPUs")
     transport, sealed, usual_port = SCHEMES[url.scheme]
     others = [_split(f"{url.scheme}://{one}") for one in asked.replicas]
     if None in others:
