@@ -93,8 +93,7 @@ class ServerRow(Frozen):
     transport: Literal["websocket", "tcp"]
     library_version: str
     receipt: str | None
-    #: None: no runtime can be chosen for this server, or the run is older than this field.
-    runtime: RuntimeRecord | None = None
+    runtime: RuntimeRecord | None = None  # None: none can be chosen for this server, or the run is older than this field
     build: list[list[str]]
     run: list[str]
     env: dict[str, str]
