@@ -161,12 +161,12 @@ def paragraphs(text: str) -> str:
 
 def experiment_rows(name: str, one) -> list[list[str]]:
     from wsbench.cli.terminal import duration
-    from wsbench.run import campaign
+    from wsbench.run import campaign, ordering
 
     asked = campaign.request(name, f"wsbench run {name}")
     out = campaign.left_out(asked)
     served = [variant for variant in asked.variants if variant.name not in out]
-    order = campaign.order_of(asked.experiment, served, 0, campaign.control_of(asked, served))
+    order = ordering.order_of(asked.experiment, served, 0, ordering.control_of(asked.experiment, served))
     sweep = "; ".join(f"`{key}` = {', '.join(map(shown, values))}" for key, values in one.sweep.items())
     timing = one.timing
     ends = f"{one.load.messages:,} messages" if one.load.messages else f"{one.measure_s:g} s"
@@ -178,7 +178,7 @@ def experiment_rows(name: str, one) -> list[list[str]]:
         ["warm-up; measurement", f"{timing.warmup_s:g} s; {ends}"],
         ["rounds", str(timing.rounds)],
         ["`--scale` shrinks", ", ".join(one.scales) or "nothing"],
-        ["trials, duration", f"{len(order):,}, about {duration(campaign.estimate_s(asked.experiment, len(order)))}"],
+        ["trials, duration", f"{len(order):,}, about {duration(ordering.estimate_s(asked.experiment, len(order)))}"],
     ]
 
 

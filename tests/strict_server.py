@@ -51,6 +51,7 @@ def plan(address: str, **changes) -> Plan:
         "subprotocols": [],
         "warmup": None,
         "measure": Messages(messages=20),
+        "slices": None,
         "drain_s": 5.0,
         "limits": Limits(connect_s=20.0, reply_s=20.0, deadline_s=60.0),
         "threads": 1,

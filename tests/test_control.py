@@ -12,7 +12,7 @@ from wsbench.analysis.summary import summary
 from wsbench.experiments import experiment as experiments
 from wsbench.report import export
 from wsbench.report.answer import answer
-from wsbench.run import campaign
+from wsbench.run import campaign, ordering
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Limits
 
@@ -43,15 +43,16 @@ def asked(file, rounds, control=True):
     ],
 )
 def test_a_campaign_that_ranks_runs_one_server_twice(experiment, servers, rounds, wanted, control):
-    found = campaign.control_of(asked(experiment, rounds, wanted), [Fake(name) for name in servers])
+    made = asked(experiment, rounds, wanted)
+    found = ordering.control_of(made.experiment, [Fake(name) for name in servers], made.control)
     assert (found.server if found else None) == control
-    assert campaign.CONTROL_ROUNDS == stats.RANK_ROUNDS
+    assert ordering.CONTROL_ROUNDS == stats.RANK_ROUNDS
 
 
 def test_the_control_runs_every_cell_once_more_in_every_round(experiment):
     made = asked(experiment, 5)
     servers: list[Variant] = [Fake("a"), Fake("b")]
-    order = campaign.order_of(made.experiment, servers, 1, servers[1])
+    order = ordering.order_of(made.experiment, servers, 1, servers[1])
     for number in range(1, 6):
         block = [(one.name, one.cell["connections"]) for one in order if one.round == number]
         assert sorted(block) == [(name, cell) for name in ("a@v", "b@v", "b@v (control)") for cell in (2, 4)]

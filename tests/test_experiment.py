@@ -5,7 +5,7 @@ import pytest
 from wsbench import metrics
 from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
-from wsbench.run.campaign import order_of
+from wsbench.run.ordering import order_of
 from wsbench.servers.manifest import Limits
 
 

@@ -146,6 +146,18 @@ def test_a_campaign_of_servers_that_run_and_that_are_started(wsbench, catalogue,
     assert load(run).missing == []
 
 
+def test_in_a_heat_a_server_that_ran_already_is_never_frozen(wsbench, catalogue, own, tmp_path):
+    file = Path(written(tmp_path, "chat@known chat@started", "16, 2097152"))
+    text = file.read_text().replace("measure_s = 0.6", "measure_s = 0.4\nwarmup_s = 0.2\nslice_s = 0.1\nlead_s = 0.05")
+    file.write_text(text.replace("[load]", 'arrangement = "slices"\n[load]'))
+    done = wsbench("run", str(file), "--no-control")
+    assert done.returncode in RAN, done.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    trials = list(RunFolder(folder).finished())
+    assert [record.outcome for _, record in trials] == ["ok"] * 4, "two rounds of the cell within the limits"
+    assert {record.variant: trial.plan.slices.frozen for trial, record in trials} == {"known": False, "started": True}
+
+
 def test_the_catalogue_lists_it_and_nothing_starts_it(wsbench, catalogue, own):
     listed = wsbench("list", "servers").stdout
     assert f"runs already at ws://localhost:{own[1]}/chat, process {own[0].pid}" in listed

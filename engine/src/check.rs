@@ -1,10 +1,12 @@
 //! Checks a plan: every key is compared with the allowed values. An error is one line with the key,
 //! the value found and the allowed values. No later code checks again.
 
-use crate::plan::{Connect, Loop, Opcode, Plan, Scenario, Segment, Stage, Target, Think, Transport, Until};
+use crate::plan::{Connect, Loop, Opcode, Plan, Scenario, Segment, Slices, Stage, Target, Think, Transport, Until};
 use crate::push::TRIGGERING;
 use crate::stamp;
 use std::path::Path;
+
+const MOST_SLICES: usize = 100_000;
 
 impl Plan {
     pub fn check(&self) -> Result<(), String> {
@@ -42,6 +44,7 @@ impl Plan {
             require(cpu < cpus, "cpus", cpu, &format!("0 to {}", cpus - 1))?;
         }
         require(self.receive_stamps != Some(0), "receive_stamps", 0, "at least 1, or null")?;
+        self.check_slices()?;
         self.check_addresses()?;
         self.check_triggering()?;
         self.check_head()
@@ -154,6 +157,42 @@ impl Plan {
             require(*chunk >= 1, "stages.chunk", chunk, "at least 1")?;
         }
         require(!stages.is_empty(), "stages", "[]", "at least one stage, or null")
+    }
+
+    /// Slices need phases of known length, and a load that can pause.
+    fn check_slices(&self) -> Result<(), String> {
+        let Some(slices) = &self.slices else { return Ok(()) };
+        let (Until::Seconds(measure_s), None | Some(Until::Seconds(_))) = (self.measure, self.warmup) else {
+            return require(false, "slices", "set", "null, or `warmup` and `measure` in seconds");
+        };
+        let pauses = match self.pace {
+            Loop::Closed { think, messages_per_connection, .. } => think.is_none() && messages_per_connection.is_none(),
+            Loop::Open { .. } => !matches!(self.scenario, Scenario::Push { .. }),
+            Loop::None {} => false,
+        } && !self.connection_per_request();
+        let allowed =
+            "null, or a closed loop without `think` and `messages_per_connection`, or an open loop of messages";
+        require(pauses && self.stages.is_none(), "slices", "set", allowed)?;
+        let Slices { ref windows, lead_s, tail_s, .. } = *slices;
+        require(within(lead_s, 1e-3, 60.0), "slices.lead_s", lead_s, "0.001 to 60 seconds")?;
+        require(within(tail_s, 1e-3, 60.0), "slices.tail_s", tail_s, "0.001 to 60 seconds")?;
+        let warmup_s = self.warmup.map_or(0.0, |until| if let Until::Seconds(seconds) = until { seconds } else { 0.0 });
+        let end_s = warmup_s + measure_s;
+        let (mut free_s, mut measures) = (0.0, false);
+        for &(open_s, close_s) in windows {
+            let (start_s, stop_s) = (open_s - lead_s, close_s + tail_s);
+            let in_one_phase = stop_s < warmup_s || start_s > warmup_s && stop_s < end_s;
+            let fine = open_s < close_s && start_s > free_s && in_one_phase;
+            let allowed = "windows in order, whose leads and tails neither touch each other nor the edge of a phase";
+            require(fine, "slices.windows", format!("[{open_s}, {close_s}]"), allowed)?;
+            (free_s, measures) = (stop_s, measures || start_s > warmup_s);
+        }
+        require(
+            measures && windows.len() <= MOST_SLICES,
+            "slices.windows",
+            windows.len(),
+            "1 to 100000, one of them measured",
+        )
     }
 
     fn check_addresses(&self) -> Result<(), String> {

@@ -80,6 +80,15 @@ impl Usage {
         }
     }
 
+    pub fn plus(&self, more: &Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns + more.cpu_ns,
+            wait_ns: self.wait_ns.zip(more.wait_ns).map(|(one, other)| one + other),
+            voluntary_switches: self.voluntary_switches + more.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + more.involuntary_switches,
+        }
+    }
+
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns - earlier.cpu_ns,

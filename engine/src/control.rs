@@ -87,11 +87,12 @@ pub struct Final {
     pub lost: bool,
 }
 
-/// A worker's measured window.
-#[derive(Clone, Copy, Debug)]
+/// What a worker measured: one window, or the sum of its slices' windows. `wall_ns` is their length.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     pub begin_ns: u64,
     pub end_ns: u64,
+    pub wall_ns: u64,
     pub usage: Usage,
     pub bytes_sent: u64,
     pub bytes_received: u64,

@@ -192,6 +192,9 @@ impl Emit {
         let windows: Vec<Window> = finals.iter().filter_map(|end| end.window).collect();
         let begin_ns = windows.iter().map(|window| window.begin_ns).min();
         let end_ns = windows.iter().map(|window| window.end_ns).max();
+        let wall_ns = windows.iter().map(|window| window.wall_ns).max();
+        let window_ns =
+            if plan.slices.is_some() { wall_ns } else { end_ns.zip(begin_ns).map(|(end, begin)| end - begin) };
         let (sent, answered, failed) =
             (total(|end| end.ledger.sent), total(|end| end.ledger.answered), total(|end| end.ledger.failed));
         let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
@@ -205,7 +208,7 @@ impl Emit {
             "measured": {
                 "sent": sent, "answered": answered, "failed": failed, "unanswered": sent - answered - failed,
                 "unsent": total(|end| end.ledger.unsent),
-                "window_ns": end_ns.zip(begin_ns).map(|(end, begin)| end - begin),
+                "window_ns": window_ns,
                 "replies_in_window": total(|end| end.ledger.replies_in_window),
                 "bytes_sent": windows.iter().map(|window| window.bytes_sent).sum::<u64>(),
                 "bytes_received": windows.iter().map(|window| window.bytes_received).sum::<u64>(),
@@ -241,7 +244,7 @@ fn merged(number: usize, finals: &[Final]) -> Delivery {
 
 fn thread(window: &Window) -> Value {
     json!({
-        "cpu_ns": window.usage.cpu_ns, "wait_ns": window.usage.wait_ns, "wall_ns": window.end_ns - window.begin_ns,
+        "cpu_ns": window.usage.cpu_ns, "wait_ns": window.usage.wait_ns, "wall_ns": window.wall_ns,
         "voluntary_switches": window.usage.voluntary_switches, "involuntary_switches": window.usage.involuntary_switches,
     })
 }

@@ -33,6 +33,7 @@ mod schedule;
 mod sending;
 #[cfg(test)]
 mod simulation;
+mod slices;
 mod stamp;
 mod system;
 #[cfg(test)]

@@ -3,12 +3,15 @@
 
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::schedule::Due;
+use crate::slices::Slices;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 #[derive(Default)]
 pub struct Pacer {
     schedule: Option<Due>,
+    /// If the process takes turns, the schedule goes on only in its slices.
+    slices: Option<Slices>,
     /// When the first phase after connecting began: the origin of the schedule's times.
     pub start_ns: u64,
     /// The due time that the schedule gave last; never, if it has no more.
@@ -38,14 +41,15 @@ impl Pacer {
         Pacer { schedule, due_ns: u64::MAX, ..Pacer::default() }
     }
 
-    pub fn begin(&mut self, t_ns: u64) {
-        self.start_ns = t_ns;
+    pub fn begin(&mut self, t_ns: u64, slices: Option<Slices>) {
+        (self.start_ns, self.slices) = (t_ns, slices);
         self.advance();
     }
 
     fn advance(&mut self) {
-        let due = self.schedule.as_mut().and_then(Due::next).map(|due| self.start_ns + due);
-        self.due_ns = due.unwrap_or(u64::MAX);
+        let due = self.schedule.as_mut().and_then(Due::next);
+        let at = |due| self.slices.as_ref().map_or(self.start_ns + due, |slices| slices.at(due));
+        self.due_ns = due.map_or(u64::MAX, at);
     }
 
     /// Begins a phase that ends this way; `share` is this worker's part of its messages.

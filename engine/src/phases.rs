@@ -3,6 +3,7 @@
 
 use crate::control::{Final, Moment, Phase, Report, Tick, Window};
 use crate::plan::{Loop, Until};
+use crate::slices::Edge;
 use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
@@ -15,12 +16,18 @@ impl<S: System> Worker<S> {
         while !self.finished {
             let tick_ns = self.origin_ns + (self.ticks + 1) * SECOND_NS;
             let (next, begins_ns) = self.next_phase();
-            self.moment_ns = tick_ns.min(begins_ns);
+            let (tick_ns, edge_ns) = match &self.slices {
+                None => (tick_ns, u64::MAX),
+                Some(slices) => (u64::MAX, slices.next_ns()),
+            };
+            self.moment_ns = tick_ns.min(begins_ns).min(edge_ns);
             if now < self.moment_ns {
                 return;
             }
-            if begins_ns <= tick_ns {
+            if begins_ns == self.moment_ns {
                 self.enter(next, begins_ns);
+            } else if edge_ns == self.moment_ns {
+                self.pass_edge(edge_ns);
             } else {
                 self.ticks += 1;
                 self.tick(Moment::At(tick_ns), tick_ns, None);
@@ -53,18 +60,28 @@ impl<S: System> Worker<S> {
                 self.pacer.limit(until, |messages| self.plan.share(messages, self.index));
             }
             Phase::Measure => {
-                self.begin_window(t_ns);
                 self.pacer.limit(self.plan.measure, |messages| self.plan.share(messages, self.index));
             }
             Phase::Drain => {
                 self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();
-                self.end_window(t_ns);
+                self.close_window(t_ns);
+                self.drain_ns = t_ns;
                 // Messages due in the window are still sent; if a count ended it, all of them have been.
                 self.pacer.quota = if matches!(self.plan.measure, Until::Seconds(_)) { u64::MAX } else { 0 };
             }
         }
         if before == Phase::Connect {
             self.begin_schedule(t_ns);
+        }
+        if self.slices.is_some() {
+            // The windows are those of the slices.
+            return;
+        }
+        self.loads = true;
+        if phase == Phase::Measure {
+            self.measure_ns = t_ns;
+            self.drain_ns = self.control.begins_ns(Phase::Drain).unwrap_or(u64::MAX);
+            self.open_window(t_ns);
         }
         // Connections that waited for this phase begin; busy ones continue.
         if before == Phase::Connect || phase == Phase::Measure && matches!(self.plan.warmup, Some(Until::Messages(_))) {
@@ -84,28 +101,58 @@ impl<S: System> Worker<S> {
         }
     }
 
-    fn begin_window(&mut self, t_ns: u64) {
-        self.measure_ns = t_ns;
-        self.drain_ns = self.control.begins_ns(Phase::Drain).unwrap_or(u64::MAX);
+    /// The turn of this process begins, its lead is over, or its turn ends.
+    fn pass_edge(&mut self, t_ns: u64) {
+        self.tick(Moment::At(t_ns), t_ns, None);
+        let (edge, slice) = self.slices.as_mut().expect("it has edges").pass();
+        let measures = self.phase == Phase::Measure;
+        match edge {
+            Edge::Start => {
+                self.measure_ns = if measures { slice.open_ns } else { u64::MAX };
+                self.drain_ns = slice.close_ns;
+                self.loads = true;
+                self.unstarted = 0..self.connections.len();
+            }
+            Edge::Open if measures => self.open_window(t_ns),
+            Edge::Open => {}
+            Edge::Close => {
+                self.close_window(t_ns);
+                self.loads = false;
+                self.unstarted = 0..0;
+                // A message that was due in this slice and could not leave in it does not leave in another one's.
+                self.pacer.fall_due(t_ns, self.drain_ns, self.counted_from_ns());
+                let late = self.pacer.late.drain(..).filter(|&due| due >= self.measure_ns).count();
+                self.accounts.record.ledger.unsent += late as u64;
+            }
+        }
+    }
+
+    fn open_window(&mut self, t_ns: u64) {
+        self.in_window = true;
         let counters = &self.accounts.record.counters;
-        self.begun = Some(Window {
+        self.opened = Some(Window {
             begin_ns: t_ns,
-            end_ns: t_ns,
             usage: self.system.usage(),
             bytes_sent: counters.bytes_sent,
             bytes_received: counters.bytes_received,
+            ..Window::default()
         });
     }
 
-    fn end_window(&mut self, t_ns: u64) {
-        self.drain_ns = t_ns;
-        let Some(begun) = self.begun else { return };
-        self.ended = Some(Window {
-            begin_ns: begun.begin_ns,
-            end_ns: t_ns.max(begun.begin_ns),
-            usage: self.system.usage().since(&begun.usage),
-            bytes_sent: self.accounts.record.counters.bytes_sent - begun.bytes_sent,
-            bytes_received: self.accounts.record.counters.bytes_received - begun.bytes_received,
+    fn close_window(&mut self, t_ns: u64) {
+        self.in_window = false;
+        let Some(opened) = self.opened.take() else { return };
+        let (end_ns, counters) = (t_ns.max(opened.begin_ns), &self.accounts.record.counters);
+        let used = self.system.usage().since(&opened.usage);
+        let before = self.measured;
+        let sum = before.unwrap_or_default();
+        self.measured = Some(Window {
+            begin_ns: before.map_or(opened.begin_ns, |before| before.begin_ns),
+            end_ns,
+            wall_ns: sum.wall_ns + end_ns - opened.begin_ns,
+            usage: before.map_or(used, |before| before.usage.plus(&used)),
+            bytes_sent: sum.bytes_sent + counters.bytes_sent - opened.bytes_sent,
+            bytes_received: sum.bytes_received + counters.bytes_received - opened.bytes_received,
         });
     }
 
@@ -135,7 +182,8 @@ impl<S: System> Worker<S> {
             self.pacer.counting = false;
             self.lost |= !complete;
             self.pacer.quota = 0;
-            let t_ns = self.accounts.last_reply_ns.max(self.begun.map_or(self.pacer.start_ns, |begun| begun.begin_ns));
+            let t_ns =
+                self.accounts.last_reply_ns.max(self.opened.map_or(self.pacer.start_ns, |opened| opened.begin_ns));
             self.report(Report::Counted { phase: self.phase, t_ns });
         }
     }
@@ -166,14 +214,20 @@ impl<S: System> Worker<S> {
             usage: self.system.usage(),
             interval: self.accounts.record.hand_over(),
         };
-        self.report(Report::Tick(Box::new(tick)));
+        if self.slices.is_some() && begins.is_none() && moment != Moment::Last {
+            return self.kept.push(tick);
+        }
+        for tick in std::mem::take(&mut self.kept).into_iter().chain([tick]) {
+            self.report(Report::Tick(Box::new(tick)));
+        }
     }
 
     pub fn finish(mut self) {
         self.finished = true;
         let now = self.system.now_ns();
         if self.phase == Phase::Measure {
-            self.end_window(now);
+            self.close_window(now);
+            self.drain_ns = now;
             self.tick(Moment::Cut, now, Some(Phase::Drain));
             self.phase = Phase::Drain;
         }
@@ -192,7 +246,7 @@ impl<S: System> Worker<S> {
             usage: self.system.usage(),
             ledger,
             errors: std::mem::take(&mut self.accounts.record.measured_errors),
-            window: self.ended,
+            window: self.measured,
             broadcasts,
             lost: self.lost || self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW,
         };

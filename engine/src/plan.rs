@@ -140,6 +140,18 @@ pub enum Until {
     Messages(u64),
 }
 
+/// The windows in which this process loads its server, in seconds from the first phase; it is silent outside them. Each
+/// is preceded by a lead, in which it sends but does not count, and followed by a tail, in which it awaits replies.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slices {
+    pub windows: Vec<(f64, f64)>,
+    pub lead_s: f64,
+    pub tail_s: f64,
+    /// The server is stopped between its slices, so no reply's time includes a rest.
+    pub frozen: bool,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -195,6 +207,9 @@ pub struct Plan {
     #[serde(deserialize_with = "present")]
     pub warmup: Option<Until>,
     pub measure: Until,
+    /// Takes turns with other processes; without slices it loads its server all the time.
+    #[serde(deserialize_with = "present")]
+    pub slices: Option<Slices>,
     pub drain_s: f64,
     pub limits: Limits,
     pub threads: usize,

@@ -286,7 +286,9 @@ impl<S: System> Worker<S> {
         let Some(message) = connection.under_way.take() else { return };
         let Pending { due_ns, sent_ns, measured, .. } = message;
         connection.replies += 1;
-        self.accounts.answered(&message, self.phase == Phase::Measure, now);
+        self.accounts.answered(&message, self.in_window, now);
+        // A frozen server's rest is not part of a reply's time.
+        let now = now - self.slices.as_ref().map_or(0, |slices| slices.frozen_between(sent_ns, now));
         let part = if measured { Part::Measured } else { Part::Warmup };
         if per_request {
             self.accounts.record.duration(Tag::Service, part, sent_ns, connection.replied_ns);

@@ -9,15 +9,16 @@
 
 use crate::accounts::Accounts;
 use crate::connection::{Connection, State};
-use crate::control::{Control, Phase, Report, Window};
+use crate::control::{Control, Phase, Report, Tick, Window};
 use crate::handshake::Offer;
 use crate::http;
 use crate::pacing::Pacer;
-use crate::plan::{Plan, Scenario};
+use crate::plan::{Plan, Scenario, Until};
 use crate::push::{Board, Delivery};
 use crate::record::Kind;
 use crate::scenario::Script;
 use crate::schedule::{self, Change};
+use crate::slices::Slices;
 use crate::system::System;
 use crate::tls;
 use std::collections::VecDeque;
@@ -62,9 +63,16 @@ pub struct Worker<S: System> {
     pub pacer: Pacer,
 
     pub phase: Phase,
-    /// The measured window; unknown times are "never".
+    /// The measured window, or that of the current slice; unknown times are "never".
     pub measure_ns: u64,
     pub drain_ns: u64,
+    /// Messages may be due: always after connecting, but only in its slices for a process that takes turns.
+    pub loads: bool,
+    /// A reply that arrives now counts.
+    pub in_window: bool,
+    pub slices: Option<Slices>,
+    /// Ticks that are reported at the next change of phase, so that this process is silent while another one measures.
+    pub kept: Vec<Tick>,
     pub origin_ns: u64,
     pub ticks: u64,
     /// The next tick or the next phase, whichever comes first.
@@ -86,8 +94,10 @@ pub struct Worker<S: System> {
     /// Offset from `CLOCK_MONOTONIC` to the epoch.
     pub to_unix_ns: u64,
     pub settled: bool,
-    pub begun: Option<Window>,
-    pub ended: Option<Window>,
+    /// The state at the start of the window that is open.
+    pub opened: Option<Window>,
+    /// What was measured in all windows that have closed.
+    pub measured: Option<Window>,
     pub lost: bool,
     pub finished: bool,
 }
@@ -137,6 +147,10 @@ impl<S: System> Worker<S> {
             phase: Phase::Connect,
             measure_ns: u64::MAX,
             drain_ns: u64::MAX,
+            loads: false,
+            in_window: false,
+            slices: None,
+            kept: Vec::new(),
             origin_ns: 0,
             ticks: 0,
             moment_ns: 0,
@@ -150,8 +164,8 @@ impl<S: System> Worker<S> {
             read_ns: 0,
             to_unix_ns: system.to_unix_ns(),
             settled: false,
-            begun: None,
-            ended: None,
+            opened: None,
+            measured: None,
             lost: false,
             finished: false,
             plan,
@@ -210,7 +224,13 @@ impl<S: System> Worker<S> {
             let mine = schedule::changes(stages).into_iter().filter(|(_, user, _)| user % step == first);
             self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / step) as u32, change)).collect();
         }
-        self.pacer.begin(t_ns);
+        if let Some(slices) = &self.plan.slices {
+            let phases = [self.plan.warmup, Some(self.plan.measure)];
+            let seconds = phases.into_iter().flatten().map(|until| if let Until::Seconds(s) = until { s } else { 0.0 });
+            self.slices = Some(Slices::new(slices, t_ns, seconds.sum()));
+            self.drain_ns = 0;
+        }
+        self.pacer.begin(t_ns, self.slices.clone());
     }
 
     /// Sends the first messages of the next few connections when a phase begins. Replies to the
@@ -267,7 +287,7 @@ impl<S: System> Worker<S> {
             until = until.min(now + self.sweep_period() / 4);
         }
         let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
-        let polls = goes_on || self.finished || self.plan.busy_poll && self.phase != Phase::Connect;
+        let polls = goes_on || self.finished || self.plan.busy_poll && self.loads;
         // The sends above took time.
         let timeout = if polls { 0 } else { until.saturating_sub(self.system.now_ns()) };
         let count = match self.system.wait(timeout) {

@@ -18,7 +18,7 @@ from wsbench.records import plain
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 from wsbench.report import hdr
-from wsbench.run import campaign, load, preparing, testbed
+from wsbench.run import campaign, load, ordering, preparing, testbed
 from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running
@@ -96,12 +96,12 @@ def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
     left_out = campaign.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in left_out]
-    control = campaign.control_of(asked, serving)
-    order = campaign.order_of(asked.experiment, serving, asked.seed, control)
+    control = ordering.control_of(asked.experiment, serving, asked.control)
+    order = ordering.order_of(asked.experiment, serving, asked.seed, control)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()
-    estimate = terminal.duration(campaign.estimate_s(asked.experiment, len(order)))
+    estimate = terminal.duration(ordering.estimate_s(asked.experiment, len(order)))
     print(f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}")
     for departure in asked.departures:
         print(f"override: {departure}")

@@ -100,8 +100,11 @@ class Progress:
     def say(self, line: str) -> None:
         say(line)
 
-    def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None:
-        self._head = f"[{done + 1}/{total}] {order.name} {cell_text(order.cell)}".rstrip()
+    def trials_begin(self, orders: list[TrialOrder], done: int, total: int, left_s: float) -> None:
+        first, last = done + 1, done + len(orders)
+        what = orders[0].name if orders[0].heat is None else f"{len(orders)} servers at once"
+        self._total = total
+        self._head = f"[{first if first == last else f'{first}–{last}'}/{total}] {what} {cell_text(orders[0].cell)}".rstrip()
         self._left = f"about {duration(left_s)} left"
         self._line.show(f"{self._head} … {self._left}")
 
@@ -123,7 +126,8 @@ class Progress:
             why = f" ({shown(found.reasons[0])})" if found.reasons else ""
             result = f"{rate_text}  [{COLOUR[found.kind]}]{found.kind}[/]{why}"
         self._line.clear()
-        console.print(f"{shown(self._head)}  {result}  {self._left}")
+        head = f"[{record.number}/{self._total}] {record.name} {cell_text(record.cell)}".rstrip()
+        console.print(f"{shown(head)}  {result}  {self._left}")
 
 
 def campaign_summary(results) -> None:

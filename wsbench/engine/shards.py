@@ -242,8 +242,13 @@ class Engines:
     def carry_out(self, watch: Callable[[], None]) -> None:
         """Waits for the end and merges the output. TrialFailed as soon as one process fails."""
         if len(self._members) > 1:
-            self._pass("connect", watch)
-            self._pass("begin", watch)
+            for gate in ("connect", "begin"):
+                self.reach(gate, watch)
+                self.open(gate, time.monotonic_ns() + AHEAD_NS)
+        self.await_end(watch)
+
+    def await_end(self, watch: Callable[[], None]) -> None:
+        """Waits for the end and merges the output, once all gates are open."""
         until = time.monotonic() + self._plans[0].limits.deadline_s + 10
         while time.monotonic() < until and (left := [one for one in self._members if one.process.exit_code is None]):
             left[0].process.wait(WATCH_S)
@@ -267,8 +272,8 @@ class Engines:
         if len(self._members) > 1:
             merge.merge(self._folder, interrupted)
 
-    def _pass(self, gate: str, watch: Callable[[], None]) -> None:
-        """Opens the gate when the last process has reached it: sends all processes the same instant."""
+    def reach(self, gate: str, watch: Callable[[], None]) -> None:
+        """Waits until the last process has reached the gate. TrialFailed if one never does."""
         until = time.monotonic() + self._plans[0].gate_s
         looked = time.monotonic()
         while True:
@@ -288,6 +293,8 @@ class Engines:
         if absent and len(absent) < len(self._members):
             said = f" as {absent[0].end.outcome}" if absent[0].end else ""
             raise TrialFailed(f"{absent[0].name} ended{said} before the others began")
-        t_ns = time.monotonic_ns() + AHEAD_NS
+
+    def open(self, gate: str, t_ns: int) -> None:
+        """Opens the gate: tells all processes the same instant."""
         for member in self._members:
             member.process.tell(f"{gate} {t_ns}")

@@ -117,6 +117,10 @@ class Load(Frozen):
         return Closed(depth=self.depth or 1, think=self.think, messages_per_connection=self.messages_per_connection)
 
 
+#: results/instrument.md shows what other lengths give.
+SLICE_S, LEAD_S = 0.1, 0.02
+
+
 class Timing(Frozen):
     """Duration of the warm-up and the measurement in seconds, and the number of rounds.
 
@@ -125,6 +129,9 @@ class Timing(Frozen):
     """
 
     warmup_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    #: In slices: the length of one, and for how long it sends before it counts. A lead is longer than a reply takes.
+    slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
+    lead_s: Annotated[float, Field(ge=0.001, le=60)] = LEAD_S
     measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     rounds: Annotated[int, Field(ge=1, le=1000)] = 5
     again: Annotated[int, Field(ge=0, le=100)] = 1
@@ -152,6 +159,8 @@ class Experiment(Frozen):
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
     runtime: RuntimeTable = RuntimeTable()
+    #: How the trials of a round run: one after another; in turns of short slices, with all servers alive; or all at once.
+    arrangement: Literal["trials", "slices", "together"] = "trials"
     timing: Timing = Timing()
     #: What `--scale` changes. Empty: the experiment has only one size.
     scales: list[Scaled] = []
@@ -230,7 +239,20 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     both, neither = None not in ends, ends == [None, None]
     if both or (neither and load.stages is None):
         raise UserError(f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'")
-    load.loop(experiment.loop)
+    loop = load.loop(experiment.loop)
+    if experiment.arrangement == "trials":
+        return
+    steady = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
+    think = isinstance(loop, Closed) and loop.think is not None
+    if experiment.arrangement == "slices":
+        kept = experiment.scenario in ("echo", "ping", "doc") and load.persistent and load.messages_per_connection is None
+        fits = steady and not think and kept
+        allowed = "a steady closed or open loop of messages on connections that stay, ended by 'timing.measure_s'"
+    else:
+        fits = steady and (think or experiment.loop in ("open", "none"))
+        allowed = "a light load: users who think, a rate, or idle connections, ended by 'timing.measure_s'"
+    if not fits:
+        raise UserError(f"{path}: 'arrangement' is {experiment.arrangement!r}, which needs {allowed}")
 
 
 def text_of(path: Path) -> str:

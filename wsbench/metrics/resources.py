@@ -15,14 +15,13 @@ PEAK_S = 0.2  # slightly less than the longest sampling interval, which varies b
 @metric("µs", "lower")
 def server_cpu_us_per_message(trial):
     """CPU time of the server's process tree per counted message."""
-    return 1e6 * trial.server_cpu_s / known(trial.counted or None, "no message was answered")
+    return 1e6 * trial.server_cpu_s_per_message
 
 
 @metric("%", "neither")
 def server_cpu_percent_mean(trial):
     """CPU use of the server's process tree over the measured window; 100 is one core."""
-    start, end = known(trial.window, NO_WINDOW)
-    return 100 * trial.server_cpu_s / ((end - start) / NS_PER_S)
+    return 100 * trial.server_cpu_s / trial.loaded_s
 
 
 @metric("%", "neither")

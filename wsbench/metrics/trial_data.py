@@ -14,15 +14,17 @@ from typing import Literal, TypeVar
 
 from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram
-from wsbench.metrics import spans
+from wsbench.metrics import slices, spans
+from wsbench.metrics.slices import Slice
 from wsbench.metrics.spans import NO_WINDOW, NS_PER_S, Span
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.monitoring.runtime_logs.record import Telemetry
 from wsbench.records.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.records.rundir import HostRecord, TrialFolder, TrialRecord
-from wsbench.records.samples import MachineSample, ProcessSample
+from wsbench.records.samples import MachineSample, ProcessSample, TurnSample
 
 CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
+MOST_SAMPLED = 0.5  # with fewer slices, their CPU time is not that of the trial
 IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in steps of 5 %
 TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 NO_PLAN = "the trial has no plan"
@@ -66,7 +68,14 @@ class TrialData:
     def histograms(self) -> dict[str, Histogram]:
         """Latencies of the measured window by tag, without the warm-up. Empty if no log was written."""
         log = self.folder.latency_log
-        return histogram.read_merged(log, without=("warmup-",)) if log.exists() else {}
+        if not log.exists():
+            return {}
+        if self.slices is None:
+            return histogram.read_merged(log, without=("warmup-",))
+        origin_ns = self.begins["connect"]
+        intervals = (one for one in histogram.read_log(log) if not one.tag.startswith("warmup-"))
+        kept = self.kept_slices
+        return histogram.merge(one for one in intervals if any(slice_.holds(one.start_s, origin_ns) for slice_ in kept))
 
     @cached_property
     def end(self) -> End | None:
@@ -98,6 +107,19 @@ class TrialData:
         return begins["measure"], begins["measure"] + self.measured.window_ns
 
     @cached_property
+    def slices(self) -> list[Slice] | None:
+        """The measured slices of a trial that took turns with others. None for any other trial."""
+        began = self.begins.get("warmup", self.begins.get("measure"))
+        if self.plan is None or self.plan.slices is None or began is None:
+            return None
+        return slices.of(self.plan, began, self.ticks, self.processes("server"), self.samples_of(TurnSample))
+
+    @cached_property
+    def kept_slices(self) -> list[Slice]:
+        """The slices of turns that count."""
+        return [one for one in self.slices or [] if one.spoilt is None]
+
+    @cached_property
     def connection_per_request(self) -> bool:
         return self.plan is not None and isinstance(self.plan.scenario, Doc) and not self.plan.scenario.persistent
 
@@ -114,6 +136,8 @@ class TrialData:
         if self.plan is None or self.measured is None:
             return None
         by_time = isinstance(self.plan.measure, Seconds)
+        if self.slices is not None:
+            return sum(one.counted for one in self.kept_slices)
         return self.measured.replies_in_window if by_time else self.measured.answered
 
     @cached_property
@@ -246,9 +270,34 @@ class TrialData:
 
     @cached_property
     def server_cpu_s(self) -> float:
-        """CPU seconds of the server inside the measured window. Unmeasured if its error may exceed the share CPU_ERROR."""
+        """CPU seconds of the server inside the measured window, or in its slices. Unmeasured if its error may exceed the share
+        CPU_ERROR."""
+        if self.slices is not None:
+            return sum(one.cpu_s for one in self._sampled_slices)
         start, end = known(self.window, NO_WINDOW)
         return self.server_cpu_s_over(Span("measured", start, end))
+
+    @cached_property
+    def _sampled_slices(self) -> list[Slice]:
+        """The slices that count and whose CPU time is known. Unmeasured if there are too few."""
+        known_ = [one for one in self.kept_slices if one.cpu_s is not None]
+        if not known_ or len(known_) < MOST_SAMPLED * len(self.kept_slices):
+            raise Unmeasured(f"the server's CPU time is known in {len(known_)} of {len(self.kept_slices)} slices")
+        return known_
+
+    @cached_property
+    def server_cpu_s_per_message(self) -> float:
+        """CPU seconds of the server for one reply: over the window, or over its slices with all replies of each."""
+        replies = self.counted if self.slices is None else sum(one.replies for one in self._sampled_slices)
+        return self.server_cpu_s / known(replies or None, "no message was answered")
+
+    @cached_property
+    def loaded_s(self) -> float:
+        """The seconds to which `server_cpu_s` belongs."""
+        if self.slices is not None:
+            return sum(one.end_ns - one.start_ns for one in self._sampled_slices) / NS_PER_S
+        start, end = known(self.window, NO_WINDOW)
+        return (end - start) / NS_PER_S
 
     def server_cpu_s_over(self, span: Span) -> float:
         self.require_sampled()
@@ -273,6 +322,8 @@ class TrialData:
     @cached_property
     def window_s(self) -> float | None:
         """The duration of the window, by which rates are divided. None if it never began or has no length."""
+        if self.slices is not None:
+            return sum(one.seconds for one in self.kept_slices) or None
         window_ns = self.measured.window_ns if self.measured else None
         return window_ns / NS_PER_S if window_ns else None
 

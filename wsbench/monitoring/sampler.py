@@ -46,9 +46,13 @@ CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
 
 
 class Sampler:
-    """Samples while its context is active. `server_pids` are the roots of the server's process trees; empty if unknown."""
+    """Samples while its context is active. `server_pids` are the roots of the server's process trees; empty if unknown.
 
-    def __init__(self, file: Path, *server_pids: int):
+    Not `alone`: servers take turns, and it samples only when asked, so that no server is sampled while another one is measured.
+    """
+
+    def __init__(self, file: Path, *server_pids: int, alone: bool = True):
+        self._alone, self._spent_ns, self._began_ns = alone, 0, time.monotonic_ns()
         self._path, self._file = file, file.open("w", encoding="utf-8")
         self._server = Tree("server", *server_pids) if server_pids else None
         self._engine: Tree | None = None
@@ -63,15 +67,20 @@ class Sampler:
 
     def __enter__(self) -> Sampler:
         self._look_at_shared_memory("ready")
-        self._thread.start()
+        if self._alone:
+            self._thread.start()
         return self
 
     def __exit__(self, *_) -> None:
         """Stops sampling. OSError if the samples could not be written."""
-        self._stop.set()
-        self._thread.join()
+        if self._alone:
+            self._stop.set()
+            self._thread.join()
         with named(self._path):
             try:
+                if not self._alone:
+                    cost = SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=self._spent_ns)
+                    self._write(cost)
                 self._look_at_shared_memory("ended")
             finally:
                 self._close()
@@ -83,6 +92,31 @@ class Sampler:
         self._began = time.monotonic()
         self._engine = Tree("engine", *pids)
         self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
+
+    @property
+    def server_pids(self) -> list[int]:
+        """The server's processes, as of the last search for children."""
+        return [] if self._server is None else self._server.pids
+
+    def look(self, fully: bool) -> int | None:
+        """Samples the server, the engine and the machine now; `fully` also what is slow to read. Returns the CPU time of server and
+        engine so far in ns, None if one of them is unknown."""
+        used_ns = time.thread_time_ns()
+        server = None if self._server is None else self._server.sample()
+        engine = None if self._engine is None else self._engine.sample()
+        for sample in (server, engine, self._machine.sample()):
+            self._write(sample)
+        if fully and self._server is not None:
+            self._server.look_for_children()
+            self._write(self._server.heap())
+            self._write(self._machine.network())
+        self._spent_ns += time.thread_time_ns() - used_ns
+        known = [None if sample is None else sample.cpu_ns for sample in (server, engine)]
+        return None if None in known else sum(known)
+
+    def tell(self, sample: Sample) -> None:
+        """Writes a sample that somebody else took."""
+        self._write(sample)
 
     def _run(self) -> None:
         try:
@@ -200,6 +234,10 @@ class Tree:
         self._stats = {root: Standing(f"/proc/{root}/stat") for root in roots}
         self._heaps = {root: hsperf.heap_of(root) for root in roots}
         self._switches: dict[int, tuple[int, int]] = {}
+
+    @property
+    def pids(self) -> list[int]:
+        return list(self._stats)
 
     def look_for_children(self) -> None:
         found, new = [], self._roots

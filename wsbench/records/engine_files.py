@@ -178,6 +178,19 @@ class Limits(Frozen):
     deadline_s: float
 
 
+class Slices(Frozen):
+    """The process loads its server only in these windows, in seconds from the first phase, and takes turns with others.
+
+    Each window is preceded by a lead, in which messages are sent but not counted, and followed by a tail, in which replies are
+    awaited. `frozen`: the server is stopped between its slices.
+    """
+
+    windows: list[tuple[float, float]]
+    lead_s: float
+    tail_s: float
+    frozen: bool
+
+
 class Plan(Frozen):
     """The work of one engine process. The plans of several processes differ only in `shard`, CPUs and source addresses.
 
@@ -199,6 +212,7 @@ class Plan(Frozen):
     subprotocols: list[str]
     warmup: Seconds | Messages | None
     measure: Seconds | Messages
+    slices: Slices | None = None
     drain_s: float
     limits: Limits
     threads: Annotated[int, Field(ge=1)]

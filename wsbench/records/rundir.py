@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wsbench.records.engine_files import EVENTS, Broadcast, Copies, Event, Plan, Receivers, Tick, parse_event, summed
+from wsbench.records.engine_files import EVENTS, Broadcast, Copies, Event, Gate, Plan, Receivers, Tick, parse_event, summed
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
 from wsbench.records.frozen import Frozen, read_every_line, read_json, read_json_if_any, read_json_list
@@ -27,11 +27,9 @@ from wsbench.records.samples import SAMPLES, Sample, parse_sample
 CellValue = int | float | str | bool
 #: From 1970 to 9999, the last year that datetime supports.
 UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
-#: Suffix of the server that runs a second time in every round: the A/A control.
-CONTROL = " (control)"
-#: Longer than one second of an engine's ticks.
-LAST_EVENTS_BYTES = 64 << 10
-TOLD_LATE = (Broadcast, Copies, Receivers)
+CONTROL = " (control)"  # suffix of the server that runs a second time in every round: the A/A control
+LAST_EVENTS_BYTES = 64 << 10  # longer than one second of an engine's ticks
+TOLD_LATE = (Gate, Broadcast, Copies, Receivers)
 
 
 class CheckResult(Frozen):
@@ -52,8 +50,7 @@ class RuntimeRecord(Frozen):
     vendor: str | None
     home: str | None
     collector: str | None
-    #: Whether the user chose the collector. Otherwise the JVM chose it, based on the machine's CPUs and memory.
-    collector_asked: bool
+    collector_asked: bool  # whether the user chose it; otherwise the JVM did, based on the machine's CPUs and memory
     heap_bytes: int | None
     options: str
 
@@ -108,7 +105,8 @@ class ServerRow(Frozen):
 
 
 class TrialOrder(Frozen):
-    """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats."""
+    """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats. Trials of the same `heat` run at the
+    same time, in slices or together; None: alone."""
 
     number: int
     round: int
@@ -117,6 +115,7 @@ class TrialOrder(Frozen):
     cell: dict[str, CellValue]
     control: bool = False
     again_of: int | None = None
+    heat: int | None = None
 
     @property
     def variant_name(self) -> str:
@@ -142,6 +141,7 @@ class TrialRecord(Frozen):
     cell: dict[str, CellValue]
     control: bool = False
     again_of: int | None = None
+    heat: int | None = None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     #: None: a trial of a published campaign whose data has neither time.

@@ -136,6 +136,23 @@ class HeapSample(Frozen):
     committed_bytes: int
 
 
+class TurnSample(Frozen):
+    """One turn of a heat, from `begin_ns` to `t_ns`: CPU seconds of all CPUs that were used, idle, and taken by the hypervisor, and
+    seconds for which a quota throttled (null without one). `ours_s` is the part of `busy_s` that the heat's own servers, engines
+    and harness used (null if unknown); the rest is other processes. `late_s`: the longest by which a server went on late."""
+
+    t_ns: int
+    of: Literal["turn"]
+    number: int
+    begin_ns: int
+    busy_s: float
+    idle_s: float
+    steal_s: float
+    throttled_s: float | None
+    ours_s: float | None
+    late_s: float
+
+
 class SamplerCost(Frozen):
     """The sampler's last line: the CPU time of its own thread since its start."""
 
@@ -146,7 +163,15 @@ class SamplerCost(Frozen):
 
 
 Sample = Annotated[
-    ProcessSample | MachineSample | NetworkSample | SwitchesSample | SharedMemorySample | GroupSample | HeapSample | SamplerCost,
+    ProcessSample
+    | MachineSample
+    | NetworkSample
+    | SwitchesSample
+    | SharedMemorySample
+    | GroupSample
+    | HeapSample
+    | TurnSample
+    | SamplerCost,
     Field(discriminator="of"),
 ]
 _sample = TypeAdapter(Sample)

@@ -29,27 +29,18 @@ from wsbench.records.files import is_plain, new_folder
 from wsbench.records.frozen import write_json
 from wsbench.records.packing import ARCHIVE
 from wsbench.records.rundir import CampaignRecord, HostRow, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
-from wsbench.run import preparing, trial
+from wsbench.run import capacity, heat, ordering, preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Unavailable
-
-#: Start, stop and connect time per trial, for the estimate only.
-OVERHEAD_S = 3.0
-#: Duration of a trial that ends by count, for the estimate only.
-COUNTED_S = 3.0
-#: From this number of rounds on, servers are ranked (`stats.RANK_ROUNDS`) and a campaign has an A/A control.
-CONTROL_ROUNDS = 5
-#: The server that is the control if it takes part.
-CONTROL_SERVER = "reference"
 
 
 class Watcher(Protocol):
     """Receives the progress of a campaign."""
 
     def say(self, line: str) -> None: ...
-    def trial_begins(self, order: TrialOrder, done: int, total: int, left_s: float) -> None: ...
+    def trials_begin(self, orders: list[TrialOrder], done: int, total: int, left_s: float) -> None: ...
     def trial_runs(self, folder: TrialFolder) -> None: ...
     def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None: ...
 
@@ -143,37 +134,6 @@ def left_out(asked: Request) -> dict[str, str]:
     return reasons
 
 
-def control_of(asked: Request, variants: list[Variant]) -> Variant | None:
-    """The variant that runs twice in every round if servers are to be ranked: its two series differ by noise alone.
-
-    It is the reference if it takes part, because it varies least, so that the difference shows the machine; else the first.
-    """
-    if not asked.control or asked.experiment.timing.rounds < CONTROL_ROUNDS or len(variants) < 2:
-        return None
-    return next((variant for variant in variants if variant.server == CONTROL_SERVER), variants[0])
-
-
-def order_of(asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None) -> list[TrialOrder]:
-    """Every round runs every cell of every variant once, as far as its limits allow, and the control's cells a second time, in its
-    own random order. All orders are drawn from the seed."""
-    draw = random.Random(seed)
-    entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
-    order = []
-    for number in range(1, asked.timing.rounds + 1):
-        block = [(variant, again, cell) for variant, again in entered for cell in preparing.cells_of(asked, variant)]
-        draw.shuffle(block)
-        order += [
-            {"round": number, "server": variant.server, "variant": variant.variant, "cell": cell, "control": again}
-            for variant, again, cell in block
-        ]
-    return [TrialOrder(number=index, **row) for index, row in enumerate(order, 1)]
-
-
-def estimate_s(asked: Experiment, trials: int) -> float:
-    """Approximate duration of that many trials, in s."""
-    return trials * (OVERHEAD_S + asked.timing.warmup_s + (asked.measure_s or COUNTED_S))
-
-
 def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watcher: Watcher) -> RunFolder:
     """Builds and checks the servers, creates a new campaign and runs it to its end. UserError if no server can run."""
     for departure in asked.departures:
@@ -184,15 +144,17 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         raise UserError("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
     for line in preparing.cells_left_out(asked.experiment, variants):
         watcher.say(line)
-    control = control_of(asked, variants)
+    control = ordering.control_of(asked.experiment, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
+    most = capacity.most_alive(variants, max(asked.experiment.load_of(cell).most_connections for cell in asked.experiment.cells()))
+    order = ordering.order_of(asked.experiment, variants, asked.seed, control, most)
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
     run = RunFolder(new_folder(runs, f"{stamp}-{asked.name}"))
     run.experiment_toml.write_bytes(asked.file.read_bytes())
     _read_machines(run, testbed, "")
     write_json(run.path / "servers.json", [row for _, row in rows])
-    write_json(run.path / "order.json", order_of(asked.experiment, variants, asked.seed, control))
+    write_json(run.path / "order.json", order)
     record = CampaignRecord(
         wsbench=__version__,
         experiment=asked.name,
@@ -265,8 +227,8 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
     for number in sorted({planned.round for planned in order}):
         due = [planned for planned in missing if planned.round == number] or course.once_more(number)
         while due:
-            for planned in due:
-                course.take(planned)
+            for group in ordering.groups(due, order):
+                course.take(group)
             due = course.once_more(number)
     testbed.be_whole(watcher.say)
     _read_machines(run, testbed, "-after")
@@ -288,22 +250,31 @@ class _Course:
         self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
         self._took_s: list[float] = []
 
-    def take(self, planned: TrialOrder) -> None:
-        """Runs one trial; its outcome is then on disk."""
+    def take(self, group: list[TrialOrder]) -> None:
+        """Runs one trial, or all trials of a heat; their outcomes are then on disk."""
         total, left, began = len(self._order), len(self._left), time.monotonic()
         # The duration of a trial that ends by count is known only from finished trials.
-        left_s = left * fmean(self._took_s) if self._took_s else estimate_s(self._setting.experiment, left)
-        self._watcher.trial_begins(planned, total - left, total, left_s)
+        left_s = left * fmean(self._took_s) if self._took_s else ordering.estimate_s(self._setting.experiment, left)
+        self._watcher.trials_begin(group, total - left, total, left_s)
         self._setting.testbed.be_whole(self._watcher.say)
-        folder = self._run.trial(planned.number)
-        # Files of an interrupted trial are not a result.
-        shutil.rmtree(folder.path, ignore_errors=True)
-        folder.path.mkdir()
-        variant = self._variants[planned.variant_name]
-        ended = trial.carry_out(planned, variant, self._setting, folder, self._watcher.trial_runs)
-        self._watcher.trial_ends(folder, ended)
-        self._left.remove(planned.number)
-        self._took_s.append(time.monotonic() - began)
+        folders = [self._run.trial(planned.number) for planned in group]
+        for folder in folders:
+            # Files of an interrupted trial are not a result.
+            shutil.rmtree(folder.path, ignore_errors=True)
+            folder.path.mkdir()
+        for folder, ended in zip(folders, self._carried_out(group, folders), strict=True):
+            self._watcher.trial_ends(folder, ended)
+        self._left -= {planned.number for planned in group}
+        self._took_s.append((time.monotonic() - began) / len(group))
+
+    def _carried_out(self, group: list[TrialOrder], folders: list[TrialFolder]) -> list[TrialRecord]:
+        of = zip(group, folders, strict=True)
+        if group[0].heat is None:
+            ((planned, folder),) = of
+            variant = self._variants[planned.variant_name]
+            return [trial.carry_out(planned, variant, self._setting, folder, self._watcher.trial_runs)]
+        attempts = [trial.Attempt(planned, self._variants[planned.variant_name], self._setting, folder) for planned, folder in of]
+        return heat.carry_out(attempts, lambda: self._watcher.trial_runs(folders[-1]))
 
     def once_more(self, number: int) -> list[TrialOrder]:
         """Plans reruns of the disturbed trials of a round, in random order. Trials already rerun `again` times are left out."""
@@ -311,13 +282,13 @@ class _Course:
         repeated = set(again_of.values())
         last = [one for one in self._order if one.round == number and one.number not in repeated]
         found = [one for one in last if _attempts(one, again_of) <= self._again and self._disturbed(one)]
+        # The trials of a heat ran at the same time, so the same disturbed them all.
+        heats = {one.heat for one in found if one.heat is not None}
+        found += [one for one in last if one.heat in heats and one not in found]
         if not found:
             return []
         random.Random(f"{self._seed} {number} {len(self._order)}").shuffle(found)
-        first = len(self._order) + 1
-        planned_again = [
-            planned.model_copy(update={"number": first + at, "again_of": planned.number}) for at, planned in enumerate(found)
-        ]
+        planned_again = ordering.again(found, len(self._order) + 1)
         self._order += planned_again
         write_json(self._run.path / "order.json", self._order)
         self._left |= {planned.number for planned in planned_again}

@@ -12,7 +12,8 @@ from wsbench.engine import shards
 from wsbench.host import machine
 from wsbench.host.machine import Finding
 from wsbench.records.errors import UserError
-from wsbench.servers import serving
+from wsbench.servers import serving, settings
+from wsbench.servers.catalogue import Variant
 
 #: Kernel memory for one end of an idle connection on loopback: 10.0 to 10.2 GB for both ends of a million
 #: (results/2026-11-22-million).
@@ -28,6 +29,8 @@ SPARE_FILES = 20_000
 RESERVE_BYTES = 1 << 30
 #: Estimated minimum of a server per connection; the leanest one measured takes about 400 bytes.
 LEAST_SERVER_BYTES = 1024
+#: Estimates for servers that are alive at the same time: per connection, and in addition to a JVM's heap.
+USUAL_SERVER_BYTES, SERVER_BYTES = 64 << 10, 384 << 20
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,17 @@ def examine(connections: int) -> Capacity:
         findings.append(Finding(fine, name, found, f"{why}: sysctl -w {name}='{value}'"))
     findings.append(_tracking(connections))
     return Capacity(findings, wanted)
+
+
+def most_alive(variants: list[Variant], connections: int) -> int | None:
+    """How many of these servers can be alive at the same time, each with that many connections. None if memory is unknown."""
+    available = machine.memory_available()
+    if available is None:
+        return None
+    of_connections = connections * (2 * KERNEL_BYTES + ENGINE_BYTES + USUAL_SERVER_BYTES)
+    heaps = [one.settings.heap or settings.JVM_HEAP for one in variants if one.runtime == "jvm"]
+    largest = max((settings.mebibytes(heap) << 20 for heap in heaps), default=0)
+    return int((available - RESERVE_BYTES) // (largest + SERVER_BYTES + of_connections))
 
 
 def require_room(connections: int, ends: int) -> None:

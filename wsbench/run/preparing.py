@@ -111,7 +111,7 @@ def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable
         return _row(variant, built, [], f"check failed to run: {failure}")
     if isinstance(variant.table, Running) and variant.table.pid is None:
         say(
-            f"{variant.name}: its process is unknown, so it may use the engine's CPUs, and is not sampled; add `pid` to its manifest"
+            f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its manifest"
         )
     wrong = [found for found in checks if found.required and not found.passed]
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None

@@ -69,7 +69,7 @@ class Testbed(Protocol):
         self, variant: Variant, table: RuntimeTable, order: serving.Order, folder: Path
     ) -> AbstractContextManager[Server]: ...
 
-    def sampling(self, server: Server, folder: Path) -> AbstractContextManager[Samples]: ...
+    def sampling(self, server: Server, folder: Path, alone: bool = True) -> AbstractContextManager[Samples]: ...
 
 
 @dataclass(frozen=True)
@@ -121,5 +121,5 @@ class ThisHost:
             return serving.Attached(variant, order.cpus)
         return serving.Serving(variant, order, folder)
 
-    def sampling(self, server: serving.Serving | serving.Attached, folder: Path) -> Sampler:
-        return Sampler(folder / "resources.jsonl", *server.pids)
+    def sampling(self, server: serving.Serving | serving.Attached, folder: Path, alone: bool = True) -> Sampler:
+        return Sampler(folder / "resources.jsonl", *server.pids, alone=alone)

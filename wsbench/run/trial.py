@@ -16,7 +16,7 @@ from wsbench.engine import program, shards
 from wsbench.experiments.experiment import Experiment, Load
 from wsbench.metrics import spans
 from wsbench.monitoring.runtime_logs import probes
-from wsbench.records.engine_files import Doc, Scenario, Seconds, Target
+from wsbench.records.engine_files import Doc, Plan, Scenario, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
@@ -55,58 +55,119 @@ def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: Tri
 
     `watch(folder)` is called a few times a second while the engine runs.
     """
-    began, clock = time.time(), time.monotonic()
-    outcome, reason = "ok", None
-    ready = server_exit = None
-    shape, probe = Shape(1, 1), probes.probe_of(variant.tags)
-    log = folder.path / serving.LOG
-    try:
-        shape = shape_of(setting, setting.experiment.load_of(order.cell), is_started(variant))
+    attempt = Attempt(order, variant, setting, folder)
+    with attempt.judged(), attempt.serving() as server:
+        attempt.stopped = _measure(attempt, server, watch)
+        attempt.settle(server)
+    return attempt.record()
+
+
+class Attempt:
+    """A trial under way: its server, and its outcome so far."""
+
+    def __init__(self, order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder):
+        self.order, self.variant, self.setting, self.folder = order, variant, setting, folder
+        self.load = setting.experiment.load_of(order.cell)
+        #: Why the trial failed, or why the experiment's stop rule ended it.
+        self.failed: str | None = None
+        self.stopped: str | None = None
+        self._began, self._clock = time.time(), time.monotonic()
+        self._shape, self._probe = Shape(1, 1), probes.probe_of(variant.tags)
+        self._ready: serving.Ready | None = None
+        self._exit: str | None = None
+
+    @property
+    def engines(self) -> int:
+        """How many engine processes share the load."""
+        return self._shape.engines
+
+    @contextlib.contextmanager
+    def judged(self):
+        """A failure inside is the outcome of the trial."""
+        try:
+            yield
+        except (TrialFailed, UserError) as failure:
+            self.failed = self.failed or str(failure)
+
+    @contextlib.contextmanager
+    def serving(self):
+        """A fresh, ready server, or one that runs already."""
+        setting = self.setting
+        self._shape = shape_of(setting, self.load, is_started(self.variant))
         # Only a server that is started can be asked for reports.
-        probe = probe if is_started(variant) else None
+        self._probe = self._probe if is_started(self.variant) else None
         # The runtime's log is one file, which several processes would overwrite.
-        probe = probe if shape.servers == 1 else None
+        self._probe = self._probe if self._shape.servers == 1 else None
         asked = serving.Order(
             address=setting.testbed.server_address,
             port=setting.port,
-            number=order.number,
+            number=self.order.number,
             cpus=setting.testbed.server_cpus,
-            processes=shape.servers,
-            probe=probe,
+            processes=self._shape.servers,
+            probe=self._probe,
         )
-        with setting.testbed.serving(variant, setting.experiment.runtime, asked, folder.path) as server:
-            ready = server.ready
-            reason = _measure(order, variant, setting, folder, shape, server, watch)
-            time.sleep(probes.settle_s(probe))
-            if reason is not None:
-                outcome = "stopped"
-            elif (ended := server.ended()) is not None:
-                raise TrialFailed(ended)
-            server_exit = server.stop()
-    except (TrialFailed, UserError) as failure:
-        outcome, reason = "failed", str(failure)
-    record = TrialRecord(
-        **order.model_dump(),
-        outcome=outcome,
-        reason=reason,
-        started_unix_s=began,
-        duration_s=time.monotonic() - clock,
-        ready_s=ready and ready.ready_s,
-        server_cpus=setting.testbed.server_cpus if ready is None else ready.cpus,
-        engine_cpus=setting.testbed.engine_cpus,
-        server_exit=server_exit,
-        server_env=ready and ready.env,
-        server_executable=ready and ready.executable,
-        server_pollers=ready and ready.pollers,
-        log_tail=_tail(log, probe),
-        server_started_ns=ready and ready.started_ns,
-        probe=probe,
-        engines=shape.engines,
-        server_processes=shape.servers,
-        restarted=is_started(variant),
-    )
-    write_json(folder.path / "trial.json", record)
-    return record
+        with setting.testbed.serving(self.variant, setting.experiment.runtime, asked, self.folder.path) as server:
+            self._ready = server.ready
+            yield server
+
+    def plan(self) -> Plan:
+        """The combined plan of the engine processes for the server that is ready."""
+        experiment, load, testbed = self.setting.experiment, self.load, self.setting.testbed
+        scenario = load.scenario(experiment.scenario)
+        transport = "http" if scenario.kind == "doc" else self.variant.transport
+        address, *replicas = self._ready.addresses
+        return program.plan(
+            scenario=scenario,
+            transport=transport,
+            target=Target(address=address, replicas=replicas, host=self._ready.host, path=_path(self.variant, scenario, transport)),
+            connections=load.most_connections,
+            warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
+            measure=experiment.measure_of(load),
+            seed=self.setting.seed + self.order.number,
+            cpus=testbed.engine_cpus,
+            loop=load.loop(experiment.loop),
+            connect=load.connect,
+            stages=load.stages,
+            # With its own CPUs the engine need not sleep, so no response time includes a wake-up. With a stop rule it sleeps:
+            # the rule must detect whether the engine was the limit, and the load of polling workers is unknown.
+            busy_poll=experiment.loop == "open" and experiment.stop is None and testbed.apart,
+            reply_s=load.reply_s,
+            connect_s=load.connect_s,
+        )
+
+    def settle(self, server: Server) -> None:
+        """Lets the runtime write its last lines, and stops the server. TrialFailed if it had ended by itself."""
+        time.sleep(probes.settle_s(self._probe))
+        if self.stopped is None and (ended := server.ended()) is not None:
+            raise TrialFailed(ended)
+        self._exit = server.stop()
+
+    def record(self) -> TrialRecord:
+        """Writes the record to disk and returns it."""
+        ready, testbed = self._ready, self.setting.testbed
+        outcome = "failed" if self.failed is not None else "stopped" if self.stopped is not None else "ok"
+        record = TrialRecord(
+            **self.order.model_dump(),
+            outcome=outcome,
+            reason=self.failed or self.stopped,
+            started_unix_s=self._began,
+            duration_s=time.monotonic() - self._clock,
+            ready_s=ready and ready.ready_s,
+            server_cpus=testbed.server_cpus if ready is None else ready.cpus,
+            engine_cpus=testbed.engine_cpus,
+            server_exit=self._exit,
+            server_env=ready and ready.env,
+            server_executable=ready and ready.executable,
+            server_pollers=ready and ready.pollers,
+            log_tail=_tail(self.folder.path / serving.LOG, self._probe),
+            server_started_ns=ready and ready.started_ns,
+            probe=self._probe,
+            engines=self._shape.engines,
+            server_processes=self._shape.servers,
+            restarted=is_started(self.variant),
+        )
+        write_json(self.folder.path / "trial.json", record)
+        return record
 
 
 @dataclass(frozen=True)
@@ -139,32 +200,11 @@ def shape_of(setting: Setting, load: Load, started: bool = True) -> Shape:
     return Shape(engines, servers)
 
 
-def _measure(order, variant, setting, folder, shape, server, watch) -> str | None:
+def _measure(attempt: Attempt, server: Server, watch: Callable) -> str | None:
     """Runs the load. Returns the reason if the experiment's stop rule ended it."""
-    experiment = setting.experiment
-    load = experiment.load_of(order.cell)
-    scenario = load.scenario(experiment.scenario)
-    transport = "http" if scenario.kind == "doc" else variant.transport
-    address, *replicas = server.ready.addresses
-    plan = program.plan(
-        scenario=scenario,
-        transport=transport,
-        target=Target(address=address, replicas=replicas, host=server.ready.host, path=_path(variant, scenario, transport)),
-        connections=load.most_connections,
-        warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
-        measure=experiment.measure_of(load),
-        seed=setting.seed + order.number,
-        cpus=setting.testbed.engine_cpus,
-        loop=load.loop(experiment.loop),
-        connect=load.connect,
-        stages=load.stages,
-        # With its own CPUs the engine need not sleep, so no response time includes a wake-up. With a stop rule it sleeps: the
-        # rule must detect whether the engine was the limit, and the load of polling workers is unknown.
-        busy_poll=experiment.loop == "open" and experiment.stop is None and setting.testbed.apart,
-        reply_s=load.reply_s,
-        connect_s=load.connect_s,
-    )
-    count = setting.testbed.engines.count(shape.engines, plan)
+    setting, folder, load, experiment = attempt.setting, attempt.folder, attempt.load, attempt.setting.experiment
+    plan = attempt.plan()
+    count = setting.testbed.engines.count(attempt.engines, plan)
     with (
         setting.testbed.sampling(server, folder.path) as samples,
         shards.Engines(plan, count, folder, setting.testbed.engines) as running,

@@ -74,6 +74,16 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     if worker.phase == Phase::Connect {
         law!(counters.established >= counters.open, "established < open: {counters:?}");
     }
+    if let Some(slices) = &worker.slices {
+        let strays =
+            worker.connections.iter().flat_map(|one| one.under_way.all()).find(|one| !slices.sends_at(one.due_ns));
+        law!(strays.is_none(), "a message is due outside the slices: {strays:?}");
+        law!(
+            worker.loads || worker.pacer.late.is_empty(),
+            "{} messages wait outside the slices",
+            worker.pacer.late.len()
+        );
+    }
     let most = worker.plan.depth();
     let length = worker.script.length;
     let frames = length / worker.plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
@@ -108,8 +118,8 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
 fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
     let Loop::Closed { messages_per_connection: None, .. } = worker.plan.pace else { return Ok(()) };
     let loads = match worker.phase {
-        Phase::Warmup => true,
-        Phase::Measure => worker.drain_ns > worker.system.world.borrow().now,
+        _ if !worker.loads => false,
+        Phase::Warmup | Phase::Measure => worker.drain_ns > worker.system.world.borrow().now,
         _ => false,
     };
     if !loads || worker.pacer.quota == 0 || worker.finished {

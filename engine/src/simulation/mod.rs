@@ -104,6 +104,10 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         _ if by_count => json!({"messages": random.u64(1..40)}),
         _ => Value::Null,
     };
+    let sliced = json!({
+        "windows": [[0.03, 0.06], [0.1, 0.12], [0.2, 0.26], [0.3, 0.34]], "lead_s": 0.01, "tail_s": 0.01,
+        "frozen": random.bool(),
+    });
     // An honest server gets time: the machine takes the worker off its CPU.
     let patience = if hostile { one(random, &[0.1, 0.4]) } else { 8.0 };
     json!({
@@ -116,6 +120,7 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         "deflate": if random.u32(..6) == 0 && transport == "websocket" { deflate } else { Value::Null },
         "fragment_bytes": if transport == "websocket" { one(random, &[Value::Null, Value::Null, json!(if bytes > 1000 { 5000 } else { 7 }), json!(1000)]) } else { Value::Null },
         "subprotocols": [], "warmup": warmup, "measure": measure,
+        "slices": if random.u32(..4) == 0 { sliced } else { Value::Null },
         "drain_s": if kind == "push" { 3.0 } else { 0.3 },
         "limits": {"connect_s": patience, "reply_s": patience, "deadline_s": 20.0},
         "threads": random.usize(1..=3.min(connections)), "cpus": [], "busy_poll": random.u32(..4) == 0,

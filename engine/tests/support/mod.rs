@@ -69,6 +69,7 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "subprotocols": [],
         "warmup": null,
         "measure": {"messages": 5},
+        "slices": null,
         "drain_s": 10.0,
         "limits": {"connect_s": 5.0, "reply_s": 5.0, "deadline_s": 30.0},
         "threads": 1,

@@ -1,0 +1,202 @@
+"""Trials that run at the same time: their order, their turns, and a real heat."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from conftest import RAN
+from test_end_to_end import only_run, outcomes
+
+from wsbench.experiments import experiment as experiments
+from wsbench.metrics import slices
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records.errors import UserError
+from wsbench.records.samples import ProcessSample, TurnSample
+from wsbench.run import ordering, turns
+from wsbench.servers.manifest import Limits
+
+
+class Fake:
+    def __init__(self, name: str):
+        self.server, self.variant, self.name = name, "v", f"{name}@v"
+        self.limits = Limits()
+
+
+@pytest.fixture
+def sliced(experiment):
+    text = experiment.read_text().replace("measure_s = 0.6", "measure_s = 0.4\nwarmup_s = 0.2\nslice_s = 0.1\nlead_s = 0.05")
+    experiment.write_text(text.replace("[load]", 'arrangement = "slices"\n[load]'))
+    return experiment
+
+
+# ---- order ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_heat_is_a_cell_of_a_round_with_every_server_and_the_control(sliced):
+    servers = [Fake("a"), Fake("b")]
+    order = ordering.order_of(experiments.read(sliced), servers, 7, servers[0])
+    assert [one.number for one in order] == list(range(1, 13))
+    heats = ordering.groups(order, order)
+    assert [one[0].heat for one in heats] == [one[0].number for one in heats] == [1, 4, 7, 10]
+    for heat in heats:
+        assert sorted(one.name for one in heat) == ["a@v", "a@v (control)", "b@v"]
+        assert len({(one.round, one.cell["connections"]) for one in heat}) == 1
+
+
+def test_a_disturbed_heat_runs_again_whole_under_new_numbers(sliced):
+    order = ordering.order_of(experiments.read(sliced), [Fake("a"), Fake("b")], 7)
+    found = [one for one in order if one.heat in (1, 5)]
+    random.Random(3).shuffle(found)
+    reruns = ordering.again(found, 9)
+    assert [one.number for one in reruns] == [9, 10, 11, 12]
+    assert {one.again_of for one in reruns} == {1, 2, 5, 6}
+    heats = ordering.groups(reruns, reruns)
+    assert [len(heat) for heat in heats] == [2, 2]
+    for heat in heats:
+        assert heat[0].heat == heat[0].number
+        assert len({one.cell["connections"] for one in heat}) == 1
+
+
+def test_a_heat_that_was_interrupted_runs_again_whole(sliced):
+    order = ordering.order_of(experiments.read(sliced), [Fake("a"), Fake("b")], 7)
+    assert ordering.groups([order[1]], order) == [order[:2]]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (('loop     = "closed"', 'loop = "none"'), "steady"),
+        (("measure_s = 0.4", ""), "exactly one"),
+        (('arrangement = "slices"', 'arrangement = "together"'), "a light load"),
+        (("connections = 4", "connections = 4\nmessages_per_connection = 3"), "connections that stay"),
+    ],
+)
+def test_a_load_that_cannot_be_arranged_so_is_refused(sliced, change, why):
+    text = sliced.read_text().replace(*change)
+    sliced.write_text(text.replace('scenario = "ping"', 'scenario = "idle"') if '"none"' in text else text)
+    with pytest.raises(UserError, match=why):
+        experiments.read(sliced)
+
+
+# ---- turns ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_contender_has_one_slice_in_every_turn_and_no_two_overlap():
+    drawn = turns.drawn(4, 0.5, 1.0, 0.1, 0.02, random.Random(1))
+    assert [slot.turn for slot in drawn.slots] == [None] * 4 + [turn for turn in range(10) for _ in range(4)]
+    for first in range(0, len(drawn.slots), 4):
+        assert {slot.contender for slot in drawn.slots[first : first + 4]} == {0, 1, 2, 3}
+    for one, other in pairwise(drawn.slots):
+        assert one.end_s < other.start_s
+        assert one.start_s < one.open_s < one.close_s < one.end_s
+    orders = [tuple(slot.contender for slot in drawn.slots[first : first + 4]) for first in range(4, 44, 4)]
+    assert len(set(orders)) > 3
+    measured = [slot for slot in drawn.slots if slot.turn is not None]
+    assert max(slot.end_s for slot in drawn.slots if slot.turn is None) < drawn.warmup_s < measured[0].start_s
+    assert measured[-1].end_s < drawn.warmup_s + drawn.measure_s
+    for contender in range(4):
+        windows = drawn.slices(contender, frozen=True).windows
+        assert sum(close - open_ for open_, close in windows[1:]) == pytest.approx(1.0)
+
+
+# ---- what a turn says ----------------------------------------------------------------------------------------------
+
+
+def told(**changes) -> TurnSample:
+    fine = {"number": 0, "begin_ns": 0, "busy_s": 0.9, "idle_s": 0.1, "steal_s": 0.0, "throttled_s": 0.0, "ours_s": 0.88}
+    return TurnSample(t_ns=10, of="turn", **{**fine, "late_s": 0.0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"steal_s": 0.1}, "hypervisor"),
+        ({"throttled_s": 0.1}, "quota"),
+        ({"ours_s": 0.5}, "other processes"),
+        ({"ours_s": None}, None),
+        ({"late_s": 0.015}, "15 ms late"),
+        ({"begin_ns": 9}, "not sampled"),
+    ],
+)
+def test_a_disturbed_turn_says_why(changes, why):
+    found = slices.spoilt(5, 0.02, [told(**changes)])
+    assert found is None if why is None else why in found
+
+
+def test_the_cpu_time_of_a_slice_and_of_the_rest_after_it():
+    def sample(t_ms: float, cpu_ms: float) -> ProcessSample:
+        zero = {"processes": 1, "threads": 1, "fds": None, "rss_bytes": 1, "cpu_user_s": 0.0, "cpu_system_s": 0.0}
+        return ProcessSample(t_ns=round(t_ms * 1e6), of="server", cpu_ns=round(cpu_ms * 1e6), **zero)
+
+    samples = [sample(100.1, 5), sample(220.2, 95), sample(400.1, 96), sample(520.2, 180)]
+    ms = 1_000_000
+    assert slices.cpu_s(samples, 100 * ms, 220 * ms, 400 * ms) == pytest.approx((0.090, 0.001))
+    assert slices.cpu_s(samples, 100 * ms, 230 * ms, 400 * ms)[0] is None  # nobody looked within two milliseconds
+    assert slices.cpu_s(samples, 400 * ms, 520 * ms, None) == (pytest.approx(0.084), None)
+
+
+# ---- a real heat ---------------------------------------------------------------------------------------------------
+
+
+def test_a_heat_of_real_servers(wsbench, sliced, tmp_path):
+    """A server that takes part twice, and one that crashes in its turn: the others' trials go on."""
+    servers = ("--servers", "fragile@steady,fragile@forking,fragile@crashing", "--rounds", "1")
+    done = wsbench("run", str(sliced), *servers, "--no-report")
+    assert done.returncode in RAN, done.stderr
+    run = only_run(tmp_path)
+    of = {planned.number: planned.variant for planned in run.order}
+    assert {of[number]: outcome for number, outcome in outcomes(run).items()} == {
+        "steady": "ok",
+        "forking": "ok",
+        "crashing": "failed",
+    }
+    for heat in ordering.groups(run.order, run.order):
+        windows = []
+        trials = [TrialData(folder := run.trial(one.number), folder.record) for one in heat]
+        for trial in trials:
+            lead = trial.plan.slices.lead_s
+            windows += [(begin - lead, end) for begin, end in trial.plan.slices.windows]
+            assert trial.record.heat == heat[0].number
+        for one, other in pairwise(sorted(windows)):
+            assert one[1] < other[0]
+        fine = [trial for trial in trials if trial.record.outcome == "ok"]
+        assert len({tuple(trial.samples_of(TurnSample)) for trial in fine}) == 1, "one record of the turns"
+        assert len(fine[0].samples_of(TurnSample)) == 4
+        for trial in fine:
+            assert len(trial.slices) == 4
+            assert sum(one.counted for one in trial.slices) == trial.measured.replies_in_window
+            assert sum(one.replies for one in trial.slices) >= trial.measured.answered > 0
+            kept = trial.kept_slices
+            assert trial.counted == sum(one.counted for one in kept)
+            assert bool(trial.histograms) == bool(kept)
+            assert trial.record.server_exit is not None
+            assert "SIGTERM" in trial.record.server_exit, "a server that rested could still be stopped"
+
+
+def test_servers_that_run_together(wsbench, experiment, tmp_path):
+    text = experiment.read_text().replace('loop     = "closed"', 'loop = "open"').replace("connections = 4", "rate_per_s = 50")
+    experiment.write_text(text.replace("[load]", 'arrangement = "together"\n[load]'))
+    done = wsbench("run", str(experiment), "--servers", "fragile@steady,fragile@forking", "--rounds", "1", "--no-report")
+    assert done.returncode in RAN, done.stderr
+    run = only_run(tmp_path)
+    assert set(outcomes(run).values()) == {"ok"}
+    for heat in ordering.groups(run.order, run.order):
+        trials = [TrialData(folder := run.trial(one.number), folder.record) for one in heat]
+        assert len({trial.begins["measure"] for trial in trials}) == 1, "they began at the same instant"
+        assert all(trial.slices is None and trial.measured.answered > 0 for trial in trials)
+
+
+def test_servers_that_do_not_fit_into_memory_run_in_heats_with_one_in_common(sliced):
+    servers = [Fake(name) for name in "abcdefg"]
+    order = ordering.order_of(experiments.read(sliced), servers, 7, servers[2], most=4)
+    heats = ordering.groups(order, order)
+    assert len(heats) == 3 * 4
+    for heat in heats:
+        assert len(heat) <= 4
+        assert [one.server for one in heat if one.server == "c" and not one.control] == ["c"], "the anchor"
+    first = [one.name for heat in heats[:] for one in heat if one.round == 1 and one.cell["connections"] == 2]
+    assert set(first) == {"a@v", "b@v", "c@v", "c@v (control)", "d@v", "e@v", "f@v", "g@v"}
+    assert len(first) == 8 + 2
+    with pytest.raises(UserError, match="only one of these servers"):
+        ordering.order_of(experiments.read(sliced), servers, 7, None, most=1)

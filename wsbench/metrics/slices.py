@@ -1,0 +1,122 @@
+"""The slices of a trial that took turns with others: what was counted in each, and which turns were spoilt.
+
+In: a trial's plan, events and samples. Out: its slices. A turn that the host disturbed is left out for all servers of the heat,
+because every trial of the heat has the same record of it (`TurnSample`), and no result of a server takes part in the decision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
+
+from wsbench.metrics.limits import LIMITS
+from wsbench.records.engine_files import Plan, Seconds, Tick
+from wsbench.records.samples import ProcessSample, TurnSample
+
+NS_PER_S = 1e9
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One slice: its edges, the replies in its window, and all replies from its start until the next slice starts.
+
+    `spoilt` says why its turn does not count.
+    """
+
+    start_ns: int
+    open_ns: int
+    close_ns: int
+    end_ns: int
+    counted: int
+    replies: int
+    cpu_s: float | None
+    rest_cpu_s: float | None
+    spoilt: str | None
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window."""
+        return (self.close_ns - self.open_ns) / NS_PER_S
+
+    def holds(self, start_s: float, origin_ns: int) -> bool:
+        """Whether an interval of the latency log that starts then, in seconds since the origin, belongs to this slice."""
+        return self.start_ns - MS <= origin_ns + start_s * NS_PER_S < self.close_ns + MS
+
+
+#: The latency log has times to a millisecond.
+MS = 1_000_000
+#: A sample of an edge is at most this late: a server that has gone on uses no more than this much CPU time uncounted.
+LATEST_NS = 2 * MS
+#: Share of the lead by which a server may go on late.
+LATE = 0.5
+#: Share of the machine's CPU time that others may use in a turn.
+FOREIGN = 0.05
+
+
+def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample], told: list[TurnSample]) -> list[Slice]:
+    """The measured slices. `began_ns` is the start of the first phase. A slice without its ticks is left out."""
+    slices = plan.slices
+    at = {tick.t_ns: tick for tick in ticks}
+    warmup_s = plan.warmup.seconds if isinstance(plan.warmup, Seconds) else 0.0
+    edges = []
+    for open_s, close_s in slices.windows:
+        if open_s > warmup_s:
+            seconds = (open_s - slices.lead_s, open_s, close_s, close_s + slices.tail_s)
+            edges.append(tuple(began_ns + round(second * NS_PER_S) for second in seconds))
+    found = []
+    last = ticks[-1] if ticks else None
+    for (start, opens, closes, ends), after in pairwise([*edges, None]):
+        begun, first, second = at.get(start), at.get(opens), at.get(closes)
+        following = last if after is None else at.get(after[0])
+        if None in (begun, first, second, following):
+            continue
+        own_s, rest_s = cpu_s(server, start, ends, None if after is None else after[0])
+        found.append(
+            Slice(
+                start,
+                opens,
+                closes,
+                ends,
+                second.answered - first.answered,
+                following.answered - begun.answered,
+                own_s,
+                rest_s,
+                spoilt(opens, slices.lead_s, told),
+            )
+        )
+    return found
+
+
+def cpu_s(server: list[ProcessSample], start: int, end: int, after: int | None) -> tuple[float | None, float | None]:
+    """CPU seconds of the server in its slice, and while it rested until the next one. The harness samples right after a server goes
+    on and right before it stops; a sample that came late makes the number unknown."""
+    used = [_at(server, edge) for edge in (start, end, *([] if after is None else [after]))]
+    inside = None if None in used[:2] else used[1] - used[0]
+    rest = None if after is None or None in used[1:] else used[2] - used[1]
+    return inside, rest
+
+
+def _at(server: list[ProcessSample], edge_ns: int) -> float | None:
+    place = bisect_left(server, edge_ns, key=lambda sample: sample.t_ns)
+    if place == len(server) or server[place].t_ns > edge_ns + LATEST_NS or server[place].cpu_ns is None:
+        return None
+    return server[place].cpu_ns / NS_PER_S
+
+
+def spoilt(at_ns: int, lead_s: float, told: list[TurnSample]) -> str | None:
+    """Why the turn around this time does not count."""
+    turn = next((one for one in told if one.begin_ns <= at_ns <= one.t_ns), None)
+    if turn is None:
+        return "its turn was not sampled"
+    wanted = turn.busy_s + turn.steal_s
+    if turn.throttled_s:
+        return f"a CPU quota throttled it for {turn.throttled_s:.3g} s"
+    if wanted > 0 and turn.steal_s / wanted > LIMITS["steal"].suspect:
+        return f"the hypervisor took {turn.steal_s / wanted:.1%} of its CPU time"
+    if turn.late_s > LATE * lead_s:
+        return f"a server went on {turn.late_s * 1e3:,.0f} ms late"
+    foreign_s, whole_s = turn.busy_s - (turn.ours_s or 0.0), turn.busy_s + turn.idle_s + turn.steal_s
+    if turn.ours_s is not None and foreign_s > FOREIGN * whole_s:
+        return f"other processes used {foreign_s / whole_s:.0%} of the machine's CPU time"
+    return None
