@@ -25,7 +25,7 @@ from wsbench.experiments import experiment
 from wsbench.host import machine
 from wsbench.records.engine_files import Doc, End, Messages, Target, parse_event
 from wsbench.records.frozen import write_json
-from wsbench.servers import catalogue, serving
+from wsbench.servers import catalogue, manifest, serving
 
 EXPERIMENT = "hoticn-2018-resource"
 SERVERS = ["netty@4.2", "netty@4.1.19", "go-net-websocket", "node-nodejs-websocket", "reference"]
@@ -86,7 +86,7 @@ def _pair(variant, placement, load: experiment.Load, number: int) -> dict[str, t
 def _engine(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> tuple[float, float]:
     address = f"{serving.HOST}:{port}"
     scenario = Doc(persistent=load.persistent, bytes=load.payload_bytes)
-    target = Target(address=address, host=address, path=program.path_for(scenario, "http"))
+    target = Target(address=address, host=address, path=serving.document(manifest.PATHS, scenario.bytes))
     plan = program.plan(scenario, "http", target, load.connections, None, Messages(messages=load.messages), seed=1, cpus=cpus)
     write_json(folder / "plan.json", plan)
     _, cpu_s = _run([str(program.require_binary()), str(folder / "plan.json"), str(folder / "out")], cpus)

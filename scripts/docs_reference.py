@@ -191,6 +191,7 @@ def shown(value: object) -> str:
 
 def servers_page() -> str:
     from wsbench.servers import catalogue
+    from wsbench.servers.manifest import Unavailable
 
     servers: dict[str, list] = {}
     for variant in catalogue.read(ROOT / "servers"):
@@ -223,7 +224,7 @@ def servers_page() -> str:
                     cell(", ".join(one.tags)),
                     cell(
                         f"cannot run: {one.table.unavailable}"
-                        if one.table.unavailable
+                        if isinstance(one.table, Unavailable)
                         else "; ".join(one.manifest.departures + one.table.departures)
                     ),
                 ]

@@ -137,7 +137,7 @@ def server(tmp_path):
     port = machine.free_port("127.0.0.1", None, os.getpid())
     env = {"HOST": "127.0.0.1", "PORT": str(port), "THREADS": "1"}
     with Server(variant.table.run, variant.folder, env, [], tmp_path / "server.log") as running:
-        serving.await_ready(running, "127.0.0.1", port, "websocket")
+        serving.await_ready(running, "127.0.0.1", port, serving.Question("/ping"))
         yield port
 
 

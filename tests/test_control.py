@@ -14,6 +14,7 @@ from wsbench.report import export
 from wsbench.report.answer import answer
 from wsbench.run import campaign, ordering
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Limits
 
 CELLS = ({"connections": 16}, {"connections": 64})
 CONTROL = "reference@1.0 (control)"
@@ -22,6 +23,7 @@ CONTROL = "reference@1.0 (control)"
 class Fake:
     def __init__(self, server):
         self.server, self.variant, self.name = server, "v", f"{server}@v"
+        self.limits = Limits()
 
 
 def asked(file, rounds, control=True):

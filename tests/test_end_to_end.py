@@ -256,9 +256,9 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; known servers: fragile"),
+        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; known servers: "),
         (["run", "no-such"], "no experiment 'no-such'; known: "),
-        (["run", "quick", "--servers", "*"], "none of the chosen servers serves 'echo'"),
+        (["run", "quick", "--servers", "fragile"], "none of the chosen servers serves 'echo'"),
         (["run"], "expected either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),
         (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),

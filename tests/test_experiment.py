@@ -6,6 +6,7 @@ from wsbench import metrics
 from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
 from wsbench.run.ordering import order_of
+from wsbench.servers.manifest import Limits
 
 
 def changed(file, old, new):
@@ -56,7 +57,7 @@ def test_a_wrong_file_is_refused_in_one_line(experiment, wsbench, old, new, line
 def test_every_round_runs_every_cell_once_in_an_order_drawn_from_the_seed(experiment):
     class Fake:
         def __init__(self, name):
-            self.server, self.variant = name, "v"
+            self.server, self.variant, self.limits = name, "v", Limits()
 
     read = __import__("wsbench.experiments.experiment", fromlist=["read"]).read(experiment)
     servers = [Fake(name) for name in "abcdef"]

@@ -13,11 +13,13 @@ from wsbench.metrics.trial_data import TrialData
 from wsbench.records.errors import UserError
 from wsbench.records.samples import ProcessSample, TurnSample
 from wsbench.run import ordering, turns
+from wsbench.servers.manifest import Limits
 
 
 class Fake:
     def __init__(self, name: str):
         self.server, self.variant, self.name = name, "v", f"{name}@v"
+        self.limits = Limits()
 
 
 @pytest.fixture

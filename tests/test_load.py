@@ -164,7 +164,7 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--file", "x", "--bytes", "5"], "omit --bytes"),
         (["--ca", "x", "--insecure"], "exclude each other"),
         (["-H", "no colon"], "allowed: 'Name: value'"),
-        (["--busy-poll"], "--busy-poll needs --cpus"),
+        (["--busy-poll"], "--busy-poll needs --cpus, --pid or --start"),
         (["--replica", "192.0.2.1:80"], "192.0.2.1 is not this machine"),
         (["--replica", "nonsense:x"], "--replica: found 'nonsense:x', allowed: HOST:PORT"),
         (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),

@@ -63,9 +63,9 @@ def test_a_column_without_any_number_is_left_out_with_its_reason_once(broadcasts
     for folder in broadcasts.folder.path.glob("[0-9]*"):
         (folder / "resources.jsonl").write_text("")
     without = load(broadcasts.folder)
-    assert left_out(without)["server_rss_bytes_max"].startswith("no sample of the server")
+    assert left_out(without)["server_rss_bytes_max"].startswith("the server was not sampled")
     html = document.build(without.folder).read_text(encoding="utf-8")
-    assert html.count("Server memory (no sample of the server inside the measured window)") == 1
+    assert html.count("Server memory (the server was not sampled: its process is unknown)") == 1
     assert '<th scope="col">Server memory' not in html.split('id="result-tables"')[1].split("</table>")[0]
 
 

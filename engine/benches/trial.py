@@ -69,7 +69,7 @@ class Bench:
     def __init__(self, folder: Path):
         self.folder = folder
         self.placement = machine.placement()
-        self.reference = next(v for v in catalogue.read(catalogue.SERVERS) if v.name == "reference@websocket")
+        self.reference = next(v for v in catalogue.read(catalogue.SHIPPED) if v.name == "reference@websocket")
         self._port = int(time.time())
         self._runs = 0
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -92,7 +92,7 @@ def test_a_document_without_end(wsbench, behave):
 def test_a_server_that_drips_while_it_starts():
     with serving_all(dripping(b"HTTP/1.1 101 X\r\nX: y\r\n")) as port:
         began = time.monotonic()
-        assert not serving._answers("127.0.0.1", port, "websocket")
+        assert serving.asked("127.0.0.1", port, serving.Question("/ping")) is not None
         assert time.monotonic() - began < 30
         with pytest.raises(TimeoutError):
             asked_within(http.client.HTTPConnection("127.0.0.1", port, timeout=2), 1)
@@ -116,7 +116,7 @@ def test_a_server_that_is_never_ready(monkeypatch):
     with serving_all(dripping(b"HTTP/1.1 101 X\r\nX: y\r\n")) as port:
         began = time.monotonic()
         with pytest.raises(TrialFailed, match="was not ready within 3 s"):
-            serving.await_ready(Running(), "127.0.0.1", port, "websocket")
+            serving.await_ready(Running(), "127.0.0.1", port, serving.Question("/ping"))
         assert time.monotonic() - began < 60
 
 

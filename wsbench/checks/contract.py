@@ -1,4 +1,5 @@
-"""The gate: builds a variant, starts it, checks it against its contract and stops it. Variants that fail are not measured.
+"""The gate: builds a variant, starts it, checks it against its contract and stops it. Variants that fail are not measured. A server
+that runs already is checked where it runs, and left running.
 
 In: a variant and the depth of the checks. Out: one `CheckResult` per check, or the reason why there is none. Prints nothing.
 """
@@ -17,12 +18,14 @@ from pathlib import Path
 
 from wsbench.checks import autobahn, conformance
 from wsbench.checks.conformance import deep as deep_checks
+from wsbench.checks.use import Use
 from wsbench.host import machine
 from wsbench.host.process import Server
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.rundir import CheckResult
 from wsbench.servers import build, serving
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
 
 OPEN_AT_THE_END = 20
 
@@ -65,7 +68,7 @@ def hold(variant: Variant, built: build.Built, depth: Depth, watch: Callable[[st
     if built.problem is None:
         receipt = built.receipt
         try:
-            checks = check(variant, variant.scenarios, None, depth, watch)
+            checks = check(variant, variant.scenarios, None, depth=depth, watch=watch)
             if depth.suite is not None and "echo" in variant.scenarios:
                 watch("Autobahn's cases")
                 cases = run_suite(variant, depth.suite)
@@ -79,32 +82,68 @@ def check(
     variant: Variant,
     scenarios: Collection[str],
     port: int | None,
+    use: Use | None = None,
     depth: Depth = QUICK,
     watch: Callable[[str], None] = lambda name: None,
 ) -> list[CheckResult]:
-    """Starts the server once and checks it against its contract. TrialFailed if it does not start."""
+    """Starts the server once, or finds it, and checks it against its contract. TrialFailed if it does not answer.
+
+    With `use`, only the required checks that such a load depends on count, and a server that runs already is asked for nothing
+    else: it is the user's, and a violation of the protocol might bring it down. Without: everything.
+    """
     if depth.deep:
         _require_files()
-    with started(variant, port, "check") as (server, at_port):
+    with reached(variant, port, "check") as place:
         found = conformance.check(
-            serving.HOST,
-            at_port,
+            place.host,
+            place.port,
             scenarios,
             variant.transport,
-            pid=server.pid,
+            pid=place.pid,
             deep=depth.deep,
             idle_s=depth.idle_s,
+            use=use,
+            limits=variant.limits,
+            paths=variant.paths,
+            name=place.name,
+            advisory=use is None or place.server is not None,
             watch=watch,
         )
-        watch("ends_within_five_seconds")
-        ended = _ends_in_time(server, at_port)
-    return [
-        *(
+        results = [
             CheckResult(name=one.name, section=one.section, required=one.required, passed=one.passed, detail=one.detail)
             for one in found
-        ),
-        ended,
-    ]
+        ]
+        if place.server is not None:
+            watch("ends_within_five_seconds")
+            results.append(_ends_in_time(place.server, place.port))
+    return results
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server answers. `name`: its Host header. `server`: its process, if it was started for this. `pid`: if it is known."""
+
+    host: str
+    port: int
+    name: str
+    server: Server | None
+    pid: int | None
+
+    @property
+    def authority(self) -> str:
+        return serving.shown(self.host, self.port)
+
+
+@contextmanager
+def reached(variant: Variant, port: int | None, purpose: str) -> Iterator[Place]:
+    """The server, started for this purpose, or found where it runs already. TrialFailed if it does not answer."""
+    if isinstance(variant.table, Running):
+        with serving.Attached(variant, machine.placement().server) as found:
+            host, _, at_port = found.ready.addresses[0].rpartition(":")
+            yield Place(host.strip("[]"), int(at_port), found.ready.host, None, variant.table.pid)
+        return
+    with started(variant, port, purpose) as (server, at_port):
+        yield Place(serving.HOST, at_port, serving.shown(serving.HOST, at_port), server, server.pid)
 
 
 @contextmanager
@@ -124,7 +163,8 @@ def keep_running(variant: Variant, port: int | None, say: Callable[[str], None])
         try:
             scheme = "ws" if variant.transport == "websocket" else "tcp"
             for scenario in variant.scenarios:
-                path = "" if scheme == "tcp" else f"/{scenario}" if scenario != "doc" else "/doc?size=512"
+                path = serving.document(variant.paths, 512) if scenario == "doc" else variant.paths[scenario]
+                path = "" if scheme == "tcp" else path
                 say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
             say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
             while server.exit_code is None:
@@ -142,8 +182,8 @@ def log_of(variant: Variant, purpose: str) -> Path:
 def run_suite(variant: Variant, suite: autobahn.Suite) -> autobahn.Cases:
     """Runs Autobahn's cases against a fresh server. TrialFailed if they cannot run."""
     folder = variant.folder / "build" / f"autobahn-{variant.row}"
-    with started(variant, None, "autobahn") as (_, at_port):
-        return autobahn.run(suite, variant.name, f"ws://{serving.HOST}:{at_port}/echo", folder)
+    with reached(variant, None, "autobahn") as place:
+        return autobahn.run(suite, variant.name, f"ws://{place.authority}{variant.paths['echo']}", folder)
 
 
 def _ends_in_time(server: Server, port: int) -> CheckResult:

@@ -12,8 +12,13 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from wsbench.checks.use import Use, whole
+from wsbench.servers import serving
+from wsbench.servers.manifest import PATHS
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 WEBSOCKET_SCENARIOS = {"echo", "ping", "push"}
@@ -217,7 +222,8 @@ def _code(payload: bytes) -> int | None:
 class Server:
     """A server under test, and the connections of one check: `sockets` closes all of them.
 
-    `pid` is the first process of its tree; None if unknown. `idle_s` is the idle time of a deep check.
+    `pid` is the first process of its tree; None if unknown. `idle_s` is the idle time of a deep check. `use` is what the checks
+    may ask of it, `paths` the path of each scenario, `name` its Host header if it is not its address.
     """
 
     host: str
@@ -228,15 +234,22 @@ class Server:
     sockets: ExitStack
     pid: int | None = None
     idle_s: float = 0.0
+    use: Use = field(default_factory=whole)
+    paths: Mapping[str, str] = field(default_factory=lambda: PATHS)
+    name: str | None = None
 
     @property
-    def any_path(self) -> str:
-        """One of its WebSocket endpoints."""
-        return "/" + min(WEBSOCKET_SCENARIOS & self.scenarios)
+    def any_scenario(self) -> str:
+        """One of its WebSocket scenarios."""
+        return min(WEBSOCKET_SCENARIOS & self.scenarios)
+
+    def crowd(self, most: int) -> int:
+        """As many connections as the load has, but at most this many; several in any case."""
+        return max(3, min(most, self.use.connections))
 
     def connect(self, receive_buffer: int | None = None) -> socket.socket:
         """A connected socket. A small receive buffer fills up soon."""
-        made = self.sockets.enter_context(socket.socket())
+        made = self.sockets.enter_context(socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET))
         if receive_buffer is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         made.settimeout(max(self.deadline - time.monotonic(), 0.001))
@@ -247,11 +260,12 @@ class Server:
         return Connection(self.connect(), self.deadline)
 
     def request(self, target: str, *headers: str, method: str = "GET") -> bytes:
-        return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {self.host}:{self.port}", *headers, "", ""]).encode()
+        name = self.name or serving.shown(self.host, self.port)
+        return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {name}", *headers, "", ""]).encode()
 
     def handshake(
         self,
-        path: str,
+        scenario: str,
         key: str | None,
         *,
         method: str = "GET",
@@ -265,17 +279,17 @@ class Server:
         headers = [f"Connection: {connection}", f"Sec-WebSocket-Version: {version}"]
         headers += [] if upgrade is None else [f"Upgrade: {upgrade}"]
         headers += [] if key is None else [f"Sec-WebSocket-Key: {key}"]
-        websocket.send(self.request(path, *headers, method=method))
+        websocket.send(self.request(self.paths[scenario], *headers, method=method))
         return websocket, *websocket.read_head()
 
-    def websocket(self, path: str, receive_buffer: int | None = None) -> WebSocket:
-        websocket, status, _ = self.handshake(path, new_key(), receive_buffer=receive_buffer)
-        expect(status == 101, f"{path} answered the handshake with status {status}")
+    def websocket(self, scenario: str, receive_buffer: int | None = None) -> WebSocket:
+        websocket, status, _ = self.handshake(scenario, new_key(), receive_buffer=receive_buffer)
+        expect(status == 101, f"{self.paths[scenario]} answered the handshake with status {status}")
         return websocket
 
     def document(self, connection: Connection, size: int, persistent: bool) -> dict[str, str]:
         """Requests a document and reads the whole reply, including its end. Returns the reply's headers."""
-        connection.send(self.request(f"/doc?size={size}", *([] if persistent else ["Connection: close"])))
+        connection.send(self.request(serving.document(self.paths, size), *([] if persistent else ["Connection: close"])))
         status, headers = connection.read_head()
         expect(status == 200, f"status {status} for {size} bytes")
         kind = headers.get("content-type", "")

@@ -66,7 +66,8 @@ def _carried_out(words: list[str]) -> int:
         module, _, function = asked.command.partition(":")
         return getattr(import_module(f"wsbench.{module}"), function)(asked)
     except UserError as error:
-        _say(str(error))
+        for line in error.lines:
+            _say(line)
         return 2
     except ModuleNotFoundError as error:
         if (error.name or "wsbench").partition(".")[0] == "wsbench":

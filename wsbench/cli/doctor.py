@@ -12,6 +12,7 @@ from wsbench.records.errors import UserError
 from wsbench.run import capacity
 from wsbench.servers import build, catalogue
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Unavailable
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +70,9 @@ def _tools(variants: list[Variant]) -> None:
         )
     print()
     terminal.table(None, ["", "tool", "found", "needed by"], rows)
-    lacking = {variant.name: variant for variant in variants if variant.table.unavailable is None and build.obstacle(variant)}
+    lacking = {
+        variant.name: variant for variant in variants if not isinstance(variant.table, Unavailable) and build.obstacle(variant)
+    }
     if not lacking:
         print("all servers can be built on this machine")
         return

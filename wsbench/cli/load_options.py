@@ -11,6 +11,7 @@ from pathlib import Path
 from wsbench.analysis import thresholds
 from wsbench.cli.values import (
     above_zero,
+    command,
     cpus,
     fraction,
     from_zero,
@@ -59,6 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_load(parser.add_argument_group("load"))
     _add_messages(parser.add_argument_group("messages"))
     _add_connections(parser.add_argument_group("connections"))
+    _add_server(parser.add_argument_group("server"))
     _add_output(parser.add_argument_group("output and gates"))
 
 
@@ -146,7 +148,25 @@ def _add_connections(group) -> None:
     group.add_argument(
         "--mine", action="append", default=[], metavar="HOST", help="confirm that you may load this host; repeatable"
     )
-    group.add_argument("--pid", type=pid, help="sample this server process on this machine")
+
+
+def _add_server(group) -> None:
+    group.add_argument(
+        "--pid",
+        type=pid,
+        action="append",
+        default=[],
+        metavar="PID",
+        help="a process of the server on this machine: sample it and its children, and keep them off the engine's CPUs during the "
+        "load; repeatable",
+    )
+    group.add_argument(
+        "--start",
+        type=command,
+        metavar="'COMMAND'",
+        help="start the server on CPUs of its own, without a shell and with HOST, PORT and THREADS set; stop it after the load",
+    )
+    group.add_argument("--no-pin", action="store_true", help="leave server and engine on the CPUs that they have")
 
 
 def _add_output(group) -> None:
@@ -184,8 +204,10 @@ def request(arguments) -> load.Request:
     for name, file in (("--hdr", arguments.hdr), ("--csv", arguments.csv)):
         if file is not None:
             require_writable(name, file)
-    if arguments.busy_poll and not arguments.cpus:
-        raise UserError("--busy-poll needs --cpus, because workers that never sleep occupy their CPUs")
+    if arguments.start is not None and arguments.pid:
+        raise UserError("--start and --pid exclude each other; --start knows the process that it starts")
+    if arguments.start is not None and (arguments.cluster is not None or arguments.replica):
+        raise UserError("--start starts one server on this machine; omit --cluster and --replica")
     level = arguments.deflate
     return load.Request(
         url=arguments.url,
@@ -213,7 +235,9 @@ def request(arguments) -> load.Request:
         cpus=arguments.cpus,
         busy_poll=arguments.busy_poll,
         mine=arguments.mine,
-        server_pid=arguments.pid,
+        pids=tuple(dict.fromkeys(arguments.pid)),
+        start=arguments.start,
+        pin=not arguments.no_pin,
         engines=arguments.engines,
         cluster=arguments.cluster,
         replicas=tuple(arguments.replica),

@@ -18,9 +18,10 @@ from wsbench.records import plain
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 from wsbench.report import hdr
-from wsbench.run import campaign, load, ordering, testbed
+from wsbench.run import campaign, load, ordering, preparing, testbed
 from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
 
 #: Exit code if no trial has a usable number of the metrics that the experiment is about.
 NOTHING_USABLE = 4
@@ -67,6 +68,8 @@ def start_server(arguments) -> int:
     chosen = catalogue.select([arguments.server], catalogue.read())
     if len(chosen) != 1:
         raise UserError(f"expected one server; matched {', '.join(variant.name for variant in chosen) or 'none'}")
+    if isinstance(chosen[0].table, Running):
+        raise UserError(f"{chosen[0].name} runs already, at {chosen[0].table.url}")
     built = build.build(chosen[0], machine.placement().server)
     if built.problem is not None:
         raise UserError(f"{chosen[0].name}: {built.problem}")
@@ -102,6 +105,8 @@ def plan_campaign(arguments) -> int:
     print(f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}")
     for departure in asked.departures:
         print(f"override: {departure}")
+    for line in preparing.cells_left_out(asked.experiment, serving):
+        print(line)
     for name, reason in left_out.items():
         print(f"left out {name}: {reason}")
     return 0
@@ -163,16 +168,10 @@ def _testbed(arguments):
 def load_url(arguments) -> int:
     asked = load_options.request(arguments)
     seconds = getattr(asked.measure, "seconds", None)
-    plan = load.plan_of(asked)
     end_leftovers(sys.stderr)
     folder = load.claimed(reading.RUNS)
     with show_load.Progress(seconds, quiet=arguments.json) as progress:
-        try:
-            done = load.carry_out(asked, plan, folder, progress.look, progress.say)
-        except UserError:
-            with contextlib.suppress(OSError):
-                folder.path.rmdir()
-            raise
+        done = load.carry_out(asked, folder, progress.look, progress.say)
     trial = TrialData(folder, done.record)
     judged = [] if done.interrupted else thresholds.judge(trial, arguments.fail_if)
     if arguments.json:

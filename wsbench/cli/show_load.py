@@ -23,6 +23,7 @@ from wsbench.metrics.verdict import usable, verdict
 from wsbench.records.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event, summed
 from wsbench.records.frozen import Tail
 from wsbench.records.rundir import TrialFolder, TrialRecord
+from wsbench.run import target
 
 FAILED, BREACHED, INVALID, INTERRUPTED = 1, 3, 4, 130
 QUANTILES = ("0.5", "0.9", "0.99", "0.999")
@@ -138,6 +139,7 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
     trial = TrialData(folder, record)
     if record.outcome == "failed" or trial.end is None:
         console.print(f"[red]failed[/]: {shown(record.reason or 'the engine wrote no result')}")
+        _log(record)
         return
     found = verdict(trial)
     _counts(trial, trial.end)
@@ -157,8 +159,20 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
         console.print(f"  {shown(one.text)}")
     if not usable(trial, found):
         console.print("[red]No throughput or latency of this measurement can be used.[/]")
+    if (advice := _hint(trial)) is not None:
+        console.print(f"[yellow]hint[/]: {shown(advice)}")
     for one in judged:
         console.print(f"[{'red' if one.breached else 'yellow' if one.undecided else 'green'}]{shown(one.words)}[/]")
+
+
+def _hint(trial: TrialData) -> str | None:
+    return target.hint(trial.plan, trial.record, metrics.values(trial, ["engine_wait_percent"])["engine_wait_percent"])
+
+
+def _log(record: TrialRecord) -> None:
+    """The last lines of a server that the user's command started."""
+    for line in record.log_tail:
+        console.print(f"  {shown(line)}")
 
 
 def _counts(trial: TrialData, end: End) -> None:
@@ -235,6 +249,8 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
             "usable": usable(trial, found),
             "limit": found.bottleneck,
         },
+        "hint": _hint(trial),
+        "server": {"cpus": record.server_cpus, "exit": record.server_exit, "log_tail": record.log_tail},
         "plan": None if trial.plan is None else trial.plan.model_dump(),
         "connections": None if end is None else end.connections.model_dump(),
         "ledger": None if end is None else end.measured.model_dump(),

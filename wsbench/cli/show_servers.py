@@ -6,6 +6,9 @@ from wsbench.cli import terminal
 from wsbench.host import machine
 from wsbench.servers import build, catalogue, runtime
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
+
+KINDS = ("built", "was built", build.RUNS_ALREADY, "skipped", "failed")
 
 
 def list_servers() -> None:
@@ -16,23 +19,33 @@ def list_servers() -> None:
             variant.manifest.language,
             variant.manifest.library,
             " ".join(variant.scenarios),
-            build.obstacle(variant) or build.last_receipt(variant) or build.state(variant),
+            _state(variant),
         ]
         for variant in catalogue.read()
     ]
     terminal.table(None, ["server", "language", "library", "scenarios", "version report or state"], rows)
+    for folder in catalogue.OWN:
+        print(f"Your own servers: {folder} ({catalogue.VARIABLE})")
     found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
     print(f"JDKs found: {found}. Append `+jdk17` or `+jdk25+ZGC+heap4g` to a server to choose one.")
+
+
+def _state(variant: Variant) -> str:
+    """Its obstacle, its version report, or how it is built; where it runs, if it runs already."""
+    if isinstance(variant.table, Running):
+        process = "" if variant.table.pid is None else f", process {variant.table.pid}"
+        return f"runs already at {variant.table.url}{process}"
+    return build.obstacle(variant) or build.last_receipt(variant) or build.state(variant)
 
 
 def build_servers(variants: list[Variant], jobs: int) -> int:
     """Builds the variants, prints one row each, and returns the exit code."""
     built = build_with_progress(variants, jobs)
     rows = [
-        [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or str(one.problem)] for name, one in built.items()
+        [name, one.did, f"{one.took_s:.1f}" if one.took_s else "", one.receipt or one.problem or ""] for name, one in built.items()
     ]
     terminal.table(None, ["server", "result", "s", "version report or problem"], rows, right={2})
-    counts = {did: sum(one.did == did for one in built.values()) for did in ("built", "was built", "skipped", "failed")}
+    counts = {did: sum(one.did == did for one in built.values()) for did in KINDS}
     print(", ".join(f"{count} {did}" for did, count in counts.items() if count))
     return int(counts["failed"] > 0)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
+import shutil
 
 #: PID_MAX_LIMIT of 64-bit kernels.
 LAST_PID = 1 << 22
@@ -66,6 +68,21 @@ def pid(text: str) -> int:
     if not _is_number(text) or not 1 <= int(text) <= LAST_PID:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: the number of a process, 1 to {LAST_PID}")
     return int(text)
+
+
+def command(text: str) -> tuple[str, ...]:
+    """A command line, split as a shell does, whose program exists. Nothing else of a shell is understood."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}: {str(error).lower()}") from error
+    if not words:
+        raise argparse.ArgumentTypeError("found no words, allowed: a program and its arguments")
+    if shutil.which(words[0]) is None:
+        raise argparse.ArgumentTypeError(
+            f"found no program {words[0]!r}; it is started without a shell, so use `sh -c '…'` for one"
+        )
+    return tuple(words)
 
 
 def cpus(text: str) -> list[int]:

@@ -43,15 +43,6 @@ def require_binary() -> Path:
     return path
 
 
-def path_for(scenario: Scenario, transport: str) -> str:
-    """The request target of this scenario in the server contract."""
-    if transport == "tcp":
-        return "/"
-    if scenario.kind == "doc":
-        return f"/doc?size={scenario.bytes}"
-    return "/echo" if scenario.kind == "idle" else f"/{scenario.kind}"
-
-
 def plan(
     scenario: Scenario,
     transport: str,
@@ -96,7 +87,7 @@ def plan(
         cpus=cpus,
         busy_poll=busy_poll,
         receive_stamps=None,
-        source_addresses=["0.0.0.0"],
+        source_addresses=["::" if target.address.startswith("[") else "0.0.0.0"],
         headers=[],
         seed=seed,
         shard=(0, 1),

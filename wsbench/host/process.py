@@ -1,4 +1,4 @@
-"""The only module that starts processes: servers on a leash, engines, and short commands.
+"""The only module that starts processes: servers on a leash, pins, engines, and short commands.
 
 A server gets its own environment. Its output goes to a file and is never parsed. It ends when it is stopped, when this process
 ends, or when the context of its `Server` exits.
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wsbench.host import leftovers
-from wsbench.records.errors import TrialFailed
+from wsbench.records.errors import TrialFailed, UserError
 
 STOP_S = 8.0
 KILLED_S = 300.0  # a killed process remains until the kernel has closed its connections one by one
-LEASH = Path(__file__).with_name("leash.py")
+LEASH, PIN = (Path(__file__).with_name(name) for name in ("leash.py", "pin.py"))
 #: The only variables that a server inherits; any other would be a hidden setting.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "TMPDIR", "USER")
 
@@ -140,6 +140,12 @@ class Server:
         """None while the server runs."""
         return self._leash.poll()
 
+    @property
+    def exit_words(self) -> str | None:
+        """How it ended, in words. None while it runs."""
+        code = self.exit_code
+        return None if code is None else _exit_words(code)
+
     def stop(self) -> str:
         """Stops the server and everything it started. Describes in words how it ended."""
         ended = self._leash.poll()
@@ -166,6 +172,30 @@ def _exit_words(code: int) -> str:
     if code > 128 and code - 128 in iter(signal.Signals):
         return signal.Signals(code - 128).name
     return f"exit code {code}"
+
+
+class Pinned:
+    """Keeps the trees of processes that run already on these CPUs while the context lasts. Afterwards, and however this process
+    ends, their threads get back the CPUs that they had (`pin`). UserError if a process may not be moved."""
+
+    def __init__(self, pids: list[int], cpus: list[int]):
+        self._argv = [sys.executable, "-I", "-S", str(PIN), ",".join(map(str, cpus)), *map(str, pids)]
+        self._names = ", ".join(map(str, pids))
+
+    def __enter__(self) -> Pinned:
+        self._pin = subprocess.Popen(self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        said = self._pin.stdout.readline().strip()
+        if said != "pinned":
+            self.__exit__()
+            why = said or "the helper ended"
+            raise UserError(f"process {self._names} cannot be kept on CPUs of its own: {why}; run as its user, or do not pin it")
+        return self
+
+    def __exit__(self, *_) -> None:
+        with contextlib.suppress(OSError):
+            self._pin.stdin.close()
+        self._pin.wait()
+        self._pin.stdout.close()
 
 
 class Engine:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from wsbench.metrics.parts import NO_SAMPLES, NO_SCHEDSTAT, NS_PER_US, workers_of
 from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData, Unmeasured, cpu_s, known
-from wsbench.records.samples import GroupSample, SamplerCost, SharedMemorySample, SwitchesSample
+from wsbench.records.samples import GroupSample, ProcessSample, SamplerCost, SharedMemorySample, SwitchesSample
 
 PEAK_S = 0.2  # slightly less than the longest sampling interval, which varies by a few milliseconds
 
@@ -28,7 +28,7 @@ def server_cpu_percent_mean(trial):
 def server_cpu_percent_max(trial):
     """Highest CPU use of the server over about a quarter of a second, between samples inside the window; 100 is one core."""
     pieces = []
-    for sample in trial.server_in_window:
+    for sample in _seen(trial):
         if not pieces or sample.t_ns - pieces[-1].t_ns >= PEAK_S * NS_PER_S:
             pieces.append(sample)
     shares = [100 * (cpu_s(after) - cpu_s(before)) / ((after.t_ns - before.t_ns) / NS_PER_S) for before, after in pairwise(pieces)]
@@ -38,25 +38,25 @@ def server_cpu_percent_max(trial):
 @metric("bytes", "lower", "memory")
 def server_rss_bytes_max(trial):
     """Largest resident memory (RSS) of the server's process tree in the measured window."""
-    return known(max((sample.rss_bytes for sample in trial.server_in_window), default=None), NO_SAMPLES)
+    return known(max((sample.rss_bytes for sample in _seen(trial)), default=None), NO_SAMPLES)
 
 
 @metric("bytes", "lower", "memory")
 def server_rss_bytes_start(trial):
     """Resident memory (RSS) of the server's process tree at the first sample of the measured window."""
-    return known(next((sample.rss_bytes for sample in trial.server_in_window), None), NO_SAMPLES)
+    return known(next((sample.rss_bytes for sample in _seen(trial)), None), NO_SAMPLES)
 
 
 @metric("count", "neither", "counts")
 def server_threads_max(trial):
     """Most threads of the server's process tree in the measured window."""
-    return known(max((sample.threads for sample in trial.server_in_window), default=None), NO_SAMPLES)
+    return known(max((sample.threads for sample in _seen(trial)), default=None), NO_SAMPLES)
 
 
 @metric("count", "neither", "counts")
 def server_fds_max(trial):
     """Most open file descriptors of the server's process tree in the measured window."""
-    counts = [sample.fds for sample in trial.server_in_window if sample.fds is not None]
+    counts = [sample.fds for sample in _seen(trial) if sample.fds is not None]
     return known(max(counts, default=None), "no sample inside the measured window contains the server's open files")
 
 
@@ -176,11 +176,21 @@ def engine_wait_us_per_message(trial):
 @metric("s", "lower", "connect")
 def ready_s(trial):
     """Time from starting the server to its first accepted handshake."""
+    if not trial.record.restarted:
+        raise Unmeasured("the server ran already and was not started")
     return known(trial.record.ready_s, "the server was never ready")
+
+
+def _seen(trial: TrialData) -> list[ProcessSample]:
+    """The server's samples inside the measured window."""
+    trial.require_sampled()
+    return trial.server_in_window
 
 
 def _switches_per_s(trial: TrialData, who: str, kind: str) -> float:
     """Rate between the first and the last sample inside the window, which are at least a second apart."""
+    if who == "server":
+        trial.require_sampled()
     span = trial.span("measured")
     seen = [one for one in trial.samples_of(SwitchesSample) if one.who == who and span.holds(one.t_ns)]
     if len(seen) < 2:
@@ -189,11 +199,13 @@ def _switches_per_s(trial: TrialData, who: str, kind: str) -> float:
 
 
 def _pss_bytes(trial: TrialData, moment: str) -> int:
+    trial.require_sampled()
     found = [one.pss_bytes for one in trial.samples_of(SharedMemorySample) if one.moment == moment]
     return known(found[0] if found else None, f"the proportional set size was not read at the moment `{moment}`")
 
 
 def _groups(trial: TrialData) -> list[GroupSample]:
+    trial.require_sampled()
     span = trial.span("measured")
     found = [one for one in trial.samples_of(GroupSample) if span.holds(one.t_ns)]
     return known(found or None, "the server has no control group of its own")

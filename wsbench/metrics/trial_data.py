@@ -30,6 +30,7 @@ TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 TOOK_TURNS = "the server took turns with others, and was measured only in its slices"
 NO_PLAN = "the trial has no plan"
 NO_END = "the engine's record has no end event"
+NOT_SAMPLED = "the server was not sampled: its process is unknown"
 
 Value = TypeVar("Value")
 
@@ -224,6 +225,11 @@ class TrialData:
     def _processes(self) -> dict[str, list[ProcessSample]]:
         return by_tree(self.samples_of(ProcessSample))
 
+    def require_sampled(self) -> None:
+        """Unmeasured if the server's process is unknown, so that nothing was sampled of it."""
+        if not self.processes("server"):
+            raise Unmeasured(NOT_SAMPLED)
+
     @cached_property
     def server_in_window(self) -> list[ProcessSample]:
         """The server's samples inside the measured window."""
@@ -308,6 +314,7 @@ class TrialData:
         return (end - start) / NS_PER_S
 
     def server_cpu_s_over(self, span: Span) -> float:
+        self.require_sampled()
         around = _around(self._server_cpu, span, "the server", "the measured window")
         rounding = cpu_rounding_s(self.processes("server")[around])
         used = growth(self._server_cpu, around, span, rounding)

@@ -8,6 +8,22 @@ means that the server (or this host) did not complete a trial: it is recorded as
 class UserError(Exception):
     """Invalid input; the message is the single line that is printed."""
 
+    @property
+    def lines(self) -> list[str]:
+        return [str(self)]
+
+
+class Faults(UserError):
+    """Several faults of the user's files, one line each."""
+
+    def __init__(self, lines: list[str]):
+        super().__init__("\n".join(lines))
+        self._lines = lines
+
+    @property
+    def lines(self) -> list[str]:
+        return self._lines
+
 
 class TrialFailed(Exception):
     """A trial without a result; the message is the reason."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from wsbench.records.errors import UserError
+from wsbench.records.errors import Faults, UserError
 from wsbench.records.files import read_file, read_text, write_whole
 
 #: Limit for every stored number: 64-bit counters cannot overflow, and sums stay finite.
@@ -86,11 +86,19 @@ def toml_of(text: str, file: Path | str) -> dict:
 
 
 def read_toml(kind: type[Frozen], file: Path):
-    """Reads a frozen value from a user's TOML file. One-line UserError if it is invalid or unreadable."""
+    """Reads a frozen value from a user's TOML file. UserError if it is unreadable; `Faults`, one line each, if it is invalid."""
+    value, wrong = faults_of(kind, toml_of(read_text(file, links=True), file))
+    if wrong:
+        raise Faults([f"{file}: {line}" for line in wrong])
+    return value
+
+
+def faults_of(kind: type[Frozen], raw: dict) -> tuple[Frozen | None, list[str]]:
+    """The value and no faults, or None and every fault as one line without the file's name."""
     try:
-        return kind.model_validate(toml_of(read_text(file, links=True), file))
+        return kind.model_validate(raw), []
     except ValidationError as error:
-        raise UserError(f"{file}: {one_line(error)}") from error
+        return None, every_line(error)
 
 
 def write_json(file: Path, value: Frozen | list) -> None:
@@ -103,15 +111,26 @@ def one_line(error: Exception) -> str:
     """An error as one plain line. For a validation error: the key, the problem and the value found."""
     if not isinstance(error, ValidationError):
         return str(error)
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
-    if first["type"] == "extra_forbidden":
+    return every_line(error)[0]
+
+
+def every_line(error: ValidationError) -> list[str]:
+    """Every fault of a validation error as one plain line, without repetition."""
+    return list(dict.fromkeys(map(_fault, error.errors())))
+
+
+def _fault(found: dict) -> str:
+    # The tag of a union's member stands in parentheses (`servers.catalogue`): it is no key of the file.
+    key = ".".join(part for part in map(str, found["loc"]) if not part.startswith("(")) or "the file"
+    if found["type"] == "extra_forbidden":
         return f"unknown key '{key}'"
-    if first["type"] == "missing":
+    if found["type"] == "missing":
         return f"missing key '{key}'"
-    found = first.get("input")
-    shown = f", found {found!r}" if isinstance(found, str | int | float | bool | type(None)) else ""
-    return f"'{key}': {first['msg'][:1].lower()}{first['msg'][1:]}{shown}"
+    if found["type"] == "value_error":
+        return f"'{key}': {found['ctx']['error']}"
+    value = found.get("input")
+    shown = f", found {value!r}" if isinstance(value, str | int | float | bool | type(None)) else ""
+    return f"'{key}': {found['msg'][:1].lower()}{found['msg'][1:]}{shown}"
 
 
 def read_lines(file: Path, parse) -> Iterator:

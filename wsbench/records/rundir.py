@@ -27,10 +27,8 @@ from wsbench.records.samples import SAMPLES, Sample, parse_sample
 CellValue = int | float | str | bool
 #: From 1970 to 9999, the last year that datetime supports.
 UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
-#: Suffix of the server that runs a second time in every round: the A/A control.
-CONTROL = " (control)"
-#: Longer than one second of an engine's ticks.
-LAST_EVENTS_BYTES = 64 << 10
+CONTROL = " (control)"  # suffix of the server that runs a second time in every round: the A/A control
+LAST_EVENTS_BYTES = 64 << 10  # longer than one second of an engine's ticks
 TOLD_LATE = (Gate, Broadcast, Copies, Receivers)
 
 
@@ -52,8 +50,7 @@ class RuntimeRecord(Frozen):
     vendor: str | None
     home: str | None
     collector: str | None
-    #: Whether the user chose the collector. Otherwise the JVM chose it, based on the machine's CPUs and memory.
-    collector_asked: bool
+    collector_asked: bool  # whether the user chose it; otherwise the JVM did, based on the machine's CPUs and memory
     heap_bytes: int | None
     options: str
 
@@ -68,8 +65,21 @@ class RuntimeRecord(Frozen):
         return ", ".join(parts)
 
 
+class RunningRow(Frozen):
+    """A server that ran already: its address, and its first process if that is known. wsbench neither started nor stopped it."""
+
+    url: str
+    pid: int | None
+
+    @property
+    def text(self) -> str:
+        """One line for reports."""
+        known = "its process is unknown, so its CPU and memory were not sampled" if self.pid is None else f"process {self.pid}"
+        return f"one process, not restarted: it ran already at {self.url}, {known}"
+
+
 class ServerRow(Frozen):
-    """A server variant in a campaign: what it is, its commands, or why it was skipped."""
+    """A server variant in a campaign: what it is, its commands, or why it was skipped. `running`: if it was not started."""
 
     server: str
     variant: str
@@ -80,14 +90,14 @@ class ServerRow(Frozen):
     transport: Literal["websocket", "tcp"]
     library_version: str
     receipt: str | None
-    #: None: no runtime can be chosen for this server, or the run is older than this field.
-    runtime: RuntimeRecord | None = None
+    runtime: RuntimeRecord | None = None  # None: none can be chosen for this server, or the run is older than this field
     build: list[list[str]]
     run: list[str]
     env: dict[str, str]
     departures: list[str]
     conformance: list[CheckResult]
     skipped: str | None = None
+    running: RunningRow | None = None
 
     @property
     def name(self) -> str:
@@ -152,9 +162,9 @@ class TrialRecord(Frozen):
     log_tail: list[str]
     server_started_ns: int | None = None
     probe: str | None = None
-    #: Number of engine processes that shared the load, and of server processes.
-    engines: int = 1
+    engines: int = 1  # processes that shared the load
     server_processes: int = 1
+    restarted: bool = True  # False: the server ran already, in one process for all trials
 
     @property
     def name(self) -> str:

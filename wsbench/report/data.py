@@ -77,7 +77,7 @@ def _servers(results: Results) -> list[dict]:
         if row is not None:
             env = [f"{key}={value}" for key, value in row.env.items()]
             known = {"language": row.language, "tags": row.tags, "library": f"{row.library} {row.library_version}"}
-            known["command"] = " ".join([*env, *row.run])
+            known["command"] = row.running.text if row.running else " ".join([*env, *row.run])
             known["advisories"] = sum(not check.required and not check.passed for check in row.conformance)
         ceiling = name in results.references
         made.append({"name": name, "label": results.label(name), "ceiling": ceiling, **known, "look": asdict(look)})

@@ -33,6 +33,7 @@ from wsbench.run import capacity, heat, ordering, preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Unavailable
 
 
 class Watcher(Protocol):
@@ -126,8 +127,10 @@ def left_out(asked: Request) -> dict[str, str]:
     for variant in asked.variants:
         if asked.experiment.served not in variant.scenarios:
             reasons[variant.name] = f"does not serve {asked.experiment.served!r}"
-        elif variant.table.unavailable is not None:
+        elif isinstance(variant.table, Unavailable):
             reasons[variant.name] = f"unavailable: {variant.table.unavailable}"
+        elif not preparing.cells_of(asked.experiment, variant):
+            reasons[variant.name] = preparing.exceeded(asked.experiment, variant, asked.experiment.cells()[0])
     return reasons
 
 
@@ -139,6 +142,8 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     variants = [variant for variant, row in rows if row.skipped is None]
     if not variants:
         raise UserError("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+    for line in preparing.cells_left_out(asked.experiment, variants):
+        watcher.say(line)
     control = ordering.control_of(asked.experiment, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
@@ -216,7 +221,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         watcher.say(f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}")
     if gone:
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign needs")
-    for line in _shapes(setting, missing):
+    for line in _shapes(setting, missing, variants):
         watcher.say(line)
     course = _Course(run, order, setting, variants, watcher)
     for number in sorted({planned.round for planned in order}):
@@ -320,7 +325,7 @@ def _require_same(began: list[HostRow], testbed: Testbed) -> None:
         raise UserError(f"this campaign was started {where}")
 
 
-def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
+def _shapes(setting: trial.Setting, missing: list[TrialOrder], variants: dict[str, Variant]) -> list[str]:
     """One line per number of connections that needs several processes on a side, or that the file limit rules out."""
     limit = machine.file_limit()
     why = "" if limit is None or setting.testbed.roster else f" (the file limit here is {limit:,} per process)"
@@ -328,7 +333,7 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder]) -> list[str]:
     for planned in missing:
         load = setting.experiment.load_of(planned.cell)
         try:
-            said = trial.shape_of(setting, load).words
+            said = trial.shape_of(setting, load, trial.is_started(variants[planned.variant_name])).words
         except UserError as error:
             said = str(error)
         if said:
@@ -340,7 +345,8 @@ def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watche
     """One row per chosen variant. The row of a variant that cannot run has the reason."""
     reasons = left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in reasons]
-    prepared = testbed.prepare(serving, asked.experiment.runtime, asked.experiment.served, port, watcher.say)
+    wanted = [preparing.wanted(asked.experiment, variant) for variant in serving]
+    prepared = testbed.prepare(wanted, asked.experiment.runtime, port, watcher.say)
     found = {row.name: row for row in prepared}
     rows = []
     for variant in asked.variants:

@@ -1,8 +1,8 @@
 """A heat: trials of one round and cell that run at the same time, each with its own server, engine and folder.
 
 In slices, all servers are alive and one at a time is loaded, in turns (`turns`); the servers that rest are stopped (SIGSTOP), so
-that nothing they would do falls on another one. Together, all servers are loaded at once for the whole trial. A trial that fails
-leaves the heat; the others go on.
+that nothing they would do falls on another one; a server that ran already is left running. Together, all servers
+are loaded at once for the whole trial. A trial that fails leaves the heat; the others go on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wsbench.records.rundir import TrialRecord
 from wsbench.records.samples import MachineSample, TurnSample
 from wsbench.run import turns
 from wsbench.run.testbed import Server
-from wsbench.run.trial import Attempt
+from wsbench.run.trial import Attempt, is_started
 from wsbench.run.turns import Slot, Turns
 
 #: All engines know when the first phase begins this long before it does.
@@ -48,6 +48,11 @@ class Contender:
     @property
     def runs(self) -> bool:
         return self.attempt.failed is None
+
+    @property
+    def freezes(self) -> bool:
+        """Whether its server is stopped while it rests. One that ran already belongs to the user, and is never stopped."""
+        return FROZEN and is_started(self.attempt.variant)
 
 
 def carry_out(attempts: list[Attempt], watch: Callable[[], None]) -> list[TrialRecord]:
@@ -100,7 +105,7 @@ def _plan(one: Contender, drawn: Turns | None, number: int) -> Plan:
         raise UserError(f"a turn takes {drawn.turn_s:.3g} s, too long for replies within {plan.limits.reply_s:g} s")
     changed = {
         "gate_s": GATE_S,
-        "slices": drawn.slices(number, frozen=FROZEN),
+        "slices": drawn.slices(number, frozen=one.freezes),
         "warmup": None if drawn.warmup_s is None else Seconds(seconds=drawn.warmup_s),
         "measure": Seconds(seconds=drawn.measure_s),
     }
@@ -196,11 +201,11 @@ class Conductor:
         return (time.monotonic_ns() - self._begin_ns) / 1e9
 
     def _stop(self, one: Contender) -> None:
-        if FROZEN:
+        if one.freezes:
             _signal(one, signal.SIGSTOP)
 
     def _go_on(self, one: Contender) -> None:
-        if FROZEN:
+        if one.freezes:
             _signal(one, signal.SIGCONT)
 
 

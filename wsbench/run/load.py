@@ -1,7 +1,7 @@
 """`wsbench load URL`: one run of the engine against any server the user names, kept as a trial folder.
 
-It refuses any host that is neither this machine nor declared as the user's own. It starts no server; it samples the server's
-process if the user gives its id.
+It refuses any host that is neither this machine nor declared as the user's own. It samples the server's processes if the user names
+them, and starts the server if the user gives its command. Either way, server and engine then get different CPUs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
-import os
 import secrets
 import shutil
 import socket
@@ -44,7 +43,8 @@ from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.files import new_folder
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialRecord
-from wsbench.run import capacity
+from wsbench.run import capacity, target
+from wsbench.servers import serving
 
 #: Scheme: transport, whether it uses TLS, default port.
 SCHEMES = {
@@ -91,20 +91,22 @@ class Request:
     cpus: list[int]
     busy_poll: bool
     mine: list[str]
-    server_pid: int | None
+    #: Processes of a server that runs already, or the command that starts it; neither if both are unknown.
+    pids: tuple[int, ...] = ()
+    start: tuple[str, ...] | None = None
+    pin: bool = True
     engines: int | None = None
     cluster: Path | None = None
     replicas: tuple[str, ...] = ()
 
 
-def plan_of(asked: Request) -> Plan:
-    """The plan for a request. UserError if the URL, the target, the payload or this machine's limits rule it out."""
-    url = _split(asked.url)
-    if url is None or url.scheme not in SCHEMES:
-        raise UserError(
-            f"{asked.url!r} is not a target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
-        )
-    _cpus_of(asked.server_pid)
+def plan_of(asked: Request, cpus: list[int] | None = None) -> Plan:
+    """The plan for a request; the engine is pinned to `cpus` (None: those that the user named, if any). UserError if the URL, the
+    target, the payload or this machine's limits rule it out."""
+    url = _url_of(asked)
+    pinned = asked.cpus if cpus is None else cpus
+    if asked.busy_poll and not pinned:
+        raise UserError("--busy-poll needs --cpus, --pid or --start, because workers that never sleep occupy their CPUs")
     transport, sealed, usual_port = SCHEMES[url.scheme]
     others = [_split(f"{url.scheme}://{one}") for one in asked.replicas]
     if None in others:
@@ -113,7 +115,7 @@ def plan_of(asked: Request) -> Plan:
     if asked.cluster is None:
         capacity.require_room(asked.connections, ends=2 if ipaddress.ip_address(address[0]).is_loopback else 1)
     shown, *others = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in [address, *replicas])
-    cpus = asked.cpus or machine.placement().engine
+    workers = len(pinned or machine.placement().engine)
     made = program.plan(
         scenario=_scenario(asked, url, usual_port),
         transport=transport,
@@ -122,8 +124,8 @@ def plan_of(asked: Request) -> Plan:
         warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
         measure=asked.measure,
         seed=secrets.randbits(32),
-        # The server may be anywhere on this machine, so by default the engine is not pinned.
-        cpus=asked.cpus,
+        # Unless its process is known, the server may be anywhere on this machine; the engine is then not pinned.
+        cpus=pinned,
         loop=asked.loop,
         connect=Connect(per_s=asked.connect_per_s),
         stages=asked.stages,
@@ -136,10 +138,19 @@ def plan_of(asked: Request) -> Plan:
         "subprotocols": asked.subprotocols,
         "headers": asked.headers,
         "busy_poll": asked.busy_poll,
-        "threads": min(asked.threads or len(cpus), asked.connections),
-        "source_addresses": asked.sources or ["::" if ":" in address[0] else "0.0.0.0"],
+        "threads": min(asked.threads or workers, asked.connections),
+        "source_addresses": asked.sources or made.source_addresses,
     }
     return made.model_copy(update=changed)
+
+
+def _url_of(asked: Request) -> SplitResult:
+    url = _split(asked.url)
+    if url is None or url.scheme not in SCHEMES:
+        raise UserError(
+            f"{asked.url!r} is not a target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
+        )
+    return url
 
 
 def _split(text: str) -> SplitResult | None:
@@ -154,11 +165,7 @@ def _split(text: str) -> SplitResult | None:
 
 def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, int]:
     """The address to load: loopback, or a host declared as the user's own. UserError if the host refuses a connection."""
-    try:
-        port = url.port or usual_port
-        found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)[0][4]
-    except (OSError, ValueError) as error:  # UnicodeError of an invalid name is a ValueError
-        raise UserError(f"{url.netloc}: {error}") from error
+    found = _resolved(url, usual_port)
     if not ipaddress.ip_address(found[0]).is_loopback and url.hostname not in mine:
         raise UserError(
             f"{url.hostname} is not this machine; wsbench loads other hosts only if they are yours: add --mine {url.hostname}"
@@ -167,7 +174,15 @@ def _address(url: SplitResult, usual_port: int, mine: list[str]) -> tuple[str, i
         socket.create_connection(found[:2], 5).close()
     except OSError as error:
         raise UserError(f"{url.netloc} does not answer: {error.strerror or error}; is the server running?") from error
-    return found[0], found[1]
+    return found
+
+
+def _resolved(url: SplitResult, usual_port: int) -> tuple[str, int]:
+    """The IP address and the port of a URL."""
+    try:
+        return socket.getaddrinfo(url.hostname, url.port or usual_port, type=socket.SOCK_STREAM)[0][4][:2]
+    except (OSError, ValueError) as error:  # UnicodeError of an invalid name is a ValueError
+        raise UserError(f"{url.netloc}: {error}") from error
 
 
 def _scenario(asked: Request, url: SplitResult, usual_port: int) -> Scenario:
@@ -247,15 +262,87 @@ class Done:
     interrupted: bool
 
 
-def carry_out(asked: Request, plan: Plan, folder: TrialFolder, watch, say=lambda line: None) -> Done:
-    """Runs the engine and writes a trial's files. After Ctrl-C the results so far are kept.
+def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None) -> Done:
+    """Finds or starts the server, runs the engine and writes a trial's files. After Ctrl-C the results so far are kept.
 
-    `watch(folder)` is called a few times a second. `say(line)` gets notes for the user before the run. UserError, with an empty
-    folder, if the load cannot start.
+    `watch(folder)` is called a few times a second. `say(line)` gets notes for the user before the run. UserError if the load cannot
+    start; the folder is then removed.
     """
+    try:
+        return _carried_out(asked, folder, watch, say)
+    except BaseException as error:
+        if isinstance(error, UserError) or folder.record is None:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+def _carried_out(asked: Request, folder: TrialFolder, watch, say) -> Done:
     binary = program.require_binary()
-    with _hosts(asked, binary) as (hosts, sampling):
-        return _load(asked, plan, hosts, sampling, folder, watch, say)
+    began, clock = time.time(), time.monotonic()
+    reason, interrupted, plan, count = None, False, None, 1
+    side = target.side_of(_server(asked), folder)
+    try:
+        with side:
+            for note in side.notes:
+                say(note)
+            plan = plan_of(asked, side.engine_cpus)
+            with _hosts(asked, binary) as (hosts, sampling):
+                count = hosts.count(asked.engines, plan)
+                hosts.plans(plan, count)
+                _tell_shape(asked, plan, count, hosts, side, say)
+                interrupted = _load(plan, count, hosts, sampling, side, folder, watch)
+            if not interrupted:
+                side.require_alive()
+    except TrialFailed as failure:
+        reason = str(failure)
+        if getattr(failure, "code", None) == PLAN_WAS_WRONG:
+            raise UserError(reason) from failure
+    record = TrialRecord(
+        number=1,
+        round=1,
+        server=asked.url,
+        variant="",
+        cell={},
+        outcome="ok" if reason is None else "failed",
+        reason=reason,
+        started_unix_s=began,
+        duration_s=time.monotonic() - clock,
+        ready_s=side.ready_s,
+        server_cpus=side.server_cpus,
+        engine_cpus=plan.cpus if plan is not None else [],
+        server_exit=side.exit_words,
+        server_env=side.env,
+        log_tail=side.log_tail(),
+        engines=count,
+        restarted=asked.start is not None,
+    )
+    write_json(folder.path / "trial.json", record)
+    return Done(record, interrupted)
+
+
+def _server(asked: Request) -> target.Asked:
+    """What the request says of the server's side."""
+    url = _url_of(asked)
+    transport, sealed, usual_port = SCHEMES[url.scheme]
+    host, port = _resolved(url, usual_port)
+    question = None
+    if transport == "websocket" and not sealed:
+        question = serving.Question(_path(url))
+    return target.Asked(
+        host=host,
+        port=port,
+        name=url.netloc.rpartition("@")[2],
+        question=question or serving.Question(None),
+        headers=[*asked.headers, *_offered(asked)],
+        pids=asked.pids,
+        start=asked.start,
+        pin=asked.pin and asked.cluster is None,
+        engine_cpus=asked.cpus,
+    )
+
+
+def _offered(asked: Request) -> list[tuple[str, str]]:
+    return [("Sec-WebSocket-Protocol", ", ".join(asked.subprotocols))] if asked.subprotocols else []
 
 
 @contextlib.contextmanager
@@ -270,71 +357,35 @@ def _hosts(asked: Request, binary: Path):
         yield found
 
 
-def _load(asked: Request, plan: Plan, hosts: shards.Hosts, sampling, folder: TrialFolder, watch, say) -> Done:
-    count = hosts.count(asked.engines, plan)
-    hosts.plans(plan, count)
+def _tell_shape(asked: Request, plan: Plan, count: int, hosts: shards.Hosts, side: target.Side, say) -> None:
+    """Notes on the number of processes, and on a server that may open too few files."""
     if count > 1:
         say(shards.words(count) if asked.cluster is None else f"{count} engine processes on {hosts.words}")
-    server_cpus = _cpus_of(asked.server_pid)
-    pids = [] if asked.server_pid is None else [asked.server_pid]
+    limits = [machine.file_limit(pid) for pid in side.pids]
+    if limits and None not in limits and sum(limits) <= plan.connections and not asked.replicas:
+        processes = ", ".join(map(str, side.pids))
+        say(f"the server (process {processes}) may open {sum(limits):,} files, too few for all {plan.connections:,} connections")
+
+
+def _load(plan: Plan, count: int, hosts: shards.Hosts, sampling, side: target.Side, folder: TrialFolder, watch) -> bool:
+    """Runs the engines. Returns whether Ctrl-C ended them."""
     # An engine that is not pinned may use every CPU.
-    both = [*server_cpus, *plan.cpus] if server_cpus and plan.cpus else []
-    for pid in pids:
-        limit = machine.file_limit(pid)
-        if limit is not None and limit <= plan.connections and not asked.replicas:
-            say(f"the server (process {pid}) may open {limit:,} files, too few for all {plan.connections:,} connections")
-    folder.path.mkdir(parents=True, exist_ok=True)
-    began, clock = time.time(), time.monotonic()
-    reason, interrupted = None, False
-    try:
-        with (
-            Sampler(folder.path / "resources.jsonl", *pids, cpus=both) as sampler,
-            sampling(folder.path) as hosts_sampler,
-            shards.Engines(plan, count, folder, hosts) as running,
-        ):
-            events = running.folders[0].path / "events.jsonl"
-            (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
-            try:
-                running.carry_out(lambda: watch(folder))
-                watch(folder)
-            except KeyboardInterrupt:
-                interrupted = True
-                running.interrupt()
-                running.conclude(interrupted=True)
-    except TrialFailed as failure:
-        reason = str(failure)
-        if getattr(failure, "code", None) == PLAN_WAS_WRONG:
-            shutil.rmtree(folder.path, ignore_errors=True)
-            raise UserError(reason) from failure
-    record = TrialRecord(
-        number=1,
-        round=1,
-        server=asked.url,
-        variant="",
-        cell={},
-        outcome="ok" if reason is None else "failed",
-        reason=reason,
-        started_unix_s=began,
-        duration_s=time.monotonic() - clock,
-        ready_s=None,
-        server_cpus=server_cpus,
-        engine_cpus=plan.cpus,
-        server_exit=None,
-        log_tail=[],
-        engines=count,
-    )
-    write_json(folder.path / "trial.json", record)
-    return Done(record, interrupted)
-
-
-def _cpus_of(pid: int | None) -> list[int]:
-    """The CPUs that a process may use; empty if there is no process id."""
-    if pid is None:
-        return []
-    try:
-        return sorted(os.sched_getaffinity(pid))
-    except OSError as error:
-        raise UserError(f"--pid {pid}: {error.strerror}") from error
+    both = [*side.server_cpus, *plan.cpus] if side.server_cpus and plan.cpus else []
+    with (
+        Sampler(folder.path / "resources.jsonl", *side.pids, cpus=both) as sampler,
+        sampling(folder.path) as hosts_sampler,
+        shards.Engines(plan, count, folder, hosts) as running,
+    ):
+        events = running.folders[0].path / "events.jsonl"
+        (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
+        try:
+            running.carry_out(lambda: watch(folder))
+            watch(folder)
+        except KeyboardInterrupt:
+            running.interrupt()
+            running.conclude(interrupted=True)
+            return True
+    return False
 
 
 def claimed(runs: Path) -> TrialFolder:

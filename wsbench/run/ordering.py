@@ -7,6 +7,7 @@ import random
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import TrialOrder
+from wsbench.run import preparing
 from wsbench.run.turns import TAIL_S
 from wsbench.servers.catalogue import Variant
 
@@ -36,17 +37,17 @@ Entered = tuple[Variant, bool]
 def order_of(
     asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None, most: int | None = None
 ) -> list[TrialOrder]:
-    """Every round runs every cell of every variant once, and the control's cells a second time, in its own random order. All
-    orders are drawn from the seed. Unless trials run alone, those of a cell are a heat, named by its first number; if it would
-    hold more than `most` servers, several heats."""
+    """Every round runs every cell of every variant once, as far as its limits allow, and the control's cells a second time, in its
+    own random order. All orders are drawn from the seed. Unless trials run alone, those of a cell are a heat, named by its first
+    number; if it would hold more than `most` servers, several heats."""
     draw = random.Random(seed)
     entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
     order: list[TrialOrder] = []
     for number in range(1, asked.timing.rounds + 1):
         if asked.arrangement == "trials":
-            block = [[(variant, again, cell)] for variant, again in entered for cell in asked.cells()]
+            block = [[(variant, again, cell)] for variant, again in entered for cell in preparing.cells_of(asked, variant)]
         else:
-            heats = [(heat, cell) for cell in asked.cells() for heat in _heats(entered, most, draw)]
+            heats = [(heat, cell) for cell in asked.cells() for heat in _heats(_fitting(asked, cell, entered), most, draw)]
             block = [[(variant, again, cell) for variant, again in heat] for heat, cell in heats]
         draw.shuffle(block)
         for group in block:
@@ -68,10 +69,14 @@ def order_of(
     return order
 
 
+def _fitting(asked: Experiment, cell: dict, entered: list[Entered]) -> list[Entered]:
+    return [one for one in entered if preparing.exceeded(asked, one[0], cell) is None]
+
+
 def _heats(entered: list[Entered], most: int | None, draw: random.Random) -> list[list[Entered]]:
     """Heats of at most that many servers. One server, the anchor, is in each of them: it connects servers of different heats."""
     if most is None or len(entered) <= most:
-        return [entered]
+        return [entered] if entered else []
     if most < 2:
         raise UserError("the memory available here holds only one of these servers at a time; free some, or name fewer servers")
     anchor = next(((variant, False) for variant, again in entered if again), entered[0])

@@ -1,52 +1,118 @@
 """Prepares a campaign's servers on the serving host: builds each variant and checks it against its contract.
 
-In: variants. Out: one row of `servers.json` each, with the reason if the variant is left out. Nothing is measured here.
+In: variants, and what the experiment uses of the contract. Out: one row of `servers.json` each, with the reason if the variant is
+left out. Nothing is measured here.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from wsbench.checks import contract
+from wsbench.checks.use import Use
+from wsbench.experiments.experiment import Experiment
+from wsbench.records.engine_files import Doc, Echo, NoLoop
 from wsbench.records.errors import TrialFailed
-from wsbench.records.rundir import CheckResult, ServerRow
+from wsbench.records.rundir import CheckResult, RunningRow, ServerRow
 from wsbench.servers import build
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running, Started
 
 
-def rows(variants: list[Variant], served: str, cpus: list[int], port: int | None, say: Callable[[str], None]) -> list[ServerRow]:
-    """Builds and checks each variant. The row of a variant that cannot run has the reason."""
+@dataclass(frozen=True)
+class Wanted:
+    """A variant of a campaign, the scenario that it serves there, and what its cells use of the contract."""
+
+    variant: Variant
+    served: str
+    use: Use
+
+
+def use_of(experiment: Experiment, cells: list[dict]) -> Use:
+    """What these cells of an experiment use of the contract."""
+    loads = [experiment.load_of(cell) for cell in cells]
+    scenarios = [load.scenario(experiment.scenario) for load in loads]
+    loops = [load.loop(experiment.loop) for load in loads]
+    return Use(
+        sizes=sorted({one.bytes for one in scenarios if isinstance(one, Echo | Doc)}),
+        opcodes=sorted({one.opcode for one in scenarios if isinstance(one, Echo)}),
+        connections=max(load.most_connections for load in loads),
+        bursts=any(not isinstance(loop, NoLoop) and loop.depth != 1 for loop in loops),
+        replaced=any(load.stages is not None or load.messages_per_connection is not None for load in loads),
+        persistent=any(isinstance(one, Doc) and one.persistent for one in scenarios),
+        closing=any(isinstance(one, Doc) and not one.persistent for one in scenarios),
+    )
+
+
+def wanted(experiment: Experiment, variant: Variant) -> Wanted:
+    return Wanted(variant, experiment.served, use_of(experiment, cells_of(experiment, variant)))
+
+
+def cells_of(experiment: Experiment, variant: Variant) -> list[dict]:
+    """The cells of the experiment that are within the variant's limits."""
+    return [cell for cell in experiment.cells() if exceeded(experiment, variant, cell) is None]
+
+
+def exceeded(experiment: Experiment, variant: Variant, cell: dict) -> str | None:
+    """Which limit of the variant this cell exceeds, in words. None if it fits."""
+    load = experiment.load_of(cell)
+    scenario = load.scenario(experiment.scenario)
+    # Other messages have a fixed, short form.
+    size = scenario.bytes if isinstance(scenario, Echo | Doc) else 0
+    return variant.limits.exceeded(size, load.most_connections)
+
+
+def cells_left_out(experiment: Experiment, variants: list[Variant]) -> list[str]:
+    """One line per variant whose limits leave out some cells."""
+    lines = []
     for variant in variants:
-        if build.obstacle(variant) is None and build.state(variant) != "built":
+        reasons = [reason for cell in experiment.cells() if (reason := exceeded(experiment, variant, cell)) is not None]
+        if 0 < len(reasons) < len(experiment.cells()):
+            lines.append(f"{variant.name} is left out of {len(reasons)} of {len(experiment.cells())} cells: it {reasons[0]}")
+    return lines
+
+
+def rows(wanted: list[Wanted], cpus: list[int], port: int | None, say: Callable[[str], None]) -> list[ServerRow]:
+    """Builds and checks each variant. The row of a variant that cannot run has the reason."""
+    variants = [one.variant for one in wanted]
+    for variant in variants:
+        if build.obstacle(variant) is None and build.state(variant) in ("changed", "not built"):
             say(f"building {variant.name}")
     built = build.build_all(variants, cpus, os.cpu_count() or 1)
-    return [_checked(variant, built[variant.name], served, port, say) for variant in variants]
+    return [_checked(one, built[one.variant.name], port, say) for one in wanted]
 
 
-def row_of_built(variant: Variant, served: str, cpus: list[int], port: int | None) -> ServerRow:
+def row_of_built(wanted: Wanted, cpus: list[int], port: int | None) -> ServerRow:
     """The row of one variant that must already be built."""
+    variant = wanted.variant
     problem, state = build.obstacle(variant), build.state(variant)
     if problem is None and state != "built":
         since = "not built" if state == "not built" else "changed since it was built"
         problem = f"{since} on the serving host; run `wsbench build {variant.name}` there"
     if problem is not None:
         return left_out(variant, problem)
-    return _checked(variant, build.build(variant, cpus), served, port, lambda _: None)
+    return _checked(wanted, build.build(variant, cpus), port, lambda _: None)
 
 
 def left_out(variant: Variant, reason: str) -> ServerRow:
     return _row(variant, build.Built(None, None, "skipped"), [], reason)
 
 
-def _checked(variant: Variant, built: build.Built, served: str, port: int | None, say: Callable[[str], None]) -> ServerRow:
+def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable[[str], None]) -> ServerRow:
+    variant = wanted.variant
     if built.problem is not None:
         return _row(variant, built, [], built.problem)
     say(f"checking {variant.name}")
     try:
-        checks = contract.check(variant, [served], port)
+        checks = contract.check(variant, [wanted.served], port, wanted.use)
     except TrialFailed as failure:
         return _row(variant, built, [], f"check failed to run: {failure}")
+    if isinstance(variant.table, Running) and variant.table.pid is None:
+        say(
+            f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its manifest"
+        )
     wrong = [found for found in checks if found.required and not found.passed]
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
     return _row(variant, built, checks, reason)
@@ -54,6 +120,7 @@ def _checked(variant: Variant, built: build.Built, served: str, port: int | None
 
 def _row(variant: Variant, built: build.Built, checks: list[CheckResult], skipped: str | None) -> ServerRow:
     manifest, table = variant.manifest, variant.table
+    starts = isinstance(table, Started)
     return ServerRow(
         server=variant.server,
         variant=variant.variant,
@@ -65,10 +132,11 @@ def _row(variant: Variant, built: build.Built, checks: list[CheckResult], skippe
         library_version=table.library_version,
         receipt=built.receipt,
         runtime=built.runtime,
-        build=table.build,
-        run=table.run,
+        build=table.build if starts else [],
+        run=table.run if starts else [],
         env=variant.env,
         departures=variant.departures,
         conformance=checks,
         skipped=skipped,
+        running=RunningRow(url=table.url, pid=table.pid) if isinstance(table, Running) else None,
     )

@@ -19,6 +19,7 @@ from wsbench.records.rundir import HostKey, HostRow, MachineRecord, ServerRow
 from wsbench.run import preparing
 from wsbench.servers import serving
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running
 from wsbench.servers.settings import RuntimeTable
 
 
@@ -28,7 +29,7 @@ class Server(Protocol):
     ready: serving.Ready
 
     def look(self) -> None: ...
-    def ended(self) -> bool: ...
+    def ended(self) -> str | None: ...
     def stop(self) -> str: ...
 
 
@@ -52,9 +53,8 @@ class Testbed(Protocol):
 
     def prepare(
         self,
-        variants: list[Variant],
+        wanted: list[preparing.Wanted],
         table: RuntimeTable,
-        served: str,
         port: int | None,
         say: Callable[[str], None],
     ) -> list[ServerRow]: ...
@@ -103,8 +103,8 @@ class ThisHost:
     def engines(self) -> shards.ThisHost:
         return shards.ThisHost(self.binary)
 
-    def prepare(self, variants, table, served, port, say) -> list[ServerRow]:
-        return preparing.rows(variants, served, self.server_cpus, port, say)
+    def prepare(self, wanted, table, port, say) -> list[ServerRow]:
+        return preparing.rows(wanted, self.server_cpus, port, say)
 
     @property
     def roster(self) -> list[HostKey]:
@@ -116,9 +116,11 @@ class ThisHost:
     def be_whole(self, say) -> None:
         pass
 
-    def serving(self, variant, table, order, folder) -> serving.Serving:
+    def serving(self, variant, table, order, folder) -> serving.Serving | serving.Attached:
+        if isinstance(variant.table, Running):
+            return serving.Attached(variant, order.cpus)
         return serving.Serving(variant, order, folder)
 
-    def sampling(self, server: serving.Serving, folder: Path, alone: bool = True) -> Sampler:
+    def sampling(self, server: serving.Serving | serving.Attached, folder: Path, alone: bool = True) -> Sampler:
         cpus = [*self.server_cpus, *self.engine_cpus]
         return Sampler(folder / "resources.jsonl", *server.pids, cpus=cpus, alone=alone)

@@ -16,7 +16,7 @@ from wsbench.engine import program, shards
 from wsbench.experiments.experiment import Experiment, Load
 from wsbench.metrics import spans
 from wsbench.monitoring.runtime_logs import probes
-from wsbench.records.engine_files import Plan, Seconds, Target
+from wsbench.records.engine_files import Doc, Plan, Scenario, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
@@ -24,8 +24,9 @@ from wsbench.run import stopping
 from wsbench.run.testbed import Server, Testbed
 from wsbench.servers import serving
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Started
 
-LOG_LINES, LOG_BYTES = 20, 65_536
+LOG_LINES = 20
 
 
 class Stopped(Exception):
@@ -42,6 +43,11 @@ class Setting:
     port: int | None
     engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
+
+
+def is_started(variant: Variant) -> bool:
+    """Whether each trial starts a fresh process of this variant."""
+    return isinstance(variant.table, Started)
 
 
 def carry_out(order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder, watch: Callable) -> TrialRecord:
@@ -85,9 +91,11 @@ class Attempt:
 
     @contextlib.contextmanager
     def serving(self):
-        """A fresh, ready server."""
+        """A fresh, ready server, or one that runs already."""
         setting = self.setting
-        self._shape = shape_of(setting, self.load)
+        self._shape = shape_of(setting, self.load, is_started(self.variant))
+        # Only a server that is started can be asked for reports.
+        self._probe = self._probe if is_started(self.variant) else None
         # The runtime's log is one file, which several processes would overwrite.
         self._probe = self._probe if self._shape.servers == 1 else None
         asked = serving.Order(
@@ -111,7 +119,7 @@ class Attempt:
         return program.plan(
             scenario=scenario,
             transport=transport,
-            target=Target(address=address, replicas=replicas, host=address, path=program.path_for(scenario, transport)),
+            target=Target(address=address, replicas=replicas, host=self._ready.host, path=_path(self.variant, scenario, transport)),
             connections=load.most_connections,
             warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
             measure=experiment.measure_of(load),
@@ -130,8 +138,8 @@ class Attempt:
     def settle(self, server: Server) -> None:
         """Lets the runtime write its last lines, and stops the server. TrialFailed if it had ended by itself."""
         time.sleep(probes.settle_s(self._probe))
-        if self.stopped is None and server.ended():
-            raise TrialFailed("the server ended before it was stopped")
+        if self.stopped is None and (ended := server.ended()) is not None:
+            raise TrialFailed(ended)
         self._exit = server.stop()
 
     def record(self) -> TrialRecord:
@@ -145,7 +153,7 @@ class Attempt:
             started_unix_s=self._began,
             duration_s=time.monotonic() - self._clock,
             ready_s=ready and ready.ready_s,
-            server_cpus=testbed.server_cpus,
+            server_cpus=testbed.server_cpus if ready is None else ready.cpus,
             engine_cpus=testbed.engine_cpus,
             server_exit=self._exit,
             server_env=ready and ready.env,
@@ -156,6 +164,7 @@ class Attempt:
             probe=self._probe,
             engines=self._shape.engines,
             server_processes=self._shape.servers,
+            restarted=is_started(self.variant),
         )
         write_json(self.folder.path / "trial.json", record)
         return record
@@ -175,9 +184,12 @@ class Shape:
         return ", ".join(f"{count} {name}" for count, name in parts if count > 1)
 
 
-def shape_of(setting: Setting, load: Load) -> Shape:
-    """The requested numbers, or as many as the file limit demands. UserError if the request is below that."""
+def shape_of(setting: Setting, load: Load, started: bool = True) -> Shape:
+    """The requested numbers, or as many as the file limit demands. UserError if the request is below that. A server that runs
+    already has one process, whatever it may open."""
     engines = setting.engines or setting.testbed.engines.least(load.most_connections, len(setting.testbed.engine_cpus))
+    if not started:
+        return Shape(engines, 1)
     limit = setting.testbed.server_files
     least = serving.processes_for(load.most_connections, limit)
     servers = setting.server_processes or least
@@ -222,17 +234,21 @@ def _measure(attempt: Attempt, server: Server, watch: Callable) -> str | None:
         return _stop_reason(experiment, load, running, server)
 
 
+def _path(variant: Variant, scenario: Scenario, transport: str) -> str:
+    """The request target. Idle connections are those of echo."""
+    if transport == "tcp":
+        return "/"
+    if isinstance(scenario, Doc):
+        return serving.document(variant.paths, scenario.bytes)
+    return variant.paths["echo" if scenario.kind == "idle" else scenario.kind]
+
+
 def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, server: Server) -> str | None:
     if experiment.stop is None:
         return None
-    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, server.ended())
+    return stopping.reason(experiment.stop, running.so_far(), load.most_connections, server.ended() is not None)
 
 
 def _tail(log: Path, probe: str | None) -> list[str]:
     """The last lines of the server's own output."""
-    if not log.exists():
-        return []
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()
-    return [line[:500] for line in lines if not probes.is_told(probe, line)][-LOG_LINES:]
+    return [line for line in serving.last_lines(log) if not probes.is_told(probe, line)][-LOG_LINES:]

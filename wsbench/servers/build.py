@@ -21,14 +21,17 @@ from wsbench.host.process import output_of, run_logged
 from wsbench.records.errors import TrialFailed
 from wsbench.records.rundir import RuntimeRecord
 from wsbench.servers import runtime, sources
-from wsbench.servers.catalogue import Need, Variant
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Need, Running, Started, Unavailable
+
+RUNS_ALREADY = "runs already"
 
 
 @dataclass(frozen=True)
 class Built:
     """Result of a variant's build: its version report (`receipt`) and its runtime, or a one-line reason why there is none.
 
-    `did` is `built`, `was built`, `skipped` (not available here) or `failed`.
+    `did` is `built`, `was built`, `runs already` (there is nothing to build), `skipped` (not available here) or `failed`.
     """
 
     receipt: str | None
@@ -43,7 +46,9 @@ def log_of(variant: Variant) -> Path:
 
 
 def state(variant: Variant) -> str:
-    """`built`, `changed` (since it was built) or `not built`."""
+    """`built`, `changed` (since it was built), `not built`, or `runs already`. An unavailable variant is never built."""
+    if not isinstance(variant.table, Started):
+        return RUNS_ALREADY if isinstance(variant.table, Running) else "not built"
     stamp = _beside(variant, "stamp")
     if not stamp.exists() or not all((variant.folder / artefact).exists() for artefact in variant.table.artefacts):
         return "not built"
@@ -58,7 +63,7 @@ def last_receipt(variant: Variant) -> str | None:
 
 def obstacle(variant: Variant) -> str | None:
     """Why the variant cannot run here: it is unavailable in general, or a tool or its JDK is missing. None if it can."""
-    if variant.table.unavailable is not None:
+    if isinstance(variant.table, Unavailable):
         return f"unavailable: {variant.table.unavailable}"
     for key, need in variant.needs.items():
         if (problem := _lacks(variant, key, need)) is not None:
@@ -79,8 +84,6 @@ def _lacks(variant: Variant, key: str, need: str | Need) -> str | None:
 
 def missing(variant: Variant) -> list[tuple[str, str]]:
     """The tools and versions that `toolchains.install` has to provide for this variant."""
-    if variant.table.unavailable is not None:
-        return []
     lacking = [one for one in _known(variant).items() if toolchains.lacks(*one) is not None]
     jdk = runtime.missing_jdk(variant)
     return lacking + ([] if jdk is None else [("jdk", str(jdk))])
@@ -146,6 +149,8 @@ def build(variant: Variant, cpus: list[int]) -> Built:
     began = time.monotonic()
     if (problem := obstacle(variant)) is not None:
         return Built(None, problem, "skipped")
+    if isinstance(variant.table, Running):
+        return Built(None, None, RUNS_ALREADY)
     did = "was built"
     if state(variant) != "built":
         if (problem := _run_commands(variant)) is not None:

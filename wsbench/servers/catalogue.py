@@ -1,5 +1,7 @@
-"""The catalogue: every folder in `servers/` with a manifest, as frozen values. Servers are discovered by folder and selected by
-name, glob or tag, with optional runtime settings. There is no central list. Nothing is started or built here.
+"""The catalogue: every folder with a manifest in the catalogue's folders, as frozen values. Servers are discovered by folder and
+selected by name, glob or tag, with optional runtime settings. There is no central list. Nothing is started or built here.
+
+What a manifest may say is in `manifest`.
 """
 
 from __future__ import annotations
@@ -8,77 +10,35 @@ import os
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
 
-from wsbench.host import installation, toolchains
-from wsbench.records.errors import UserError
-from wsbench.records.frozen import Frozen, read_toml
-from wsbench.servers import sources
-from wsbench.servers.settings import (
-    CHOSEN_ELSEWHERE,
-    Jdk,
-    RuntimeName,
-    RuntimeTable,
-    Settings,
-    departures,
-    options,
-    parse,
+from wsbench.host import installation
+from wsbench.records.errors import Faults, UserError
+from wsbench.servers import manifest, sources
+from wsbench.servers.manifest import (
+    PATHS,
+    WEBSOCKET_SCENARIOS,
+    Limits,
+    Manifest,
+    Need,
+    Running,
+    ScenarioName,
+    Started,
+    TransportName,
+    Unavailable,
+    address,
 )
+from wsbench.servers.settings import RuntimeName, RuntimeTable, Settings, departures, options, parse
 
 SHIPPED = installation.ROOT / "servers"
-#: The folder of the servers. WSBENCH_SERVERS replaces it with your own.
-SERVERS = Path(os.environ.get("WSBENCH_SERVERS") or SHIPPED)
-
-ScenarioName = Literal["doc", "echo", "ping", "push"]
-TransportName = Literal["websocket", "tcp"]
-
-
-class Need(Frozen):
-    """A tool that is not in toolchains.toml: the command that prints its version, and how to install it."""
-
-    run: list[str]
-    at_least: str
-    install: str
-
-
-class VariantTable(Frozen):
-    library_version: str
-    #: Why this version can no longer be run. Such a variant is listed, but never built or measured.
-    unavailable: str | None = None
-    build: list[list[str]] = []
-    run: list[str] = []
-    version: list[str] = []
-    artefacts: list[str] = []
-    env: dict[str, str] = {}
-    scenarios: list[ScenarioName] | None = None
-    transport: TransportName | None = None
-    needs: dict[str, str | Need] | None = None
-    #: The oldest JDK that builds and runs it. None: the one on the PATH.
-    jdk: Jdk | None = None
-    tags: list[str] = []
-    departures: list[str] = []
-
-
-class Manifest(Frozen):
-    language: str
-    library: str
-    homepage: str
-    scenarios: list[ScenarioName]
-    transport: TransportName = "websocket"
-    #: The runtime, if a JDK, a collector or a heap can be chosen for it.
-    runtime: RuntimeName | None = None
-    tags: list[str] = []
-    default: str
-    #: Required tools: the minimum version of a tool in toolchains.toml, or a table for another tool.
-    needs: dict[str, str | Need] = {}
-    departures: list[str] = []
-    variants: dict[str, VariantTable]
+#: Folders of your own servers, separated as in PATH. The catalogue consists of them and the shipped servers.
+VARIABLE = "WSBENCH_SERVERS"
+OWN = tuple(Path(one) for one in os.environ.get(VARIABLE, "").split(os.pathsep) if one)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One version of a server with one start command: the manifest's server table and variant table combined, plus the chosen
-    runtime settings. `row` is the variant's name in the manifest."""
+    """One version of a server: the manifest's server table and variant table combined, plus the chosen runtime settings. `row` is
+    the variant's name in the manifest."""
 
     server: str
     row: str
@@ -87,7 +47,7 @@ class Variant:
     sources: Path
     folder: Path
     manifest: Manifest
-    table: VariantTable
+    table: Started | Running | Unavailable
     settings: Settings = field(default_factory=Settings)
 
     @property
@@ -100,17 +60,26 @@ class Variant:
 
     @property
     def builder(self) -> str:
-        """The first of the server's variants with the same build commands. All of them use its build."""
-        return next(name for name, table in self.manifest.variants.items() if table.build == self.table.build)
+        """The first of the server's variants with the same build commands. All use its build. Its own row if it has none."""
+        if not isinstance(self.table, Started):
+            return self.row
+        commands = {name: table.build for name, table in self.manifest.variants.items() if isinstance(table, Started)}
+        return next(name for name, build in commands.items() if build == self.table.build)
 
     @property
     def runtime(self) -> RuntimeName | None:
-        return self.manifest.runtime
+        """The runtime whose settings can be chosen. None for a server that wsbench does not start."""
+        return self.manifest.runtime if isinstance(self.table, Started) else None
+
+    @property
+    def jdk(self) -> int | None:
+        """The oldest JDK that builds and runs it. None: any, or the variant is not started."""
+        return self.table.jdk if isinstance(self.table, Started) else None
 
     @property
     def env(self) -> dict[str, str]:
         """The environment of its processes, without the JDK's location, which depends on the machine."""
-        return {**options(self.runtime, self.settings), **self.table.env}
+        return {**options(self.runtime, self.settings), **self.table.env} if isinstance(self.table, Started) else {}
 
     @property
     def scenarios(self) -> list[ScenarioName]:
@@ -118,10 +87,27 @@ class Variant:
 
     @property
     def transport(self) -> TransportName:
-        return self.table.transport or self.manifest.transport
+        if isinstance(self.table, Running):
+            return address(self.table.url).transport
+        chosen = self.table.transport if isinstance(self.table, Started) else None
+        return chosen or self.manifest.transport
+
+    @property
+    def paths(self) -> dict[ScenarioName, str]:
+        """The path of every scenario. The path of a running server's URL is that of its WebSocket scenarios."""
+        found = {**PATHS}
+        if isinstance(self.table, Running) and (path := address(self.table.url).path):
+            found |= dict.fromkeys(WEBSOCKET_SCENARIOS, path)
+        return found | self.manifest.paths | self.table.paths
+
+    @property
+    def limits(self) -> Limits:
+        return self.manifest.limits if self.table.limits is None else self.table.limits
 
     @property
     def needs(self) -> dict[str, str | Need]:
+        if not isinstance(self.table, Started):
+            return {}
         return self.manifest.needs if self.table.needs is None else self.table.needs
 
     @property
@@ -134,20 +120,44 @@ class Variant:
         return chosen + self.manifest.departures + self.table.departures
 
 
-def read(folder: Path = SERVERS) -> list[Variant]:
-    """Every variant of every server, by name. UserError for an invalid manifest: path, key, what was found."""
-    variants = []
-    for file in sorted(folder.glob("*/server.toml")):
-        manifest = read_toml(Manifest, file)
-        if manifest.default not in manifest.variants:
-            allowed = ", ".join(manifest.variants)
-            raise UserError(f"{file}: 'default': found {manifest.default!r}, allowed: {allowed}")
-        workplace = _workplace(file.parent)
-        for name, table in manifest.variants.items():
-            _require_sound(file, name, table, manifest)
-            is_default = name == manifest.default
-            variants.append(Variant(file.parent.name, name, is_default, file.parent, workplace, manifest, table))
-    return variants
+def read(*folders: Path) -> list[Variant]:
+    """Every variant of every server in these folders, by name. Without a folder: the shipped servers and those of `OWN`.
+
+    UserError for a folder that does not exist or a name that two folders have; `Faults` for invalid manifests, one line each: path,
+    key, what was found.
+    """
+    variants, wrong, places = [], [], {}
+    for folder in _distinct(folders or (SHIPPED, *OWN)):
+        for file in sorted(folder.glob("*/server.toml")):
+            name = file.parent.name
+            if name in places:
+                raise UserError(f"two servers are named {name!r}: {places[name]} and {file.parent}; rename one of the folders")
+            places[name] = file.parent
+            try:
+                variants += _variants(file)
+            except UserError as error:
+                wrong += error.lines
+    if wrong:
+        raise Faults(wrong)
+    return sorted(variants, key=lambda variant: variant.server)
+
+
+def _distinct(folders: tuple[Path, ...]) -> list[Path]:
+    """The folders without repetition. UserError if one does not exist."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(
+                f"{VARIABLE}: {folder} is not a folder; allowed: folders of server folders, separated by '{os.pathsep}'"
+            )
+    return list({folder.resolve(): folder for folder in folders}.values())
+
+
+def _variants(file: Path) -> list[Variant]:
+    found, workplace = manifest.read(file), _workplace(file.parent)
+    return [
+        Variant(file.parent.name, name, name == found.default, file.parent, workplace, found, table)
+        for name, table in found.variants.items()
+    ]
 
 
 def _workplace(folder: Path) -> Path:
@@ -156,32 +166,6 @@ def _workplace(folder: Path) -> Path:
     if installation.IS_CHECKOUT or folder.parent != SHIPPED:
         return folder
     return installation.cache_folder() / "servers" / f"{folder.name}-{sources.digest(folder)[:12]}"
-
-
-def _require_sound(file: Path, name: str, table: VariantTable, manifest: Manifest) -> None:
-    """Checks a variant: an available one needs commands, an unavailable one has none and is no default. Settings are not fixed."""
-    default = manifest.default
-    if "+" in name:
-        raise UserError(f"{file}: 'variants.{name}': a variant's name contains no '+', which introduces runtime settings")
-    plain = [key for key, need in {**manifest.needs, **(table.needs or {})}.items() if isinstance(need, str)]
-    if unknown := sorted(set(plain) - set(toolchains.table())):
-        known = ", ".join(toolchains.table())
-        raise UserError(f"{file}: 'needs': found {unknown[0]!r}, allowed: {known}, or a table with run, at_least, install")
-    fixed = [flag for flag in table.run if manifest.runtime is not None and CHOSEN_ELSEWHERE.fullmatch(flag)]
-    if fixed:
-        raise UserError(
-            f"{file}: 'variants.{name}.run': found {fixed[0]!r}: choose heap and collector by name or in the experiment"
-        )
-    if table.jdk is not None and manifest.runtime != "jvm":
-        raise UserError(f"{file}: 'variants.{name}.jdk': only servers with runtime 'jvm' have a JDK")
-    commands = {"build", "run", "version"}
-    given = commands & table.model_fields_set
-    if table.unavailable is None and (missing := sorted(commands - given)):
-        raise UserError(f"{file}: missing key 'variants.{name}.{missing[0]}'")
-    if table.unavailable is not None and given:
-        raise UserError(f"{file}: 'variants.{name}.{min(given)}': an unavailable variant has no commands")
-    if table.unavailable is not None and name == default:
-        raise UserError(f"{file}: 'default': found {default!r}, which is unavailable")
 
 
 def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:
@@ -218,9 +202,7 @@ def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:
 def chosen_for(table: RuntimeTable, variants: list[Variant]) -> list[Variant]:
     """The variants that an experiment's `[runtime]` makes of the selected ones."""
     made = [
-        replace(variant, settings=settings)
-        for variant in variants
-        for settings in ([variant.settings] if variant.table.unavailable else table.choices(variant.runtime, variant.settings))
+        replace(variant, settings=settings) for variant in variants for settings in table.choices(variant.runtime, variant.settings)
     ]
     return list({variant.name: variant for variant in made}.values())
 

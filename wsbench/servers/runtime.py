@@ -69,7 +69,7 @@ def _version_of(home: Path) -> str | None:
 
 def obstacle(variant: Variant) -> str | None:
     """Why the variant's runtime is not available here. None if it is."""
-    asked, least = variant.settings.jdk, variant.table.jdk
+    asked, least = variant.settings.jdk, variant.jdk
     if asked is not None and least is not None and asked < least:
         return f"needs JDK {least} or newer, but {asked} was chosen"
     if (asked is None and least is None) or _jdk(variant) is not None:
@@ -83,7 +83,7 @@ def obstacle(variant: Variant) -> str | None:
 
 def missing_jdk(variant: Variant) -> int | None:
     """The JDK version to install for the variant. None if it is present or no JDK could help."""
-    asked, least = variant.settings.jdk, variant.table.jdk
+    asked, least = variant.settings.jdk, variant.jdk
     wanted = asked or least
     return wanted if wanted is not None and (least or 0) <= wanted and _jdk(variant) is None else None
 
@@ -110,7 +110,7 @@ def _place_of(variant: Variant, jdk: Jdk | None) -> dict[str, str]:
 def _jdk(variant: Variant) -> Jdk | None:
     if variant.settings.jdk is not None:
         return next((one for one in jdks() if one.major == variant.settings.jdk), None)
-    return None if variant.table.jdk is None else _at_least(variant.table.jdk)
+    return None if variant.jdk is None else _at_least(variant.jdk)
 
 
 def _at_least(least: int) -> Jdk | None:

@@ -1,4 +1,5 @@
-"""The server's side of a trial, on the host that serves: starts its processes, waits until they are ready, checks and stops them.
+"""The server's side of a trial, on the host that serves: starts its processes, waits until they are ready, checks and stops them
+(`Serving`), or finds a server that runs already and leaves it running (`Attached`).
 
 Takes a variant and an order and returns plain data, so that it also works on a remote host. It knows no plan and no engine.
 """
@@ -8,17 +9,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import http.client
+import ipaddress
 import socket
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench.host import http_deadline, machine
-from wsbench.host.process import Server
+from wsbench.host import http_deadline, machine, running
+from wsbench.host.process import Pinned, Server
 from wsbench.monitoring.runtime_logs import probes
-from wsbench.records.errors import TrialFailed
+from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Frozen
 from wsbench.servers import runtime
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Address, Running, address
 
 HOST = "127.0.0.1"
 LOG = "server.log"
@@ -29,6 +34,16 @@ ANSWER_S = 2.0
 SERVER_FILES = 500
 #: A trial that leaves the machine less available memory (bytes) is ended, before the kernel kills a process to free memory.
 MEMORY_FLOOR = 768 << 20
+#: How much of a log is read for its last lines.
+TAIL_BYTES = 65_536
+#: The headers of a handshake.
+UPGRADE = (
+    ("Upgrade", "websocket"),
+    ("Connection", "Upgrade"),
+    ("Sec-WebSocket-Key", "d3NiZW5jaCBpcyByZWFkeQ=="),
+    ("Sec-WebSocket-Version", "13"),
+)
+Headers = Sequence[tuple[str, str]]
 #: Limit for a server's output in bytes. One hour of a collector's trace is a few MB.
 LARGEST_LOG = 1 << 30
 
@@ -45,15 +60,20 @@ class Order(Frozen):
 
 
 class Ready(Frozen):
-    """A server that is ready. `env` is its environment without PATH, which depends on the machine; `executable` records the program
-    found instead. `pollers` are the event interfaces of its first process."""
+    """A server that is ready. `host` is the Host header of its requests, `cpus` the CPUs that it may use; empty if unknown.
+
+    `env` is its environment without PATH, which depends on the machine; `executable` records the program found instead. `pollers`
+    are the event interfaces of its first process. A server that ran already has no times; without its process the rest is unknown.
+    """
 
     addresses: list[str]
-    ready_s: float
-    started_ns: int
+    host: str
+    cpus: list[int]
+    ready_s: float | None
+    started_ns: int | None
     env: dict[str, str]
     executable: str | None
-    pollers: list[str]
+    pollers: list[str] | None
 
 
 class Serving:
@@ -78,8 +98,11 @@ class Serving:
             self._stack.close()
             raise
         first = self._servers[0]
+        addresses = [shown(self._order.address, port) for port in ports]
         self.ready = Ready(
-            addresses=[_shown(self._order.address, port) for port in ports],
+            addresses=addresses,
+            host=addresses[0],
+            cpus=self._order.cpus,
             ready_s=ready_s,
             started_ns=first.started_ns,
             env={name: value for name, value in first.env.items() if name != "PATH"},
@@ -100,13 +123,78 @@ class Serving:
         require_memory()
         require_small(self._folder / LOG)
 
-    def ended(self) -> bool:
-        """Whether a server process has ended."""
-        return any(server.exit_code is not None for server in self._servers)
+    def ended(self) -> str | None:
+        """What ended, in words, if a server process has ended."""
+        return "the server ended before it was stopped" if any(one.exit_code is not None for one in self._servers) else None
 
     def stop(self) -> str:
         """Stops the server and describes how its processes ended."""
         return "; ".join(dict.fromkeys(server.stop() for server in self._servers))
+
+
+class Attached:
+    """A server that runs already, from entry to exit of the context. It is neither started nor stopped. If its process is known, it
+    is kept on `cpus` for that time (`process.Pinned`), unless its manifest says otherwise. TrialFailed if it does not answer."""
+
+    def __init__(self, variant: Variant, cpus: list[int]):
+        assert isinstance(variant.table, Running)
+        self._variant, self._cpus = variant, cpus
+        self.pids = [] if variant.table.pid is None else [variant.table.pid]
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Attached:
+        at = address(self._variant.table.url)
+        try:
+            host = resolved(at)
+            require_answer(self._variant, host, at)
+            now = running.cpus_of(self.pids)
+            if self.pids and self._variant.table.pin and ipaddress.ip_address(host).is_loopback and now - set(self._cpus):
+                self._stack.enter_context(Pinned(self.pids, self._cpus))
+                now = set(self._cpus)
+        except UserError as error:
+            raise TrialFailed(str(error)) from error
+        self.ready = Ready(
+            addresses=[shown(host, at.port)],
+            host=at.name,
+            cpus=sorted(now),
+            ready_s=None,
+            started_ns=None,
+            env={},
+            executable=runtime.executable(self.pids[0]) if self.pids else None,
+            pollers=runtime.pollers(self.pids[0]) if self.pids else None,
+        )
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._stack.close()
+
+    def look(self) -> None:
+        """TrialFailed if this host is short of memory."""
+        require_memory()
+
+    def ended(self) -> str | None:
+        """What ended, in words, if its process is known and has ended."""
+        gone = [pid for pid in self.pids if not running.is_alive(pid)]
+        return f"process {gone[0]} of the server has ended" if gone else None
+
+    def stop(self) -> str:
+        """Leaves the server as it is."""
+        return "was not stopped: it ran already"
+
+
+def resolved(at: Address) -> str:
+    """The IP address of a running server. TrialFailed if its name has none."""
+    try:
+        return socket.getaddrinfo(at.host, at.port, type=socket.SOCK_STREAM)[0][4][0]
+    except (OSError, UnicodeError) as error:
+        raise TrialFailed(f"{at.name}: {error}") from error
+
+
+def require_answer(variant: Variant, host: str, at: Address) -> None:
+    """TrialFailed if a server that runs already does not answer as a ready one does."""
+    answer = asked(host, at.port, question(variant), name=at.name)
+    if answer is not None:
+        raise TrialFailed(f"{variant.table.url} {answer.words}; is the server running?")
 
 
 @contextlib.contextmanager
@@ -122,52 +210,92 @@ def started(variant: Variant, order: Order, log: Path):
     env = probes.environment(order.probe, env, log.parent)
     clock = time.monotonic()
     with Server(variant.table.run, variant.folder, env, order.cpus, log) as server:
-        await_ready(server, order.address, port, variant.transport)
+        await_ready(server, order.address, port, question(variant))
         yield server, port, time.monotonic() - clock
 
 
-def await_ready(server: Server, host: str, port: int, transport: str) -> None:
-    """Waits for an answer, never for a log line: a TCP connection for plain TCP, otherwise status 101 for an upgrade of /ping."""
-    until = time.monotonic() + READY_S
+@dataclass(frozen=True)
+class Question:
+    """A request that only a ready server answers with this status. `target` None: it only has to accept a TCP connection."""
+
+    target: str | None
+    status: int = 101
+
+
+def question(variant: Variant) -> Question:
+    """A handshake at the first WebSocket path that the variant serves, or its smallest document."""
+    if variant.transport == "tcp":
+        return Question(None)
+    served = [one for one in ("ping", "echo", "push") if one in variant.scenarios]
+    return Question(variant.paths[served[0]]) if served else Question(document(variant.paths, 1), 200)
+
+
+def document(paths: Mapping[str, str], size: int) -> str:
+    """The request target of a document of this size."""
+    path = paths["doc"]
+    return f"{path}{'&' if '?' in path else '?'}size={size}"
+
+
+def await_ready(server: Server, host: str, port: int, question: Question) -> None:
+    """Waits for an answer, never for a log line. TrialFailed if the server ends, or does not answer within READY_S."""
+    until, answer = time.monotonic() + READY_S, None
     while time.monotonic() < until:
         if server.exit_code is not None:
             raise TrialFailed("the server ended before it was ready")
-        if _answers(host, port, transport):
+        if (answer := asked(host, port, question)) is None:
             return
         time.sleep(0.02)
-    raise TrialFailed(f"the server was not ready within {READY_S:g} s")
+    raise TrialFailed(f"the server was not ready within {READY_S:g} s: it {answer.words}")
 
 
-def _answers(host: str, port: int, transport: str) -> bool:
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a server that is not ready, in words. `refused`: it is up, but refuses this request."""
+
+    words: str
+    refused: bool = False
+
+
+def asked(host: str, port: int, question: Question, name: str | None = None, headers: Headers = ()) -> Answer | None:
+    """Asks a server whether it is ready. None if it is, otherwise its answer. `name` replaces the Host header."""
+    target, status = question.target, question.status
     try:
-        if transport == "tcp":
+        if target is None:
             with socket.create_connection((host, port), 1):
-                return True
+                return None
         connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
         with http_deadline.within(connection, ANSWER_S):
-            upgrade = {
-                "Upgrade": "websocket",
-                "Connection": "Upgrade",
-                "Sec-WebSocket-Key": "d3NiZW5jaCBpcyByZWFkeQ==",
-                "Sec-WebSocket-Version": "13",
-            }
-            connection.request("GET", "/ping", headers=upgrade)
-            return connection.getresponse().status == 101
+            connection.putrequest("GET", target, skip_host=bool(name))
+            for key, value in [*([("Host", name)] if name else []), *(UPGRADE if status == 101 else ()), *headers]:
+                connection.putheader(key, value)
+            connection.endheaders()
+            found = connection.getresponse().status
+            return None if found == status else Answer(f"answers {target} with status {found}", refused=400 <= found < 500)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise  # no file descriptors are left here; the server is not at fault
-        return False
-    except http.client.HTTPException:
-        return False
+        return Answer(f"does not answer: {error.strerror or error}")
+    except http.client.HTTPException as error:
+        return Answer(f"does not answer in HTTP: {error or type(error).__name__}")
 
 
-def _shown(address: str, port: int) -> str:
+def shown(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def processes_for(connections: int, limit: int | None) -> int:
     """Number of server processes for these connections, with `limit` open files per process (None: unlimited)."""
     return 1 if limit is None else -(-connections // max(1, limit - SERVER_FILES))
+
+
+def last_lines(log: Path) -> list[str]:
+    """The last lines of a server's output, each cut at 500 characters; none without a file."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return [line[:500] for line in lines]
 
 
 def require_small(log: Path) -> None:

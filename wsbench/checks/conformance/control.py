@@ -5,7 +5,7 @@ from wsbench.checks.peer import PING, PONG, Server, expect
 
 
 def expect_pong(server: Server, payload: bytes) -> None:
-    websocket = server.websocket(server.any_path)
+    websocket = server.websocket(server.any_scenario)
     websocket.send_frame(PING, payload)
     _, opcode, answer = websocket.receive_frame()
     expect(opcode == PONG, f"opcode {opcode} came instead of a pong")
@@ -39,7 +39,7 @@ def ping_frame_may_be_binary(server: Server) -> None:
 @checks("RFC 6455 §5.5.3", *WEBSOCKET)
 def pong_unasked_is_ignored(server: Server) -> None:
     """An unsolicited pong is not an error and gets no answer. The ping after it does."""
-    websocket = server.websocket(server.any_path)
+    websocket = server.websocket(server.any_scenario)
     websocket.send_frame(PONG, b"unasked")
     websocket.send_frame(PING, b"and now?")
     _, opcode, answer = websocket.receive_frame()

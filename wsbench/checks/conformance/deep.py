@@ -8,6 +8,7 @@ import time
 
 from wsbench.checks.conformance.registry import WEBSOCKET, checks
 from wsbench.checks.peer import BINARY, CLOSE, PING, PONG, TEXT, WEBSOCKET_SCENARIOS, Server, WebSocket, Wrong, expect
+from wsbench.checks.use import CONTRACT_BYTES
 
 MEMBERS = 15_000
 #: Open files: the members' sockets and a margin.
@@ -19,7 +20,7 @@ BROADCAST_S = 60.0
 def idle_connections_live(server: Server) -> None:
     """One connection per endpoint stays idle for 90 s (or the time requested) and then still works. During that time the
     client only answers the server's pings."""
-    held = {path: server.websocket(f"/{path}") for path in sorted(WEBSOCKET_SCENARIOS & server.scenarios)}
+    held = {path: server.websocket(path) for path in sorted(WEBSOCKET_SCENARIOS & server.scenarios)}
     until = time.monotonic() + server.idle_s
     while time.monotonic() < until:
         for path, websocket in held.items():
@@ -60,10 +61,10 @@ def idle_tcp_connections_live(server: Server) -> None:
     expect(connection.read(4) == b"Pong", "no Pong came")
 
 
-@checks("contract: /echo", "echo", deep=True, patience=8)
+@checks("contract: /echo", "echo", deep=True, patience=8, when=lambda use: use.largest >= CONTRACT_BYTES)
 def echo_returns_16_mib_again_and_again(server: Server) -> None:
     """The largest message five times on one connection, binary and text alternately."""
-    websocket = server.websocket("/echo")
+    websocket = server.websocket("echo")
     for number in range(5):
         text = number % 2
         websocket.expect_echo(TEXT if text else BINARY, b"t" * (16 << 20) if text else os.urandom(16 << 20))
@@ -73,15 +74,15 @@ def echo_returns_16_mib_again_and_again(server: Server) -> None:
 def push_reaches_fifteen_thousand(server: Server) -> None:
     """Two broadcasts reach each of 15,000 members once, each within a minute, while one more member never reads.
     Advisory: the number of members that fit depends on the library's memory and the heap size of the catalogue row."""
-    server.websocket("/push", receive_buffer=4096)
+    server.websocket("push", receive_buffer=4096)
     request = server.request(
-        "/push",
+        server.paths["push"],
         "Upgrade: websocket",
         "Connection: Upgrade",
         "Sec-WebSocket-Version: 13",
         f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
     )
-    sender = server.websocket("/push")
+    sender = server.websocket("push")
     crowd = Crowd([_member(server, request, number) for number in range(MEMBERS)])
     for token in (b"alpha", b"omega"):
         sender.send_frame(TEXT, b"broadcast " + token)

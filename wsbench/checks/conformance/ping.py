@@ -7,7 +7,7 @@ from wsbench.checks.peer import TEXT, Server, expect
 @checks("contract: /ping", "ping")
 def ping_is_answered(server: Server) -> None:
     """Text `Ping` is answered by text `Pong`, repeatedly on one connection."""
-    websocket = server.websocket("/ping")
+    websocket = server.websocket("ping")
     for _ in range(3):
         websocket.send_frame(TEXT, b"Ping")
         websocket.expect_message(TEXT, b"Pong")
@@ -24,10 +24,10 @@ def ping_is_answered_over_tcp(server: Server) -> None:
         expect(answer == b"Pong" * count, f"{count} Ping were answered by {answer!r}")
 
 
-@checks("contract: ping over tcp", "ping", transport="tcp")
+@checks("contract: ping over tcp", "ping", transport="tcp", when=lambda use: use.connections > 1)
 def ping_keeps_connections_apart(server: Server) -> None:
-    """Each of fifty open connections gets its own answer."""
-    crowd = [server.connection() for _ in range(50)]
+    """Each of fifty open connections, or as many as the load has, gets its own answer."""
+    crowd = [server.connection() for _ in range(server.crowd(50))]
     for connection in crowd:
         connection.send(b"Ping")
     for connection in crowd:

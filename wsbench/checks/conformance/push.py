@@ -56,7 +56,7 @@ def _expect_nothing_more(members: list[WebSocket]) -> None:
 @checks("contract: /push", "push")
 def push_reaches_every_member_once(server: Server) -> None:
     """Each of three members, the sender included, gets a broadcast once with the current time, then one of another sender."""
-    members = [server.websocket("/push") for _ in range(3)]
+    members = [server.websocket("push") for _ in range(3)]
     _expect_broadcast(members[0], members, "first")
     _expect_broadcast(members[2], members, "second")
     _expect_nothing_more(members)
@@ -64,9 +64,9 @@ def push_reaches_every_member_once(server: Server) -> None:
 
 @checks("contract: /push", "push")
 def push_reaches_a_crowd(server: Server) -> None:
-    """Fifty members, one of them new, get three broadcasts from three senders in order, once each."""
-    members = [server.websocket("/push") for _ in range(CROWD)]
-    for sender, token in ((members[-1], "1"), (members[0], "2_" + "x" * 300), (members[CROWD // 2], "3")):
+    """Fifty members, or as many as the load has, one of them new, get three broadcasts from three senders in order, once each."""
+    members = [server.websocket("push") for _ in range(server.crowd(CROWD))]
+    for sender, token in ((members[-1], "1"), (members[0], "2_" + "x" * 300), (members[len(members) // 2], "3")):
         _expect_broadcast(sender, members, token)
     _expect_nothing_more(members)
 
@@ -74,7 +74,7 @@ def push_reaches_a_crowd(server: Server) -> None:
 @checks("contract: /push", "push")
 def push_keeps_other_texts_apart(server: Server) -> None:
     """A text that is not a broadcast request causes no broadcast. The token comes back unchanged."""
-    members = [server.websocket("/push") for _ in range(2)]
+    members = [server.websocket("push") for _ in range(2)]
     members[0].send_frame(TEXT, b"hello")
     _expect_broadcast(members[1], members, "Aa0-_.~:/+=")
     _expect_nothing_more(members)
@@ -83,15 +83,15 @@ def push_keeps_other_texts_apart(server: Server) -> None:
 @checks("contract: /push", "push", required=False)
 def push_stamps_are_in_microseconds(server: Server) -> None:
     """A clock of whole milliseconds is too coarse for `push_stamp`. Advisory: the engine uses its own clock for its times."""
-    members = [server.websocket("/push") for _ in range(5)]
+    members = [server.websocket("push") for _ in range(5)]
     stamps = [stamp for number in range(10) for stamp in _expect_broadcast(members[0], members, str(number))]
     expect(any(stamp % 1000 for stamp in stamps), f"all of {len(stamps)} MICROS are whole milliseconds")
 
 
-@checks("contract: /push", "push")
+@checks("contract: /push", "push", when=lambda use: use.replaced)
 def push_survives_members_that_leave(server: Server) -> None:
     """Members that close, disconnect without a Close frame, or reset do not keep a broadcast from the others."""
-    members = [server.websocket("/push") for _ in range(5)]
+    members = [server.websocket("push") for _ in range(5)]
     members[2].socket.close()
     members[3].send_frame(CLOSE, struct.pack("!H", 1000))
     members[4].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -104,8 +104,8 @@ def push_survives_members_that_leave(server: Server) -> None:
 def push_does_not_wait_for_one_that_does_not_read(server: Server) -> None:
     """While one member never reads, the others get 1400 broadcasts of 6 KiB, more than its buffers hold, within 10 s.
     Advisory: the experiments with slow readers measure libraries whose writes block."""
-    server.websocket("/push", receive_buffer=4096)
-    members = [server.websocket("/push") for _ in range(3)]
+    server.websocket("push", receive_buffer=4096)
+    members = [server.websocket("push") for _ in range(3)]
     began = time.monotonic()
     token = "x" * FLOOD_BYTES
     for number in range(FLOOD):
@@ -117,10 +117,10 @@ def push_does_not_wait_for_one_that_does_not_read(server: Server) -> None:
         expect(took < FLOOD_S, f"{number + 1} of {FLOOD} broadcasts in {took:.0f} s while one member does not read")
 
 
-@checks("contract: /push", "push", patience=3)
+@checks("contract: /push", "push", patience=3, when=lambda use: use.replaced)
 def push_keeps_its_members_while_others_come_and_go(server: Server) -> None:
     """Three clients join, request a broadcast, await it and leave, repeatedly. Three permanent members get each one once."""
-    staying = [server.websocket("/push") for _ in range(3)]
+    staying = [server.websocket("push") for _ in range(3)]
     problems: list[str] = []
     threads = [threading.Thread(target=_come_and_go, args=(server, name, problems)) for name in range(CHURNERS)]
     for thread in threads:
@@ -148,7 +148,7 @@ def _come_and_go(server: Server, name: int, problems: list[str]) -> None:
         token = f"{name}-{number}"
         with ExitStack() as sockets:
             try:
-                newcomer = replace(server, sockets=sockets).websocket("/push")
+                newcomer = replace(server, sockets=sockets).websocket("push")
                 newcomer.send_frame(TEXT, f"broadcast {token}".encode())
                 while not newcomer.receive()[1].endswith(f" {token}".encode()):
                     pass

@@ -8,11 +8,13 @@ engine sends. *Advisory* checks cover the rest of the RFCs, where libraries diff
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from wsbench.checks.peer import Server, Wrong
+from wsbench.checks.use import Use, whole
+from wsbench.servers.manifest import PATHS, Limits
 
 WEBSOCKET = ("echo", "ping", "push")
 
@@ -31,7 +33,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Spec:
-    """A registered check. `transport` None: any transport. `patience`: multiple of the usual time limit."""
+    """A registered check. `transport` None: any transport. `patience`: multiple of the usual time limit. `when`: whether a load
+    depends on what it checks."""
 
     function: Callable[[Server], None]
     section: str
@@ -42,6 +45,7 @@ class Spec:
     sees_process: bool
     deep: bool
     last: bool
+    when: Callable[[Use], bool]
 
     @property
     def name(self) -> str:
@@ -63,11 +67,12 @@ def checks(
     sees_process: bool = False,
     deep: bool = False,
     last: bool = False,
+    when: Callable[[Use], bool] = lambda use: True,
 ) -> Callable[[Callable[[Server], None]], Callable[[Server], None]]:
     """Registers the decorated function as a check."""
 
     def register(function: Callable[[Server], None]) -> Callable[[Server], None]:
-        SPECS.append(Spec(function, section, required, scenarios, transport, patience, sees_process, deep, last))
+        SPECS.append(Spec(function, section, required, scenarios, transport, patience, sees_process, deep, last, when))
         return function
 
     return register
@@ -84,25 +89,35 @@ def check(
     idle_s: float = 90.0,
     patience_s: float = 5.0,
     total_s: float = 120.0,
+    use: Use | None = None,
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    paths: Mapping[str, str] = PATHS,
+    name: str | None = None,
+    advisory: bool = True,
     watch: Callable[[str], None] = lambda name: None,
 ) -> list[Check]:
-    """Runs every check for these scenarios and this transport, each on its own connections.
+    """Runs every check for these scenarios and this transport, each on its own connections. With `use`: only the required checks
+    that such a load depends on, next to the advisory ones; otherwise everything up to the server's own `limits`.
 
     A check may take `patience_s` times its own factor, all checks together `total_s`; a deep check's time comes on top.
-    `pid` is the server's first process: without it, checks of its sockets are skipped. `watch` gets each name before its check.
+    `pid` is the server's first process: without it, checks of its sockets are skipped. `paths` has the path of each scenario,
+    `name` the Host header. `advisory` false: only required checks. `watch` gets each name before its check.
     """
+    asked = use or whole(limits.message_bytes, limits.connections)
     end = time.monotonic() + total_s
     results = []
     # Required checks first: a server that a violation brings down is still measured.
     for spec in sorted(SPECS, key=lambda spec: (not spec.required, spec.last, spec.deep)):
         if not spec.concerns(scenarios, transport) or (spec.deep and not deep) or (spec.sees_process and pid is None):
             continue
+        if not spec.when(asked) or not (spec.required or advisory):
+            continue
         watch(spec.name)
         began = time.monotonic()
         patience = patience_s * spec.patience
         deadline = began + idle_s + patience if spec.deep else min(end, began + patience)
         with ExitStack() as sockets:
-            server = Server(host, port, frozenset(scenarios), transport, deadline, sockets, pid, idle_s)
+            server = Server(host, port, frozenset(scenarios), transport, deadline, sockets, pid, idle_s, asked, paths, name)
             passed, detail = _carry_out(spec, server)
         if spec.deep:
             end += time.monotonic() - began

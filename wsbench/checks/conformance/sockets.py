@@ -19,7 +19,12 @@ def _tree(pid: int) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
-@checks("contract: listens on HOST:PORT", "doc", "echo", "ping", "push", transport=None, sees_process=True)
+@checks(
+    *("contract: listens on HOST:PORT", "doc", "echo", "ping", "push"),
+    transport=None,
+    sees_process=True,
+    when=lambda use: use.strict,
+)
 def listens_nowhere_else(server: Server) -> None:
     """No process of the server accepts connections or receives datagrams at an address other than its HOST and PORT."""
     own = {(server.host, server.port), (f"::ffff:{server.host}", server.port)}
@@ -47,7 +52,7 @@ def _socket_count(server: Server) -> int:
 def ended_connections_are_released(server: Server) -> None:
     """Sixty connections end by a Close frame, a plain TCP close or a reset. Within 5 s the server has closed its sockets."""
     before = _socket_count(server)
-    members = [server.websocket(server.any_path) for _ in range(LEAVING)]
+    members = [server.websocket(server.any_scenario) for _ in range(LEAVING)]
     for number, member in enumerate(members):
         leave(member, number % 3)
     until = time.monotonic() + RELEASE_S

@@ -13,7 +13,7 @@ NOT_UTF8 = (b"\xff", b"a\xc0\xafb", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2
 
 def _expect_failure(server: Server, code: int, *frames: tuple) -> None:
     """Sends the frames, each (opcode, payload, fin, reserved bits) with the last two optional; the server must refuse them."""
-    websocket = server.websocket(server.any_path)
+    websocket = server.websocket(server.any_scenario)
     websocket.send(b"".join(websocket.frame(*frame) for frame in frames))
     websocket.expect_failure(code)
 
@@ -21,7 +21,7 @@ def _expect_failure(server: Server, code: int, *frames: tuple) -> None:
 @checks("RFC 6455 §5.1", *WEBSOCKET, required=False)
 def unmasked_frame_is_refused(server: Server) -> None:
     """A client must mask every frame; an unmasked frame ends the connection."""
-    websocket = server.websocket(server.any_path)
+    websocket = server.websocket(server.any_scenario)
     websocket.send(bytes([0x80 | TEXT, 4]) + b"Ping")
     websocket.expect_failure(PROTOCOL_ERROR)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from wsbench import __version__
+from wsbench.checks.use import Use
 from wsbench.host import installation, machine
 from wsbench.host.process import INHERITED, Engine
 from wsbench.monitoring.sampler import Sampler
@@ -71,9 +72,10 @@ class OnHost:
 
     # ---- the server --------------------------------------------------------------------------------------------------
 
-    def prepare(self, name: str, table: str, served: str, cpus: list[int], port: int | None) -> str:
+    def prepare(self, name: str, table: str, served: str, use: str, cpus: list[int], port: int | None) -> str:
         """The server's row in a campaign, as JSON. The server must already be built here."""
-        return preparing.row_of_built(_variant(name, table), served, cpus, port).model_dump_json()
+        wanted = preparing.Wanted(_variant(name, table), served, Use.model_validate_json(use))
+        return preparing.row_of_built(wanted, cpus, port).model_dump_json()
 
     def serve(self, name: str, table: str, order: str) -> str:
         own = self._folder / "server"
@@ -86,8 +88,8 @@ class OnHost:
             self._serving = None
             raise
 
-    def look(self) -> bool:
-        """True if a process of the server has ended. TrialFailed if this host is out of memory."""
+    def look(self) -> str | None:
+        """What ended, if a process of the server has. TrialFailed if this host is out of memory."""
         self._serving.look()
         return self._serving.ended()
 

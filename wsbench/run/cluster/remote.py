@@ -25,11 +25,11 @@ BACK_S = 1.0
 def environment(cluster: Cluster) -> dict[str, str]:
     """The environment of every Ray process, ours included: token, no usage reports, normal niceness and OOM score, no kills by
     Ray's memory monitor, silent hosts noticed within seconds. A Ray that wsbench does not manage takes its authentication
-    from the user's environment. A custom catalogue must be in the same folder on every host."""
+    from the user's environment. Folders of your own servers must be the same on every host."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(cluster.token_file)}
     return {
         **({} if cluster.ray else token),
-        **({"WSBENCH_SERVERS": str(catalogue.SERVERS.absolute())} if "WSBENCH_SERVERS" in os.environ else {}),
+        **({catalogue.VARIABLE: os.pathsep.join(str(one.absolute()) for one in catalogue.OWN)} if catalogue.OWN else {}),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_worker_oom_score_adjustment": "0",

@@ -196,7 +196,7 @@ class RemoteServer:
         if self.samples is not None:
             self.samples.pass_on()
 
-    def ended(self) -> bool:
+    def ended(self) -> str | None:
         return self._remote.call("look")
 
     def stop(self) -> str:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.rundir import HostKey, HostRow, MachineRecord, ServerRow
+from wsbench.run import preparing
 from wsbench.run.cluster import hosts, remote
 from wsbench.run.cluster.engines import OnCluster
 from wsbench.run.cluster.hosts import Cluster
 from wsbench.run.cluster.remotes import Calls, Remote, RemoteServer, Samples
+from wsbench.run.preparing import Wanted
 from wsbench.servers import serving
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Started
 from wsbench.servers.settings import RuntimeTable
 
 #: Checking a server takes about ten seconds; reading a machine runs several tools for their versions.
@@ -76,19 +79,20 @@ class Elsewhere:
 
     def prepare(
         self,
-        variants: list[Variant],
+        wanted: list[Wanted],
         table: RuntimeTable,
-        served: str,
         port: int | None,
         say: Callable[[str], None],
     ) -> list[ServerRow]:
-        return [self._row(variant, table, served, port, say) for variant in variants]
+        return [self._row(one, table, port, say) for one in wanted]
 
-    def _row(self, variant: Variant, table: RuntimeTable, served: str, port: int | None, say) -> ServerRow:
+    def _row(self, wanted: Wanted, table: RuntimeTable, port: int | None, say) -> ServerRow:
         """The server's row. UserError if the host's manifest of this variant differs from ours."""
-        name = self._server.host.name
+        variant, name = wanted.variant, self._server.host.name
+        if not isinstance(variant.table, Started):
+            return preparing.left_out(variant, "it runs already, and the serving host of a cluster starts its servers")
         say(f"checking {variant.name} on {name}")
-        asked = (variant.name, table.model_dump_json(), served, self.server_cpus, port)
+        asked = (variant.name, table.model_dump_json(), wanted.served, wanted.use.model_dump_json(), self.server_cpus, port)
         try:
             row = ServerRow.model_validate_json(self._server.call("prepare", *asked, timeout_s=CHECK_S))
         except TrialFailed as failure:

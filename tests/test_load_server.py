@@ -1,0 +1,225 @@
+"""`wsbench load` and the server's side: `--start`, `--pid`, and what is said if neither is given."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import WSBENCH
+
+from wsbench.host import running
+from wsbench.records.engine_files import Plan
+from wsbench.records.frozen import read_json
+from wsbench.records.rundir import TrialFolder, TrialRecord
+from wsbench.run import target
+
+OWN = Path(__file__).with_name("own_server.py")
+COMMAND = shlex.join([sys.executable, str(OWN)])
+EVERY = sorted(os.sched_getaffinity(0))
+SERVER, ENGINE = EVERY[: (len(EVERY) + 1) // 2], EVERY[(len(EVERY) + 1) // 2 :]
+several = pytest.mark.skipif(len(EVERY) < 2, reason="needs two CPUs")
+QUICK = ("-c", "3", "-t", "0.5", "--warmup", "0")
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def own(port):
+    process = subprocess.Popen(
+        [sys.executable, str(OWN)], env={**os.environ, "HOST": "127.0.0.1", "PORT": str(port), "OWN_CHILD": "1"}
+    )
+    until = time.monotonic() + 20
+    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield process
+    for child in [*map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()), process.pid]:
+        os.kill(child, signal.SIGKILL)
+    process.wait()
+
+
+def cpus(pid: int) -> list[list[int]]:
+    return [sorted(os.sched_getaffinity(int(task.name))) for task in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def record_of(folder: Path) -> TrialRecord:
+    return TrialFolder(next((folder / "runs").iterdir())).record
+
+
+def is_free(port: int) -> bool:
+    return socket.socket().connect_ex(("127.0.0.1", port)) != 0
+
+
+# ---- a command that starts it ----------------------------------------------------------------------------------------
+
+
+def test_a_command_is_started_on_cpus_of_its_own_and_stopped_after_the_load(wsbench, environment, port, tmp_path):
+    environment["MINE"] = "kept"
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
+    assert done.returncode in (0, 4), done.stderr + done.stdout
+    record = record_of(tmp_path)
+    log = next(tmp_path.glob("runs/*/server.log")).read_text().splitlines()
+    on = SERVER if ENGINE else EVERY
+    assert log[0] == f"threads {len(on)}, cpus {on}, mine kept", "with the contract's variables and the user's own"
+    assert (record.server_cpus, record.engine_cpus) == (on, ENGINE)
+    assert record.server_env == {"HOST": "127.0.0.1", "PORT": str(port), "THREADS": str(len(on))}, "no secret is written down"
+    assert record.ready_s > 0
+    assert record.server_exit.startswith("ended with SIGTERM")
+    assert f"started `{COMMAND}`" in done.stdout
+    assert is_free(port)
+
+
+def test_its_process_is_sampled(wsbench, port):
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK, "--json")
+    found = json.loads(done.stdout)
+    assert found["metrics"]["server_rss_bytes_max"]["value"] > 1e6
+    assert found["metrics"]["ready_s"]["value"] > 0
+    assert found["ledger"]["answered"] > 0
+
+
+def test_without_pins_it_may_use_every_cpu(wsbench, port, tmp_path):
+    wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, "--no-pin", *QUICK)
+    assert (record_of(tmp_path).server_cpus, record_of(tmp_path).engine_cpus) == (EVERY, [])
+
+
+def test_one_that_ends_early_shows_its_last_lines(wsbench, environment, port, tmp_path):
+    environment["OWN_DIES"] = "1"
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
+    assert done.returncode == 1, done.stderr
+    said = done.stdout.splitlines()
+    assert said[:3] == ["failed: the server ended before it was ready, with exit code 7", "  first line", "  the database is away"]
+    found = json.loads(wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK, "--json").stdout)
+    assert found["server"]["log_tail"] == ["first line", "the database is away"]
+    assert (found["outcome"], found["metrics"]["messages_per_s"]["value"]) == ("failed", None)
+
+
+def test_one_that_ends_during_the_load_shows_its_last_lines(wsbench, environment, port):
+    environment["OWN_MOST"] = "50"
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
+    assert done.returncode == 1, done.stderr
+    assert "failed: the server ended during the load, with exit code 5" in done.stdout
+    assert "  no more, I am tired" in done.stdout
+
+
+def test_a_path_that_it_refuses_is_told_at_once(wsbench, port):
+    done = wsbench("load", f"ws://127.0.0.1:{port}/elsewhere", "--start", COMMAND, *QUICK)
+    assert done.returncode == 1
+    assert "failed: the server answers /elsewhere with status 404; check the path and the headers" in done.stdout
+    assert is_free(port)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_it_ends_with_wsbench(environment, port, tmp_path, number):
+    typed = ["load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, "-t", "60"]
+    asking = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 20
+    while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/events.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    asking.send_signal(number)
+    asking.wait(30)
+    while not is_free(port):
+        assert time.monotonic() < until + 20
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        (["--start", "no-such-program --fast"], "found no program 'no-such-program'"),
+        (["--start", "'open"], "no closing quotation"),
+        (["--start", " "], "found no words"),
+        (["--start", "true", "--pid", "1"], "--start and --pid exclude each other"),
+        (["--start", "true", "--replica", "127.0.0.1:1"], "omit --cluster and --replica"),
+        (["--pid", "4194303"], "process 4194303: No such process; name a process that runs on this machine"),
+        (["--pid", "me"], "found 'me', allowed: the number of a process"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_leaves_no_folder(wsbench, port, tmp_path, typed, line):
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", *typed)
+    assert done.returncode == 2, done.stdout
+    assert len(done.stderr.splitlines()) == 1
+    assert line in done.stderr
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_port_in_use_and_a_host_elsewhere_start_nothing(wsbench, own, port):
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND)
+    assert (done.returncode, f"port {port} is in use; stop its listener, or load it with --pid" in done.stderr) == (2, True)
+    done = wsbench("load", "ws://192.0.2.1:9/chat", "--mine", "192.0.2.1", "--start", COMMAND)
+    assert (done.returncode, "192.0.2.1:9 is not a loopback address" in done.stderr) == (2, True)
+
+
+# ---- processes that run already --------------------------------------------------------------------------------------
+
+
+@several
+def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment, own, port, tmp_path):
+    typed = ["load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), "--pid", str(own.pid), *QUICK[:2], "-t", "60"]
+    asking = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    until = time.monotonic() + 20
+    while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/events.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert all(one == SERVER for one in cpus(own.pid))
+    plan = read_json(Plan, next(tmp_path.glob("runs/*/plan.json")))
+    assert plan.cpus == ENGINE
+    asking.send_signal(signal.SIGINT)
+    said, _ = asking.communicate(timeout=30)
+    assert asking.returncode == 130
+    assert all(one == EVERY for one in cpus(own.pid))
+    assert own.poll() is None
+    assert "during the load: server on CPU" in said
+    assert (record_of(tmp_path).server_cpus, record_of(tmp_path).server_exit) == (SERVER, None)
+
+
+@several
+def test_the_engine_leaves_the_cpus_to_a_server_that_keeps_to_some(wsbench, own, port, tmp_path):
+    for task in Path(f"/proc/{own.pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), EVERY[-1:])
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), *QUICK)
+    assert done.returncode in (0, 4), done.stderr
+    assert (record_of(tmp_path).server_cpus, record_of(tmp_path).engine_cpus) == (EVERY[-1:], EVERY[:-1])
+    assert all(one == EVERY[-1:] for one in cpus(own.pid))
+
+
+def test_without_pins_a_named_process_is_only_sampled(wsbench, own, port, tmp_path):
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), "--no-pin", *QUICK, "--json")
+    assert json.loads(done.stdout)["metrics"]["server_rss_bytes_max"]["value"] > 1e6
+    assert (record_of(tmp_path).server_cpus, record_of(tmp_path).engine_cpus) == (EVERY, [])
+    assert json.loads(done.stdout)["hint"] is None
+
+
+def test_a_process_that_does_not_listen_there_is_told(wsbench, own, port):
+    with subprocess.Popen(["sleep", "60"]) as other:
+        done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(other.pid), *QUICK)
+        other.kill()
+    assert f"process {other.pid} does not listen at port {port}: is it the server?" in done.stdout
+    assert running.listens([own.pid], port) is True
+
+
+# ---- the hint --------------------------------------------------------------------------------------------------------
+
+
+def test_what_to_type_is_told_where_the_wait_was_long_and_nothing_separates(wsbench, own, port, tmp_path):
+    wsbench("load", f"ws://127.0.0.1:{port}/chat", *QUICK)
+    record = record_of(tmp_path)
+    plan = read_json(Plan, next(tmp_path.glob("runs/*/plan.json")))
+    assert "add --start 'COMMAND' or --pid PID" in target.hint(plan, record, 60.0)
+    assert target.hint(plan, record, 0.2) is None
+    assert target.hint(plan, record, None) is None
+    assert target.hint(None, record, 60.0) is None
+    assert target.hint(plan, record.model_copy(update={"server_cpus": [0]}), 60.0) is None
+    elsewhere = plan.model_copy(update={"target": plan.target.model_copy(update={"address": "192.0.2.1:80"})})
+    assert target.hint(elsewhere, record, 60.0) is None

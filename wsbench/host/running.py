@@ -1,0 +1,54 @@
+"""A process that runs already, such as a user's own server: whether it exists, its CPUs, its ports, and how to part it from the
+engine. Nothing is started or stopped here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import psutil
+
+from wsbench.host.machine import Placement
+from wsbench.records.errors import UserError
+
+
+def cpus_of(pids: Iterable[int]) -> set[int]:
+    """The CPUs that these processes may use. UserError if one does not exist."""
+    found: set[int] = set()
+    for pid in pids:
+        try:
+            found |= os.sched_getaffinity(pid)
+        except OSError as error:
+            raise UserError(f"process {pid}: {error.strerror}; name a process that runs on this machine") from error
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and has not ended; one that awaits its parent has ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def listens(pids: Iterable[int], port: int) -> bool | None:
+    """Whether a process of these trees listens at the port. None if their sockets may not be read."""
+    try:
+        trees = [one for pid in pids for one in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))]
+        found = [socket for one in trees for socket in one.net_connections(kind="tcp")]
+    except psutil.Error:
+        return None
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found)
+
+
+def parted(usual: Placement, chosen: list[int], theirs: set[int]) -> Placement | None:
+    """CPUs for a server that runs already and for the engine, which share none. None if there are too few.
+
+    `usual` is the placement of a trial, `chosen` the engine's CPUs if the user named them, `theirs` the CPUs that the server may
+    use now. A server that keeps to some CPUs already stays there.
+    """
+    every = set(usual.server) | set(usual.engine)
+    engine = set(chosen) or (every - theirs if theirs and theirs < every else set(usual.engine))
+    server = theirs if theirs and not theirs & engine else every - engine
+    return Placement(sorted(server), sorted(engine)) if server and engine else None
