@@ -104,7 +104,7 @@ def test_every_contender_has_one_slice_in_every_turn_and_no_two_overlap():
 
 def told(**changes) -> TurnSample:
     fine = {"number": 0, "begin_ns": 0, "busy_s": 0.9, "idle_s": 0.1, "steal_s": 0.0, "throttled_s": 0.0, "ours_s": 0.88}
-    return TurnSample(t_ns=10, of="turn", **{**fine, "late_s": 0.0, **changes})
+    return TurnSample(t_ns=1_000_000_000, of="turn", **{**fine, "late_s": 0.0, **changes})
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def told(**changes) -> TurnSample:
         ({"ours_s": 0.5}, "other processes"),
         ({"ours_s": None}, None),
         ({"late_s": 0.015}, "15 ms late"),
-        ({"begin_ns": 9}, "not sampled"),
+        ({"begin_ns": 900_000_000}, "not sampled"),
     ],
 )
 def test_a_disturbed_turn_says_why(changes, why):
-    found = slices.spoilt(5, 0.02, [told(**changes)])
+    found = slices.spoilt(500_000_000, 0.02, [told(**changes)])
     assert found is None if why is None else why in found
 
 
