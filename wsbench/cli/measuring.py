@@ -168,6 +168,7 @@ def _testbed(arguments):
 def load_url(arguments) -> int:
     asked = load_options.request(arguments)
     seconds = getattr(asked.measure, "seconds", None)
+    load.require_sound(asked)
     end_leftovers(sys.stderr)
     folder = load.claimed(reading.RUNS)
     with show_load.Progress(seconds, quiet=arguments.json) as progress:

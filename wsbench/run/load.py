@@ -14,7 +14,7 @@ import shutil
 import socket
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -260,6 +260,13 @@ class Done:
 
     record: TrialRecord
     interrupted: bool
+
+
+def require_sound(asked: Request) -> None:
+    """UserError for everything that can be wrong before a server is started or a folder is made."""
+    target.side_of(_server(asked), TrialFolder(Path()))
+    if asked.start is None:
+        plan_of(replace(asked, busy_poll=False))  # whether the engine has its own CPUs is not known yet
 
 
 def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None) -> Done:
