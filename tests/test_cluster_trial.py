@@ -12,8 +12,10 @@ from wsbench.engine import program
 from wsbench.experiments import experiment
 from wsbench.host import machine
 from wsbench.metrics import parts
-from wsbench.metrics.trial_data import TrialData, Unmeasured
-from wsbench.records.rundir import ClockRecord, HostRecord, TrialFolder, TrialOrder
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import Unmeasured
+from wsbench.records.hosts import ClockRecord, HostRecord
+from wsbench.records.rundir import TrialFolder, TrialOrder
 from wsbench.run import trial
 from wsbench.run.cluster.testbed import Elsewhere
 from wsbench.run.testbed import ThisHost

@@ -113,7 +113,7 @@ def told(**changes) -> TurnSample:
         ({}, None),
         ({"steal_s": 0.1}, "hypervisor"),
         ({"throttled_s": 0.1}, "quota"),
-        ({"ours_s": 0.5}, "other processes"),
+        ({"ours_s": 0.5}, "other programs"),
         ({"ours_s": None}, None),
         ({"late_s": 0.015}, "15 ms late"),
         ({"begin_ns": 900_000_000}, "not sampled"),

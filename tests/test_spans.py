@@ -8,7 +8,9 @@ from run_maker import DRAIN_S, SECOND, START_NS, WARMUP_S, Trial, at_rate, pushi
 from wsbench import metrics
 from wsbench.metrics import series, spans
 from wsbench.metrics.spans import Instants, Span
-from wsbench.metrics.trial_data import Track, TrialData, Unmeasured, growth
+from wsbench.metrics.tracks import Track, growth
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import Unmeasured
 from wsbench.records import engine_files, samples
 
 SILENT = engine_files.Segment(from_per_s=0, to_per_s=0, for_s=60)

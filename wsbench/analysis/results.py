@@ -20,16 +20,8 @@ from wsbench.records.engine_files import Doc, Idle, Plan, Push
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import toml_of
-from wsbench.records.rundir import (
-    CONTROL,
-    CampaignRecord,
-    CellValue,
-    HostRow,
-    MachineRecord,
-    RunFolder,
-    ServerRow,
-    TrialOrder,
-)
+from wsbench.records.hosts import HostRow, MachineRecord
+from wsbench.records.rundir import CONTROL, CampaignRecord, CellValue, RunFolder, ServerRow, TrialOrder
 
 REACHED = "connections_reached"
 REFERENCE = "reference"  # the server that does the least work: a baseline, not ranked

@@ -16,7 +16,7 @@ from pathlib import Path
 from wsbench.host import installation, toolchains
 from wsbench.host.process import output_of
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import MachineRecord, Tool
+from wsbench.records.hosts import MachineRecord, Tool
 
 SYSCTLS = (
     "net.core.netdev_max_backlog",

@@ -7,7 +7,8 @@ from statistics import median
 
 from wsbench.metrics.parts import NO_PLAN, NS_PER_US, crossing_error_ns, require_close
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import TrialData, Unmeasured, known
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.engine_files import Broadcast, Push
 
 NOT_PUSH = "the scenario has no broadcasts"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import NS_PER_S, TrialData, Unmeasured, known
+from wsbench.metrics.trial_data import NS_PER_S, TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.samples import NetworkSample
 
 NO_TICK = "the engine wrote no tick"

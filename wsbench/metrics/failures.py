@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from wsbench.metrics.parts import NO_PLAN, missing_connections
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import NO_END, Unmeasured, known
+from wsbench.metrics.trial_data import NO_END
+from wsbench.metrics.unmeasured import Unmeasured, known
 
 
 @metric("count", "lower", "counts")

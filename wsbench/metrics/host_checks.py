@@ -13,7 +13,8 @@ import numpy as np
 from wsbench import metrics
 from wsbench.metrics.findings import Family, Finding, Kind, finding, worst
 from wsbench.metrics.limits import beyond
-from wsbench.metrics.trial_data import NS_PER_S, TICK_S, MachineTrace, TrialData, cpu_rounding_s, cpu_s
+from wsbench.metrics.tracks import TICK_S, MachineTrace, cpu_rounding_s, cpu_s
+from wsbench.metrics.trial_data import NS_PER_S, TrialData
 from wsbench.records.samples import MachineCpu, MachineSample
 
 #: Families that rest on the measured window. Missing CPU time changes neither counts nor memory.

@@ -6,9 +6,10 @@ import math
 from fractions import Fraction
 
 from wsbench.engine.histogram import Histogram
-from wsbench.metrics.trial_data import NO_END, NO_PLAN, TrialData, Unmeasured, known
+from wsbench.metrics.trial_data import NO_END, NO_PLAN, TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.engine_files import Doc, Messages, Seconds, Stage, Worker
-from wsbench.records.rundir import HostRecord
+from wsbench.records.hosts import HostRecord
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6

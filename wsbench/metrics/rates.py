@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from wsbench.metrics.parts import NO_PLAN, NS_PER_MS, NS_PER_US, no_open_loop, recorded, require_doc
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import NO_END, NO_WINDOW, NS_PER_S, TrialData, Unmeasured, known
+from wsbench.metrics.trial_data import NO_END, NO_WINDOW, NS_PER_S, TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.engine_files import PhaseBegin
 
 SHORTEST_CONNECT_S = 0.1  # the engine ends this phase 2 ms after the last connection, so that all workers see its end

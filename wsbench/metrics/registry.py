@@ -14,7 +14,8 @@ from functools import wraps
 from typing import Literal
 
 from wsbench.metrics.findings import Family
-from wsbench.metrics.trial_data import TrialData, Unmeasured
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import Unmeasured
 from wsbench.records.errors import UserError
 
 Direction = Literal["higher", "lower", "neither"]

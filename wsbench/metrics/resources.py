@@ -6,7 +6,9 @@ from itertools import pairwise
 
 from wsbench.metrics.parts import NO_SAMPLES, NO_SCHEDSTAT, NS_PER_US, workers_of
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData, Unmeasured, cpu_s, known
+from wsbench.metrics.tracks import cpu_s
+from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.samples import GroupSample, ProcessSample, SamplerCost, SharedMemorySample, SwitchesSample
 
 PEAK_S = 0.2  # slightly less than the longest sampling interval, which varies by a few milliseconds

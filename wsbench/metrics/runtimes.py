@@ -10,7 +10,8 @@ from wsbench.metrics.parts import NS_PER_MS, at_rank
 from wsbench.metrics.registry import metric
 from wsbench.metrics.spans import Span
 from wsbench.metrics.stretches import per_span
-from wsbench.metrics.trial_data import TrialData, Unmeasured, known
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.monitoring.runtime_logs.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 from wsbench.records.samples import HeapSample
 

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Literal
 
 from wsbench.metrics.spans import NS_PER_S, Span
-from wsbench.metrics.trial_data import TrialData, cpu_s, idle_s, whole_s
+from wsbench.metrics.tracks import cpu_s, idle_s, whole_s
+from wsbench.metrics.trial_data import TrialData
 from wsbench.records.samples import HeapSample, MachineSample
 
 NS_PER_MS = 1e6

@@ -12,7 +12,8 @@ from functools import cache
 from wsbench.metrics.findings import Family
 from wsbench.metrics.registry import Direction, Number, metric
 from wsbench.metrics.spans import Span
-from wsbench.metrics.trial_data import TrialData, known
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import known
 from wsbench.records.samples import MachineSample, ProcessSample
 
 WORDS = {

@@ -16,7 +16,9 @@ from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram, Interval
 from wsbench.metrics import series as over_time
 from wsbench.metrics.registry import plain
-from wsbench.metrics.trial_data import NS_PER_S, TrialData, Unmeasured, cpu_s, known
+from wsbench.metrics.tracks import cpu_s
+from wsbench.metrics.trial_data import NS_PER_S, TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.engine_files import Anchor, Plan, Push
 
 MOST_BUCKETS, MOST_COLUMNS, MOST_ROWS = 1200, 300, 60

@@ -19,6 +19,7 @@ from wsbench.records.engine_files import EVENTS, Broadcast, Copies, Event, Gate,
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
 from wsbench.records.frozen import Frozen, read_every_line, read_json, read_json_if_any, read_json_list
+from wsbench.records.hosts import HostRecord, HostRow, MachineRecord
 from wsbench.records.packing import ARCHIVE, unpacked
 from wsbench.records.samples import SAMPLES, Sample, parse_sample
 
@@ -195,68 +196,6 @@ class CampaignRecord(Frozen):
     engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
     again: int = 0  # how often a disturbed trial may be rerun
-
-
-class Tool(Frozen):
-    name: str
-    version: str | None
-
-
-class MachineRecord(Frozen):
-    """The machine of a campaign. Unknown values are None."""
-
-    hostname: str
-    kernel: str
-    distribution: str | None
-    cpu_model: str | None
-    cpus: int
-    memory_bytes: int
-    virtualisation: str | None
-    governor: str | None
-    clocksource: str | None
-    file_limit: tuple[int, int]
-    port_range: tuple[int, int] | None
-    sysctls: dict[str, str]
-    tools: list[Tool]
-    git_revision: str | None
-
-
-class HostKey(Frozen):
-    """A host of a cluster: its role in a campaign and the CPUs it uses."""
-
-    name: str
-    role: Literal["serve", "load"]
-    address: str
-    cpus: list[int]
-
-
-class HostRow(Frozen):
-    """A host in a campaign, and its machine in the format of machine.json."""
-
-    key: HostKey
-    machine: MachineRecord
-
-
-class ClockRecord(Frozen):
-    """Offset of a host's monotonic clock from ours, within ±`bound_ns`; `t_ns` is the time of the measurement on our clock."""
-
-    t_ns: int
-    offset_ns: int
-    bound_ns: int
-
-
-class HostRecord(Frozen):
-    """A host in a trial. Its timestamps were moved to our clock by the first entry of `clocks`. The other entries were measured
-    during the trial and, unless the host was lost, after it. `epoch_ns` is the host's wall clock minus its monotonic clock.
-    `engines` lists the shards that ran on the host."""
-
-    name: str
-    role: Literal["serve", "load"]
-    address: str
-    engines: list[int]
-    epoch_ns: int
-    clocks: list[ClockRecord]
-    lost: bool
 
 
 def _require_order(file: Path, found: Iterable[tuple[int, str]]) -> None:

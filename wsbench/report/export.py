@@ -27,7 +27,8 @@ from wsbench.metrics.findings import Axis, Family, Kind
 from wsbench.records.errors import UserError
 from wsbench.records.files import write_whole
 from wsbench.records.frozen import Frozen
-from wsbench.records.rundir import CampaignRecord, CellValue, MachineRecord, ServerRow
+from wsbench.records.hosts import MachineRecord
+from wsbench.records.rundir import CampaignRecord, CellValue, ServerRow
 from wsbench.report import hdr
 
 NS_PER_MS = 1e6

@@ -27,8 +27,9 @@ from wsbench.metrics.trial_data import TrialData
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain, new_folder
 from wsbench.records.frozen import write_json
+from wsbench.records.hosts import HostRow
 from wsbench.records.packing import ARCHIVE
-from wsbench.records.rundir import CampaignRecord, HostRow, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
+from wsbench.records.rundir import CampaignRecord, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import capacity, heat, ordering, preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue

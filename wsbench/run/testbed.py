@@ -15,7 +15,8 @@ from typing import Protocol
 from wsbench.engine import shards
 from wsbench.host import machine
 from wsbench.monitoring.sampler import Sampler
-from wsbench.records.rundir import HostKey, HostRow, MachineRecord, ServerRow
+from wsbench.records.hosts import HostKey, HostRow, MachineRecord
+from wsbench.records.rundir import ServerRow
 from wsbench.run import preparing
 from wsbench.servers import serving
 from wsbench.servers.catalogue import Variant

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from wsbench.records.errors import TrialFailed
 from wsbench.records.frozen import Tail, write_json
-from wsbench.records.rundir import ClockRecord, HostKey, HostRecord
+from wsbench.records.hosts import ClockRecord, HostKey, HostRecord
 from wsbench.run.cluster import clocks, instants
 from wsbench.run.cluster.hosts import Host
 from wsbench.servers import serving

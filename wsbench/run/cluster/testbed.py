@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from wsbench.records.errors import TrialFailed, UserError
-from wsbench.records.rundir import HostKey, HostRow, MachineRecord, ServerRow
+from wsbench.records.hosts import HostKey, HostRow, MachineRecord
+from wsbench.records.rundir import ServerRow
 from wsbench.run import preparing
 from wsbench.run.cluster import hosts, remote
 from wsbench.run.cluster.engines import OnCluster
