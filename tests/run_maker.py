@@ -153,7 +153,7 @@ def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experime
         servers=names,
         skipped=skipped,
     )
-    machine = rundir.MachineRecord(
+    machine = hosts.MachineRecord(
         hostname="bench",
         kernel="Linux 6.1.0",
         distribution="Debian GNU/Linux 12",
@@ -166,7 +166,7 @@ def _write_campaign(path: Path, servers, order, rounds: int, seed: int, experime
         file_limit=(1024, 1_048_576),
         port_range=(32768, 60999),
         sysctls={"net.core.somaxconn": "4096"},
-        tools=[rundir.Tool(name="rustc", version="1.90.0"), rundir.Tool(name="java", version=None)],
+        tools=[hosts.Tool(name="rustc", version="1.90.0"), hosts.Tool(name="java", version=None)],
         git_revision="0123456789abcdef",
     )
     frozen.write_json(path / "campaign.json", campaign)
