@@ -25,7 +25,7 @@ from trial_maker import (
 
 from wsbench.analysis.reading import load
 from wsbench.analysis.tables import TRIALS, write
-from wsbench.records import frozen, rundir
+from wsbench.records import frozen, hosts, rundir
 
 __all__ = [
     "DRAIN_S",
