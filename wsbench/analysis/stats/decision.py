@@ -1,0 +1,387 @@
+"""The one rule that decides: better, worse, equal within the margin, or undecided.
+
+*Better* and *worse*: the difference is proven (its interval excludes 1) and its estimate is beyond the margin. *Equal*: the
+difference is proven to be smaller than the margin (two one-sided tests). Everything else is *undecided*, with the number of rounds
+that would decide it at the spread seen. The margin is fixed beforehand: noise cannot widen it.
+
+A family of comparisons shares one error rate: `Two`; `Best`, who may be the best and how far the others are behind (Hsu's multiple
+comparisons with the best); `Baseline`, all against one (Dunnett); `Pairs` and any list of comparisons, in steps (Holm).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from wsbench.analysis.stats.contrasts import MOST_MORE, Contrast, Contrasts, Failed, Lost, Measured, Open, Series, of_mean
+from wsbench.analysis.stats.fit import Prior, common
+from wsbench.analysis.stats.letters import letters
+from wsbench.analysis.stats.looks import Looks
+
+Says = Literal["better", "worse", "equal", "undecided"]
+
+MARGIN = 0.03  # smaller differences do not matter to users, and memory placement alone can cause them
+ERROR = 0.05
+DRAWS = 20_000  # for the quantile of the largest of many correlated differences
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The margin as a share, the better direction, the error of the whole family, and the looks if rounds go on until decided."""
+
+    margin: float = MARGIN
+    best: Literal["higher", "lower"] = "higher"
+    error: float = ERROR
+    looks: Looks | None = None
+
+    @property
+    def bound(self) -> float:
+        return math.log1p(self.margin)
+
+    def error_after(self, rounds: int) -> float:
+        return self.error if self.looks is None else self.looks.error(rounds, self.error)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`one` compared with `other`. `ratio` is one over other with the interval that decided; None where there is none.
+
+    `leans` is the direction if it is proven, also where its relevance is open. `more_rounds` would decide an undecided comparison;
+    None if that is not foreseeable. `reason` is one phrase, empty if the numbers speak for themselves.
+    """
+
+    one: str
+    other: str
+    says: Says
+    ratio: float | None
+    low: float | None
+    high: float | None
+    leans: Literal["better", "worse"] | None
+    more_rounds: int | None
+    reason: str
+
+    @property
+    def loss(self) -> float:
+        """By how much it is worse, 0.05 for 5 %; 0 if it is not shown to be."""
+        if self.says != "worse" or self.ratio is None or self.ratio == 0:
+            return 0.0 if self.says != "worse" else math.inf
+        return max(self.ratio, 1 / self.ratio) - 1
+
+
+@dataclass(frozen=True)
+class Two:
+    one: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Best:
+    """Among these; without names, among all."""
+
+    among: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Baseline:
+    name: str
+    among: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pairs:
+    among: tuple[str, ...] = ()
+
+
+Ask = Two | Best | Baseline | Pairs
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The answers to one `Ask`.
+
+    `order`: the compared servers, the best estimate first. `first`: those that may be the best (only for `Best`). `left_out`: the
+    servers that could not be compared, with the reason. `reason`: why nothing could be compared.
+    """
+
+    decisions: tuple[Decision, ...]
+    order: tuple[str, ...]
+    first: tuple[str, ...]
+    left_out: dict[str, str]
+    reason: str | None
+
+    def of(self, one: str, other: str | None = None) -> Decision | None:
+        """The decision about a server (and another)."""
+        return next((found for found in self.decisions if found.one == one and other in (None, found.other)), None)
+
+    @cached_property
+    def letters(self) -> dict[str, str]:
+        """For `Pairs`: servers that share a letter are not shown to differ; `a` begins with the best."""
+        return letters(self.order, {(d.one, d.other) for d in self.decisions if d.says in ("better", "worse")})
+
+    @property
+    def more_rounds(self) -> int | None:
+        """Rounds until every undecided comparison should be decided; 0 if none is open, None if one is not foreseeable."""
+        wanted = [found.more_rounds for found in self.decisions if found.says == "undecided"]
+        return None if None in wanted else max(wanted, default=0)
+
+
+def decide(
+    series: Mapping[str, Series],
+    ask: Ask,
+    rules: Rules = Rules(),
+    lost: Lost | None = None,
+    prior: Prior | None = None,
+    paired: bool = True,
+) -> Decided:
+    """`series` is server → block → value; None and absent blocks are not measured. Servers that are not asked about help the fit.
+
+    `lost`: per server the blocks without a value because the server itself failed. `prior`: the common variance of the metric, from
+    more cells than this one (`common_variance`). Without `paired` blocks mean nothing: two campaigns have none in common.
+    """
+    found = Contrasts(series, lost, prior, paired)
+    if isinstance(ask, Two):
+        asked = (ask.one, ask.other)
+    else:
+        asked = ask.among or tuple(series)
+        asked += (ask.name,) if isinstance(ask, Baseline) and ask.name not in asked else ()
+    left_out = {name: stop.reason for name in asked if (stop := found.obstacle(name))}
+    if isinstance(ask, Two):
+        pairs = [(ask.one, ask.other)]
+    else:
+        names = [name for name in asked if name not in left_out]
+        if len(names) < 2 or (isinstance(ask, Baseline) and ask.name in left_out):
+            few = next(iter(left_out.values()), "there is no other server to compare with")
+            return Decided((), tuple(names), (), left_out, few)
+        names = _ordered(found, names, rules)
+        if isinstance(ask, Best):
+            return _best(found, names, rules, left_out)
+        if isinstance(ask, Pairs):
+            pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
+            decisions = holm([(one, other, found.contrast(one, other)) for one, other in pairs], rules, found.rounds)
+            return Decided(tuple(decisions), tuple(names), (), left_out, None)
+        pairs = [(name, ask.name) for name in names if name != ask.name]
+    share = shared(found.correlation(pairs), rules.error_after(found.rounds))
+    decisions = [judge(one, other, found.contrast(one, other), rules, share) for one, other in pairs]
+    order = tuple(name for name in _ordered(found, list(asked), rules) if name not in left_out)
+    return Decided(tuple(decisions), order, (), left_out, next(iter(left_out.values()), None) if isinstance(ask, Two) else None)
+
+
+def common_variance(cells: Sequence[Mapping[str, Series]]) -> Prior:
+    """The common variance of a metric's logarithms over the servers of all cells."""
+    fits = [found for cell in cells if (found := Contrasts(cell).fit) is not None]
+    return common(found.own for found in fits)
+
+
+def overall(cells: Sequence[Mapping[str, Series]]) -> dict[str, dict[int, float | None]]:
+    """One series per server over the cells of a sweep: by round the geometric mean of its values, so that a ratio of two servers
+    is the mean of their log ratios. A round without every cell, or with a value that has no logarithm, has none."""
+    names = list(dict.fromkeys(name for cell in cells for name in cell))
+    rounds = sorted({at for cell in cells for found in cell.values() for at in found})
+    made: dict[str, dict[int, float | None]] = {}
+    for name in names:
+        by_round = {at: [cell.get(name, {}).get(at) for cell in cells] for at in rounds}
+        made[name] = {
+            at: math.exp(math.fsum(map(math.log, found)) / len(found)) if all(one is not None and one > 0 for one in found) else None
+            for at, found in by_round.items()
+        }
+    return made
+
+
+def trend(cells: Sequence[Series]) -> Contrast:
+    """The change from the first to the last of some ordered cells of one server, as a logarithm: per round the slope over the
+    places of the cells, and the t test of these slopes. A round counts if it has every cell."""
+    if len(cells) < 2:
+        return Open("a trend needs two cells")
+    rounds = [at for at in cells[0] if all(cell.get(at) is not None for cell in cells)]
+    values = np.array([[cell[at] for cell in cells] for at in rounds], dtype=float)
+    if len(rounds) < 3:
+        return Open(f"3 rounds with every cell are needed, there are {len(rounds)}", 3 - len(rounds))
+    places = np.arange(len(cells)) - (len(cells) - 1) / 2
+    if values.min() <= 0:
+        return Open("a trend needs positive values")
+    return of_mean(np.log(values) @ places / (places**2).sum() * (len(cells) - 1))
+
+
+# ---- families ------------------------------------------------------------------------------------------------------
+
+
+def shared(correlation: np.ndarray, error: float) -> float:
+    """The two-sided level of each of these comparisons, so that all hold together with 1 − `error`: from the largest of as many
+    correlated normals, drawn with a fixed seed (Dunnett). A t test uses the same level with its own degrees of freedom."""
+    number = len(correlation)
+    if number == 1 or error <= 0:
+        return error
+    values, vectors = np.linalg.eigh(correlation)
+    largest = np.abs(_normals(number) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T).max(axis=1)
+    level = 2 * special.ndtr(-np.partition(largest, at := int((1 - error) * DRAWS))[at])
+    return float(min(max(level, error / number), error))
+
+
+@cache
+def _normals(number: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((DRAWS, number))
+
+
+def holm(rows: Sequence[tuple[str, str, Contrast]], rules: Rules, rounds: int | None = None) -> list[Decision]:
+    """Decides many comparisons that share the error in steps (Holm 1979): the surest first, each with an equal part of what is
+    left. A comparison's interval is that of its own step."""
+    error = rules.error if rounds is None else rules.error_after(rounds)
+    needed = [_needed(contrast, rules) for *_, contrast in rows]
+    decisions: list[Decision | None] = [None] * len(rows)
+    going = True
+    for left, at in zip(range(len(rows), 0, -1), sorted(range(len(rows)), key=needed.__getitem__), strict=True):
+        share = error / left if going else share
+        going = going and needed[at] <= share
+        decisions[at] = judge(*rows[at], rules, share)
+    return [found for found in decisions if found is not None]
+
+
+def _needed(found: Contrast, rules: Rules) -> float:
+    """The smallest level at which a comparison is decided."""
+    if _relevant(found, rules):
+        return min(1.0, 2 * min(found.above(0.0), found.below(0.0)))
+    return max(found.above(-rules.bound), found.below(rules.bound))
+
+
+def _ordered(found: Contrasts, names: list[str], rules: Rules) -> list[str]:
+    """The best first; who lost rounds after who did not, by the share of lost rounds."""
+    sign = -1 if rules.best == "higher" else 1
+
+    def place(name: str) -> tuple:
+        known, lost = found.values[name], found.lost[name]
+        failing = lost / (lost + len(known)) if lost else 0.0
+        if found.fit is not None and name in found.fit.names:
+            return failing, sign * float(found.fit.levels[found.fit.at(name)])
+        mean = sum(known) / len(known) if known else 0.0
+        return failing, sign * (math.log(mean) if mean > 0 else -math.inf)
+
+    return sorted(names, key=place)
+
+
+def _best(found: Contrasts, names: list[str], rules: Rules, left_out: dict[str, str]) -> Decided:
+    """Whichever server is the best, its differences to all others lie within their common limits with 1 − error. So the best is
+    among the servers that these limits allow to be it, and another is *worse* if it is behind each of them."""
+    error = rules.error_after(found.rounds)
+    shares, against = {}, {}
+    for best in names:
+        pairs = [(other, best) for other in names if other != best]
+        shares[best] = shared(found.correlation(pairs), error)
+        against[best] = {other: found.contrast(other, best) for other, _ in pairs}
+    ahead = _ahead if rules.best == "higher" else _behind
+    behind = _behind if rules.best == "higher" else _ahead
+    may = [best for best in names if not any(ahead(one, 0.0) <= shares[best] / 2 for one in against[best].values())] or names[:1]
+    decisions = []
+    for name in names[1:]:
+        rivals = [best for best in may if best != name] or names[:1]
+        worse = all(behind(against[best][name], 0.0) <= shares[best] / 2 for best in rivals)
+        bound = rules.bound if rules.best == "higher" else -rules.bound
+        equal = all(ahead(against[best][name], -bound) <= shares[best] for best in rivals)
+        decisions.append(_placed(name, names[0], [(against[best][name], shares[best]) for best in rivals], worse, equal, rules))
+    return Decided(tuple(decisions), tuple(names), tuple(may), left_out, None)
+
+
+def _ahead(found: Contrast, bound: float) -> float:
+    return found.above(bound)
+
+
+def _behind(found: Contrast, bound: float) -> float:
+    return found.below(bound)
+
+
+def _placed(
+    name: str, leader: str, rivals: list[tuple[Contrast, float]], worse: bool, equal: bool, rules: Rules
+) -> Decision:
+    """A server against the best, which is one of several rivals, each with the level of its comparisons."""
+    first, share = rivals[0]
+    single = judge(name, leader, first, rules, share)
+    relevant = _relevant(first, rules)
+    says: Says = "equal" if equal else "worse" if worse and relevant else "undecided"
+    tail = 1.0 if says == "equal" else 0.5
+    limits = [one.limits(part * tail) for one, part in rivals]
+    # It may be the best itself, but never ahead of the best.
+    low, high = min(low for low, _ in limits), max(high for _, high in limits)
+    low, high = (low, min(high, 0.0)) if rules.best == "higher" else (max(low, 0.0), high)
+    more = None
+    if says == "undecided":
+        more = _more(first, rules, share) if single.says == "undecided" else max(_more(one, rules, part) or 0 for one, part in rivals) or None
+    reason = _why(says, first, rules, more, worse)
+    return replace(_with_limits(single, low, high), says=says, leans="worse" if worse else None, more_rounds=more, reason=reason)
+
+
+# ---- one comparison ------------------------------------------------------------------------------------------------
+
+
+def judge(one: str, other: str, found: Contrast, rules: Rules, share: float) -> Decision:
+    """One comparison with its share of the error, which its two directions divide between them."""
+    up, down = found.above(0.0) <= share / 2, found.below(0.0) <= share / 2
+    leans = None if up == down else "better" if up == (rules.best == "higher") else "worse"
+    equal = max(found.above(-rules.bound), found.below(rules.bound)) <= share
+    says: Says = "equal" if equal else "undecided"
+    if leans and not equal and _relevant(found, rules):
+        says = leans
+    low, high = found.limits(share if equal else share / 2)
+    more = _more(found, rules, share) if says == "undecided" else None
+    ratio = None if not math.isfinite(found.estimate) else math.exp(found.estimate)
+    made = Decision(one, other, says, ratio, None, None, leans, more, _why(says, found, rules, more, bool(leans)))
+    return _with_limits(made, low, high)
+
+
+def _with_limits(made: Decision, low: float, high: float) -> Decision:
+    """The interval as ratios, if it has two ends."""
+    if math.isinf(low) or math.isinf(high):
+        return made
+    return replace(made, low=math.exp(low), high=math.exp(high))
+
+
+def _relevant(found: Contrast, rules: Rules) -> bool:
+    return abs(found.estimate) > rules.bound or (isinstance(found, Failed) and found.by_failures)
+
+
+def _why(says: Says, found: Contrast, rules: Rules, more: int | None, proven: bool) -> str:
+    if says == "equal":
+        return f"within {100 * rules.margin:.3g} %"
+    if says != "undecided":
+        return found.reason
+    parts = [found.reason] if found.reason else []
+    if proven and isinstance(found, Measured):
+        parts.append(f"a difference is shown, but not whether it is above {100 * rules.margin:.3g} %")
+    if not isinstance(found, Open) or found.needed is not None:
+        parts.append(rounds_text(more, found, rules))
+    return "; ".join(parts)
+
+
+def rounds_text(more: int | None, found: Contrast | None = None, rules: Rules = Rules()) -> str:
+    """`about 6 more rounds at this spread`, or that it cannot be foreseen."""
+    if more is None:
+        near = isinstance(found, Measured) and found.deviation > 0 and abs(abs(found.estimate) - rules.bound) < found.deviation
+        return f"the difference is about {100 * rules.margin:.3g} %, more rounds may not decide it" if near else (
+            "no foreseeable number of rounds decides it"
+        )
+    return f"about {more:,} more round{'' if more == 1 else 's'} at this spread"
+
+
+def _more(found: Contrast, rules: Rules, share: float) -> int | None:
+    """How many more rounds decide a comparison, if what was seen stays."""
+    if isinstance(found, Open):
+        return found.needed
+    if share <= 0:
+        return None
+
+    def decided(more: int) -> bool:
+        return _needed(found.after(found.rounds + more), rules) <= share
+
+    # A rank test repeats what it has seen; it is exact only for few rounds.
+    most = MOST_MORE if isinstance(found, Measured) else 16
+    if not decided(most):
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decided(middle) else (middle, high)
+    return high
