@@ -14,7 +14,7 @@ import numpy as np
 
 from wsbench import metrics
 from wsbench.analysis import stats
-from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
+from wsbench.analysis.dataset import ENDED, Cell, Columns, DataSet, TrialResult, connection_per_request
 from wsbench.engine.histogram import Histogram
 from wsbench.records.engine_files import Doc, Plan, Push
 from wsbench.records.errors import UserError
@@ -149,16 +149,16 @@ class Results:
         """The name of the A/A control, a server's second series; None if the campaign has none."""
         return next((planned.name for planned in self.order if planned.control), None)
 
-    def against_itself(self, cell: Cell, metric: str) -> stats.Estimate | None:
-        """The control over its own server: the difference of two identical series, as a ratio. None without a control."""
+    @cached_property
+    def margin(self) -> float:
+        """Smaller differences do not matter, as a share."""
+        return self.experiment.keys.get("margin", stats.MARGIN)
+
+    def against_itself(self, cell: Cell, metric: str) -> stats.Decision | None:
+        """The control compared with its own server, two identical series. None without a control."""
         if self.control is None:
             return None
-        return self.ratio(self.control, self.control.removesuffix(CONTROL), cell, metric)
-
-    def noise(self, cell: Cell, metric: str) -> float | None:
-        """The same difference as a share; None if unknown."""
-        found = self.against_itself(cell, metric)
-        return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
+        return self.decide(cell, metric, stats.Two(self.control, self.control.removesuffix(CONTROL))).decisions[0]
 
     def label(self, name: str) -> str:
         """A server's name in charts: without its variant if the campaign has only one and its runtime was not chosen."""
@@ -263,20 +263,64 @@ class Results:
     def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
         return {trial.record.round: trial.value(metric) for trial in self.group(name, cell) if trial.counts}
 
-    def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
-        return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
+    def lost(self, name: str, cell: Cell) -> frozenset[int]:
+        """The rounds without a number because the server itself failed: they speak against it."""
+        group = self.group(name, cell)
+        counted = {trial.record.round for trial in group if trial.counts}
+        return frozenset(trial.record.round for trial in group if trial.record.reason == ENDED) - counted
 
-    def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
-        """The tiers of the servers in a cell, the reference included."""
-        if (cell, metric) not in self._tiers:
-            series = {name: self.by_round(name, cell, metric) for name in self.names}
-            best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
-            self._tiers[cell, metric] = stats.tiers(series, self.noise(cell, metric), best)
-        return self._tiers[cell, metric]
+    def ratio(self, name: str, other: str, cell: Cell, metric: str) -> stats.Estimate:
+        return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric))
+
+    def decide(self, cell: Cell | None, metric: str, ask: stats.Ask, rules: stats.Rules | None = None) -> stats.Decided:
+        """The answer to one question in a cell; over all cells together if `cell` is None."""
+        if cell is None:
+            series = stats.overall([self._series(one, metric) for one in self.cells])
+            lost = {name: {at for one in self.cells for at in self.lost(name, one)} for name in series}
+            return stats.decide(series, ask, rules or self.rules(metric), lost)
+        lost = {name: self.lost(name, cell) for name in self._everyone}
+        return stats.decide(self._series(cell, metric), ask, rules or self.rules(metric), lost, self.prior(metric))
+
+    def rules(self, metric: str) -> stats.Rules:
+        """The campaign's margin, and the better direction of a metric."""
+        return stats.Rules(self.margin, "higher" if metrics.METRICS[metric].direction == "higher" else "lower")
+
+    def prior(self, metric: str) -> stats.Prior:
+        """The common variance of a metric over all servers and cells."""
+        if metric not in self._priors:
+            self._priors[metric] = stats.common_variance([self._series(cell, metric) for cell in self.cells])
+        return self._priors[metric]
 
     @cached_property
-    def _tiers(self) -> dict[tuple[Cell, str], stats.Tiers]:
+    def _priors(self) -> dict[str, stats.Prior]:
         return {}
+
+    @property
+    def _everyone(self) -> list[str]:
+        """The control helps to fit what the rounds share."""
+        return [*self.names, *([self.control] if self.control else [])]
+
+    def _series(self, cell: Cell, metric: str) -> dict[str, dict[int, float | None]]:
+        return {name: self.by_round(name, cell, metric) for name in self._everyone}
+
+    @cached_property
+    def contenders(self) -> tuple[str, ...]:
+        """The servers that can be the best: all but the reference, unless nothing else ran."""
+        return tuple(name for name in self.names if name not in self.references) or tuple(self.names)
+
+    def best(self, cell: Cell | None, metric: str) -> stats.Decided:
+        """Who may be the best of the contenders, and how far the others are behind; over all cells if `cell` is None."""
+        if (cell, metric) not in self._best:
+            self._best[cell, metric] = self.decide(cell, metric, stats.Best(self.contenders))
+        return self._best[cell, metric]
+
+    @cached_property
+    def _best(self) -> dict[tuple[Cell | None, str], stats.Decided]:
+        return {}
+
+    def letters(self, cell: Cell, metric: str) -> dict[str, str]:
+        """The tiers of all servers in a cell, the reference included: servers with a common letter are not shown to differ."""
+        return self.decide(cell, metric, stats.Pairs(tuple(self.names))).letters
 
     @cached_property
     def references(self) -> tuple[str, ...]:
@@ -318,6 +362,9 @@ def read_experiment(run: RunFolder) -> Experiment:
     headline = keys.get("headline")
     if headline is not None and (not isinstance(headline, str) or headline not in metrics.METRICS):
         raise UserError(f"{run.experiment_toml}: headline {headline!r} is not a metric; see `wsbench list metrics`")
+    margin = keys.get("margin", stats.MARGIN)
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < 1:
+        raise UserError(f"{run.experiment_toml}: 'margin': found {margin!r}, allowed: a share between 0 and 1, such as 0.03")
     return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys)
 
 

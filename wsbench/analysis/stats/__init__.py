@@ -4,10 +4,22 @@
 better, worse, equal or undecided; it rests on `contrasts`, `fit` and `looks`. `simulation` measures how often it is wrong.
 """
 
-from wsbench.analysis.stats.contrasts import LEAST_ROUNDS, Contrast, Contrasts, Failed, Measured, Open, Ranked, of_constant, of_mean
+from wsbench.analysis.stats.contrasts import (
+    LEAST_ROUNDS,
+    Contrast,
+    Contrasts,
+    Failed,
+    Measured,
+    Open,
+    Ranked,
+    Series,
+    of_constant,
+    of_mean,
+)
 from wsbench.analysis.stats.decision import (
     ERROR,
     MARGIN,
+    Ask,
     Baseline,
     Best,
     Decided,
@@ -19,6 +31,7 @@ from wsbench.analysis.stats.decision import (
     decide,
     holm,
     judge,
+    more_rounds,
     overall,
     rounds_text,
     trend,
@@ -27,3 +40,42 @@ from wsbench.analysis.stats.estimates import LEVEL, Estimate, estimate, ratio
 from wsbench.analysis.stats.fit import Prior
 from wsbench.analysis.stats.lines import Line, line
 from wsbench.analysis.stats.looks import Looks
+
+__all__ = [
+    "ERROR",
+    "LEAST_ROUNDS",
+    "LEVEL",
+    "MARGIN",
+    "Ask",
+    "Baseline",
+    "Best",
+    "Contrast",
+    "Contrasts",
+    "Decided",
+    "Decision",
+    "Estimate",
+    "Failed",
+    "Line",
+    "Looks",
+    "Measured",
+    "Open",
+    "Pairs",
+    "Prior",
+    "Ranked",
+    "Rules",
+    "Series",
+    "Two",
+    "common_variance",
+    "decide",
+    "estimate",
+    "holm",
+    "judge",
+    "line",
+    "more_rounds",
+    "of_constant",
+    "of_mean",
+    "overall",
+    "ratio",
+    "rounds_text",
+    "trend",
+]

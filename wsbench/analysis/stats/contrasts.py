@@ -22,7 +22,6 @@ Series = Mapping[int, float | None]
 Lost = Mapping[str, Collection[int]]
 
 LEAST_ROUNDS = 3  # with two, t is 12.7 and an interval says nothing
-MOST_MORE = 1000  # rounds; what needs more is not foreseeable
 MOST_ORDERS = 20_000  # permutations that are counted one by one
 SMALL = 1e-12
 

@@ -11,7 +11,7 @@ comparisons with the best); `Baseline`, all against one (Dunnett); `Pairs` and a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Literal
@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from wsbench.analysis.stats.contrasts import MOST_MORE, Contrast, Contrasts, Failed, Lost, Measured, Open, Series, of_mean
+from wsbench.analysis.stats.contrasts import Contrast, Contrasts, Failed, Lost, Measured, Open, Series, of_mean
 from wsbench.analysis.stats.fit import Prior, common
 from wsbench.analysis.stats.letters import letters
 from wsbench.analysis.stats.looks import Looks
@@ -28,6 +28,8 @@ Says = Literal["better", "worse", "equal", "undecided"]
 
 MARGIN = 0.03  # smaller differences do not matter to users, and memory placement alone can cause them
 ERROR = 0.05
+MOST_MORE = 1000  # rounds; what needs more is not foreseeable
+MOST_RANKED = 16
 DRAWS = 20_000  # for the quantile of the largest of many correlated differences
 
 
@@ -172,9 +174,9 @@ def decide(
     return Decided(tuple(decisions), order, (), left_out, next(iter(left_out.values()), None) if isinstance(ask, Two) else None)
 
 
-def common_variance(cells: Sequence[Mapping[str, Series]]) -> Prior:
+def common_variance(cells: Sequence[Mapping[str, Series]], paired: bool = True) -> Prior:
     """The common variance of a metric's logarithms over the servers of all cells."""
-    fits = [found for cell in cells if (found := Contrasts(cell).fit) is not None]
+    fits = [found for cell in cells if (found := Contrasts(cell, paired=paired).fit) is not None]
     return common(found.own for found in fits)
 
 
@@ -187,7 +189,9 @@ def overall(cells: Sequence[Mapping[str, Series]]) -> dict[str, dict[int, float 
     for name in names:
         by_round = {at: [cell.get(name, {}).get(at) for cell in cells] for at in rounds}
         made[name] = {
-            at: math.exp(math.fsum(map(math.log, found)) / len(found)) if all(one is not None and one > 0 for one in found) else None
+            at: math.exp(math.fsum(map(math.log, found)) / len(found))
+            if all(one is not None and one > 0 for one in found)
+            else None
             for at, found in by_round.items()
         }
     return made
@@ -294,9 +298,7 @@ def _behind(found: Contrast, bound: float) -> float:
     return found.below(bound)
 
 
-def _placed(
-    name: str, leader: str, rivals: list[tuple[Contrast, float]], worse: bool, equal: bool, rules: Rules
-) -> Decision:
+def _placed(name: str, leader: str, rivals: list[tuple[Contrast, float]], worse: bool, equal: bool, rules: Rules) -> Decision:
     """A server against the best, which is one of several rivals, each with the level of its comparisons."""
     first, share = rivals[0]
     single = judge(name, leader, first, rules, share)
@@ -309,7 +311,11 @@ def _placed(
     low, high = (low, min(high, 0.0)) if rules.best == "higher" else (max(low, 0.0), high)
     more = None
     if says == "undecided":
-        more = _more(first, rules, share) if single.says == "undecided" else max(_more(one, rules, part) or 0 for one, part in rivals) or None
+        more = (
+            _more(first, rules, share)
+            if single.says == "undecided"
+            else max(_more(one, rules, part) or 0 for one, part in rivals) or None
+        )
     reason = _why(says, first, rules, more, worse)
     return replace(_with_limits(single, low, high), says=says, leans="worse" if worse else None, more_rounds=more, reason=reason)
 
@@ -352,36 +358,34 @@ def _why(says: Says, found: Contrast, rules: Rules, more: int | None, proven: bo
     if proven and isinstance(found, Measured):
         parts.append(f"a difference is shown, but not whether it is above {100 * rules.margin:.3g} %")
     if not isinstance(found, Open) or found.needed is not None:
-        parts.append(rounds_text(more, found, rules))
+        near = isinstance(found, Measured) and abs(abs(found.estimate) - rules.bound) < found.deviation
+        parts.append(rounds_text(more, f"{100 * rules.margin:.3g} %" if near else ""))
     return "; ".join(parts)
 
 
-def rounds_text(more: int | None, found: Contrast | None = None, rules: Rules = Rules()) -> str:
-    """`about 6 more rounds at this spread`, or that it cannot be foreseen."""
-    if more is None:
-        near = isinstance(found, Measured) and found.deviation > 0 and abs(abs(found.estimate) - rules.bound) < found.deviation
-        return f"the difference is about {100 * rules.margin:.3g} %, more rounds may not decide it" if near else (
-            "no foreseeable number of rounds decides it"
-        )
-    return f"about {more:,} more round{'' if more == 1 else 's'} at this spread"
+def rounds_text(more: int | None, near_margin: str = "") -> str:
+    """`about 6 more rounds at this spread`, or that it cannot be foreseen. `near_margin`: the margin that the difference is about."""
+    if more is not None:
+        return f"about {more:,} more round{'' if more == 1 else 's'} at this spread"
+    if near_margin:
+        return f"the difference is about {near_margin}, more rounds may not decide it"
+    return "no foreseeable number of rounds decides it"
 
 
-def _more(found: Contrast, rules: Rules, share: float) -> int | None:
-    """How many more rounds decide a comparison, if what was seen stays."""
+def more_rounds(found: Contrast, decided: Callable[[Contrast], bool]) -> int | None:
+    """How many more rounds decide a comparison, if what was seen stays; None if that is not foreseeable."""
     if isinstance(found, Open):
         return found.needed
-    if share <= 0:
-        return None
-
-    def decided(more: int) -> bool:
-        return _needed(found.after(found.rounds + more), rules) <= share
-
     # A rank test repeats what it has seen; it is exact only for few rounds.
-    most = MOST_MORE if isinstance(found, Measured) else 16
-    if not decided(most):
+    most = MOST_MORE if isinstance(found, Measured) else MOST_RANKED
+    if not decided(found.after(found.rounds + most)):
         return None
     low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if decided(middle) else (middle, high)
+        low, high = (low, middle) if decided(found.after(found.rounds + middle)) else (middle, high)
     return high
+
+
+def _more(found: Contrast, rules: Rules, share: float) -> int | None:
+    return more_rounds(found, lambda later: share > 0 and _needed(later, rules) <= share)

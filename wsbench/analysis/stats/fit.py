@@ -2,8 +2,10 @@
 
 The model is value = server + block + noise, and every server has a noise of its own. Least squares with weights 1 / variance gives
 the levels; a block may lack servers, and two servers without a common block are compared through the servers that both met. The
-variances solve the equations of restricted maximum likelihood, so a noisy server does not blur two quiet ones. Each is shrunk
-towards the common one (the moderated t of Smyth 2004): at five rounds a server's own variance is a poor estimate.
+variances solve the equations of restricted maximum likelihood, so a noisy server does not blur two quiet ones. One below the
+common variance is moved towards it and gains its degrees of freedom (the moderated t of Smyth 2004): at five rounds a server's own
+variance is a poor estimate. One above stays as it is: in simulations, a noisy server that was moved down, too, made up to twice as
+many false claims as promised.
 """
 
 from __future__ import annotations
@@ -95,17 +97,19 @@ def fit(logs: Logs, prior: Prior | None = None, paired: bool = True) -> Fit:
         before, variances = variances, np.maximum((squares + 0.1 * pooled) / (freedoms + 0.1), 1e-6 * pooled)
         if np.abs(before / variances - 1).max() < 1e-3:
             break
-    known = freedoms > 1e-6
-    own = np.where(known, squares / np.where(known, freedoms, 1.0), 0.0), freedoms
+    own = _own(squares, freedoms), freedoms
     prior = prior or common([own])
     for _ in range(ROUNDS_OF_WEIGHTS):
-        before, variances = variances, np.maximum(_shrunk(squares, freedoms, prior), ALMOST_NONE)
+        before, variances = variances, np.maximum(_moved(squares, freedoms, prior), ALMOST_NONE)
         squares, freedoms, levels, covariance, coefficients = _weighted(values, present, 1 / variances, paired)
         if np.abs(before / variances - 1).max() < 1e-3:
             break
     shares = ((coefficients[:, None] - coefficients[None, :]) ** 2).sum(axis=3)
-    extra = np.minimum(freedoms + prior.freedom, max(prior.total, 1.0))
-    return Fit(names, levels, covariance, shares, variances, extra, own, _parts(present, paired), max(prior.total, 1.0))
+    total = max(prior.total, 1.0)
+    gained = np.where(_own(squares, freedoms) <= prior.variance, prior.freedom, 0.0)
+    return Fit(
+        names, levels, covariance, shares, variances, np.minimum(freedoms + gained, total), own, _parts(present, paired), total
+    )
 
 
 def common(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> Prior:
@@ -127,9 +131,15 @@ def common(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> Prior:
     return Prior(math.exp(middle), freedom, total)
 
 
-def _shrunk(squares: np.ndarray, freedoms: np.ndarray, prior: Prior) -> np.ndarray:
+def _own(squares: np.ndarray, freedoms: np.ndarray) -> np.ndarray:
+    known = freedoms > 1e-6
+    return np.where(known, squares / np.where(known, freedoms, 1.0), 0.0)
+
+
+def _moved(squares: np.ndarray, freedoms: np.ndarray, prior: Prior) -> np.ndarray:
     weight = freedoms + prior.freedom
-    return np.where(weight > 1e-9, (squares + prior.freedom * prior.variance) / np.maximum(weight, 1e-9), prior.variance)
+    towards = np.where(weight > 1e-6, (squares + prior.freedom * prior.variance) / np.maximum(weight, 1e-6), prior.variance)
+    return np.maximum(_own(squares, freedoms), towards)
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -70,8 +70,9 @@ class World:
         for server in range(self.servers):
             heat = (server - 1) // HEAT if self.heats and server else 0
             made[str(server)] = {
-                at * heats + heat: None if failed[server, at] else float(values[server, at])
-                * (1.0 if self.counts else float(np.exp(shared[at * heats + heat])))
+                at * heats + heat: None
+                if failed[server, at]
+                else float(values[server, at]) * (1.0 if self.counts else float(np.exp(shared[at * heats + heat])))
                 for at in range(shape[1])
             }
         if self.heats:  # the anchor ran in every heat
@@ -158,7 +159,10 @@ def _rows(world: World, source, rules: Rules) -> Said:
     base, new = level.draw(source), level.draw(source)
     rows = []
     for at, name in enumerate(base):
-        both = {"base": base[name], "new": {block: value and value * float(np.exp(sizes[at])) for block, value in new[name].items()}}
+        both = {
+            "base": base[name],
+            "new": {block: value and value * float(np.exp(sizes[at])) for block, value in new[name].items()},
+        }
         rows.append(("new", "base", Contrasts(both, paired=False).contrast("new", "base")))
     return Said(list(zip(holm(rows, rules), map(float, sizes), strict=True)), world.rounds)
 
@@ -247,7 +251,9 @@ def _row(world: World) -> str:
 
 def main(experiments: int) -> None:
     print(f"{experiments} experiments a row; drift of 10 % between rounds; false: of the family, target at most 0.05\n")
-    print("| shape | noise, % | truth | with | servers | rounds | false | equal | rounds taken |\n|---|---|---|---|--:|--:|--:|--:|--:|")
+    print(
+        "| shape | noise, % | truth | with | servers | rounds | false | equal | rounds taken |\n|---|---|---|---|--:|--:|--:|--:|--:|"
+    )
     for world in worlds_of_error():
         found = simulate(world, experiments)
         equal = "" if found.equal is None else f"{found.equal:.2f}"
