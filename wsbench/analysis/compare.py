@@ -86,7 +86,10 @@ def side(text: str) -> Side:
 
 
 def compare(base: Side, new: Side, named: list[str], anyway: bool = False, margin: float | None = None) -> Comparison:
-    """`margin`: a share that replaces the experiment's. UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown."""
+    """`margin`: a share that replaces the experiment's.
+
+    UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown.
+    """
     metrics.require(named)
     if (base.server is None) != (new.server is None):
         raise UserError("name a server on both sides or on neither: RUN:SERVER@VARIANT")

@@ -1,8 +1,8 @@
 """Steps in a server's performance over many campaigns of one experiment with the same machine and settings.
 
 A point is the mean of one campaign. PELT finds the change points on logarithms (Killick 2012; the library ruptures) with a penalty
-of 3 σ² log n. σ comes from the differences of neighbours, so a step does not hide itself. A step is reported if `stats.decision` says
-that the campaigns after it differ from those before it.
+of 3 σ² log n. σ comes from the differences of neighbours, so a step does not hide itself. A step is reported if `stats.decision`
+says that the campaigns after it differ from those before it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -102,7 +103,7 @@ def trend(kind: str, text: str, steps: list[Spread], margin: float, truth_of: in
 
     if isinstance(found, stats.Open):
         return _open(text, None, "–", _problem(found))
-    against = [away(stats.trend([before, after]), -low) for before, after in zip(cells, cells[1:], strict=False)]
+    against = [away(stats.trend([before, after]), -low) for before, after in pairwise(cells)]
     change = found.estimate if rises else -found.estimate
 
     def judged(one: stats.Contrast) -> Truth:

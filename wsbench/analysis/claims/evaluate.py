@@ -155,7 +155,8 @@ def _trend(trend: conditions.Trend, scope: Scope) -> Node:
         steps = [spread(trend.value, replace(scope, cells=(cell,))) for cell in cells]
         if steps[0].kind == "others":
             raise UserError("say which of the 'others': highest(others.METRIC) or lowest(others.METRIC)")
-        text = f"{steps[0].terms[0].text} {trend.kind} with {trend.key}"
+        first = steps[0].terms[0].text.replace(f" at {scope.campaign.cell_text(cells[0])}", "")
+        text = f"{first} {trend.kind} with {trend.key}"
         lines.append(_trend_leaf(trend.kind, text, steps, scope.campaign.margin))
     return Joined("every", tuple(lines))
 

@@ -1,8 +1,8 @@
 """A difference of two servers with what the rounds say of it: one-sided p values against any bound, and limits.
 
-Differences are of logarithms, so a bound is the logarithm of a ratio. Four kinds, by what was measured: `Measured` (positive values:
-a t test on the fit of server + block), `Ranked` (a value is zero: exact permutations of ranks), `Failed` (rounds that a server lost
-by its own fault) and `Open` (nothing can be said, with the reason).
+Differences are of logarithms, so a bound is the logarithm of a ratio. Four kinds, by what was measured: `Measured` (positive
+values: a t test on the fit of server + block), `Ranked` (a value is zero: exact permutations of ranks), `Failed` (rounds that a
+server lost by its own fault) and `Open` (nothing can be said, with the reason).
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def holm(rows: Sequence[tuple[str, str, Contrast]], rules: Rules, rounds: int | 
     error = rules.error if rounds is None else rules.error_after(rounds)
     needed = [_needed(contrast, rules) for *_, contrast in rows]
     decisions: list[Decision | None] = [None] * len(rows)
-    going = True
+    going, share = True, error
     for left, at in zip(range(len(rows), 0, -1), sorted(range(len(rows)), key=needed.__getitem__), strict=True):
         share = error / left if going else share
         going = going and needed[at] <= share
@@ -269,55 +269,66 @@ def _ordered(found: Contrasts, names: list[str], rules: Rules) -> list[str]:
 
 
 def _best(found: Contrasts, names: list[str], rules: Rules, left_out: dict[str, str]) -> Decided:
-    """Whichever server is the best, its differences to all others lie within their common limits with 1 − error. So the best is
-    among the servers that these limits allow to be it, and another is *worse* if it is behind each of them."""
+    """Each server is asked whether it may be the best: it may not if another is surely ahead of it (Bonferroni over the others).
+    These questions share the error in steps (Holm), so the remaining servers contain every best one with 1 − `error`, and a noisy
+    rival blurs nothing. A server is *equal* if it is within the margin of every remaining one (Hsu, with Dunnett's limits).
+    Dunnett's limits in the first question, too, would be a little narrower; with five rounds they were wrong in 7 % of families."""
     error = rules.error_after(found.rounds)
-    shares, against = {}, {}
-    for best in names:
-        pairs = [(other, best) for other in names if other != best]
-        shares[best] = shared(found.correlation(pairs), error)
-        against[best] = {other: found.contrast(other, best) for other, _ in pairs}
-    ahead = _ahead if rules.best == "higher" else _behind
-    behind = _behind if rules.best == "higher" else _ahead
-    may = [best for best in names if not any(ahead(one, 0.0) <= shares[best] / 2 for one in against[best].values())] or names[:1]
-    decisions = []
-    for name in names[1:]:
-        rivals = [best for best in may if best != name] or names[:1]
-        worse = all(behind(against[best][name], 0.0) <= shares[best] / 2 for best in rivals)
-        bound = rules.bound if rules.best == "higher" else -rules.bound
-        equal = all(ahead(against[best][name], -bound) <= shares[best] for best in rivals)
-        decisions.append(_placed(name, names[0], [(against[best][name], shares[best]) for best in rivals], worse, equal, rules))
-    return Decided(tuple(decisions), tuple(names), tuple(may), left_out, None)
+    higher = rules.best == "higher"
+    rivals = {name: {other: found.contrast(name, other) for other in names if other != name} for name in names}
+    related = {name: found.correlation([(name, other) for other in rivals[name]]) for name in names}
+    p_behind = {name: min(_behind(one, higher) for one in rivals[name].values()) for name in names}
+    shares: dict[str, float] = {}
+    may, going, share = [], True, error
+    for left, name in zip(range(len(names), 0, -1), sorted(names, key=p_behind.__getitem__), strict=True):
+        share = error / left if going else share
+        shares[name] = share / len(rivals[name])
+        going = going and p_behind[name] <= shares[name]
+        if not going:
+            may.append(name)
+    of_equal = {name: shared(related[name], 2 * error) / 2 for name in may}
+    decisions = [_placed(name, names[0], rivals[name], shares[name], name not in may, of_equal, rules) for name in names[1:]]
+    return Decided(tuple(decisions), tuple(names), tuple(sorted(may, key=names.index)), left_out, None)
 
 
-def _ahead(found: Contrast, bound: float) -> float:
-    return found.above(bound)
+def _behind(found: Contrast, higher: bool) -> float:
+    """The p value of "it is not behind"."""
+    return found.below(0.0) if higher else found.above(0.0)
 
 
-def _behind(found: Contrast, bound: float) -> float:
-    return found.below(bound)
+def _within(found: Contrast, rules: Rules) -> float:
+    """The p value of "it is behind by the margin or more"."""
+    return found.above(-rules.bound) if rules.best == "higher" else found.below(rules.bound)
 
 
-def _placed(name: str, leader: str, rivals: list[tuple[Contrast, float]], worse: bool, equal: bool, rules: Rules) -> Decision:
-    """A server against the best, which is one of several rivals, each with the level of its comparisons."""
-    first, share = rivals[0]
-    single = judge(name, leader, first, rules, share)
+def _placed(
+    name: str, leader: str, rivals: dict[str, Contrast], share: float, behind: bool, of_equal: dict[str, float], rules: Rules
+) -> Decision:
+    """A server against the best. `share`: the level of being behind a rival; `of_equal`: the level of being equal to each server
+    that may be the best."""
+    higher = rules.best == "higher"
+    first = rivals[leader]
+    best = [other for other in of_equal if other != name]
+    equal = all(_within(rivals[other], rules) <= of_equal[other] for other in best)
     relevant = _relevant(first, rules)
-    says: Says = "equal" if equal else "worse" if worse and relevant else "undecided"
-    tail = 1.0 if says == "equal" else 0.5
-    limits = [one.limits(part * tail) for one, part in rivals]
-    # It may be the best itself, but never ahead of the best.
-    low, high = min(low for low, _ in limits), max(high for _, high in limits)
-    low, high = (low, min(high, 0.0)) if rules.best == "higher" else (max(low, 0.0), high)
+    says: Says = "equal" if equal else "worse" if behind and relevant else "undecided"
     more = None
-    if says == "undecided":
-        more = (
-            _more(first, rules, share)
-            if single.says == "undecided"
-            else max(_more(one, rules, part) or 0 for one, part in rivals) or None
-        )
-    reason = _why(says, first, rules, more, worse)
-    return replace(_with_limits(single, low, high), says=says, leans="worse" if worse else None, more_rounds=more, reason=reason)
+    if says == "undecided" and relevant:
+        more = more_rounds(first, lambda later: _behind(later, higher) <= share)
+    elif says == "undecided":
+        wanted = [more_rounds(rivals[other], lambda later, of=of_equal[other]: _within(later, rules) <= of) for other in best]
+        more = None if None in wanted else max(wanted)
+    # It is at least as far behind as behind any other, at most as far as behind any that may be the best; never ahead of the best.
+    near = [one.limits(share) for one in rivals.values()]
+    far = [rivals[other].limits(of_equal[other]) for other in best]
+    low, high = min(low for low, _ in far), min(0.0, *(high for _, high in near))
+    if not higher:
+        low, high = max(0.0, *(low for low, _ in near)), max(high for _, high in far)
+    ratio = math.exp(first.estimate) if math.isfinite(first.estimate) else None
+    made = Decision(
+        name, leader, says, ratio, None, None, "worse" if behind else None, more, _why(says, first, rules, more, behind)
+    )
+    return _with_limits(made, low, high)
 
 
 # ---- one comparison ------------------------------------------------------------------------------------------------
@@ -364,7 +375,7 @@ def _why(says: Says, found: Contrast, rules: Rules, more: int | None, proven: bo
 
 
 def rounds_text(more: int | None, near_margin: str = "") -> str:
-    """`about 6 more rounds at this spread`, or that it cannot be foreseen. `near_margin`: the margin that the difference is about."""
+    """`about 6 more rounds at this spread`, or that it cannot be foreseen. `near_margin`: the margin, if the difference is about it."""
     if more is not None:
         return f"about {more:,} more round{'' if more == 1 else 's'} at this spread"
     if near_margin:
