@@ -132,10 +132,11 @@ def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, .
     rest = [row for row in rest if row.figure(results.leading).estimate.mean != mean]
     if not rest:
         return "all equal"
+    next_ = rest[0].server
     of = found.of(rest[0].name)
     if of is None:
-        return f"{wording.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))} that of {rest[0].server}; not ranked"
-    return f"{rest[0].server} is behind: {wording.decided(of)}" if of.ratio is not None else f"{rest[0].server} {of.reason}"
+        return f"{wording.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))} that of {next_}; not ranked"
+    return f"{next_} has {wording.decided(of)} of it" if of.ratio is not None else f"{next_} {of.reason}"
 
 
 def _more(found: stats.Decided) -> str:

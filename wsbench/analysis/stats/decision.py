@@ -374,12 +374,12 @@ def _why(says: Says, found: Contrast, rules: Rules, more: int | None, proven: bo
     return "; ".join(parts)
 
 
-def rounds_text(more: int | None, near_margin: str = "") -> str:
-    """`about 6 more rounds at this spread`, or that it cannot be foreseen. `near_margin`: the margin, if the difference is about it."""
+def rounds_text(more: int | None, near: str = "") -> str:
+    """`about 6 more rounds at this spread`, or that it cannot be foreseen. `near`: the margin, if the difference is about it."""
     if more is not None:
         return f"about {more:,} more round{'' if more == 1 else 's'} at this spread"
-    if near_margin:
-        return f"the difference is about {near_margin}, more rounds may not decide it"
+    if near:
+        return f"the difference is about {near}, more rounds may not decide it"
     return "no foreseeable number of rounds decides it"
 
 

@@ -23,6 +23,7 @@ from wsbench.analysis.stats.looks import Looks
 APART = 0.30  # servers of other pairs
 HEAT = 3  # contenders that are alive at once, besides the anchor
 OUTLIER = 0.5  # of the value: a trial that was disturbed unnoticed
+USUAL = Rules()
 Shape = Literal["two", "best", "baseline", "pairs", "rows", "trend", "until"]
 
 
@@ -94,7 +95,7 @@ class Outcome:
     rounds: float
 
 
-def simulate(world: World, experiments: int, seed: int = 1, rules: Rules = Rules()) -> Outcome:
+def simulate(world: World, experiments: int, seed: int = 1, rules: Rules = USUAL) -> Outcome:
     """Draws that many campaigns and judges what is said of each."""
     source = np.random.default_rng(seed)
     asked: Callable[[World, np.random.Generator, Rules], Said] = _ASKED[world.shape]
@@ -207,25 +208,30 @@ _ASKED = {
 TRIALS = (0.09, 0.11, 0.14)  # what the published campaigns have, in trials one after the other
 PROCESSES = (0.005, 0.02, 0.04, 0.1)  # between fresh processes of a server, in slices
 QUIET = (0.01,)
-SHAPES: tuple[Shape, ...] = ("two", "best", "baseline", "pairs", "rows", "trend", "until")
+SERVERS: dict[Shape, tuple[int, ...]] = {
+    "two": (2,),
+    "best": (3, 8),
+    "baseline": (3, 8),
+    "pairs": (3, 8),
+    "rows": (10,),
+    "trend": (5,),
+    "until": (2, 5),
+}
 
 
 def worlds_of_error() -> list[World]:
     """Worlds in which something false could be said."""
     made = []
-    for shape in SHAPES:
-        many = (2,) if shape == "two" else (3, 6, 12)
-        for servers in many:
-            for noise in (TRIALS, PROCESSES, QUIET):
-                for rounds in (12,) if shape == "until" else (3, 5, 10):
-                    made.append(World(shape, servers, rounds, noise=noise))
-        servers = many[-1]
-        near = replace(made[-1], servers=servers, noise=PROCESSES, rounds=12 if shape == "until" else 5)
-        made += [replace(near, outliers=0.05), replace(near, missing=0.1), replace(near, truth="gap", gap=0.03, noise=QUIET)]
-        if shape not in ("trend",):
+    for shape, many in SERVERS.items():
+        rounds = (12,) if shape == "until" else (3, 5, 10)
+        made += [World(shape, servers, at, noise=noise) for servers in many for noise in (TRIALS, PROCESSES) for at in rounds]
+        near = World(shape, many[-1], rounds[len(rounds) // 2], noise=PROCESSES)
+        made += [replace(near, noise=QUIET), replace(near, outliers=0.05), replace(near, missing=0.1)]
+        made += [replace(near, truth="gap", gap=0.03, noise=QUIET)]
+        if shape != "trend":
             made += [replace(near, counts=True)]
         if shape in ("best", "baseline", "pairs", "until"):
-            made += [replace(near, truth="pairs"), replace(near, truth="pairs", heats=True), replace(near, heats=True)]
+            made += [replace(near, truth="pairs"), replace(near, heats=True), replace(near, truth="pairs", heats=True)]
     return made
 
 
