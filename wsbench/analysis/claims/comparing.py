@@ -92,7 +92,8 @@ def trend(kind: str, text: str, steps: list[Spread], margin: float, truth_of: in
             return _open(text, None, "–", problem)
     cells = [_by_round(step) for step in steps]
     found = stats.trend(cells)
-    errors = stats.ERROR / truth_of, stats.ERROR / falsity_of / len(cells)
+    # Half of the error of refuting is the whole trend's, half is shared by the steps.
+    errors = stats.ERROR / truth_of, stats.ERROR / falsity_of / 2
     low, rises = math.log1p(margin), kind == "rises"
 
     def towards(one: stats.Contrast, bound: float) -> float:
@@ -107,11 +108,13 @@ def trend(kind: str, text: str, steps: list[Spread], margin: float, truth_of: in
     change = found.estimate if rises else -found.estimate
 
     def judged(one: stats.Contrast) -> Truth:
-        if min(against) <= errors[1] or away(one, low) <= errors[1]:
+        if min(against) <= errors[1] / len(against) or away(one, low) <= errors[1]:
             return False
         return True if towards(one, 0.0) <= errors[0] and change > low else None
 
-    down, up = found.limits(errors[0])
+    # One limit confirms the trend, the other refutes it.
+    sides = found.limits(errors[0]), found.limits(errors[1])
+    down, up = (sides[0][0], sides[1][1]) if rises else (sides[1][0], sides[0][1])
     ours = f"{number(math.exp(found.estimate))}× ({number(math.exp(down))}–{number(math.exp(up))}) from first to last"
     holds = judged(found)
     if holds is None:
