@@ -195,7 +195,7 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""
-        tied = f"; it is {cell.comparison}" if cell.tied else ""
+        tied = f"; {cell.comparison}" if cell.tied else ""
         return f"{cell.leader} had the {best}{aside}: {cell.value} {cell.unit}{between}{tied}."
     ranked = [cell for cell in cells if cell.tied is not None]
     apart = sum(not cell.tied for cell in ranked)

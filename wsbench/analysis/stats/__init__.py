@@ -4,6 +4,7 @@
 better, worse, equal or undecided; it rests on `contrasts`, `fit` and `looks`. `simulation` measures how often it is wrong.
 """
 
+from wsbench.analysis.stats.cells import common_variance, overall, trend
 from wsbench.analysis.stats.contrasts import (
     LEAST_ROUNDS,
     Contrast,
@@ -27,14 +28,11 @@ from wsbench.analysis.stats.decision import (
     Pairs,
     Rules,
     Two,
-    common_variance,
     decide,
     holm,
     judge,
     more_rounds,
-    overall,
     rounds_text,
-    trend,
 )
 from wsbench.analysis.stats.estimates import LEVEL, Estimate, estimate, ratio
 from wsbench.analysis.stats.fit import Prior

@@ -22,6 +22,7 @@ Logs = Mapping[str, Mapping[int, float]]
 ROUNDS_OF_WEIGHTS = 40
 LEAST_FREEDOM = 1.0  # of a variance that says something about the common one
 ALMOST_NONE = 1e-24
+ENOUGH = 5  # rounds; with fewer, Satterthwaite's degrees of freedom are too many, and the smaller of the two is taken
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Fit:
     own: tuple[np.ndarray, np.ndarray]  # variance and degrees of freedom
     parts: np.ndarray  # servers with the same number are linked by common blocks
     total: float
+    counts: np.ndarray  # of values
 
     def linked(self, one: str, other: str) -> bool:
         return bool(self.parts[self.at(one)] == self.parts[self.at(other)])
@@ -63,6 +65,8 @@ class Fit:
         if variance < ALMOST_NONE:
             return estimate, 0.0, max(1.0, self.total)
         freedom = variance**2 / float((parts**2 / np.maximum(self.freedoms, 1e-9)).sum())
+        if min(self.counts[i], self.counts[j]) < ENOUGH:
+            freedom = min(freedom, float(self.freedoms[i]), float(self.freedoms[j]))
         return estimate, math.sqrt(variance), max(1.0, min(freedom, self.total))
 
     def correlation(self, pairs: list[tuple[str, str]]) -> np.ndarray:
@@ -104,12 +108,15 @@ def fit(logs: Logs, prior: Prior | None = None, paired: bool = True) -> Fit:
         squares, freedoms, levels, covariance, coefficients = _weighted(values, present, 1 / variances, paired)
         if np.abs(before / variances - 1).max() < 1e-3:
             break
+    if paired and not present.all():
+        # Where servers lack in some blocks, levels depend on the weights, and estimated weights would make them look too sure.
+        *_, levels, covariance, coefficients = _weighted(values, present, np.ones(len(names)), paired)
+        covariance = np.einsum("isb,jsb,s->ij", coefficients, coefficients, variances)
     shares = ((coefficients[:, None] - coefficients[None, :]) ** 2).sum(axis=3)
     total = max(prior.total, 1.0)
     gained = np.where(_own(squares, freedoms) <= prior.variance, prior.freedom, 0.0)
-    return Fit(
-        names, levels, covariance, shares, variances, np.minimum(freedoms + gained, total), own, _parts(present, paired), total
-    )
+    parts, counts = _parts(present, paired), present.sum(axis=1)
+    return Fit(names, levels, covariance, shares, variances, np.minimum(freedoms + gained, total), own, parts, total, counts)
 
 
 def common(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> Prior:

@@ -16,8 +16,9 @@ from typing import Literal
 
 import numpy as np
 
+from wsbench.analysis.stats.cells import trend
 from wsbench.analysis.stats.contrasts import Contrasts
-from wsbench.analysis.stats.decision import Baseline, Best, Decided, Decision, Pairs, Rules, Two, decide, holm, trend
+from wsbench.analysis.stats.decision import Baseline, Best, Decided, Decision, Pairs, Rules, Two, decide, holm
 from wsbench.analysis.stats.looks import Looks
 
 APART = 0.30  # servers of other pairs
