@@ -255,17 +255,7 @@ class Contrasts:
             return Ranked(tuple(self.values[one]), tuple(self.values[other]))
         if not self.fit.linked(one, other):
             return Open("no chain of common rounds links the two")
-        common = self._logs[one].keys() & self._logs[other].keys()
-        if not self._paired or self._complete or len(common) < LEAST_ROUNDS:
-            return Measured(*self.fit.difference(one, other), rounds=few)
-        # Where trials lack, the many variances that weigh the blocks make a direct difference look too sure.
-        both = {name: {at: self._logs[name][at] for at in common} for name in (one, other)}
-        return Measured(*fit(both, self._prior).difference(one, other), rounds=len(common))
-
-    @cached_property
-    def _complete(self) -> bool:
-        """Every server of the fit has every block."""
-        return len({frozenset(found) for found in self._logs.values()}) <= 1
+        return Measured(*self.fit.difference(one, other), rounds=few)
 
     def correlation(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         """Of the estimates of these differences; those outside the fit count as independent."""
