@@ -159,7 +159,9 @@ def campaign(name, source, figures, scale=1.0):
         group=group,
         counted=lambda variant, cell, _: group(variant, cell),
         by_round=lambda variant, cell, metric: {at: value(variant, cell, metric, at) for at in range(ROUNDS)},
-        noise=lambda *_: None,
+        lost=lambda *_: frozenset(),
+        prior=lambda *_: None,
+        margin=0.03,
         cell_text=lambda cell: " ".join(f"{key} {value}" for key, value in cell),
     )
 

@@ -26,7 +26,7 @@ def runs(tmp_path_factory):
     make_run(folder / "base", (*SERVERS[:2], hostile), CELLS, ROUNDS, seed=1)
     make_run(folder / "slower", (*SERVERS[:2], hostile), CELLS, ROUNDS, seed=2, change=scaled(0.8))
     make_run(folder / "same", (*SERVERS[:2], hostile), CELLS, ROUNDS, seed=3)
-    make_run(folder / "few", SERVERS[:2], CELLS, 3, seed=4, change=scaled(0.8))
+    make_run(folder / "few", SERVERS[:2], CELLS, 2, seed=4, change=scaled(0.8))
     return folder
 
 
@@ -40,9 +40,9 @@ def test_a_server_that_became_slower_is_worse_and_the_other_is_not(runs):
     rows = compared(runs, "base", "slower")
     worse = rows["netty@4.2", "messages_per_s"]
     assert worse.says == "worse"
-    assert worse.ratio.low < 0.8 < worse.ratio.high
+    assert worse.decision.low < 0.8 < worse.decision.high
     assert worse.worse_by == pytest.approx(0.25, abs=0.05)
-    assert rows["reference@1.0", "messages_per_s"].says in ("equal", "not shown")
+    assert rows["reference@1.0", "messages_per_s"].says in ("equal", "undecided")
     assert compared(runs, "slower", "base")["netty@4.2", "messages_per_s"].says == "better"
 
 
@@ -50,10 +50,16 @@ def test_two_runs_of_the_same_thing_do_not_differ(runs):
     assert not {row.says for row in compared(runs, "base", "same").values()} & {"better", "worse", "changed"}
 
 
-def test_too_few_rounds_say_nothing(runs):
+def test_too_few_rounds_say_nothing_and_how_many_are_lacking(runs):
     rows = compared(runs, "base", "few")
     assert {row.says for row in rows.values()} == {"undecided"}
-    assert "3 of 5" in rows["netty@4.2", "messages_per_s"].why
+    assert rows["netty@4.2", "messages_per_s"].decision.reason.startswith("3 rounds are needed, there are 2")
+    assert rows["netty@4.2", "messages_per_s"].decision.more_rounds == 1
+
+
+def test_the_margin_decides_what_is_relevant(runs):
+    assert compared(runs, "base", "slower", margin=0.5)["netty@4.2", "messages_per_s"].says in ("equal", "undecided")
+    assert compared(runs, "base", "slower", margin=0.5)["netty@4.2", "messages_per_s"].margin == 0.5
 
 
 def test_two_servers_of_one_campaign_are_compared_within_rounds(runs):
@@ -61,7 +67,8 @@ def test_two_servers_of_one_campaign_are_compared_within_rounds(runs):
     (row,) = compare.compare(*sides, ["messages_per_s"]).rows
     assert row.says == "worse"
     assert row.server == "reference@1.0 → netty@4.2"
-    assert len(row.ratio.values) == ROUNDS
+    assert len(row.base.values) == len(row.new.values) == ROUNDS
+    assert row.decision.low < row.decision.ratio < row.decision.high < 1
 
 
 def test_another_machine_or_setting_is_refused_with_the_reason(runs, tmp_path):

@@ -46,7 +46,6 @@ def test_a_campaign_that_ranks_runs_one_server_twice(experiment, servers, rounds
     made = asked(experiment, rounds, wanted)
     found = ordering.control_of(made.experiment, [Fake(name) for name in servers], made.control)
     assert (found.server if found else None) == control
-    assert ordering.CONTROL_ROUNDS == stats.RANK_ROUNDS
 
 
 def test_the_control_runs_every_cell_once_more_in_every_round(experiment):
@@ -93,27 +92,30 @@ def test_it_is_no_contender_and_nothing_of_it_is_lost(results):
     assert len({row["trial"] for row in rows}) == len(results.order)
 
 
-def test_its_two_series_give_the_noise_of_a_cell(results):
+def test_its_two_series_are_compared_and_never_widen_the_margin(results):
     first, second = results.cells
-    assert results.noise(first, "messages_per_s") == pytest.approx(0.06, abs=1e-3)
-    assert results.noise(second, "messages_per_s") == pytest.approx(0, abs=1e-3)
-    assert results.tiers(first, "messages_per_s").threshold == pytest.approx(0.06, abs=1e-3)
-    assert results.tiers(second, "messages_per_s").threshold == stats.PRACTICAL
+    differs, same = (results.against_itself(cell, "messages_per_s") for cell in (first, second))
+    assert differs.ratio == pytest.approx(1.06, abs=1e-3)
+    assert (differs.says, same.says) == ("better", "equal")
+    assert results.rules("messages_per_s").margin == results.margin == stats.MARGIN
 
 
-def test_the_answer_says_how_far_it_came_from_itself(results):
+def test_a_control_that_differs_from_itself_is_a_warning_about_the_machine(results):
     found = answer(results, summary(results))
-    assert found.control.startswith("A/A control: two series of reference differ by 6.0% in throughput")
-    assert "(connections 16)" in found.control
-    assert "In each cell, differences up to max(3%, its A/A difference) count as noise." in found.control
+    assert found.control.startswith("A/A control: two series of reference have a ratio of 1.06×")
+    assert "(connections 16). Two identical servers differ by more than 3 %" in found.control
 
 
-def test_a_campaign_without_one_has_no_such_sentence_and_the_usual_threshold(tmp_path):
+def test_a_control_within_the_margin_is_no_warning(tmp_path):
+    results = load(make_run(tmp_path / "run", SERVERS, CELLS[1:], rounds=5, change=off, control="reference"))
+    assert answer(results, summary(results)).control.endswith(": equal within 3 %.")
+
+
+def test_a_campaign_without_one_has_no_such_sentence(tmp_path):
     results = load(make_run(tmp_path / "run", SERVERS[:2], CELLS[:1], rounds=5))
     assert results.control is None
-    assert results.noise(results.cells[0], "messages_per_s") is None
+    assert results.against_itself(results.cells[0], "messages_per_s") is None
     assert answer(results, summary(results)).control is None
-    assert results.tiers(results.cells[0], "messages_per_s").threshold == stats.PRACTICAL
 
 
 def test_servers_get_letters_in_the_summary(results):

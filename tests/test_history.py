@@ -47,7 +47,7 @@ def test_noise_alone_seldom_makes_a_step(tmp_path):
     draw, told = random.Random(5), 0
     for _ in range(200):
         points = [(None, 100 * np.exp(draw.gauss(0, 0.02))) for _ in range(12)]
-        told += bool(history._line("x", (), points).steps)
+        told += bool(history._line("x", (), points, 0.03).steps)
     assert told <= 20, "more than a tenth of quiet histories have a step"
 
 

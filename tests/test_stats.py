@@ -63,14 +63,3 @@ def test_only_rounds_with_both_are_compared():
     found = stats.ratio({1: 2.0, 2: None, 4: 8.0}, {1: 1.0, 2: 1.0, 3: 1.0, 4: 2.0})
     assert found.values == (2.0, 4.0)
     assert stats.ratio({1: 2.0}, {2: 2.0}).reason == "no round has both"
-
-
-def test_more_comparisons_widen_the_interval():
-    of, to = {1: 2.0, 2: 2.2, 3: 1.9}, {1: 1.0, 2: 1.0, 3: 1.0}
-    one, many = stats.ratio(of, to), stats.ratio(of, to, comparisons=10)
-    assert many.low < one.low < one.high < many.high
-
-
-def test_no_order_is_stated_from_fewer_than_five_rounds():
-    assert stats.rank_obstacle(3) == "not enough rounds to rank: 3 of 5"
-    assert stats.rank_obstacle(5) is None

@@ -1,12 +1,12 @@
 """Two campaigns, or two servers of one campaign, compared metric by metric.
 
-Results in, frozen rows out. A difference is claimed if its interval, widened so that all rows of a metric hold jointly, excludes
-1, and if it exceeds max(3 %, A/A noise). Campaigns of different machines or settings are not compared.
+Results in, frozen rows out. `stats.decision` decides; the rows of a metric share one error rate (Holm). Campaigns of different
+machines or settings are not compared.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,13 +18,13 @@ from wsbench.analysis.results import Results
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 
-Says = Literal["better", "worse", "changed", "equal", "not shown", "undecided"]
+Says = Literal["better", "worse", "changed", "equal", "undecided"]
 #: Properties of the machine that affect every number. The rest of machine.json (tools, revision) may differ.
 SAME_MACHINE = ("hostname", "cpu_model", "cpus", "memory_bytes", "kernel", "virtualisation", "governor", "sysctls")
 #: Parameters of a campaign that change its trials.
 AS_ASKED = ("scale", "time_scale", "engines", "server_processes")
 #: Keys of experiment.toml that do not change a trial.
-OTHER_TEXTS = ("question", "reading", "servers", "headline", "claim", "figure", "versions")
+OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "versions")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
 
@@ -39,24 +39,26 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one server and cell: both sides, their ratio, and the conclusion."""
+    """One metric of one server and cell: both sides, and the decision about new over base."""
 
     server: str
     cell: Cell
     metric: str
     base: stats.Estimate
     new: stats.Estimate
-    ratio: stats.Estimate
-    threshold: float
-    says: Says
-    why: str
+    decision: stats.Decision
+    margin: float
+
+    @property
+    def says(self) -> Says:
+        """*Changed* is better or worse for a metric that has no direction."""
+        neither = metrics.METRICS[self.metric].direction == "neither"
+        return "changed" if neither and self.decision.says in ("better", "worse") else self.decision.says
 
     @property
     def worse_by(self) -> float:
         """The loss as a share, 0.05 for 5 % worse; 0 if no loss is claimed."""
-        if self.says != "worse":
-            return 0.0
-        return max(self.ratio.mean, 1 / self.ratio.mean) - 1
+        return self.decision.loss if self.says == "worse" else 0.0
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,11 @@ def side(text: str) -> Side:
     return Side(results, server, text)
 
 
-def compare(base: Side, new: Side, named: list[str], anyway: bool = False) -> Comparison:
-    """UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown."""
+def compare(base: Side, new: Side, named: list[str], anyway: bool = False, margin: float | None = None) -> Comparison:
+    """`margin`: a share that replaces the experiment's.
+
+    UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown.
+    """
     metrics.require(named)
     if (base.server is None) != (new.server is None):
         raise UserError("name a server on both sides or on neither: RUN:SERVER@VARIANT")
@@ -96,7 +101,7 @@ def compare(base: Side, new: Side, named: list[str], anyway: bool = False) -> Co
         raise UserError("no server and cell is in both campaigns: " + "; ".join(left_out))
     headline = base.results.headline
     wanted = named or list(dict.fromkeys([headline, base.results.throughput, *USUAL]))
-    rows = [_row(base, new, pair, metric, len(pairs)) for metric in wanted for pair in pairs]
+    rows = [row for metric in wanted for row in _rows(base, new, pairs, metric, margin or base.results.margin)]
     measured = [row for row in rows if row.base.values or row.new.values]
     if not measured:
         raise UserError(f"neither side has measured any of {', '.join(wanted)}")
@@ -164,40 +169,35 @@ def _pairs(base: Side, new: Side) -> tuple[list[Pair], list[str]]:
     return [(one, other, cell) for cell in cells for one, other in names], alone
 
 
-def _row(base: Side, new: Side, pair: Pair, metric: str, comparisons: int) -> Row:
-    old_name, new_name, cell = pair
-    before = base.results.estimate(old_name, cell, metric)
-    after = new.results.estimate(new_name, cell, metric)
-    noise = [results.noise(cell, metric) or 0.0 for results in (base.results, new.results)]
-    threshold = max(stats.PRACTICAL, *noise)
-    if base.results.folder == new.results.folder:
-        of, to = (base.results.by_round(name, cell, metric) for name in (new_name, old_name))
-        ratio = stats.ratio(of, to, comparisons)
-    else:
-        ratio = stats.ratio_of_groups(after.values, before.values, comparisons)
-    says, why = _say(before, after, ratio, threshold, metrics.METRICS[metric].direction)
-    server = old_name if old_name == new_name else f"{old_name} → {new_name}"
-    return Row(server, cell, metric, before, after, ratio, threshold, says, why)
+def _rows(base: Side, new: Side, pairs: list[Pair], metric: str, margin: float) -> list[Row]:
+    """A row per pair; all rows of the metric share one error rate."""
+    rules = stats.Rules(margin, base.results.rules(metric).best)
+    same = base.results.folder == new.results.folder
+    both = [_both(base, new, pair, metric) for pair in pairs]
+    prior = stats.common_variance([series for series, _ in both], paired=same)
+    contrasts = [
+        ("new", "base", stats.Contrasts(series, lost, prior, paired=same).contrast("new", "base")) for series, lost in both
+    ]
+    made = []
+    for (old, name, cell), decision in zip(pairs, stats.holm(contrasts, rules), strict=True):
+        before, after = base.results.estimate(old, cell, metric), new.results.estimate(name, cell, metric)
+        server = old if old == name else f"{old} → {name}"
+        made.append(Row(server, cell, metric, before, after, _with_sides(decision, before, after), margin))
+    return made
 
 
-def _say(before, after, ratio, threshold: float, direction: str) -> tuple[Says, str]:
-    for found, which in ((before, "the base"), (after, "the new one")):
-        if found.mean is None:
-            return "undecided", f"{which} has no number: {found.reason}"
-        if (obstacle := stats.rank_obstacle(found.repeats)) is not None:
-            return "undecided", f"{which}: {obstacle}"
-    if ratio.low is None or ratio.high is None:
-        return "undecided", ratio.reason or "there is no interval"
-    size = max(ratio.mean, 1 / ratio.mean) - 1
-    if (ratio.low > 1 or ratio.high < 1) and size > threshold:
-        if direction == "neither":
-            return "changed", ""
-        return ("better" if (ratio.mean > 1) == (direction == "higher") else "worse"), ""
-    if ratio.low > 1 / (1 + threshold) and ratio.high < 1 + threshold:
-        return "equal", f"within {100 * threshold:.3g} %"
-    if ratio.low > 1 or ratio.high < 1:
-        return "not shown", f"the difference is below the practical threshold of {100 * threshold:.3g} %"
-    return "not shown", "the interval holds 1"
+def _both(base: Side, new: Side, pair: Pair, metric: str) -> tuple[dict[str, stats.Series], dict[str, frozenset[int]]]:
+    old, name, cell = pair
+    series = {"base": base.results.by_round(old, cell, metric), "new": new.results.by_round(name, cell, metric)}
+    return series, {"base": base.results.lost(old, cell, metric), "new": new.results.lost(name, cell, metric)}
+
+
+def _with_sides(found: stats.Decision, before: stats.Estimate, after: stats.Estimate) -> stats.Decision:
+    """Says which side lacks its numbers, and why."""
+    for side, which in ((before, "the base"), (after, "the new one")):
+        if found.says == "undecided" and not side.values:
+            return replace(found, reason=f"{which} has no number: {side.reason}")
+    return found
 
 
 # ---- for people and programs ---------------------------------------------------------------------------------------
@@ -211,11 +211,12 @@ def table(found: Comparison) -> list[list[str]]:
     for row in found.rows:
         scale = wording.scale(metrics.METRICS[row.metric].unit, (row.base.mean, row.new.mean))
         cell = found.base.results.cell_text(row.cell)
-        ratio = wording.NONE if row.ratio.mean is None else f"{row.ratio.mean:.3f}"
-        if row.ratio.low is not None:
-            ratio += f" ({row.ratio.low:.3f}–{row.ratio.high:.3f})"
+        decision = row.decision
+        ratio = wording.NONE if decision.ratio is None else f"{decision.ratio:.3f}"
+        if decision.low is not None:
+            ratio += f" ({decision.low:.3f}–{decision.high:.3f})"
         both = scale.with_unit(row.base.mean), scale.with_unit(row.new.mean)
-        rows.append([row.server, cell, row.metric, *both, ratio, row.says, row.why])
+        rows.append([row.server, cell, row.metric, *both, ratio, row.says, decision.reason])
     return rows
 
 
@@ -237,17 +238,14 @@ def markdown(found: Comparison) -> str:
 
 def summary(found: Comparison) -> str:
     """One line: how many of each."""
-    counts = {
-        says: sum(row.says == says for row in found.rows)
-        for says in ("worse", "better", "changed", "equal", "not shown", "undecided")
-    }
+    counts = {says: sum(row.says == says for row in found.rows) for says in ("worse", "better", "changed", "equal", "undecided")}
     return ", ".join(f"{count} {says}" for says, count in counts.items() if count) + f" of {len(found.rows)} comparisons"
 
 
 def document(found: Comparison) -> dict:
     """For programs; `ratio` is new over base."""
     return {
-        "format": "wsbench-comparison-1",
+        "format": "wsbench-comparison-2",
         "base": found.base.text,
         "new": found.new.text,
         "differences": found.differences,
@@ -260,10 +258,11 @@ def document(found: Comparison) -> dict:
                 "unit": metrics.METRICS[row.metric].unit,
                 "base": row.base.mean,
                 "new": row.new.mean,
-                "ratio": {"mean": row.ratio.mean, "low": row.ratio.low, "high": row.ratio.high},
-                "threshold": row.threshold,
+                "ratio": {"mean": row.decision.ratio, "low": row.decision.low, "high": row.decision.high},
+                "margin": row.margin,
                 "says": row.says,
-                "why": row.why,
+                "why": row.decision.reason,
+                "more_rounds": row.decision.more_rounds,
             }
             for row in found.rows
         ],

@@ -22,6 +22,8 @@ from wsbench.records.rundir import CellValue, TrialRecord
 
 COLUMN = {name: column for column, name in enumerate(metrics.METRICS)}
 Cell = tuple[tuple[str, CellValue], ...]
+#: The reason in a trial record if the server ended during its load: it did not carry the load.
+ENDED = "the server ended before it was stopped"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Steps in a server's performance over many campaigns of one experiment with the same machine and settings.
 
 A point is the mean of one campaign. PELT finds the change points on logarithms (Killick 2012; the library ruptures) with a penalty
-of 3 σ² log n. σ comes from the differences of neighbours, so a step does not hide itself. A step is reported if Welch's interval
-excludes 1 and the step is larger than 3 %.
+of 3 σ² log n. σ comes from the differences of neighbours, so a step does not hide itself. A step is reported if `stats.decision`
+says that the campaigns after it differ from those before it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Step:
 
     before: Campaign
     after: Campaign
-    ratio: stats.Estimate
+    ratio: stats.Decision
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,14 @@ def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> t
         known = ", ".join(sorted({one.experiment for one in campaigns})) or "none"
         raise UserError(f"no campaign of {experiment!r} here; there are campaigns of: {known}")
     same = alike(chosen)
+    margin = margin_of(same)
     metric = metric or chosen[-1].headline
     series: dict[tuple[str, Cell], list[tuple[Campaign, float]]] = {}
     for campaign in same:
         for line in campaign.lines([metric]):
             if line.found[metric].mean is not None:
                 series.setdefault((line.server, line.cell), []).append((campaign, line.found[metric].mean))
-    lines = [_line(server, cell, points) for (server, cell), points in series.items()]
+    lines = [_line(server, cell, points, margin) for (server, cell), points in series.items()]
     return metric, lines, len(chosen) - len(same)
 
 
@@ -69,18 +70,26 @@ def alike(campaigns: list[Campaign]) -> list[Campaign]:
     return [one for one in ordered if one.results is newest or not differences(one.results, newest)]
 
 
-def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]]) -> Line:
+def margin_of(campaigns: list[Campaign]) -> float:
+    """The margin of the newest campaign."""
+    return max(campaigns, key=lambda one: one.record.created_unix_s).results.margin if campaigns else stats.MARGIN
+
+
+def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]], margin: float) -> Line:
     if len(points) < 2 * SHORTEST:
         reason = f"{len(points)} campaigns; a search for steps needs {2 * SHORTEST}"
         return Line(server, cell, points, [], reason)
     values = [value for _, value in points]
     edges = [0, *change_points(values)]
-    steps = []
+    rows = []
     for start, at, end in zip(edges, edges[1:], edges[2:], strict=False):
-        ratio = stats.ratio_of_groups(values[at:end], values[start:at], comparisons=len(edges) - 2)
-        told = ratio.low is not None and (ratio.low > 1 or ratio.high < 1)
-        if told and max(ratio.mean, 1 / ratio.mean) > 1 + stats.PRACTICAL:
-            steps.append(Step(points[at - 1][0], points[at][0], ratio))
+        both = {"before": dict(enumerate(values[start:at])), "after": dict(enumerate(values[at:end]))}
+        rows.append(("after", "before", stats.Contrasts(both, paired=False).contrast("after", "before")))
+    steps = [
+        Step(points[at - 1][0], points[at][0], found)
+        for at, found in zip(edges[1:], stats.holm(rows, stats.Rules(margin)), strict=False)
+        if found.says in ("better", "worse")
+    ]
     return Line(server, cell, points, steps, None)
 
 

@@ -27,6 +27,7 @@ REACHED = "connections_reached"
 REFERENCE = "reference"  # the server that does the least work: a baseline, not ranked
 
 
+MOST_HEATS = 1000  # of a round and cell
 CURVE_POINTS = 60
 EVENLY = [Fraction(step, 20) for step in range(1, 18)]
 
@@ -147,16 +148,16 @@ class Results:
         """The name of the A/A control, a server's second series; None if the campaign has none."""
         return next((planned.name for planned in self.order if planned.control), None)
 
-    def against_itself(self, cell: Cell, metric: str) -> stats.Estimate | None:
-        """The control over its own server: the difference of two identical series, as a ratio. None without a control."""
+    @cached_property
+    def margin(self) -> float:
+        """Smaller differences do not matter, as a share."""
+        return self.experiment.keys.get("margin", stats.MARGIN)
+
+    def against_itself(self, cell: Cell, metric: str) -> stats.Decision | None:
+        """The control compared with its own server, two identical series. None without a control."""
         if self.control is None:
             return None
-        return self.ratio(self.control, self.control.removesuffix(CONTROL), cell, metric)
-
-    def noise(self, cell: Cell, metric: str) -> float | None:
-        """The same difference as a share; None if unknown."""
-        found = self.against_itself(cell, metric)
-        return None if found is None or found.mean is None else max(found.mean, 1 / found.mean) - 1
+        return self.decide(cell, metric, stats.Two(self.control, self.control.removesuffix(CONTROL))).decisions[0]
 
     def label(self, name: str) -> str:
         """A server's name in charts: without its variant if the campaign has only one and its runtime was not chosen."""
@@ -253,9 +254,41 @@ class Results:
         return groups
 
     def counted(self, name: str, cell: Cell, metric: str) -> list[TrialResult]:
-        """The trials that count for a metric, one per round: a rerun replaces the trial that it repeats if both count."""
-        found = {trial.record.round: trial for trial in self.group(name, cell) if trial.counts_for(metric)}
+        """The trials that count for a metric, one per block: a rerun replaces the trial that it repeats if both count."""
+        found = {self.block(trial): trial for trial in self.group(name, cell) if trial.counts_for(metric)}
         return list(found.values())
+
+    def block(self, trial: TrialResult) -> int:
+        """What ran under the same conditions: the round. If memory did not hold all servers of a round at once, each heat of the
+        round is a block of its own, with one server in common."""
+        heats = self._heats.get((trial.record.round, trial.cell), [])
+        return (
+            trial.record.round
+            if len(heats) < 2
+            else trial.record.round * MOST_HEATS + heats.index(self._first_heat(trial.record.number))
+        )
+
+    @cached_property
+    def _heats(self) -> dict[tuple[int, Cell], list[int]]:
+        """By round and cell the heats as they were first planned."""
+        found: dict[tuple[int, Cell], list[int]] = {}
+        for planned in self.order:
+            if planned.heat is not None and planned.again_of is None:
+                heats = found.setdefault((planned.round, tuple(planned.cell.items())), [])
+                if planned.heat not in heats:
+                    heats.append(planned.heat)
+        return found
+
+    def _first_heat(self, number: int) -> int | None:
+        """The heat of the trial that this one repeats, or its own."""
+        planned = self._planned[number]
+        while planned.again_of is not None:
+            planned = self._planned[planned.again_of]
+        return planned.heat
+
+    @cached_property
+    def _planned(self) -> dict[int, TrialOrder]:
+        return {planned.number: planned for planned in self.order}
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Estimate over the counted repeats; if none has the number, with the first one's reason."""
@@ -278,8 +311,8 @@ class Results:
         return replace(found, reason=because[0].text) if because else found
 
     def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
-        """Round → the value of the trial that counts for this metric."""
-        return {trial.record.round: trial.value(metric) for trial in self.counted(name, cell, metric)}
+        """Block → the value of the trial that counts for this metric. A block is a round, or one of its heats (`block`)."""
+        return {self.block(trial): trial.value(metric) for trial in self.counted(name, cell, metric)}
 
     def lost(self, name: str, cell: Cell, metric: str) -> frozenset[int]:
         """The rounds in which the server's own failure left it without a usable value of this metric (`lost_by_server`).
@@ -288,23 +321,61 @@ class Results:
         `by_round`: it is missing, and says nothing about the server.
         """
         known = {number for number, value in self.by_round(name, cell, metric).items() if value is not None}
-        failed = {trial.record.round for trial in self.group(name, cell) if trial.lost_by_server(metric)}
+        failed = {self.block(trial) for trial in self.group(name, cell) if trial.lost_by_server(metric)}
         return frozenset(failed - known)
 
-    def ratio(self, name: str, other: str, cell: Cell, metric: str, comparisons: int = 1) -> stats.Estimate:
-        return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric), comparisons)
+    def ratio(self, name: str, other: str, cell: Cell, metric: str) -> stats.Estimate:
+        return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric))
 
-    def tiers(self, cell: Cell, metric: str) -> stats.Tiers:
-        """The tiers of the servers in a cell, the reference included."""
-        if (cell, metric) not in self._tiers:
-            series = {name: self.by_round(name, cell, metric) for name in self.names}
-            best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
-            self._tiers[cell, metric] = stats.tiers(series, self.noise(cell, metric), best)
-        return self._tiers[cell, metric]
+    def decide(self, cell: Cell | None, metric: str, ask: stats.Ask, rules: stats.Rules | None = None) -> stats.Decided:
+        """The answer to one question in a cell; over all cells together if `cell` is None."""
+        if cell is None:
+            series = stats.overall([self._series(one, metric) for one in self.cells])
+            lost = {name: {at for one in self.cells for at in self.lost(name, one, metric)} for name in series}
+            return stats.decide(series, ask, rules or self.rules(metric), lost)
+        lost = {name: self.lost(name, cell, metric) for name in self._everyone}
+        return stats.decide(self._series(cell, metric), ask, rules or self.rules(metric), lost, self.prior(metric))
+
+    def rules(self, metric: str) -> stats.Rules:
+        """The campaign's margin, and the better direction of a metric."""
+        return stats.Rules(self.margin, "higher" if metrics.METRICS[metric].direction == "higher" else "lower")
+
+    def prior(self, metric: str) -> stats.Prior:
+        """The common variance of a metric over all servers and cells."""
+        if metric not in self._priors:
+            self._priors[metric] = stats.common_variance([self._series(cell, metric) for cell in self.cells])
+        return self._priors[metric]
 
     @cached_property
-    def _tiers(self) -> dict[tuple[Cell, str], stats.Tiers]:
+    def _priors(self) -> dict[str, stats.Prior]:
         return {}
+
+    @property
+    def _everyone(self) -> list[str]:
+        """The control helps to fit what the rounds share."""
+        return [*self.names, *([self.control] if self.control else [])]
+
+    def _series(self, cell: Cell, metric: str) -> dict[str, dict[int, float | None]]:
+        return {name: self.by_round(name, cell, metric) for name in self._everyone}
+
+    @cached_property
+    def contenders(self) -> tuple[str, ...]:
+        """The servers that can be the best: all but the reference, unless nothing else ran."""
+        return tuple(name for name in self.names if name not in self.references) or tuple(self.names)
+
+    def best(self, cell: Cell | None, metric: str) -> stats.Decided:
+        """Who may be the best of the contenders, and how far the others are behind; over all cells if `cell` is None."""
+        if (cell, metric) not in self._best:
+            self._best[cell, metric] = self.decide(cell, metric, stats.Best(self.contenders))
+        return self._best[cell, metric]
+
+    @cached_property
+    def _best(self) -> dict[tuple[Cell | None, str], stats.Decided]:
+        return {}
+
+    def letters(self, cell: Cell, metric: str) -> dict[str, str]:
+        """The tiers of all servers in a cell, the reference included: servers with a common letter are not shown to differ."""
+        return self.decide(cell, metric, stats.Pairs(tuple(self.names))).letters
 
     @cached_property
     def references(self) -> tuple[str, ...]:
@@ -346,6 +417,9 @@ def read_experiment(run: RunFolder) -> Experiment:
     headline = keys.get("headline")
     if headline is not None and (not isinstance(headline, str) or headline not in metrics.METRICS):
         raise UserError(f"{run.experiment_toml}: headline {headline!r} is not a metric; see `wsbench list metrics`")
+    margin = keys.get("margin", stats.MARGIN)
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < 1:
+        raise UserError(f"{run.experiment_toml}: 'margin': found {margin!r}, allowed: a share between 0 and 1, such as 0.03")
     return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys)
 
 

@@ -86,7 +86,7 @@ def summary(run: RunFolder | Results) -> list[SummaryRow]:
     """Every server and cell of a campaign, by cell and then by the leading metric, best first."""
     results = load(run) if isinstance(run, RunFolder) else run
     scales = {name: column_scale(results, name) for name in columns(results)}
-    letters = {cell: results.tiers(cell, results.leading).letters for cell in results.cells}
+    letters = {cell: results.letters(cell, results.leading) for cell in results.cells}
     rows = [_row(results, name, cell, scales, letters[cell]) for cell in results.cells for name in results.names]
     place = {cell: index for index, cell in enumerate(results.cells)}
     return sorted(rows, key=lambda row: (place[row.cell], _rank(row, results.leading), row.name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wsbench.analysis.stats import Estimate
+from wsbench.analysis.stats import Decision, Estimate
 
 DIGITS = 3
 NONE = "–"
@@ -83,8 +83,16 @@ def times(found: Estimate) -> str:
     """A ratio with its interval: `1.23× (1.19–1.27)`."""
     if found.mean is None:
         return NONE
-    interval = "" if found.low is None else f" ({between(found.low, found.high)})"
-    return f"{number(found.mean)}×{interval}"
+    return _ratio(found.mean, found.low, found.high)
+
+
+def decided(found: Decision) -> str:
+    """The ratio of a decision with the interval that decided it; empty if there is no ratio."""
+    return "" if found.ratio is None else _ratio(found.ratio, found.low, found.high)
+
+
+def _ratio(mean: float, low: float | None, high: float | None) -> str:
+    return f"{number(mean)}×" + ("" if low is None or high is None else f" ({between(low, high)})")
 
 
 def count(number_: int, noun: str) -> str:

@@ -144,6 +144,9 @@ def _compare(made: Parser) -> None:
         help="compare this metric only; repeatable",
     )
     made.add_argument("--anyway", action="store_true", help="compare even if machines or settings differ, and list the differences")
+    made.add_argument(
+        "--margin", type=share, metavar="PERCENT", help="smaller differences do not matter; default: the experiment's, or 3"
+    )
     made.add_argument("--fail-if", type=share, metavar="PERCENT", help="exit 3 if a metric is worse by more than this")
     written = made.add_mutually_exclusive_group()
     written.add_argument("--markdown", action="store_true", help="print a Markdown table")

@@ -72,7 +72,7 @@ def compare_campaigns(arguments) -> int:
     from wsbench.analysis import compare
 
     base, new = compare.side(arguments.base), compare.side(arguments.new)
-    found = compare.compare(base, new, arguments.metric, arguments.anyway)
+    found = compare.compare(base, new, arguments.metric, arguments.anyway, arguments.margin)
     if arguments.json:
         print(json.dumps(compare.document(found), indent=1, ensure_ascii=False))
     elif arguments.markdown:
@@ -97,7 +97,7 @@ def tell_history(arguments) -> int:
     rows = []
     for line in lines:
         steps = "; ".join(
-            f"{step.ratio.mean:.3f} ({step.ratio.low:.3f}–{step.ratio.high:.3f}) between {step.before.id} and {step.after.id}"
+            f"{step.ratio.ratio:.3f} ({step.ratio.low:.3f}–{step.ratio.high:.3f}) between {step.before.id} and {step.after.id}"
             for step in line.steps
         )
         values = [value for _, value in line.points]

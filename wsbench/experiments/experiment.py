@@ -156,6 +156,8 @@ class Experiment(Frozen):
     scenario: Literal["doc", "echo", "ping", "idle", "push"]
     loop: Literal["closed", "open", "none"]
     headline: str
+    #: Differences below this share do not matter. None: the 3 % of METHODOLOGY.md.
+    margin: Annotated[float, Field(gt=0, lt=1)] | None = None
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
     runtime: RuntimeTable = RuntimeTable()

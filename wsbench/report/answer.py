@@ -107,27 +107,43 @@ def _cell_text(results: Results, cell: Cell) -> str:
 
 
 def _tied(results: Results, measured: list[SummaryRow]) -> tuple[str, ...] | None:
-    """Servers that cannot be ranked against the first; None if it or any other server is not ranked."""
+    """Servers that are not shown to be behind the first; None if it or any other server could not be compared."""
     first, rest = measured[0], measured[1:]
-    found = results.tiers(first.cell, results.leading)
+    found = results.best(first.cell, results.leading)
     if found.reason is not None or any(row.name in found.left_out for row in measured):
         return None
-    return tuple(row.server for row in rest if not found.differ(first.name, row.name))
+    return tuple(row.server for row in rest if (of := found.of(row.name)) is None or of.says != "worse")
 
 
 def _comparison(results: Results, measured: list[SummaryRow], tied: tuple[str, ...] | None) -> str:
-    """The leader compared with the next server that differs, or the servers that it is tied with."""
+    """The leader compared with the next server, or with those that may be as good."""
     first, rest = measured[0], measured[1:]
     if not rest:
         return "no other server to compare with"
+    found = results.best(first.cell, results.leading)
     if tied:
-        return f"tied with {_many(tied, rest)}"
+        equal = [row.server for row in rest if (of := found.of(row.name)) is not None and of.says == "equal"]
+        open_ = [name for name in tied if name not in equal]
+        parts = []
+        if equal:
+            parts.append(f"equal within {100 * results.margin:.3g} % to {_many(tuple(equal), rest)}")
+        if open_:
+            parts.append(f"undecided against {_many(tuple(open_), rest)}: {_more(found)}")
+        return "; ".join(parts)
     mean = first.figure(results.leading).estimate.mean
     rest = [row for row in rest if row.figure(results.leading).estimate.mean != mean]
     if not rest:
         return "all equal"
-    next_ = wording.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))
-    return f"{next_} that of {rest[0].server}" + ("; not ranked" if tied is None else "")
+    next_ = rest[0].server
+    of = found.of(rest[0].name)
+    if of is None:
+        return f"{wording.times(results.ratio(first.name, rest[0].name, first.cell, results.leading))} that of {next_}; not ranked"
+    return f"{next_} has {wording.decided(of)} of it" if of.ratio is not None else f"{next_} {of.reason}"
+
+
+def _more(found: stats.Decided) -> str:
+    """How many more rounds would decide what is open."""
+    return stats.rounds_text(found.more_rounds)
 
 
 def _many(tied: tuple[str, ...], rest: list[SummaryRow]) -> str:
@@ -141,19 +157,23 @@ def _many(tied: tuple[str, ...], rest: list[SummaryRow]) -> str:
 
 
 def _control(results: Results) -> str | None:
-    """The largest difference between the two series of the A/A control over all cells."""
-    noise = {cell: results.noise(cell, results.leading) for cell in results.cells}
-    known = {cell: value for cell, value in noise.items() if value is not None}
+    """The A/A control where its two series differ most; a warning where they differ by more than the margin for sure."""
+    found = {cell: results.against_itself(cell, results.leading) for cell in results.cells}
+    known = {cell: one for cell, one in found.items() if one is not None and one.ratio}
     if not known:
         return None
-    cell = max(known, key=known.get)
+    cell = max(known, key=lambda cell: max(known[cell].ratio, 1 / known[cell].ratio))
+    one = known[cell]
     where = f" ({results.cell_text(cell)})" if results.cell_text(cell) else ""
     server = results.label(results.control.removesuffix(CONTROL))
     what = wording.title(results.leading, inside=True)
-    said = f"A/A control: two series of {server} differ by {known[cell]:.1%} in {what}{where}"
-    if known[cell] <= stats.PRACTICAL:
-        return f"{said}; differences up to {stats.PRACTICAL:.0%} count as noise."
-    return f"{said}. In each cell, differences up to max({stats.PRACTICAL:.0%}, its A/A difference) count as noise."
+    said = f"A/A control: two series of {server} have a ratio of {wording.decided(one)} in {what}{where}"
+    margin = f"{100 * results.margin:.3g} %"
+    if one.low is not None and (one.low > 1 + results.margin or one.high < 1 / (1 + results.margin)):
+        return f"{said}. Two identical servers differ by more than {margin}: distrust this machine and measure again."
+    if one.says == "equal":
+        return f"{said}: equal within {margin}."
+    return f"{said}."
 
 
 def _lowest_latency(results: Results, measured: list[SummaryRow]) -> str:
@@ -177,12 +197,15 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     if len(cells) == 1:
         cell = cells[0]
         between = f" (95 % interval {cell.interval})" if cell.interval else ""
-        tied = f"; it is {cell.comparison}" if cell.tied else ""
+        tied = f"; {cell.comparison}" if cell.tied else ""
         return f"{cell.leader} had the {best}{aside}: {cell.value} {cell.unit}{between}{tied}."
     ranked = [cell for cell in cells if cell.tied is not None]
     apart = sum(not cell.tied for cell in ranked)
     by_leader = {name: leaders.count(name) for name in dict.fromkeys(leaders)}
     parts = [f"{name} in {number}" for name, number in sorted(by_leader.items(), key=lambda item: -item[1])]
+    overall = _overall(results)
+    if overall and not apart:
+        return f"{overall} In no single cell is the lead clear."
     if ranked and not apart:
         highest = f"{wording.listed(parts)} of {len(cells)} cells" if len(parts) > 1 else leaders[0]
         return f"No server clearly has the {best} in any cell{aside}. By the mean alone: {highest}."
@@ -190,6 +213,17 @@ def _lead(results: Results, cells: list[CellAnswer]) -> str:
     if len(by_leader) == 1:
         return f"{leaders[0]} had the {best} in {_all(len(leaders), len(cells))}{aside}{beyond}."
     return f"The {best}{aside}: {wording.listed(parts)} of {len(cells)} cells{beyond}."
+
+
+def _overall(results: Results) -> str | None:
+    """The best over all cells together, if it leads alone."""
+    found = results.best(None, results.leading)
+    if len(found.first) != 1 or len(results.cells) < 2 or any(one.says != "worse" for one in found.decisions):
+        return None
+    aside = ", excluding the reference" if len(results.names) > len(results.references) > 0 else ""
+    behind = found.decisions[0]
+    next_ = "" if behind.ratio is None else f" {results.label(behind.one)}, the next, has {wording.decided(behind)} of it."
+    return f"{results.label(found.first[0])} had the {_best(results)} over all {len(results.cells)} cells together{aside}.{next_}"
 
 
 def _all(found: int, total: int) -> str:
@@ -212,14 +246,12 @@ def _cannot(results: Results, rows: list[SummaryRow]) -> list[str]:
         planned = len(results.order)
         said.append(f"The campaign is unfinished: {wording.count(len(results.missing), 'trial')} of {planned:,} not run.")
     repeats = [row.repeats for row in rows if row.repeats] or [0]
-    if obstacle := stats.rank_obstacle(max(repeats)):
-        said.append(f"No ranking ({obstacle}). Differences may be chance, even if intervals do not overlap.")
-    elif stats.rank_obstacle(min(repeats)):
+    if max(repeats) < stats.LEAST_ROUNDS:
+        said.append(f"No ranking: {stats.LEAST_ROUNDS} rounds are needed. Differences may be chance.")
+    elif min(repeats) < stats.LEAST_ROUNDS:
         said.append(
-            f"Servers with fewer than {stats.RANK_ROUNDS} usable rounds in a cell are not ranked there; fewest: {min(repeats)}."
+            f"Servers with fewer than {stats.LEAST_ROUNDS} usable rounds in a cell are not ranked there; fewest: {min(repeats)}."
         )
-    if 0 < min(repeats) < stats.INTERVAL_REPEATS:
-        said.append(f"Some numbers have no interval: an interval needs {stats.INTERVAL_REPEATS} repeats.")
     if stopped := [trial.record for trial in trials if trial.record.outcome == "stopped"]:
         names = dict.fromkeys(results.label(record.name) for record in stopped)
         said.append(

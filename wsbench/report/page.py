@@ -98,7 +98,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         limits=limits.LIMITS,
         never=limits.NEVER,
         level=stats.LEVEL,
-        rank_rounds=stats.RANK_ROUNDS,
+        rank_rounds=stats.LEAST_ROUNDS,
     )
 
 

@@ -15,7 +15,7 @@ from wsbench.servers.catalogue import Variant
 OVERHEAD_S = 3.0
 #: Duration of a trial that ends by count, for the estimate only.
 COUNTED_S = 3.0
-#: From this number of rounds on, servers are ranked (`stats.RANK_ROUNDS`) and a campaign has an A/A control.
+#: From this number of rounds on, a campaign has an A/A control: with fewer it would not show a difference that matters.
 CONTROL_ROUNDS = 5
 #: The server that is the control if it takes part.
 CONTROL_SERVER = "reference"

@@ -1,29 +1,34 @@
-"""One comparison of two terms: its interval and its truth.
+"""One comparison of two terms, or a trend: its interval and its truth.
 
-Rounds are paired, so effects common to a round cancel out. Differences are taken on logarithms if all numbers are positive, else
-directly. Between two measured numbers, `>` and `<` mean: by more than the practical threshold, max(3 %, A/A noise). Other
-comparisons (`>=`, a stated number) have no margin.
+`stats` gives the difference with its p values; here it becomes true, false or open. Between two measured numbers, `>` and `<` mean:
+by more than the margin. Other comparisons (`>=`, a stated number) have no margin. Every test is one-sided, because the question is.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
 
 from wsbench.analysis import stats
 from wsbench.analysis.claims.outcome import Comparison
 from wsbench.analysis.claims.text import number
 from wsbench.analysis.claims.truth import Truth
-from wsbench.analysis.claims.values import Problem, Term, together
+from wsbench.analysis.claims.values import Problem, Spread, Term, together
+
+EXACTLY = 1e-9  # two numbers that differ by less are the same
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`left op right`. op is `>`, `>=`, `=` or `within` (which uses `share`)."""
+    """`left op right`. op is `>`, `>=`, `=` or `within` (which uses `share`). `margin` is the campaign's."""
 
     left: Term
     op: str
     right: Term
+    margin: float
     share: float = 0.0
 
     @property
@@ -32,93 +37,204 @@ class Asked:
             return f"{together(self.left, 'and', self.right)} within {self.share:.0%}"
         return together(self.left, self.op, self.right)
 
+    @property
+    def measured(self) -> bool:
+        """Both sides are measured, so a difference is a ratio."""
+        return self.left.constant is None and self.right.constant is None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Of the difference left − right, on logarithms if both sides are measured."""
+        if self.op == "within":
+            return -math.log1p(self.share), math.log1p(self.share)
+        return (math.log1p(self.margin) if self.op == ">" and self.measured else 0.0), math.inf
+
 
 def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
     """Judges one comparison. `truth_of`, `falsity_of`: how many comparisons share each error probability (see `truth`)."""
     if problem := asked.left.problem or asked.right.problem:
-        return _open(asked, None, "–", problem)
-    rounds = _rounds(asked)
+        return _open(asked.text, None, "–", problem)
     if asked.op == "=":
-        return _equal(asked, rounds)
-    logs = all(asked.left.value(at) > 0 and asked.right.value(at) > 0 for at in rounds)
-    differences = [_difference(asked, at, logs) for at in rounds]
-    ours = _ours(asked, rounds, logs)
-    if not differences:
-        return _open(asked, None, ours, Problem("missing", "no round has both values"))
-    low, high = _bounds(asked, logs)
-    mean = sum(differences) / len(differences)
-    by_means = low < mean < high if asked.op == ">" else low <= mean <= high
-    if obstacle := stats.rank_obstacle(len(differences)):
-        return _open(asked, by_means, ours, Problem("rounds", obstacle))
-    holds = _truth(asked, differences, (low, high), (truth_of, falsity_of))
+        return _equal(asked)
+    found = _contrast(asked)
+    errors = stats.ERROR / truth_of, stats.ERROR / falsity_of
+    if isinstance(found, stats.Open):
+        return _open(asked.text, _by_estimate(asked, found), _ours(asked, found, errors), _problem(found))
+    low, high = asked.bounds
+    holds = _truth(asked.op, found, low, high, errors)
+    ours, by_means = _ours(asked, found, errors), _by_estimate(asked, found)
     if holds is None:
-        return _open(asked, by_means, ours, Problem("spans", f"{asked.text}: the interval of {ours} allows both outcomes"))
+        more = stats.more_rounds(found, lambda later: _truth(asked.op, later, low, high, errors) is not None)
+        return _open(asked.text, by_means, ours, _spans(asked.text, ours, more, found))
     return Comparison(asked.text, holds, by_means, ours, None, None)
 
 
-def _truth(asked: Asked, differences: list[float], bounds: tuple[float, float], shared: tuple[int, int]) -> Truth:
-    """True if the mean difference lies inside the bounds. For `>` the mean must exceed the margin and the interval zero: the
-    difference is then real and relevant. False if the interval excludes every relevant difference; else None."""
-    low, high = bounds
-    mean, surely_low, surely_high = stats.interval(differences, shared[0])
-    _, refuting_low, refuting_high = stats.interval(differences, shared[1])
-    needed = 0.0 if asked.op == ">" else low
-    above = surely_low > needed if asked.op == ">" else surely_low >= needed
-    if above and surely_high <= high and mean >= low:
+def _truth(op: str, found: stats.Contrast, low: float, high: float, errors: tuple[float, float]) -> Truth:
+    """True if the difference is proven to lie inside the bounds; for `>` it is enough that it is proven and its estimate beyond the
+    bound: it is then real and relevant. False if it is proven to lie outside. Each test has its own error."""
+    truth, falsity = errors
+    if op == ">":
+        above = found.above(0.0) <= truth and found.estimate >= low
+        return True if above else False if found.below(low + EXACTLY) <= falsity else None
+    inside = found.above(low - EXACTLY) <= truth and (math.isinf(high) or found.below(high + EXACTLY) <= truth)
+    if inside:
         return True
-    if refuting_high < low or refuting_low > high or (asked.op == ">" and refuting_high <= low):
-        return False
-    return None
+    outside = found.below(low - EXACTLY) <= falsity or (not math.isinf(high) and found.above(high + EXACTLY) <= falsity)
+    return False if outside else None
 
 
-def _bounds(asked: Asked, logs: bool) -> tuple[float, float]:
-    """Bounds of the difference left − right, on the logarithmic or the plain scale."""
-    if asked.op == "within":
-        if logs:
-            return -math.log1p(asked.share), math.log1p(asked.share)
-        return (-asked.share, asked.share)
-    if asked.op == ">" and logs and asked.left.constant is None and asked.right.constant is None:
-        return math.log1p(max(stats.PRACTICAL, asked.left.noise, asked.right.noise)), math.inf
-    return 0.0, math.inf
+def trend(kind: str, text: str, steps: list[Spread], margin: float, truth_of: int, falsity_of: int) -> Comparison:
+    """`falls` or `rises` over ordered cells. True if the slope over all cells is proven and the change from the first to the last
+    cell exceeds the margin. False if such a change is excluded, or if a change the other way by more than the margin is proven
+    between two neighbours or between both ends. The largest or smallest of several values is taken in each round."""
+    for step in steps:
+        if problem := next((term.problem for term in step.terms if term.problem), None):
+            return _open(text, None, "–", problem)
+    cells = [_by_round(step) for step in steps]
+    found = stats.trend(cells)
+    # Half of the error of refuting is the whole trend's, half is shared by the steps.
+    errors = stats.ERROR / truth_of, stats.ERROR / falsity_of / 2
+    low, rises = math.log1p(margin), kind == "rises"
+
+    def towards(one: stats.Contrast, bound: float) -> float:
+        return one.above(bound) if rises else one.below(-bound)
+
+    def away(one: stats.Contrast, bound: float) -> float:
+        return one.below(bound) if rises else one.above(-bound)
+
+    if isinstance(found, stats.Open):
+        return _open(text, None, "–", _problem(found))
+    against = [away(stats.trend([before, after]), -low) for before, after in [*pairwise(cells), (cells[0], cells[-1])]]
+    change = found.estimate if rises else -found.estimate
+
+    def judged(one: stats.Contrast) -> Truth:
+        if min(against) <= errors[1] / len(against) or away(one, low) <= errors[1]:
+            return False
+        return True if towards(one, 0.0) <= errors[0] and change > low else None
+
+    # One limit confirms the trend, the other refutes it.
+    sides = found.limits(errors[0]), found.limits(errors[1])
+    down, up = (sides[0][0], sides[1][1]) if rises else (sides[1][0], sides[0][1])
+    ours = f"{number(math.exp(found.estimate))}× ({number(math.exp(down))}–{number(math.exp(up))}) from first to last"
+    holds = judged(found)
+    if holds is None:
+        return _open(
+            text, change > low, ours, _spans(text, ours, stats.more_rounds(found, lambda one: judged(one) is not None), found)
+        )
+    return Comparison(text, holds, change > low, ours, None, None)
 
 
-def _rounds(asked: Asked) -> list[int]:
+def _by_round(step: Spread) -> dict[int, float]:
+    """The value of each round that has all terms; their largest or smallest for `highest` and `lowest`."""
+    rounds = set.intersection(*(set(term.rounds) for term in step.terms))
+    pick = min if step.kind == "lowest" else max
+    return {at: pick(term.value(at) for term in step.terms) for at in sorted(rounds)}
+
+
+def _contrast(asked: Asked) -> stats.Contrast:
+    """Left − right."""
     left, right = asked.left, asked.right
-    return sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
+    if not asked.measured:
+        term, constant = (left, right.constant) if left.constant is None else (right, left.constant)
+        if term.constant is not None:
+            return stats.of_mean(np.array([left.constant - right.constant] * stats.LEAST_ROUNDS))
+        if term.lost:
+            return stats.Open(f"{term.text}: {len(term.lost)} rounds lost by its own fault")
+        found = stats.of_constant(list(term.rounds.values()), constant)
+        if term is left or not isinstance(found, stats.Measured):
+            return found
+        return replace(found, estimate=-found.estimate)
+    values = [*left.rounds.values(), *right.rounds.values()]
+    common = sorted(set(left.rounds) & set(right.rounds))
+    if not common and not (left.lost or right.lost):
+        return stats.Open("no round has both values")
+    if values and min(values) < 0:
+        if len(common) < stats.LEAST_ROUNDS or asked.op == "within":
+            return stats.Open("a ratio needs values of zero or more")
+        return stats.of_mean(np.array([left.value(at) - right.value(at) for at in common]))
+    same = left.subject and right.subject and left.subject.metric == right.subject.metric
+    return stats.Contrasts(
+        {"left": left.rounds, "right": right.rounds},
+        {"left": left.lost, "right": right.lost},
+        left.prior if same else None,
+    ).contrast("left", "right")
 
 
-def _difference(asked: Asked, at: int, logs: bool) -> float:
-    left, right = asked.left.value(at), asked.right.value(at)
-    return math.log(left / right) if logs else left - right
-
-
-def _equal(asked: Asked, rounds: list[int]) -> Comparison:
+def _equal(asked: Asked) -> Comparison:
     """Counts are equal if all repeats are. This needs no interval, and so no minimum number of rounds."""
-    pairs = [(asked.left.value(at), asked.right.value(at)) for at in rounds]
-    differ = [pair for pair in pairs if pair[0] != pair[1]]
-    shown = f"{len(pairs) - len(differ)} of {len(pairs)} trials"
+    left, right = asked.left, asked.right
+    rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
+    if not rounds:
+        return _open(asked.text, None, "–", Problem("missing", f"{asked.text}: no round has both values"))
+    differ = [at for at in rounds if left.value(at) != right.value(at)]
+    shown = f"{len(rounds) - len(differ)} of {len(rounds)} trials"
     return Comparison(asked.text, not differ, not differ, shown, None, None)
 
 
-def _ours(asked: Asked, rounds: list[int], logs: bool) -> str:
-    """Our number in words: a ratio of two servers, or a value if it is compared with a number."""
-    if asked.left.constant is not None or asked.right.constant is not None:
-        term = asked.right if asked.left.constant is not None else asked.left
-        found = stats.estimate([term.value(at) for at in rounds]) if logs else None
-        if found is not None:
-            between = "" if found.low is None else f" ({number(found.low)}–{number(found.high)})"
-            return f"{number(found.mean)}{between}"
-        values = [term.value(at) for at in rounds]
-        return f"{number(min(values))} to {number(max(values))}"
-    if not logs:
-        values = [asked.left.value(at) - asked.right.value(at) for at in rounds]
-        return f"difference {number(min(values))} to {number(max(values))}" if values else "–"
-    found = stats.ratio(asked.left.rounds, asked.right.rounds)
-    if found.mean is None:
+def _by_estimate(asked: Asked, found: stats.Contrast) -> bool | None:
+    """The truth of the estimate alone, which decides nothing."""
+    if math.isnan(estimate := found.estimate):
+        estimate = _plain_estimate(asked)
+    if math.isnan(estimate):
+        return None
+    low, high = asked.bounds
+    return low < estimate < high if asked.op == ">" else low - EXACTLY <= estimate <= high + EXACTLY
+
+
+def _plain_estimate(asked: Asked) -> float:
+    """Of too few rounds for an interval."""
+    left, right = asked.left, asked.right
+    rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
+    pairs = [(left.value(at), right.value(at)) for at in rounds]
+    if not pairs or min(min(pair) for pair in pairs) <= 0:
+        return math.nan
+    return sum(math.log(one / other) for one, other in pairs) / len(pairs)
+
+
+def _ours(asked: Asked, found: stats.Contrast, errors: tuple[float, float]) -> str:
+    """Our number with the interval that decides: a ratio of two servers, or a value if it is compared with a number."""
+    sides = [found.limits(error) for error in errors]
+    # A lower limit confirms `>` and an upper one refutes it; `within` is confirmed by both.
+    low = min(low for low, _ in sides) if asked.op == "within" else sides[0][0]
+    high = max(high for _, high in sides) if asked.op == "within" else sides[1][1]
+    if asked.measured:
+        estimate = found.estimate if not math.isnan(found.estimate) else _plain_estimate(asked)
+        if math.isnan(estimate) or math.isinf(estimate):
+            return _means(asked)
+        values = [*asked.left.rounds.values(), *asked.right.rounds.values()]
+        if min(values) < 0:
+            return f"difference {number(estimate)}" + _between(low, high)
+        return f"{number(math.exp(estimate))}×" + (_between(math.exp(low), math.exp(high)) if math.isfinite(low + high) else "")
+    term, constant = (asked.left, asked.right.constant) if asked.left.constant is None else (asked.right, asked.left.constant)
+    values = list(term.rounds.values())
+    if not values:
         return "–"
-    between = "" if found.low is None else f" ({number(found.low)}–{number(found.high)})"
-    return f"{number(found.mean)}×{between}"
+    if not isinstance(found, stats.Measured) or min(values) <= 0 or constant <= 0:
+        return f"{number(min(values))} to {number(max(values))}"
+    if term is asked.right:  # the difference is constant − value
+        low, high = -high, -low
+    mean = math.exp(found.estimate if term is asked.left else -found.estimate) * constant
+    return number(mean) + _between(math.exp(low) * constant, math.exp(high) * constant)
 
 
-def _open(asked: Asked, by_means: bool | None, ours: str, problem: Problem) -> Comparison:
-    return Comparison(asked.text, None, by_means, ours, problem.reason, problem.obstacle)
+def _means(asked: Asked) -> str:
+    sides = [list(term.rounds.values()) for term in (asked.left, asked.right)]
+    return " against ".join(number(sum(side) / len(side)) if side else "no number" for side in sides)
+
+
+def _between(low: float, high: float) -> str:
+    return f" ({number(low)}–{number(high)})" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def _problem(found: stats.Open) -> Problem:
+    return Problem("rounds" if found.needed else "missing", found.reason)
+
+
+def _spans(text: str, ours: str, more: int | None, found: stats.Contrast) -> Problem:
+    """Why both outcomes remain possible, and how many more rounds would decide."""
+    said = f"; {found.reason}" if found.reason else ""
+    return Problem("spans", f"{text}: {ours} allows both outcomes{said}; {stats.rounds_text(more)}")
+
+
+def _open(text: str, by_means: bool | None, ours: str, problem: Problem) -> Comparison:
+    return Comparison(text, None, by_means, ours, problem.reason, problem.obstacle)

@@ -6,22 +6,21 @@ Reads the claims in the campaign's own experiment.toml. Measures nothing and dra
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from pydantic import TypeAdapter, ValidationError
 
 from wsbench.analysis import stats
 from wsbench.analysis.claims.comparing import Asked, compare
+from wsbench.analysis.claims.comparing import trend as judge_trend
 from wsbench.analysis.claims.outcome import ClaimVerdict, Comparison, Figure
 from wsbench.analysis.claims.truth import Joined, Judged, Leaf, Negated, Node
 from wsbench.analysis.claims.values import Scope, Spread, Term, spread
+from wsbench.analysis.dataset import ENDED
 from wsbench.experiments.claims import conditions, language, written
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import one_line, toml_of
 
 MOST_REASONS = 3
-#: The reason in a trial record if the server ended during its load: it did not carry the load.
-ENDED = "the server ended before it was stopped"
 
 
 def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
@@ -112,10 +111,10 @@ def node(condition: conditions.Condition, scope: Scope) -> Node:
             one, other = spread(left, at), spread(right, at)
             if one.kind != "one" or other.kind != "one":
                 raise UserError("'within' compares two single values")
-            return _leaf(Asked(one.terms[0], "within", other.terms[0], share))
+            return _leaf(Asked(one.terms[0], "within", other.terms[0], scope.campaign.margin, share))
         case conditions.Compare(left, op, right):
             at = _naming(condition, scope)
-            return _compared(spread(left, at), op, spread(right, at))
+            return _compared(spread(left, at), op, spread(right, at), scope.campaign.margin)
     raise AssertionError(condition)
 
 
@@ -131,22 +130,22 @@ def _quantified(quantifier: conditions.Quantifier, nodes: list[Node]) -> Node:
     return Joined(quantifier, tuple(nodes))
 
 
-def _compared(left: Spread, op: str, right: Spread) -> Node:
+def _compared(left: Spread, op: str, right: Spread, margin: float) -> Node:
     if op in ("<", "<="):
-        return _compared(right, op.replace("<", ">"), left)
+        return _compared(right, op.replace("<", ">"), left, margin)
     if "others" in (left.kind, right.kind):
         raise UserError("say which of the 'others': highest(others.METRIC) or lowest(others.METRIC)")
     if op == "=":
         if left.kind != "one" or right.kind != "one":
             raise UserError("'=' compares two single values")
-        return _leaf(Asked(left.terms[0], "=", right.terms[0]))
+        return _leaf(Asked(left.terms[0], "=", right.terms[0], margin))
     outer, inner = ("some" if left.kind == "highest" else "every"), ("some" if right.kind == "lowest" else "every")
-    rows = [Joined(inner, tuple(_leaf(Asked(one, op, other)) for other in right.terms)) for one in left.terms]
+    rows = [Joined(inner, tuple(_leaf(Asked(one, op, other, margin)) for other in right.terms)) for one in left.terms]
     return Joined(outer, tuple(rows))
 
 
 def _trend(trend: conditions.Trend, scope: Scope) -> Node:
-    """Compares each value of the key with the next, for every combination of the other swept keys."""
+    """A trend test over the values of the key, for every combination of the other swept keys."""
     rest = dict.fromkeys(tuple(pair for pair in cell if pair[0] != trend.key) for cell in scope.cells)
     lines: list[Node] = []
     for other in rest:
@@ -154,10 +153,16 @@ def _trend(trend: conditions.Trend, scope: Scope) -> Node:
         if len(cells) < 2:
             return _never(f"the campaign has one value of {trend.key!r}; a trend needs two")
         steps = [spread(trend.value, replace(scope, cells=(cell,))) for cell in cells]
-        down, up = ("<", ">") if trend.kind == "falls" else (">", "<")
-        against = [Negated(_compared(after, up, before)) for before, after in pairwise(steps)]
-        lines.append(Joined("every", (_compared(steps[-1], down, steps[0]), *against)))
+        if steps[0].kind == "others":
+            raise UserError("say which of the 'others': highest(others.METRIC) or lowest(others.METRIC)")
+        first = steps[0].terms[0].text.replace(f" at {scope.campaign.cell_text(cells[0])}", "")
+        text = f"{first} {trend.kind} with {trend.key}"
+        lines.append(_trend_leaf(trend.kind, text, steps, scope.campaign.margin))
     return Joined("every", tuple(lines))
+
+
+def _trend_leaf(kind: str, text: str, steps: list[Spread], margin: float) -> Leaf:
+    return Leaf(lambda truth_of, falsity_of: judge_trend(kind, text, steps, margin, truth_of, falsity_of))
 
 
 def _leaf(asked: Asked) -> Leaf:

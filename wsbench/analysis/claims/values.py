@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wsbench import metrics
+from wsbench.analysis import stats
 from wsbench.analysis.claims.outcome import Obstacle
 from wsbench.experiments.claims import conditions
 from wsbench.records.errors import UserError
@@ -52,15 +53,19 @@ def together(left: Term, op: str, right: Term) -> str:
 
 @dataclass(frozen=True)
 class Term:
-    """One number per round, or one number (`constant`) for all. `noise` is the largest A/A noise of its parts, as a share.
-    `subject` is set for a plain reading."""
+    """One number per round, or one number (`constant`) for all.
+
+    `subject` is set for a plain reading, with the rounds that the server `lost` by its own fault and the common variance of the
+    metric (`prior`).
+    """
 
     text: str
     rounds: dict[int, float]
     constant: float | None
-    noise: float
     problem: Problem | None
     subject: Subject | None = None
+    lost: frozenset[int] = frozenset()
+    prior: stats.Prior | None = None
 
     def value(self, round_: int) -> float:
         return self.rounds[round_] if self.constant is None else self.constant
@@ -96,7 +101,7 @@ def spread(value: conditions.Value, scope: Scope) -> Spread:
     """The terms of a value. UserError if it covers more than one cell or mixes highest and lowest."""
     match value:
         case conditions.Number(number):
-            return Spread("one", (Term(f"{number:,g}", {}, number, 0.0, None),))
+            return Spread("one", (Term(f"{number:,g}", {}, number, None),))
         case conditions.Extreme(kind, values):
             inner = [spread(one, scope) for one in values]
             if any(one.kind not in ("one", "others", kind) for one in inner):
@@ -133,14 +138,15 @@ def _reading(role: str, metric: str, cells: list[conditions.Cell], where: tuple[
     subject = Subject(name or role, metric, scope.campaign.cell_text(cell))
     if name is None:
         return _none(subject, Problem("missing", f"no server has the role {role!r} in these versions"))
-    if problem := _absent(name, cell, metric, scope):
+    lost = scope.campaign.lost(name, cell, metric) if name in scope.campaign.names else frozenset()
+    if not lost and (problem := _absent(name, cell, metric, scope)):
         return _none(subject, problem)
     by_round = scope.campaign.by_round(name, cell, metric)
     known = {number: float(value) for number, value in by_round.items() if value is not None}
-    if not known:
+    if not known and not lost:
         first = scope.campaign.counted(name, cell, metric)[0]
         return _none(subject, Problem("missing", f"{subject}: {first.reason(metric)}"))
-    return Term(str(subject), known, None, scope.campaign.noise(cell, metric) or 0.0, None, subject)
+    return Term(str(subject), known, None, None, subject, frozenset(lost), scope.campaign.prior(metric))
 
 
 def _absent(name: str, cell: conditions.Cell, metric: str, scope: Scope) -> Problem | None:
@@ -161,7 +167,7 @@ def _absent(name: str, cell: conditions.Cell, metric: str, scope: Scope) -> Prob
 
 
 def _none(subject: Subject | str, problem: Problem) -> Term:
-    return Term(str(subject), {}, None, 0.0, problem, subject if isinstance(subject, Subject) else None)
+    return Term(str(subject), {}, None, problem, subject if isinstance(subject, Subject) else None)
 
 
 def _combined(op: str, left: Spread, right: Spread) -> Spread:
@@ -177,13 +183,13 @@ def _combined(op: str, left: Spread, right: Spread) -> Spread:
 
 def _term(op: str, left: Term, right: Term) -> Term:
     combine: Callable = COMBINE[op]
-    text, noise = together(left, op, right), max(left.noise, right.noise)
+    text = together(left, op, right)
     if problem := left.problem or right.problem:
         return _none(text, problem)
     if left.constant is not None and right.constant is not None:
-        return Term(text, {}, combine(left.constant, right.constant), 0.0, None)
+        return Term(text, {}, combine(left.constant, right.constant), None)
     rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
     if op == "/" and any(right.value(number) == 0 for number in rounds):
         return _none(text, Problem("missing", f"{right.text} is zero: division by zero"))
     found = {number: combine(left.value(number), right.value(number)) for number in rounds}
-    return Term(text, found, None, noise, None if found else Problem("missing", "no round has both values"))
+    return Term(text, found, None, None if found else Problem("missing", "no round has both values"))

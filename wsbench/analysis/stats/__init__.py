@@ -1,37 +1,79 @@
 """Statistics over repeats: numbers in, frozen values out; no trial and no file is known here.
 
-`estimates`: a mean or a ratio with its interval. `lines`: a straight line with its intervals. `tiers`: which of many servers
-differ. `simulation` measures how often `tiers` claims a difference that does not exist.
+`estimates`: a mean or a ratio with its interval. `lines`: a straight line with its intervals. `decision`: the one rule that says
+better, worse, equal or undecided; it rests on `contrasts`, `fit` and `looks`. `simulation` measures how often it is wrong.
 """
 
-from wsbench.analysis.stats.estimates import (
-    INTERVAL_REPEATS,
-    LEVEL,
-    PRACTICAL,
-    RANK_ROUNDS,
-    Estimate,
-    estimate,
-    interval,
-    rank_obstacle,
-    ratio,
-    ratio_of_groups,
+from wsbench.analysis.stats.cells import common_variance, overall, trend
+from wsbench.analysis.stats.contrasts import (
+    LEAST_ROUNDS,
+    Contrast,
+    Contrasts,
+    Failed,
+    Measured,
+    Open,
+    Ranked,
+    Series,
+    of_constant,
+    of_mean,
 )
+from wsbench.analysis.stats.decision import (
+    ERROR,
+    MARGIN,
+    Ask,
+    Baseline,
+    Best,
+    Decided,
+    Decision,
+    Pairs,
+    Rules,
+    Two,
+    decide,
+    holm,
+    judge,
+    more_rounds,
+    rounds_text,
+)
+from wsbench.analysis.stats.estimates import LEVEL, Estimate, estimate, ratio
+from wsbench.analysis.stats.fit import Prior
 from wsbench.analysis.stats.lines import Line, line
-from wsbench.analysis.stats.tiers import Tiers, tiers
+from wsbench.analysis.stats.looks import Looks
 
 __all__ = [
-    "INTERVAL_REPEATS",
+    "ERROR",
+    "LEAST_ROUNDS",
     "LEVEL",
-    "PRACTICAL",
-    "RANK_ROUNDS",
+    "MARGIN",
+    "Ask",
+    "Baseline",
+    "Best",
+    "Contrast",
+    "Contrasts",
+    "Decided",
+    "Decision",
     "Estimate",
+    "Failed",
     "Line",
-    "Tiers",
+    "Looks",
+    "Measured",
+    "Open",
+    "Pairs",
+    "Prior",
+    "Ranked",
+    "Rules",
+    "Series",
+    "Two",
+    "common_variance",
+    "decide",
     "estimate",
-    "interval",
+    "holm",
+    "judge",
     "line",
-    "rank_obstacle",
+    "more_rounds",
+    "of_constant",
+    "of_mean",
+    "overall",
     "ratio",
-    "ratio_of_groups",
-    "tiers",
+    "rounds_text",
+    "trend",
 ]

@@ -1,4 +1,4 @@
-"""Means over repeats and ratios between servers, with intervals, and the requirements for stating an order.
+"""Means over repeats and ratios between servers, with intervals. `decision` says what follows from them.
 
 The unit is one trial; messages are never pooled as repeats. All estimates use logarithms, because rates and times vary by
 factors: a geometric mean with a t interval keeps its nominal coverage from 3 repeats on, a bootstrap interval does not. Two
@@ -12,13 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
 from scipy import special
 
 LEVEL = 0.95
 INTERVAL_REPEATS = 3  # with 2 repeats t is 12.7, and the interval says nothing
-RANK_ROUNDS = 5  # with fewer, methods that keep their error rate find no differences
-PRACTICAL = 0.03  # smaller differences do not matter to users, and memory placement alone can cause them
 
 
 @dataclass(frozen=True)
@@ -58,55 +55,19 @@ def estimate(values: Sequence[float | None], level: float = LEVEL) -> Estimate:
     return Estimate(known, mean, mean * math.exp(-half), mean * math.exp(half), None)
 
 
-def ratio(of: Mapping[int, float | None], to: Mapping[int, float | None], comparisons: int = 1, level: float = LEVEL) -> Estimate:
-    """`of` divided by `to`, over the rounds that have both.
-
-    With `comparisons` > 1 the interval is widened (Bonferroni), so that all comparisons hold jointly at `level`.
-    """
+def ratio(of: Mapping[int, float | None], to: Mapping[int, float | None]) -> Estimate:
+    """`of` divided by `to`, over the rounds that have both."""
     rounds = [r for r in sorted(of) if of[r] is not None and to.get(r) is not None]
     if any(of[r] <= 0 or to[r] <= 0 for r in rounds):
         return Estimate((), None, None, None, "a ratio needs positive values")
-    paired = estimate([of[r] / to[r] for r in rounds], 1 - (1 - level) / max(1, comparisons))
+    paired = estimate([of[r] / to[r] for r in rounds])
     return paired if rounds else Estimate((), None, None, None, "no round has both")
-
-
-def ratio_of_groups(of: Sequence[float | None], to: Sequence[float | None], comparisons: int = 1, level: float = LEVEL) -> Estimate:
-    """`of` divided by `to` without common rounds: Welch's t on logarithms.
-
-    Both need three repeats. The result has no `values`; its interval is widened as in `ratio`.
-    """
-    groups = estimate(of), estimate(to)
-    for group in groups:
-        if group.low is None:
-            return Estimate((), None, None, None, group.reason)
-    from scipy.stats import ttest_ind  # takes half a second to import
-
-    logs = [np.log(group.values) for group in groups]
-    mean = math.exp(logs[0].mean() - logs[1].mean())
-    if not any(map(np.ptp, logs)):
-        return Estimate((), mean, mean, mean, None)
-    found = ttest_ind(*logs, equal_var=False).confidence_interval(1 - (1 - level) / max(1, comparisons))
-    return Estimate((), mean, math.exp(found.low), math.exp(found.high), None)
-
-
-def interval(values: Sequence[float], shared: int = 1, level: float = LEVEL) -> tuple[float, float, float]:
-    """Arithmetic mean and t interval of at least two values, widened so that `shared` such intervals hold jointly."""
-    array = np.asarray(values, dtype=float)
-    tail = (1 - level) / max(1, shared) / 2
-    half = float(special.stdtrit(len(array) - 1, 1 - tail) * array.std(ddof=1) / math.sqrt(len(array)))
-    mean = float(array.mean())
-    return mean, mean - half, mean + half
 
 
 @cache
 def student_t(freedom: int, below: float) -> float:
     """The quantile of Student's t."""
     return float(special.stdtrit(freedom, below))
-
-
-def rank_obstacle(rounds: int) -> str | None:
-    """Why servers cannot be ranked after this many rounds; None if they can."""
-    return f"not enough rounds to rank: {rounds} of {RANK_ROUNDS}" if rounds < RANK_ROUNDS else None
 
 
 def _counted(repeats: int) -> str:

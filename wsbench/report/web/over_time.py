@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from wsbench import metrics
-from wsbench.analysis import history, stats, wording
+from wsbench.analysis import history, wording
 from wsbench.analysis.campaigns import Campaign, metrics_in_common
 from wsbench.report.still import inside_tables
 from wsbench.report.web.links import Links
@@ -46,7 +46,7 @@ def over_time(campaigns: list[Campaign], experiment: str, chosen: str | None, li
         lines=lines,
         elsewhere=wording.count(elsewhere, "campaign") if elsewhere else "",
         summary=_summary(lines),
-        practical=stats.PRACTICAL,
+        practical=history.margin_of(campaigns),
         links=links,
         **common(),
     )
@@ -86,4 +86,4 @@ def _drawn(lines: list[history.Line], scale: wording.Scale) -> list[Drawn]:
 
 
 def _step(step: history.Step) -> str:
-    return f"{wording.times(step.ratio)} from {step.before.created} to {step.after.created}"
+    return f"{wording.decided(step.ratio)} from {step.before.created} to {step.after.created}"
