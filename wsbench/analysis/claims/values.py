@@ -188,7 +188,7 @@ def _term(op: str, left: Term, right: Term) -> Term:
         return _none(text, problem)
     if left.constant is not None and right.constant is not None:
         return Term(text, {}, combine(left.constant, right.constant), None)
-    rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
+    rounds = sorted(set.intersection(*(set(one.rounds) for one in (left, right) if one.constant is None)))
     if op == "/" and any(right.value(number) == 0 for number in rounds):
         return _none(text, Problem("missing", f"{right.text} is zero: division by zero"))
     found = {number: combine(left.value(number), right.value(number)) for number in rounds}
