@@ -85,8 +85,8 @@ def _truth(op: str, found: stats.Contrast, low: float, high: float, errors: tupl
 
 def trend(kind: str, text: str, steps: list[Spread], margin: float, truth_of: int, falsity_of: int) -> Comparison:
     """`falls` or `rises` over ordered cells. True if the slope over all cells is proven and the change from the first to the last
-    cell exceeds the margin. False if such a change is excluded, or if a change the other way by more than the margin is proven between
-    two neighbours or between both ends. The largest or smallest of several values is taken in each round."""
+    cell exceeds the margin. False if such a change is excluded, or if a change the other way by more than the margin is proven
+    between two neighbours or between both ends. The largest or smallest of several values is taken in each round."""
     for step in steps:
         if problem := next((term.problem for term in step.terms if term.problem), None):
             return _open(text, None, "–", problem)
