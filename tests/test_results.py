@@ -33,9 +33,7 @@ def printed(page: str) -> dict[tuple[str, str], str]:
 
 def changed() -> dict[tuple[str, str, str], tuple[str, str]]:
     """Campaign, claim and versions → the verdict of its page, the verdict now."""
-    rows = re.findall(
-        r"^\| `([^`]+)` \| (\S+), (\w+) \| ([^|]+) \| ([^|]+) \|", CHANGED.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    rows = re.findall(r"^\| `([^`]+)` \| (\S+), (\w+) \| ([^|]+) \| ([^|]+) \|", CHANGED.read_text(encoding="utf-8"), re.MULTILINE)
     return {(campaign, claim, versions): (before, after) for campaign, claim, versions, before, after in rows}
 
 
