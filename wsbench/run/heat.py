@@ -52,7 +52,7 @@ class Contender:
     @property
     def freezes(self) -> bool:
         """Whether its server is stopped while it rests. One that ran already belongs to the user, and is never stopped."""
-        return FROZEN and is_started(self.attempt.variant)
+        return is_started(self.attempt.variant)
 
 
 def carry_out(attempts: list[Attempt], watch: Callable[[], None]) -> list[TrialRecord]:
@@ -125,9 +125,6 @@ def _connect(one: Contender, stack: contextlib.ExitStack, plan: Plan, alone: boo
         if gate == "connect":
             engine.open(gate, time.monotonic_ns() + shards.AHEAD_NS)
     one.engine = engine
-
-
-FROZEN = os.environ.get("WSBENCH_AWAKE") is None
 
 
 class Conductor:
