@@ -22,7 +22,7 @@ Logs = Mapping[str, Mapping[int, float]]
 ROUNDS_OF_WEIGHTS = 40
 LEAST_FREEDOM = 1.0  # of a variance that says something about the common one
 ALMOST_NONE = 1e-24
-ENOUGH = 5  # rounds; with fewer, Satterthwaite's degrees of freedom are too many, and the smaller of the two is taken
+ENOUGH = 5  # rounds; with fewer, Satterthwaite's degrees of freedom are too many among many servers: the smaller is taken
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Fit:
         if variance < ALMOST_NONE:
             return estimate, 0.0, max(1.0, self.total)
         freedom = variance**2 / float((parts**2 / np.maximum(self.freedoms, 1e-9)).sum())
-        if min(self.counts[i], self.counts[j]) < ENOUGH:
+        if len(self.names) > 2 and min(self.counts[i], self.counts[j]) < ENOUGH:
             freedom = min(freedom, float(self.freedoms[i]), float(self.freedoms[j]))
         return estimate, math.sqrt(variance), max(1.0, min(freedom, self.total))
 
