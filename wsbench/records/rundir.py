@@ -129,7 +129,8 @@ class TrialOrder(Frozen):
 
 
 #: How the reasons of trials begin that failed because of the server. `servers.serving` and `run.trial` give them.
-SERVER_FAILED = ("the server ended", "the server was not ready", "the server's log exceeds")
+NEVER_READY = ("the server ended before it was ready", "the server was not ready", "the server could not be started")
+SERVER_FAILED = ("the server ended", "the server's log exceeds", *NEVER_READY)
 
 
 class TrialRecord(Frozen):
@@ -175,6 +176,11 @@ class TrialRecord(Frozen):
     def failed_by_server(self) -> bool:
         """Whether the trial failed because of what the server did: it ended, was not ready in time, or filled the disk."""
         return self.outcome == "failed" and (self.reason or "").startswith(SERVER_FAILED)
+
+    @property
+    def never_loaded(self) -> bool:
+        """Whether the server failed before any load reached it. That says nothing about how it carries one."""
+        return self.outcome == "failed" and (self.reason or "").startswith(NEVER_READY)
 
 
 class CampaignRecord(Frozen):
