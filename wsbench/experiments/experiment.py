@@ -161,7 +161,7 @@ class Experiment(Frozen):
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
     runtime: RuntimeTable = RuntimeTable()
-    #: How the trials of a round run: one after another; in turns of short slices, with all servers alive; or all at once.
+    #: How the trials of a round run: one after another; alternately in short slices, with all servers alive; or all at once.
     arrangement: Literal["trials", "slices", "together"] = "trials"
     timing: Timing = Timing()
     #: What `--scale` changes. Empty: the experiment has only one size.
