@@ -244,15 +244,17 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     loop = load.loop(experiment.loop)
     if experiment.arrangement == "trials":
         return
-    steady = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
+    timed = experiment.timing.measure_s is not None and experiment.stop is None
     think = isinstance(loop, Closed) and loop.think is not None
     if experiment.arrangement == "slices":
         kept = experiment.scenario in ("echo", "ping", "doc") and load.persistent and load.messages_per_connection is None
-        fits = steady and not think and kept
+        kept = kept and load.stages is None
+        fits = timed and not think and kept
         allowed = "a steady closed or open loop of messages on connections that stay, ended by 'timing.measure_s'"
     else:
-        fits = steady and (think or experiment.loop in ("open", "none"))
-        allowed = "a light load: users who think, a rate, or idle connections, ended by 'timing.measure_s'"
+        ends = timed or (load.stages is not None and experiment.stop is None)
+        fits = ends and (think or experiment.loop in ("open", "none"))
+        allowed = "a light load that ends by time: users who think, a rate, or idle connections"
     if not fits:
         raise UserError(f"{path}: 'arrangement' is {experiment.arrangement!r}, which needs {allowed}")
 
