@@ -86,6 +86,7 @@ def request_of(arguments) -> campaign.Request:
         seed=arguments.seed,
         scale=arguments.scale,
         time_scale=arguments.time_scale,
+        arrangement=arguments.arrangement,
         tags=arguments.tag,
         control=not arguments.no_control,
         **{name: getattr(arguments, name, None) for name in ("engines", "server_processes", "again")},

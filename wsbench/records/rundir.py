@@ -105,6 +105,10 @@ class ServerRow(Frozen):
         return f"{self.server}@{self.variant}"
 
 
+#: How the trials of a round run: one after another; alternately in short slices, with all servers alive; or all at once.
+Arrangement = Literal["trials", "slices", "together"]
+
+
 class TrialOrder(Frozen):
     """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats. Trials of the same `heat` run at the
     same time, in slices or together; None: alone."""
@@ -195,6 +199,7 @@ class CampaignRecord(Frozen):
     rounds: int
     scale: float = 1.0
     time_scale: float = 1.0
+    arrangement: Arrangement | None = None  # None: the experiment's
     departures: list[str] | None = None  # None: a run from before they were recorded
     tags: list[str] = []
     servers: list[str]
