@@ -81,7 +81,6 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         claims=claims,
         claimed=_claimed(claims),
         versions=list(dict.fromkeys(name for claim in claims for name in claim.verdicts)),
-        tiers=any(row.tier for row in rows),
         shapes=Markup(drawn["shapes"]),
         first=Markup(drawn["first"]),
         tables=Markup(drawn["results"]),
