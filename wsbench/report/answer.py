@@ -42,11 +42,17 @@ def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     found = places(results, rows)
     overall, cells = (found[0], found[1:]) if len(found) > 1 else (None, found)
     asked = need(results)
-    lead = _lead(results, overall, cells) if asked is None else asked.lead
+    lead = _lead(results, overall, cells) if asked is None else _memory_lead(results, asked, cells)
     doubt = caution.suspect(results)
     cannot = [*(asked.cannot if asked else []), *_cannot(results, rows, doubt[0] if doubt and doubt[1] else "")]
     aside = (doubt[0],) if doubt and not doubt[1] else ()
     return Answer(lead, best_of(results), overall, tuple(cells), tuple(cannot), _control(results), aside, asked)
+
+
+def _memory_lead(results: Results, asked: Need, cells: list[Place]) -> str:
+    """Where the asked number of connections was measured, the decision there; else what the lines say."""
+    measured = [place for cell, place in zip(results.cells, cells, strict=True) if dict(cell) == {"connections": asked.there}]
+    return f"For {asked.there:,} connections, {measured[0].sentence}." if measured else asked.lead
 
 
 def _lead(results: Results, overall: Place | None, cells: list[Place]) -> str:
@@ -120,7 +126,7 @@ def _cannot(results: Results, rows: list[SummaryRow], doubt: str) -> list[str]:
         said.append(
             f"Stopped early by the experiment's stop rule: {wording.count(len(stopped), 'trial')} of {wording.listed(names)}."
         )
-    if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND)]:
+    if bounded := [row for row in rows if row.note.startswith(LOWER_BOUND) and row.name in results.contenders]:
         where = [
             f"{server} ({wording.listed(row.cell_text for row in found)})" if found[0].cell_text else server
             for server, found in _by_server(bounded).items()

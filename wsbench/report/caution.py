@@ -22,10 +22,11 @@ def left_out(results: Results) -> list[str]:
 
 def suspect(results: Results) -> tuple[str, bool] | None:
     """What the SUSPECT trials of the leading metric do to the answer, and whether that changes it. None if there are none."""
-    number = sum(trial.record.outcome != "failed" and trial.kind(results.leading) == "SUSPECT" for trial in results.trials)
+    trials = _contending(results)
+    number = sum(trial.kind(results.leading) == "SUSPECT" for trial in trials)
     if not number:
         return None
-    counted = f"{wording.count(number, 'trial')} of {len(results.trials):,} {'is' if number == 1 else 'are'} SUSPECT and counted"
+    counted = f"{number:,} of {wording.count(len(trials), 'trial')} {'is' if number == 1 else 'are'} SUSPECT and counted"
     with_, without = results.best(_where(results), results.leading), _without(results)
     if with_.reason is not None:
         return f"{counted}.", False
@@ -38,12 +39,17 @@ def suspect(results: Results) -> tuple[str, bool] | None:
     return f"{counted}; without them the answer is the same.", False
 
 
+def _contending(results: Results) -> list[TrialResult]:
+    """The trials that ran, of the servers that can be the best."""
+    return [trial for trial in results.trials if trial.record.outcome != "failed" and trial.record.name in results.contenders]
+
+
 def _where(results: Results):
     return results.cells[0] if len(results.cells) == 1 else None
 
 
 def _without(results: Results) -> stats.Decided:
-    """The decision from VALID trials alone."""
+    """The decision without the SUSPECT trials of those that are compared."""
     metric = results.leading
 
     def series(cell) -> dict:
@@ -51,23 +57,23 @@ def _without(results: Results) -> stats.Decided:
             name: {
                 results.block(trial): trial.value(metric)
                 for trial in results.counted(name, cell, metric)
-                if trial.kind(metric) == "VALID"
+                if trial.kind(metric) == "VALID" or name not in results.contenders
             }
-            for name in results.names
+            for name in [*results.names, *filter(None, [results.control])]
         }
 
     found = [series(cell) for cell in results.cells]
-    return stats.decide(
-        found[0] if len(found) == 1 else stats.overall(found), stats.Best(results.contenders), results.rules(metric)
-    )
+    one = len(found) == 1
+    lost = {name: {at for cell in results.cells for at in results.lost(name, cell, metric)} for name in found[0]}
+    prior = results.prior(metric) if one else None
+    asked = stats.Best(results.contenders)
+    return stats.decide(found[0] if one else stats.overall(found), asked, results.rules(metric), lost, prior)
 
 
 def _grouped(results: Results, kind: Kind) -> list[str]:
     """`3 trials (ws): a worker waited for a CPU in 12 % of the window. Give it one.`, the most frequent finding first."""
     groups: dict[str, list[tuple[TrialResult, str, str]]] = {}
-    for trial in results.trials:
-        if trial.record.outcome == "failed":
-            continue
+    for trial in _contending(results):
         for name, found in {one.name: one for one in trial.verdict.because(METRICS[results.leading].family, kind)}.items():
             groups.setdefault(name, []).append((trial, found.seen, found.remedy))
     said = []

@@ -18,8 +18,9 @@ INTERVAL = f"{100 * stats.LEVEL:g} % interval"
 
 @dataclass(frozen=True)
 class Need:
-    """`lead` is the answer, `cannot` its limits. The table has every server, the one that needs least first."""
+    """`there`: the connections that are asked about. `lead` is the answer by the lines, `cannot` its limits. The table has every server, the one that needs least first."""
 
+    there: int
     lead: str
     cannot: list[str]
     title: str
@@ -50,6 +51,7 @@ def need(results: Results) -> Need | None:
     else:
         best = f"{results.label(first.name)} needs the least memory{aside}: {found}{_next(results, rest)}"
     return Need(
+        there=there,
         lead=f"For {there:,} connections, {best}.",
         cannot=_cannot(lines, there),
         title=f"Memory for {there:,} connections ({'extrapolated from' if beyond else 'measured:'} {measured})",

@@ -187,8 +187,8 @@ def _standing_overall(results: Results, name: str, found: stats.Decided, rows: l
     trials = [trial for row in rows for trial in results.group(name, row.cell)]
     left = sum(not trial.counts_for(results.leading) for trial in trials)
     notes = (f"{left} of {len(trials)} trials left out",) if left else ()
-    limits = Counter(limit_text(row.bottleneck) for row in rows if row.bottleneck)
-    limit = ", ".join(text if len(limits) == 1 else f"{text} in {number}" for text, number in limits.most_common())
+    limits = Counter(trial.verdict.bottleneck for trial in trials if trial.counts_for(results.leading))
+    limit = ", ".join(LIMITS.get(text, text) + (f" {number}" if len(limits) > 1 else "") for text, number in limits.most_common())
     reference = name not in results.contenders
     return Standing(results.label(name), says, behind, "", "", limit or wording.NONE, notes, name in found.first, reference)
 
