@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
-from wsbench.analysis.dataset import Cell
+from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
 
@@ -160,8 +161,7 @@ def _standing(results: Results, row: SummaryRow, found: stats.Decided | None) ->
     figure = row.figure(results.leading)
     says, behind = _says(results, row.name, found)
     group = results.group(row.name, row.cell)
-    left = sum(not trial.counts_for(results.leading) for trial in group)
-    notes = [f"{left} of {len(group)} trials left out"] if left else []
+    notes = [*_unused(results, group)]
     if row.missing:
         notes.append(f"{wording.count(row.missing, 'trial')} not run")
     if figure.estimate.mean is None and figure.estimate.reason:
@@ -182,11 +182,19 @@ def _standing(results: Results, row: SummaryRow, found: stats.Decided | None) ->
     )
 
 
+def _unused(results: Results, trials: list[TrialResult]) -> Iterator[str]:
+    """The trials without a usable number: failed, and left out by the verdict."""
+    failed = sum(trial.record.outcome == "failed" for trial in trials)
+    invalid = sum(not trial.counts_for(results.leading) for trial in trials) - failed
+    for number, what in ((failed, "failed"), (invalid, "left out")):
+        if number:
+            yield f"{number} of {wording.count(len(trials), 'trial')} {what}"
+
+
 def _standing_overall(results: Results, name: str, found: stats.Decided, rows: list[SummaryRow]) -> Standing:
     says, behind = _says(results, name, found)
     trials = [trial for row in rows for trial in results.group(name, row.cell)]
-    left = sum(not trial.counts_for(results.leading) for trial in trials)
-    notes = (f"{left} of {len(trials)} trials left out",) if left else ()
+    notes = tuple(_unused(results, trials))
     limits = Counter(trial.verdict.bottleneck for trial in trials if trial.counts_for(results.leading))
     limit = ", ".join(LIMITS.get(text, text) + (f" {number}" if len(limits) > 1 else "") for text, number in limits.most_common())
     reference = name not in results.contenders
