@@ -40,7 +40,7 @@ class Answer:
 def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     """The answer of a campaign, from its summary rows."""
     found = places(results, rows)
-    overall, cells = (found[0], found[1:]) if len(found) > 1 else (None, found)
+    overall, cells = (found[0], found[1:]) if len(found) > len(results.cells) else (None, found)
     asked = need(results)
     lead = _lead(results, overall, cells) if asked is None else _memory_lead(results, asked, cells)
     doubt = caution.suspect(results)
@@ -58,6 +58,10 @@ def _memory_lead(results: Results, asked: Need, cells: list[Place]) -> str:
 def _lead(results: Results, overall: Place | None, cells: list[Place]) -> str:
     if not any(standing.value.strip("≥ –") for place in cells for standing in place.standings):
         return "No result: no VALID or SUSPECT trial has a number."
+    if overall is None and len(cells) > 1:
+        values = [f"{place.text} {one.value} {place.unit}" for place in cells for one in place.standings if not one.reference]
+        reach = values[0] if len(values) < 2 else f"{values[0]} to {values[-1]}"
+        return f"{results.label(results.contenders[0])}: {reach}; there is no other server to compare with."
     if overall is None:
         return _sentence(cells[0].sentence)
     if overall.leaders:

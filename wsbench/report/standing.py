@@ -56,9 +56,9 @@ class Place:
 
 
 def places(results: Results, rows: list[SummaryRow]) -> list[Place]:
-    """Every cell in order; before them, if there are several, all cells together."""
+    """Every cell in order; before them, if there is more than one cell and server, all cells together."""
     made = [_place(results, cell, [row for row in rows if row.cell == cell]) for cell in results.cells]
-    return [_overall(results, rows), *made] if len(made) > 1 else made
+    return [_overall(results, rows), *made] if len(made) > 1 < len(results.contenders) else made
 
 
 def best_of(results: Results) -> str:
@@ -89,7 +89,7 @@ def _place(results: Results, cell: Cell, rows: list[SummaryRow]) -> Place:
     order = {name: at for at, name in enumerate(found.order)}
     rows = sorted(rows, key=lambda row: (row not in known, order.get(row.name, -1 if row.name in results.references else 999)))
     standings = tuple(_standing(results, row, found) for row in rows)
-    if found.reason is not None:
+    if found.reason is not None or _may_be_better(results, found, [cell]):
         return Place(text, _unranked(results, contenders, found), unit, (), False, standings)
     by_name = {row.name: row for row in rows}
     first = by_name[found.order[0]].figure(results.leading)
@@ -103,7 +103,7 @@ def _overall(results: Results, rows: list[SummaryRow]) -> Place:
     names = [*found.order, *found.left_out, *results.references]
     of = {name: [row for row in rows if row.name == name] for name in dict.fromkeys(names)}
     standings = tuple(_standing_overall(results, name, found, mine) for name, mine in of.items() if mine)
-    if found.reason is not None:
+    if found.reason is not None or _may_be_better(results, found, results.cells):
         return Place(OVERALL, f"not ranked: {_why_not(results, found)}", "", (), False, standings)
     sentence, clear = _ranked(results, found, "")
     return Place(OVERALL, sentence, "", tuple(map(results.label, found.first)), clear, standings)
@@ -126,6 +126,9 @@ def _ranked(results: Results, found: stats.Decided, value: str) -> tuple[str, bo
         more = None if None in open_ else max(open_, default=None)
         names = wording.listed(first).replace(" and ", " or ") if len(first) <= FEW else f"one of {len(first)} servers"
         sentence = f"undecided: {names} may have the {best_of(results)}; {rounds_more(results, more)}"
+    if found.left_out:
+        names = [results.label(name) for name in found.left_out]
+        sentence += f"; {_few(names)} could not be compared"
     behind = [one for one in found.decisions if one.one not in found.first and one.says != "equal"]
     if behind and clear:
         sentence += f"; {results.label(behind[0].one)}, the next, is {phrase(results, behind[0])}"
@@ -146,12 +149,28 @@ def _unranked(results: Results, contenders: list[SummaryRow], found: stats.Decid
     return f"not ranked: {_why_not(results, found)}. By the mean alone {names} {'lead' if len(even) > 1 else 'leads'}: {value}"
 
 
+def _may_be_better(results: Results, found: stats.Decided, cells: list[Cell]) -> str | None:
+    """A server that could not be compared although its mean is better than the first one's somewhere."""
+    if not found.order:
+        return None
+    sign = 1 if _higher(results) else -1
+    for name in found.left_out:
+        for cell in cells:
+            mine, best = (results.estimate(one, cell, results.leading).mean for one in (name, found.order[0]))
+            if mine is not None and (best is None or sign * mine > sign * best):
+                return name
+    return None
+
+
 def _why_not(results: Results, found: stats.Decided) -> str:
     done = results.campaign.rounds
     if done < stats.LEAST_ROUNDS:
         more = rounds_more(results, stats.LEAST_ROUNDS - done).removeprefix("about ")
         return f"{wording.count(done, 'round')} of the {stats.LEAST_ROUNDS} that are needed, {more}"
-    return found.reason or ""
+    if found.reason is not None:
+        return found.reason
+    better = _may_be_better(results, found, results.cells) or ""
+    return f"{results.label(better)} may be the best and could not be compared ({found.left_out[better]})"
 
 
 # ---- a server ------------------------------------------------------------------------------------------------------
@@ -159,7 +178,8 @@ def _why_not(results: Results, found: stats.Decided) -> str:
 
 def _standing(results: Results, row: SummaryRow, found: stats.Decided | None) -> Standing:
     figure = row.figure(results.leading)
-    says, behind = _says(results, row.name, found)
+    ranked = found is not None and _may_be_better(results, found, [row.cell]) is None
+    says, behind = _says(results, row.name, found, ranked)
     group = results.group(row.name, row.cell)
     notes = [*_unused(results, group)]
     if row.missing:
@@ -168,6 +188,7 @@ def _standing(results: Results, row: SummaryRow, found: stats.Decided | None) ->
         notes.append(figure.estimate.reason)
     bound = results.leading == results.throughput and row.note.startswith(LOWER_BOUND)
     notes += [row.note] if row.note else []
+    leads = ranked and row.name in found.first
     reference = row.name in results.references
     return Standing(
         row.server,
@@ -177,7 +198,7 @@ def _standing(results: Results, row: SummaryRow, found: stats.Decided | None) ->
         figure.interval,
         limit_text(row.bottleneck),
         tuple(notes),
-        found is not None and row.name in found.first,
+        leads,
         reference and row.name not in results.contenders,
     )
 
@@ -192,16 +213,17 @@ def _unused(results: Results, trials: list[TrialResult]) -> Iterator[str]:
 
 
 def _standing_overall(results: Results, name: str, found: stats.Decided, rows: list[SummaryRow]) -> Standing:
-    says, behind = _says(results, name, found)
+    ranked = _may_be_better(results, found, results.cells) is None
+    says, behind = _says(results, name, found, ranked)
     trials = [trial for row in rows for trial in results.group(name, row.cell)]
     notes = tuple(_unused(results, trials))
     limits = Counter(trial.verdict.bottleneck for trial in trials if trial.counts_for(results.leading))
     limit = ", ".join(LIMITS.get(text, text) + (f" {number}" if len(limits) > 1 else "") for text, number in limits.most_common())
     reference = name not in results.contenders
-    return Standing(results.label(name), says, behind, "", "", limit or wording.NONE, notes, name in found.first, reference)
+    return Standing(results.label(name), says, behind, "", "", limit or wording.NONE, notes, ranked and name in found.first, reference)
 
 
-def _says(results: Results, name: str, found: stats.Decided | None) -> tuple[str, str]:
+def _says(results: Results, name: str, found: stats.Decided | None, ranked: bool) -> tuple[str, str]:
     """Where a server stands, and by how much it is behind."""
     if name not in results.contenders:
         return "baseline", ""
@@ -209,7 +231,7 @@ def _says(results: Results, name: str, found: stats.Decided | None) -> tuple[str
         return wording.NONE, ""
     if name in found.left_out:
         return "not compared", found.left_out[name]
-    if found.reason is not None:
+    if found.reason is not None or not ranked:
         return "not ranked", ""
     of = found.of(name)
     if of is None:

@@ -170,7 +170,7 @@ function drawLines(figure, width) {
 
 // ---- small multiples -----------------------------------------------------------------------------------------------
 
-const PANEL = { width: 168, height: 84, between: 16, head: 30 };
+const PANEL = { width: 122, height: 84, between: 16, head: 30 };
 
 // A panel per series, all on the same scales: { left, right, top, bottom, x, y, one } each.
 function panelGeometry(figure, width) {
@@ -199,7 +199,7 @@ function drawPanels(figure, width) {
     const first = i % columns === 0, last = i + columns >= panels.length;
     body += beside({ ...figure.y, title: "", silent: !first }, y, left, right);
     if (last) body += below({ ...figure.x, title: "", grid: false }, x, top, end, right + 6);
-    body += `<path class="context" d="${figure.series.filter((other) => other !== one).map((other) => path(other.points, x, y)).join("")}"/>`;
+    body += `<path class="context" d="${figure.series.filter((other) => other !== one).map((other) => path(other.points, x, y).replace(/\.\d/g, "")).join("")}"/>`;
     if (figure.reference) body += `<path class="mark" d="${path(inside(figure.reference.points), x, y)}"/>`;
     body += `<text class="name" x="${tenth(left)}" y="${top - 8}">${esc(shortened(one.name, Math.floor((right - left) / NAME_LETTER)))}</text>`;
     body += `<path class="line" data-server="${one.server}" d="${path(one.points, x, y)}" stroke="${one.look.colour}"/>`;

@@ -21,7 +21,7 @@ function namesHtml({ series }) {
 
 function numbersHtml({ table, openTable, title }) {
   const head = table.head.map((text) => `<th scope="col">${esc(text)}</th>`).join("");
-  const rows = table.rows.map(([first, ...rest]) => `<tr><th scope="row">${esc(first)}</th>${rest.map((text) => `<td>${esc(text)}</td>`).join("")}</tr>`).join("");
+  const rows = table.rows.map(([first, ...rest]) => `<tr><th scope="row">${esc(first)}</th>${rest.map((text) => `<td>${esc(text).replace(/ \(([^)]*)\)$/, "<small>$1</small>")}</td>`).join("")}</tr>`).join("");
   return `<details${openTable ? " open" : ""}><summary>Numbers</summary><div class="scroll" tabindex="0" role="region" aria-label="numbers: ${esc(title)}"><table class="sortable"><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div></details>`;
 }
 
