@@ -229,7 +229,7 @@ def _says(results: Results, name: str, found: stats.Decided | None, ranked: bool
         return "baseline", ""
     if found is None:
         return wording.NONE, ""
-    if name in found.left_out:
+    if name in found.left_out and results.campaign.rounds >= stats.LEAST_ROUNDS:
         return "not compared", found.left_out[name]
     if found.reason is not None or not ranked:
         return "not ranked", ""

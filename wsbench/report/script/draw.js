@@ -74,7 +74,7 @@ function beside(axis, at, left, right) {
   let last = Infinity;
   axis.ticks.forEach((tick, i) => {
     const y = tenth(at.to(tick));
-    parts += `<path class="grid" d="M${left},${y}H${right}"/>`;
+    parts += `<path class="grid" d="M${tenth(left)},${y}H${tenth(right)}"/>`;
     if (last - y < 14 || axis.silent) return;
     last = y;
     parts += `<text x="${left - 6}" y="${y + 4}" text-anchor="end">${esc(texts[i])}</text>`;
@@ -171,6 +171,7 @@ function drawLines(figure, width) {
 // ---- small multiples -----------------------------------------------------------------------------------------------
 
 const PANEL = { width: 122, height: 84, between: 16, head: 30 };
+const MOST_PALE = 12; // series; more are a range
 
 // A panel per series, all on the same scales: { left, right, top, bottom, x, y, one } each.
 function panelGeometry(figure, width) {
@@ -179,8 +180,8 @@ function panelGeometry(figure, width) {
   const columns = Math.max(1, Math.min(figure.series.length, Math.floor((width - left) / (PANEL.width + PANEL.between))));
   const wide = (width - left - 12 - (columns - 1) * PANEL.between) / columns, rows = Math.ceil(figure.series.length / columns);
   const panels = figure.series.map((one, i) => {
-    const from = left + (i % columns) * (wide + PANEL.between), above = top + PANEL.head + Math.floor(i / columns) * (PANEL.height + PANEL.head);
-    const range = { left: from, right: from + wide, top: above, bottom: above + PANEL.height };
+    const from = tenth(left + (i % columns) * (wide + PANEL.between)), above = top + PANEL.head + Math.floor(i / columns) * (PANEL.height + PANEL.head);
+    const range = { left: from, right: tenth(from + wide), top: above, bottom: above + PANEL.height };
     return { ...range, one, x: scale(figure.x.domain, [from + 4, from + wide - 4], figure.x.log), y: scale(figure.y.domain, [range.bottom, above], figure.y.log) };
   });
   return { panels, columns, bottom: top + rows * (PANEL.height + PANEL.head) };
@@ -188,6 +189,17 @@ function panelGeometry(figure, width) {
 
 function panelAt({ panels }, px, py) {
   return panels.find(({ left, right, top, bottom }) => px >= left - 8 && px <= right + 8 && py >= top - PANEL.head && py <= bottom);
+}
+
+// The other series, pale; in a crowd the range that they span.
+function context(series, one, x, y) {
+  if (series.length <= MOST_PALE) return `<path class="context" d="${series.filter((other) => other !== one).map((other) => path(other.points, x, y)).join("")}"/>`;
+  const ends = series[0].points.flatMap(([at]) => {
+    const values = series.flatMap((other) => other.points.filter(([where, value]) => where === at && value !== null && !(y.log && value <= 0)).map(([, value]) => value));
+    return values.length ? [[at, Math.min(...values), Math.max(...values)]] : [];
+  });
+  const points = [...ends.map(([at, low]) => [at, low]), ...ends.reverse().map(([at, , high]) => [at, high])];
+  return `<path class="context band" d="${path(points, x, y)}Z"/>`;
 }
 
 function drawPanels(figure, width) {
@@ -199,7 +211,7 @@ function drawPanels(figure, width) {
     const first = i % columns === 0, last = i + columns >= panels.length;
     body += beside({ ...figure.y, title: "", silent: !first }, y, left, right);
     if (last) body += below({ ...figure.x, title: "", grid: false }, x, top, end, right + 6);
-    body += `<path class="context" d="${figure.series.filter((other) => other !== one).map((other) => path(other.points, x, y).replace(/\.\d/g, "")).join("")}"/>`;
+    body += context(figure.series, one, x, y);
     if (figure.reference) body += `<path class="mark" d="${path(inside(figure.reference.points), x, y)}"/>`;
     body += `<text class="name" x="${tenth(left)}" y="${top - 8}">${esc(shortened(one.name, Math.floor((right - left) / NAME_LETTER)))}</text>`;
     body += `<path class="line" data-server="${one.server}" d="${path(one.points, x, y)}" stroke="${one.look.colour}"/>`;
