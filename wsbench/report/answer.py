@@ -165,5 +165,3 @@ def _outcomes(results: Results, ok: list[TrialResult]) -> list[str]:
             if one.name != "stopped":
                 by_name.setdefault(one.name, {})[results.label(trial.record.name)] = None
     return [f"{OUTCOMES[name].capitalize()}: {wording.listed(servers)}." for name, servers in by_name.items()]
-
-

@@ -87,7 +87,7 @@ def _place(results: Results, cell: Cell, rows: list[SummaryRow]) -> Place:
         return Place(text, "no usable number", unit, (), False, tuple(_standing(results, row, None) for row in rows))
     found = results.best(cell, results.leading)
     order = {name: at for at, name in enumerate(found.order)}
-    rows = sorted(rows, key=lambda row: (row not in known, order.get(row.name, -1 if row.name in results.references else 999)))
+    rows = sorted(rows, key=lambda row: (row not in known, order.get(row.name, math.inf)))
     standings = tuple(_standing(results, row, found) for row in rows)
     if found.reason is not None or _may_be_better(results, found, [cell]):
         return Place(text, _unranked(results, contenders, found), unit, (), False, standings)
@@ -220,7 +220,9 @@ def _standing_overall(results: Results, name: str, found: stats.Decided, rows: l
     limits = Counter(trial.verdict.bottleneck for trial in trials if trial.counts_for(results.leading))
     limit = ", ".join(LIMITS.get(text, text) + (f" {number}" if len(limits) > 1 else "") for text, number in limits.most_common())
     reference = name not in results.contenders
-    return Standing(results.label(name), says, behind, "", "", limit or wording.NONE, notes, ranked and name in found.first, reference)
+    return Standing(
+        results.label(name), says, behind, "", "", limit or wording.NONE, notes, ranked and name in found.first, reference
+    )
 
 
 def _says(results: Results, name: str, found: stats.Decided | None, ranked: bool) -> tuple[str, str]:
