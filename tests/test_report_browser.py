@@ -300,7 +300,7 @@ def test_what_is_downloaded_is_what_is_shown(browser, run):
 def column(visit, place):
     return visit.page.eval_on_selector_all(
         "#result-tables table:first-of-type tbody",
-        "(all, at) => [...all[0].rows].map(row => row.cells[at].firstChild.textContent)",
+        "(all, at) => [...all[0].rows].map(row => row.cells[at].innerText.split('\\n')[0])",
         place,
     )
 

@@ -21,7 +21,7 @@ from wsbench.report.standing import Place, best_of, margin, places
 
 @dataclass(frozen=True)
 class Answer:
-    """The whole answer. `best`: what the best is best at (`highest throughput`). `overall`: all cells together, if there are several.
+    """The whole answer. `best`: what the best is best at (`highest throughput`). `overall`: all cells together, if several.
 
     `cannot`: what changes or limits the answer, a sentence each. `control`: what the A/A control shows about the machine, or None.
     `aside`: what was looked at and changes nothing. `need`: the memory answer, or None if memory is not asked for.

@@ -18,7 +18,8 @@ INTERVAL = f"{100 * stats.LEVEL:g} % interval"
 
 @dataclass(frozen=True)
 class Need:
-    """`there`: the connections that are asked about. `lead` is the answer by the lines, `cannot` its limits. The table has every server, the one that needs least first."""
+    """`there`: the connections that are asked about. `lead` is the answer by the lines, `cannot` its limits. The table has every
+    server, the one that needs least first."""
 
     there: int
     lead: str

@@ -77,7 +77,7 @@ function resultRow(data, row, columns, highest) {
     return `<td${bar}>${estimateHtml(data, metric, found)}</td>${i ? "" : ratio}`;
   });
   const trials = `<a class="trials" href="#trials" data-server="${row.server}" data-cell="${row.cell}">${countsHtml(row)}</a>`;
-  return `<tr data-server="${row.server}"${server.ceiling ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${row.tier ? `<span class="tier" title="servers that share a letter cannot be ranked against one another"> ${esc(row.tier)}</span>` : ""}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(limitText(row.limit))}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
+  return `<tr data-server="${row.server}"${server.ceiling ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label).replace(/[@-]/g, "<wbr>$&")}${row.tier ? `<span class="tier" title="servers that share a letter cannot be ranked against one another"> ${esc(row.tier)}</span>` : ""}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(limitText(row.limit))}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
 }
 
 // ---- trials --------------------------------------------------------------------------------------------------------
