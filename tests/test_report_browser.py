@@ -231,11 +231,11 @@ def test_a_trial_is_one_click_away_with_its_plan_command_and_log(browser, run):
         visit.page.keyboard.press("Escape")
         assert visit.page.evaluate("location.hash") == ""
         visit.page.locator("#throughput-0 .dots use[data-trial='4']").dispatch_event("click")
-        assert "Trial 0009" in dialog.locator("h2").inner_text()
+        assert "Trial 0004" in dialog.locator("h2").inner_text()
         text = dialog.inner_text()
-        assert "INVALID" in text
+        assert "VALID" in text
         assert '"scenario"' in text
-        assert "wsbench-engine 0009/plan.json OUT" in text
+        assert "wsbench-engine 0004/plan.json OUT" in text
         assert visit.count("dialog figure.heat") == 1
         assert visit.complaints == []
 
@@ -309,7 +309,7 @@ def test_a_table_sorts_by_every_column_with_click_and_keyboard(browser, bars):
     with Visit(browser, bars) as visit:
         heads = visit.page.locator("#result-tables thead th")
         assert heads.count() == visit.count("#result-tables thead th button") >= 6
-        assert column(visit, 0)[0] == "reference"
+        assert column(visit, 0)[0].startswith("reference")
         heads.nth(1).locator("button").click()
         assert heads.nth(1).get_attribute("aria-sort") == "ascending"
         values = [float(text.replace(",", "")) for text in column(visit, 1)]
