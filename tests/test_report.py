@@ -155,6 +155,38 @@ def test_who_may_be_the_best_and_could_not_be_compared_stops_the_claim(tmp_path)
     assert re.search(r"Left out: 2 trials \(netty\): .+\. [A-Z]", cannot)
 
 
+def test_suspect_trials_are_a_warning_only_where_the_answer_is_another_without_them(tmp_path):
+    def one_faster(trial, order):
+        fast = order.server == "netty" and order.round > 2
+        return replace(trial, engine_busy=0.985, server_busy=0.7) if fast else trial
+
+    same = answer_of(make_run(tmp_path / "same", SERVERS, ONE_CELL, rounds=8, change=late(one_faster, 6)))
+    assert [text for text in same.aside if "without them the answer is the same" in text]
+    other = answer_of(make_run(tmp_path / "other", SERVERS, ONE_CELL, rounds=4, change=one_faster))
+    assert not other.aside
+    assert [text for text in other.cannot if re.search(r"SUSPECT and counted; without them .+ \(netty\): .+", text)]
+
+
+def late(change, first):
+    return lambda trial, order: change(trial, order) if order.round > first else trial
+
+
+def answer_of(run_folder):
+    results = load(run_folder)
+    return answer(results, summary(results))
+
+
+def test_a_baseline_far_above_is_said_in_the_title_and_squashes_nothing(tmp_path):
+    def drawn_with(rate, name):
+        made = make_run(tmp_path / name, (Server("reference", "Rust", rate, 6), *SERVERS[1:]), rounds=3)
+        return drawn(made)["throughput-0"]["y"]
+
+    far, near = drawn_with(500_000, "far"), drawn_with(30_000, "near")
+    assert re.search(r"; reference, beyond the scale: [\d,]+–[\d,]+$", far["title"])
+    assert near["title"].endswith("; dashed: reference")
+    assert far["domain"][1] < near["domain"][1] < 40_000
+
+
 def test_one_server_has_nothing_to_be_compared_with(tmp_path):
     lead, _, _ = said(make_run(tmp_path / "r", SERVERS[1:2], ONE_CELL, rounds=5))
     assert re.fullmatch(r"netty: [\d,]+ messages/s \(.+\); there is no other server to compare with\.", lead)

@@ -27,16 +27,17 @@ def suspect(results: Results) -> tuple[str, bool] | None:
     if not number:
         return None
     counted = f"{number:,} of {wording.count(len(trials), 'trial')} {'is' if number == 1 else 'are'} SUSPECT and counted"
+    them = "it" if number == 1 else "them"
     with_, without = results.best(_where(results), results.leading), _without(results)
     if with_.reason is not None:
         return f"{counted}.", False
     if without.reason is not None:
-        return f"{counted}; without them too little is left to compare. {' '.join(_grouped(results, 'SUSPECT'))}", True
+        return f"{counted}; without {them} too little is left to compare. {' '.join(_grouped(results, 'SUSPECT'))}", True
     if without.first != with_.first:
         names = _listed(list(map(results.label, without.first)), " or ")
-        answer = f"{names} would {'be' if len(without.first) == 1 else 'each be possibly'} the best"
-        return f"{counted}; without them {answer}. {' '.join(_grouped(results, 'SUSPECT'))}", True
-    return f"{counted}; without them the answer is the same.", False
+        answer = f"{names} {'is' if len(without.first) == 1 else 'may be'} the best"
+        return f"{counted}; without {them} {answer}. {' '.join(_grouped(results, 'SUSPECT'))}", True
+    return f"{counted}; without {them} the answer is the same.", False
 
 
 def _contending(results: Results) -> list[TrialResult]:

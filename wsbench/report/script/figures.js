@@ -114,8 +114,8 @@ function apart(series, isReference) {
 }
 
 function panelAxis(values, reference, text) {
-  const { fits, title } = marked(values, reference ? reference.points.map(([, mean]) => mean) : [], reference ? reference.name : "", text);
   const log = values.every((value) => value > 0) && Math.max(...values) >= LOG_BARS * Math.min(...values);
+  const { fits, title } = marked(values, reference ? reference.points.map(([, mean]) => mean) : [], reference ? reference.name : "", text, log);
   return axisOf([...values, ...fits], title, { log });
 }
 
