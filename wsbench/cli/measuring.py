@@ -87,7 +87,7 @@ def request_of(arguments) -> campaign.Request:
         scale=arguments.scale,
         time_scale=arguments.time_scale,
         tags=arguments.tag,
-        control=not arguments.no_control,
+        control=False if arguments.no_control else None,
         **{name: getattr(arguments, name, None) for name in ("engines", "server_processes", "again")},
     )
 
@@ -96,7 +96,7 @@ def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
     left_out = campaign.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in left_out]
-    control = ordering.control_of(asked.experiment, serving, asked.control)
+    control = ordering.control_of(asked.experiment.timing.rounds, serving, asked.control)
     order = ordering.order_of(asked.experiment, serving, asked.seed, control)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
