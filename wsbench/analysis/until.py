@@ -18,22 +18,18 @@ from wsbench.records.rundir import TrialRecord, Until
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison that is asked for. `decision` None: nothing could be compared, for this `reason`."""
+    """One comparison that is asked for. `decision` None: nothing could be compared, for this `reason`. `hopeless`: a server does not
+    have the number at all, so more rounds do not help."""
 
     metric: str
     cell: Cell
     decision: stats.Decision | None
     reason: str | None = None
+    hopeless: bool = False
 
     @property
     def decided(self) -> bool:
         return self.decision is not None and self.decision.says != "undecided"
-
-    @property
-    def hopeless(self) -> bool:
-        """Nothing was measured that more rounds could decide."""
-        found = self.decision
-        return found is None or (not self.decided and found.ratio is None and found.more_rounds is None)
 
     @property
     def more_rounds(self) -> int | None:
@@ -129,10 +125,19 @@ def comparisons(results: Results) -> list[Comparison]:
                 decided = results.decide(cell, metric, stats.Two(new, base))
             else:
                 decided = results.best(cell, metric)
-            found += [Comparison(metric, cell, one) for one in decided.decisions]
+            for one in decided.decisions:
+                without = _without(results, one.one, cell, metric) or _without(results, one.other, cell, metric)
+                found.append(Comparison(metric, cell, one, hopeless=without))
             if not decided.decisions:
-                found.append(Comparison(metric, cell, None, decided.reason))
+                without = sum(not _without(results, name, cell, metric) for name in results.contenders) < 2
+                found.append(Comparison(metric, cell, None, decided.reason, hopeless=without))
     return found
+
+
+def _without(results: Results, name: str, cell: Cell, metric: str) -> bool:
+    """Whether trials count for a metric that none of them has, such as the CPU time of a server whose process is unknown."""
+    counted = results.counted(name, cell, metric)
+    return bool(counted) and all(trial.value(metric) is None for trial in counted)
 
 
 def round_times(records: Iterable[TrialRecord]) -> list[float]:

@@ -107,8 +107,10 @@ def request(
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
     departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
-    if until is not None:
-        departures.append(f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}")
+    if until is not None and not until.pair:
+        departures.append(
+            f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}"
+        )
     sizes = (scale, time_scale, control, engines, server_processes, asked.timing.again if again is None else again, until, own)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 

@@ -13,6 +13,8 @@ from wsbench.servers.catalogue import Variant
 
 #: Start, stop and connect time per trial, for the estimate only.
 OVERHEAD_S = 3.0
+#: The same for a trial of a heat in slices: nothing settles between trials.
+SLICED_OVERHEAD_S = 1.0
 #: Duration of a trial that ends by count, for the estimate only.
 COUNTED_S = 3.0
 #: From this number of rounds on, a campaign has an A/A control: with fewer it would not show a difference that matters.
@@ -134,6 +136,7 @@ def estimate_s(asked: Experiment, trials: int) -> float:
         return OVERHEAD_S * trials + (timing.warmup_s + measure_s) * heats
     if asked.arrangement == "slices":
         measure_s *= 1 + (timing.lead_s + TAIL_S) / timing.slice_s
+        return trials * (SLICED_OVERHEAD_S + timing.warmup_s + measure_s)
     return trials * (OVERHEAD_S + timing.warmup_s + measure_s)
 
 

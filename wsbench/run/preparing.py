@@ -78,7 +78,7 @@ def rows(wanted: list[Wanted], cpus: list[int], port: int | None, say: Callable[
     """Builds and checks each variant. The row of a variant that cannot run has the reason."""
     variants = [one.variant for one in wanted]
     for variant in variants:
-        if build.obstacle(variant) is None and build.state(variant) in ("changed", "not built"):
+        if build.obstacle(variant) is None and build.state(variant) in ("changed", "not built") and variant.table.build:
             say(f"building {variant.name}")
     built = build.build_all(variants, cpus, os.cpu_count() or 1)
     return [_checked(one, built[one.variant.name], port, say) for one in wanted]
