@@ -18,8 +18,8 @@ from wsbench.records.rundir import TrialRecord, Until
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison that is asked for. `decision` None: nothing could be compared, for this `reason`. `hopeless`: a server does not
-    have the number at all, so more rounds do not help."""
+    """One comparison that is asked for. `decision` None: nothing could be compared, for this `reason`. `hopeless`: a server has no
+    such number in any trial, so more rounds do not help."""
 
     metric: str
     cell: Cell

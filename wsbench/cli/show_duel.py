@@ -1,4 +1,4 @@
-"""The output of `wsbench duel`: its arguments, one line while it runs, and its result as text, Markdown or JSON. It starts nothing."""
+"""`wsbench duel` on the terminal: its arguments, one line a round, and its result as text, Markdown or JSON. It starts nothing."""
 
 from __future__ import annotations
 

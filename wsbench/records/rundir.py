@@ -190,8 +190,8 @@ class Goal(Frozen):
 
 
 class Until(Goal):
-    """A goal with what is fixed before the first round: the most rounds, among which the error is divided, and the most servers of a
-    heat (None: all)."""
+    """A goal with what is fixed before the first round: the most rounds, among which the error is divided, and the most servers of
+    a heat (None: all)."""
 
     planned: Annotated[int, Field(ge=1)]
     alive: int | None = None

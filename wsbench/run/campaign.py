@@ -50,8 +50,8 @@ class Watcher(Protocol):
 class Request:
     """The user's request: the experiment with its overrides applied. `departures` lists the overrides in words.
 
-    `control` None: an A/A control where servers are ranked. `until`: rounds go on until that is decided. `own`: a folder with servers
-    of this campaign alone, which is kept in the campaign's.
+    `control` None: an A/A control where servers are ranked. `until`: rounds go on until that is decided. `own`: a folder with
+    servers of this campaign alone, which is kept in the campaign's.
     """
 
     name: str

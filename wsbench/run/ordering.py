@@ -26,7 +26,7 @@ CONTROL_SERVER = "reference"
 
 
 def control_of(rounds: int, variants: list[Variant], wanted: bool | None = None) -> Variant | None:
-    """The variant that runs twice in every round if servers are to be ranked (or if `wanted`): its two series differ by noise alone.
+    """The variant that runs twice in every round if servers are ranked (or if `wanted`): its two series differ by noise alone.
 
     It is the reference if it takes part, because it varies least, so that the difference shows the machine; else the first.
     """
