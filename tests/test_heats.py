@@ -7,6 +7,7 @@ import pytest
 from conftest import RAN
 from test_end_to_end import only_run, outcomes
 
+from wsbench.analysis.blocks import Blocks
 from wsbench.experiments import experiment as experiments
 from wsbench.metrics import slices
 from wsbench.metrics.trial_data import TrialData
@@ -120,7 +121,7 @@ def told(**changes) -> TurnSample:
     ],
 )
 def test_a_disturbed_turn_says_why(changes, why):
-    found = slices.spoilt(500_000_000, 0.02, [told(**changes)])
+    found = slices.disturbance(500_000_000, 0.02, [told(**changes)])
     assert found is None if why is None else why in found
 
 
@@ -200,3 +201,21 @@ def test_servers_that_do_not_fit_into_memory_run_in_heats_with_one_in_common(sli
     assert len(first) == 8 + 2
     with pytest.raises(UserError, match="only one of these servers"):
         ordering.order_of(experiments.read(sliced), servers, 7, None, most=1)
+
+
+def test_a_heat_is_a_block_of_its_own_if_a_round_has_several(sliced):
+    servers = [Fake(name) for name in "abcd"]
+    order = ordering.order_of(experiments.read(sliced), servers, 7, None, most=3)
+    heats = {planned.heat: set() for planned in order}
+    for planned in order:
+        heats[planned.heat].add(Blocks(order).of(planned))
+    assert all(len(blocks) == 1 for blocks in heats.values())
+    cells = {(planned.heat, planned.cell["connections"]): planned.round for planned in order}
+    for number in (1, 2):
+        for connections in (2, 4):
+            mine = [heat for (heat, at), round_ in cells.items() if at == connections and round_ == number]
+            assert len({min(heats[heat]) for heat in mine}) == len(mine) == 2
+    again = ordering.again([planned for planned in order if planned.heat == order[0].heat], len(order) + 1)
+    assert {Blocks([*order, *again]).of(planned) for planned in again} == heats[order[0].heat]
+    alone = ordering.order_of(experiments.read(sliced), servers, 7)
+    assert {Blocks(alone).of(planned) for planned in alone} == {1, 2}

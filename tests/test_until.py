@@ -1,6 +1,7 @@
 """Rounds that go on until decided: how many are planned, in which order they run, and when they end."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from conftest import RAN
@@ -23,17 +24,17 @@ class Fake:
         self.limits = Limits()
 
 
-def made(path, rounds, spread, ratio=1.0, budget_s=1e6, planned=40, pair=(), metrics=("messages_per_s",)):
-    """A campaign of two servers whose second one has `ratio` times the throughput."""
+def made(path, rounds, spread=0.02, ratio=1.0, pair=()):
+    """A campaign of two servers, planned for 40 rounds, whose second one has `ratio` times the throughput."""
     draw = random.Random(5)
     names = [server.name for server in SERVERS[:2]]
 
     def change(trial, order):
         rate = 10_000 * (ratio if order.server == names[1] else 1.0) * (1 + spread * draw.uniform(-1, 1))
-        return trial.with_rate(rate) if hasattr(trial, "with_rate") else trial
+        return replace(trial, rate=rate)
 
-    run = make_run(path, SERVERS[:2], rounds=rounds, change=change)
-    asked = Until(budget_s=budget_s, metrics=list(metrics), pair=list(pair), planned=planned)
+    run = make_run(path, SERVERS[:2], ({"connections": 16},), rounds, change=change)
+    asked = Until(budget_s=1e6, metrics=["messages_per_s"], pair=list(pair), planned=40)
     write_json(run.path / "campaign.json", run.campaign.model_copy(update={"until": asked, "rounds": rounds}))
     return run
 
@@ -100,7 +101,7 @@ def test_the_end_says_what_is_undecided_and_what_it_would_take():
 
 
 def test_later_readers_use_the_error_that_the_looks_leave(tmp_path):
-    run = made(tmp_path / "run", rounds=6, spread=0.02)
+    run = made(tmp_path / "run", rounds=6)
     results = load(run)
     assert results.rules("messages_per_s").looks.planned == 40
     assert 0 < results.error < ERROR / 2
@@ -109,16 +110,19 @@ def test_later_readers_use_the_error_that_the_looks_leave(tmp_path):
 
 
 def test_pauses_between_trials_do_not_count(tmp_path):
-    records = [one.record for one in load(made(tmp_path / "run", rounds=3, spread=0.02)).every_trial]
-    shifted = [one.model_copy(update={"started_unix_s": one.started_unix_s + 86_400}) for one in records[4:]]
-    assert until.round_times(records[:4] + shifted) == pytest.approx(until.round_times(records))
-    heat = [one.model_copy(update={"heat": 1, "round": 1, "started_unix_s": 5.0 + at, "duration_s": 4}) for at, one in enumerate(records)]
-    assert until.round_times(heat[:3]) == [6.0]
+    records = [one.record for one in load(made(tmp_path / "run", rounds=3)).every_trial]
+    shifted = [one.model_copy(update={"started_unix_s": one.started_unix_s + 86_400}) for one in records[2:]]
+    assert until.round_times(records[:2] + shifted) == pytest.approx(until.round_times(records))
+    together = {"heat": 1, "round": 1, "duration_s": 4.0}
+    heat = [one.model_copy(update={**together, "started_unix_s": 5.0 + at}) for at, one in enumerate(records[:3])]
+    assert until.round_times(heat) == [6.0]
 
 
 def test_a_campaign_until_decided_grows_and_can_be_resumed(wsbench, experiment, tmp_path):
     experiment.write_text(experiment.read_text().replace("[2, 4]", "[2]").replace("measure_s = 0.6", "measure_s = 0.3"))
-    done = wsbench("run", str(experiment), "--until", "decided", "--budget", "1s", "--metric", "server_rss_bytes_max", "--no-report")
+    done = wsbench(
+        "run", str(experiment), "--until", "decided", "--budget", "1s", "--metric", "server_rss_bytes_max", "--no-report"
+    )
     assert done.returncode in RAN, done.stderr
     run = only_run(tmp_path)
     first = run.order

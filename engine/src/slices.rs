@@ -72,7 +72,7 @@ impl Slices {
         (edge, slice)
     }
 
-    /// The time at which this process has been allowed to send for `own_ns`: its schedule stands still while it rests.
+    /// The time at which this process has been allowed to send for `own_ns`: its schedule pauses while it rests.
     pub fn at(&self, own_ns: u64) -> u64 {
         let mut left = own_ns;
         for slice in &self.slices {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_stands_still_between_slices() {
+    fn a_schedule_pauses_between_slices() {
         let slices = two(false);
         let ms = |own_ms: u64| slices.at(own_ms * 1_000_000) / 1_000_000;
         assert_eq!([ms(0), ms(199), ms(200), ms(399)], [1100, 1299, 1600, 1799]);

@@ -61,7 +61,7 @@ fn a_closed_loop_is_silent_between_its_slices() {
 }
 
 #[test]
-fn the_schedule_of_an_open_loop_stands_still_between_slices() {
+fn the_schedule_of_an_open_loop_pauses_between_slices() {
     let run = run(&with(echo(honest(), "text", 32), sliced(open("constant", 1000.0, None), false)));
     run.errors_are(json!({}));
     let due = run.measured("sent") + run.measured("unsent");

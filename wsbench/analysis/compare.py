@@ -22,7 +22,7 @@ Says = Literal["better", "worse", "changed", "equal", "undecided"]
 #: Properties of the machine that affect every number. The rest of machine.json (tools, revision) may differ.
 SAME_MACHINE = ("hostname", "cpu_model", "cpus", "memory_bytes", "kernel", "virtualisation", "governor", "sysctls")
 #: Parameters of a campaign that change its trials.
-AS_ASKED = ("scale", "time_scale", "engines", "server_processes")
+AS_ASKED = ("scale", "time_scale", "arrangement", "engines", "server_processes")
 #: Keys of experiment.toml that do not change a trial.
 OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "versions")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")

@@ -99,8 +99,11 @@ class TrialResult:
     def lost_by_server(self, metric: str) -> bool:
         """True if the server's own failure left no usable value of this metric, and the instrument was sound.
 
-        The server failed, or did what makes the metric INVALID, or was stopped early without the engine being the limit.
+        The server failed under the load, or did what makes the metric INVALID, or was stopped early without the engine being the
+        limit.
         """
+        if self.record.never_loaded:
+            return False
         if self.record.outcome == "stopped" and self.verdict.bottleneck == "server" and self.counts_for(metric):
             return self.value(metric) is None
         because = self.verdict.because(metrics.METRICS[metric].family)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from wsbench import metrics
 from wsbench.analysis import stats
+from wsbench.analysis.blocks import Blocks
+from wsbench.analysis.curves import Curve, curve_points
 from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
 from wsbench.engine.histogram import Histogram
 from wsbench.records.engine_files import Doc, Idle, Plan, Push
@@ -25,20 +26,6 @@ from wsbench.records.rundir import CONTROL, CampaignRecord, CellValue, RunFolder
 
 REACHED = "connections_reached"
 REFERENCE = "reference"  # the server that does the least work: a baseline, not ranked
-
-
-MOST_HEATS = 1000  # of a round and cell
-CURVE_POINTS = 60
-EVENLY = [Fraction(step, 20) for step in range(1, 18)]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Latencies as (1/(1-q), ns) pairs, and the histogram as the payload of a line in an HdrHistogram log."""
-
-    count: int
-    points: list[tuple[float, float]]
-    log: str
 
 
 @dataclass(frozen=True)
@@ -259,36 +246,11 @@ class Results:
         return list(found.values())
 
     def block(self, trial: TrialResult) -> int:
-        """What ran under the same conditions: the round. If memory did not hold all servers of a round at once, each heat of the
-        round is a block of its own, with one server in common."""
-        heats = self._heats.get((trial.record.round, trial.cell), [])
-        return (
-            trial.record.round
-            if len(heats) < 2
-            else trial.record.round * MOST_HEATS + heats.index(self._first_heat(trial.record.number))
-        )
+        return self._blocks.of(trial.record)
 
     @cached_property
-    def _heats(self) -> dict[tuple[int, Cell], list[int]]:
-        """By round and cell the heats as they were first planned."""
-        found: dict[tuple[int, Cell], list[int]] = {}
-        for planned in self.order:
-            if planned.heat is not None and planned.again_of is None:
-                heats = found.setdefault((planned.round, tuple(planned.cell.items())), [])
-                if planned.heat not in heats:
-                    heats.append(planned.heat)
-        return found
-
-    def _first_heat(self, number: int) -> int | None:
-        """The heat of the trial that this one repeats, or its own."""
-        planned = self._planned[number]
-        while planned.again_of is not None:
-            planned = self._planned[planned.again_of]
-        return planned.heat
-
-    @cached_property
-    def _planned(self) -> dict[int, TrialOrder]:
-        return {planned.number: planned for planned in self.order}
+    def _blocks(self) -> Blocks:
+        return Blocks(self.order)
 
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Estimate over the counted repeats; if none has the number, with the first one's reason."""
@@ -415,16 +377,6 @@ class Results:
         """The swept values of a cell in words; empty if nothing is swept."""
         shown = [key for key in self.swept if key not in without]
         return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
-
-
-def curve_points(found: Histogram, points: int = CURVE_POINTS) -> list[tuple[float, float]]:
-    """(1/(1-q), ns) pairs, the x axis of an HdrHistogram chart, with extra points below the median for distributions.
-
-    The largest value is at x = n, where one value remains.
-    """
-    even = zip(map(float, EVENLY), found.quantiles(EVENLY), strict=True)
-    curve = sorted({*found.curve(points), *even})
-    return [(1 / (1 - q) if q < 1 else max(2.0, float(found.count)), float(value)) for q, value in curve]
 
 
 def read_experiment(run: RunFolder) -> Experiment:

@@ -97,6 +97,11 @@ def _campaign(made: Parser) -> None:
     made.add_argument("--rounds", type=positive, help="number of rounds, in place of the experiment's")
     made.add_argument("--scale", type=float, default=1.0, help="multiply connections, messages and heap by this factor")
     made.add_argument("--time-scale", type=float, default=1.0, help="multiply the duration of phases and stages by this factor")
+    made.add_argument(
+        "--arrangement",
+        choices=("trials", "slices", "together"),
+        help="how the trials of a round run, not as the experiment says",
+    )
     made.add_argument("--no-control", action="store_true", help="skip the A/A control")
     made.add_argument("--tag", action="append", default=[], metavar="TAG", help="label the campaign; repeatable")
     made.add_argument("--seed", type=seed, help="seed of the trial order and all other random choices")

@@ -99,6 +99,7 @@ def request_of(arguments) -> campaign.Request:
         seed=arguments.seed,
         scale=arguments.scale,
         time_scale=arguments.time_scale,
+        arrangement=arguments.arrangement,
         tags=arguments.tag,
         control=False if arguments.no_control else None,
         until=_goal(arguments),

@@ -37,7 +37,7 @@ from wsbench.records.engine_files import (
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
-from wsbench.records.rundir import CellValue
+from wsbench.records.rundir import Arrangement, CellValue
 from wsbench.servers.settings import RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
@@ -161,8 +161,8 @@ class Experiment(Frozen):
     load: Load = Load()
     sweep: dict[str, Annotated[list[CellValue], Field(min_length=1)]] = {}
     runtime: RuntimeTable = RuntimeTable()
-    #: How the trials of a round run: one after another; in turns of short slices, with all servers alive; or all at once.
-    arrangement: Literal["trials", "slices", "together"] = "trials"
+    #: How the trials of a round run: one after another; alternately in short slices, with all servers alive; or all at once.
+    arrangement: Arrangement = "trials"
     timing: Timing = Timing()
     #: What `--scale` changes. Empty: the experiment has only one size.
     scales: list[Scaled] = []
@@ -228,6 +228,7 @@ def read(path: Path) -> Experiment:
     try:
         for cell in experiment.cells():
             _require_end(path, experiment, cell)
+        require_arranged(path, experiment)
     except ValidationError as error:
         raise UserError(f"{path}: {one_line(error)}") from error
     _check_claims(path, experiment)
@@ -241,20 +242,30 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     both, neither = None not in ends, ends == [None, None]
     if both or (neither and load.stages is None):
         raise UserError(f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'")
-    loop = load.loop(experiment.loop)
-    if experiment.arrangement == "trials":
-        return
-    steady = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
+    load.loop(experiment.loop)
+
+
+def require_arranged(path: Path, experiment: Experiment) -> None:
+    """UserError if a cell's load cannot be measured in the experiment's arrangement."""
+    for cell in experiment.cells():
+        load = experiment.load_of(cell)
+        if (needed := _unarranged(experiment, load)) is not None:
+            raise UserError(f"{path}: arrangement {experiment.arrangement!r} needs {needed}")
+
+
+def _unarranged(experiment: Experiment, load: Load) -> str | None:
+    """What the arrangement needs and this load is not; None if it fits."""
+    loop, timed = load.loop(experiment.loop), experiment.timing.measure_s is not None and experiment.stop is None
     think = isinstance(loop, Closed) and loop.think is not None
     if experiment.arrangement == "slices":
         kept = experiment.scenario in ("echo", "ping", "doc") and load.persistent and load.messages_per_connection is None
-        fits = steady and not think and kept
-        allowed = "a steady closed or open loop of messages on connections that stay, ended by 'timing.measure_s'"
-    else:
-        fits = steady and (think or experiment.loop in ("open", "none"))
-        allowed = "a light load: users who think, a rate, or idle connections, ended by 'timing.measure_s'"
-    if not fits:
-        raise UserError(f"{path}: 'arrangement' is {experiment.arrangement!r}, which needs {allowed}")
+        if not (timed and kept and not think and load.stages is None):
+            return "a steady closed or open loop of messages on connections that stay, ended by 'timing.measure_s'"
+    if experiment.arrangement == "together":
+        ends = timed or (load.stages is not None and experiment.stop is None)
+        if not (ends and (think or experiment.loop in ("open", "none"))):
+            return "a light load that ends by time: users who think, a rate, or idle connections"
+    return None
 
 
 def text_of(path: Path) -> str:

@@ -68,11 +68,11 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
 
 def turns(trial: TrialData) -> Iterator[Finding]:
     """A heat whose turns were disturbed. Single turns are left out for all its servers alike, and are no finding."""
-    slices, spoilt = trial.slices, [one.spoilt for one in trial.slices if one.spoilt is not None]
-    share = len(spoilt) / len(slices) if slices else 1.0
-    if kind := beyond("spoilt_turns", share):
-        most = max(set(spoilt), key=spoilt.count) if spoilt else "no slice was recorded"
-        seen = f"{len(spoilt)} of {len(slices)} turns were disturbed and left out, for example: {most}"
+    slices, left_out = trial.slices, [one.disturbed for one in trial.slices if one.disturbed is not None]
+    share = len(left_out) / len(slices) if slices else 1.0
+    if kind := beyond("disturbed_turns", share):
+        most = max(set(left_out), key=left_out.count) if left_out else "no slice was recorded"
+        seen = f"{len(left_out)} of {len(slices)} turns were disturbed and left out, for example: {most}"
         yield finding("host", "turns", seen, QUIETER, **_in_window(kind))
 
 

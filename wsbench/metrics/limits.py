@@ -108,7 +108,7 @@ LIMITS = {
         "CPU time of programs outside the trial, as a share of one CPU. If all of it falls on the busiest side, throughput drops "
         "by that share. Up to 5 %, repeats differ as much, and ticks of 10 ms scatter by 2 %. For 10 %, see Little's law.",
     ),
-    "spoilt_turns": Limit(
+    "disturbed_turns": Limit(
         0.25,
         0.5,
         "Share of the turns of a heat that were left out. They are chosen by the host's condition alone. But a host that disturbs "

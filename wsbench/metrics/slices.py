@@ -1,4 +1,4 @@
-"""The slices of a trial that took turns with others: what was counted in each, and which turns were spoilt.
+"""The slices of a trial that took turns with others: what was counted in each, and which turns were disturbed.
 
 In: a trial's plan, events and samples. Out: its slices. A turn that the host disturbed is left out for all servers of the heat,
 because every trial of the heat has the same record of it (`TurnSample`), and no result of a server takes part in the decision.
@@ -21,7 +21,7 @@ NS_PER_S = 1e9
 class Slice:
     """One slice: its edges, the replies in its window, and all replies from its start until the next slice starts.
 
-    `spoilt` says why its turn does not count.
+    `disturbed` says why its turn does not count.
     """
 
     start_ns: int
@@ -32,7 +32,7 @@ class Slice:
     replies: int
     cpu_s: float | None
     rest_cpu_s: float | None
-    spoilt: str | None
+    disturbed: str | None
 
     @property
     def seconds(self) -> float:
@@ -81,7 +81,7 @@ def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample]
                 following.answered - begun.answered,
                 own_s,
                 rest_s,
-                spoilt(opens, slices.lead_s, told),
+                disturbance(opens, slices.lead_s, told),
             )
         )
     return found
@@ -104,7 +104,7 @@ def _at(server: list[ProcessSample], edge_ns: int) -> float | None:
 
 
 def planned(plan: Plan, load: Open) -> float:
-    """Messages of an open loop that are due in the measured windows by its schedule, which stands still between slices."""
+    """Messages of an open loop that are due in the measured windows by its schedule, which pauses between slices."""
     warmup_s = plan.warmup.seconds if isinstance(plan.warmup, Seconds) else 0.0
     passed_s = due = 0.0
     for open_s, close_s in plan.slices.windows:
@@ -115,7 +115,7 @@ def planned(plan: Plan, load: Open) -> float:
     return due
 
 
-def spoilt(at_ns: int, lead_s: float, told: list[TurnSample]) -> str | None:
+def disturbance(at_ns: int, lead_s: float, told: list[TurnSample]) -> str | None:
     """Why the turn around this time does not count."""
     turn = next((one for one in told if one.begin_ns <= at_ns <= one.t_ns), None)
     if turn is None:

@@ -106,7 +106,7 @@ class TrialData:
     @cached_property
     def kept_slices(self) -> list[Slice]:
         """The slices of turns that count."""
-        return [one for one in self.slices or [] if one.spoilt is None]
+        return [one for one in self.slices or [] if one.disturbed is None]
 
     @cached_property
     def connection_per_request(self) -> bool:

@@ -117,7 +117,7 @@ class Sampler:
         return None if None in known else sum(known)
 
     def tell(self, sample: Sample) -> None:
-        """Writes a sample that somebody else took."""
+        """Writes a sample that the caller took."""
         self._write(sample)
 
     def _run(self) -> None:

@@ -105,6 +105,10 @@ class ServerRow(Frozen):
         return f"{self.server}@{self.variant}"
 
 
+#: How the trials of a round run: one after another; alternately in short slices, with all servers alive; or all at once.
+Arrangement = Literal["trials", "slices", "together"]
+
+
 class TrialOrder(Frozen):
     """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats. Trials of the same `heat` run at the
     same time, in slices or together; None: alone."""
@@ -129,7 +133,8 @@ class TrialOrder(Frozen):
 
 
 #: How the reasons of trials begin that failed because of the server. `servers.serving` and `run.trial` give them.
-SERVER_FAILED = ("the server ended", "the server was not ready", "the server's log exceeds")
+NEVER_READY = ("the server ended before it was ready", "the server was not ready", "the server could not be started")
+SERVER_FAILED = ("the server ended", "the server's log exceeds", *NEVER_READY)
 
 
 class TrialRecord(Frozen):
@@ -176,6 +181,11 @@ class TrialRecord(Frozen):
         """Whether the trial failed because of what the server did: it ended, was not ready in time, or filled the disk."""
         return self.outcome == "failed" and (self.reason or "").startswith(SERVER_FAILED)
 
+    @property
+    def never_loaded(self) -> bool:
+        """Whether the server failed before any load reached it. That says nothing about how it carries one."""
+        return self.outcome == "failed" and (self.reason or "").startswith(NEVER_READY)
+
 
 class Goal(Frozen):
     """What the rounds of a campaign are to decide, and the time for all of them in seconds.
@@ -210,6 +220,7 @@ class CampaignRecord(Frozen):
     rounds: int
     scale: float = 1.0
     time_scale: float = 1.0
+    arrangement: Arrangement | None = None  # None: the experiment's
     departures: list[str] | None = None  # None: a run from before they were recorded
     tags: list[str] = []
     servers: list[str]

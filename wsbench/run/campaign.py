@@ -13,7 +13,7 @@ import random
 import secrets
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Protocol
@@ -29,7 +29,17 @@ from wsbench.records.files import is_plain, new_folder
 from wsbench.records.frozen import write_json
 from wsbench.records.hosts import HostRow
 from wsbench.records.packing import ARCHIVE
-from wsbench.records.rundir import CampaignRecord, Goal, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord, Until
+from wsbench.records.rundir import (
+    Arrangement,
+    CampaignRecord,
+    Goal,
+    RunFolder,
+    ServerRow,
+    TrialFolder,
+    TrialOrder,
+    TrialRecord,
+    Until,
+)
 from wsbench.run import capacity, heat, ordering, preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
@@ -64,6 +74,7 @@ class Request:
     tags: list[str]
     scale: float = 1.0
     time_scale: float = 1.0
+    arrangement: Arrangement | None = None
     control: bool | None = None
     engines: int | None = None
     server_processes: int | None = None
@@ -81,6 +92,7 @@ def request(
     seed: int | None = None,
     scale: float = 1.0,
     time_scale: float = 1.0,
+    arrangement: Arrangement | None = None,
     tags: list[str] | None = None,
     control: bool | None = None,
     engines: int | None = None,
@@ -95,7 +107,8 @@ def request(
     """
     file = experiment.path_of(name)
     written = experiment.read(file)
-    asked = _sized(written, rounds or written.timing.rounds, scale, time_scale)
+    asked = _sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement)
+    experiment.require_arranged(file, asked)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
     named = catalogue.select(asked.servers, catalogue.with_own(own))
@@ -111,13 +124,15 @@ def request(
         departures.append(
             f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}"
         )
-    sizes = (scale, time_scale, control, engines, server_processes, asked.timing.again if again is None else again, until, own)
+    again = asked.timing.again if again is None else again
+    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
-def _sized(written: Experiment, rounds: int, scale: float, time_scale: float) -> Experiment:
+def _sized(written: Experiment, rounds: int, scale: float, time_scale: float, arrangement: Arrangement | None = None) -> Experiment:
     repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
-    return scaling.scaled(repeated, scale, time_scale)
+    arranged = repeated if arrangement is None else repeated.model_copy(update={"arrangement": arrangement})
+    return scaling.scaled(arranged, scale, time_scale)
 
 
 def _departures(written: Experiment, asked: Experiment) -> list[str]:
@@ -127,7 +142,16 @@ def _departures(written: Experiment, asked: Experiment) -> list[str]:
         found.append(f"{_rounds(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
     if asked.servers != written.servers:
         found.append(f"servers {', '.join(asked.servers)} instead of the experiment's {', '.join(written.servers)}")
+    if asked.arrangement != written.arrangement:
+        found.append(f"arrangement {asked.arrangement!r} instead of the experiment's {written.arrangement!r}")
     return found
+
+
+def _one_after_another(asked: Request) -> Request:
+    """The request for a cluster, where servers cannot be alive together."""
+    departure = f"arrangement 'trials' instead of {asked.experiment.arrangement!r}, which needs one machine"
+    arranged = asked.experiment.model_copy(update={"arrangement": "trials"})
+    return replace(asked, experiment=arranged, arrangement="trials", departures=[*asked.departures, departure])
 
 
 def _rounds(number: int) -> str:
@@ -149,6 +173,8 @@ def left_out(asked: Request) -> dict[str, str]:
 
 def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watcher: Watcher) -> RunFolder:
     """Builds and checks the servers, creates a new campaign and runs it to its end. UserError if no server can run."""
+    if testbed.roster and asked.experiment.arrangement != "trials":
+        asked = _one_after_another(asked)
     for departure in asked.departures:
         watcher.say(f"override: {departure}")
     rows = _prepare(asked, testbed, port, watcher)
@@ -187,6 +213,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         rounds=rounds,
         scale=asked.scale,
         time_scale=asked.time_scale,
+        arrangement=asked.arrangement,
         departures=asked.departures,
         tags=asked.tags,
         engines=asked.engines,
@@ -229,7 +256,7 @@ def resume(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher,
 def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher) -> None:
     record, order = run.campaign, run.order
     setting = trial.Setting(
-        experiment=_sized(experiment.read(run.experiment_toml), record.rounds, record.scale, record.time_scale),
+        experiment=_sized(experiment.read(run.experiment_toml), record.rounds, record.scale, record.time_scale, record.arrangement),
         seed=record.seed,
         testbed=testbed,
         port=port,

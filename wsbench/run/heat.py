@@ -1,6 +1,6 @@
 """A heat: trials of one round and cell that run at the same time, each with its own server, engine and folder.
 
-In slices, all servers are alive and one at a time is loaded, in turns (`turns`); the servers that rest are stopped (SIGSTOP), so
+In slices, all servers are alive and one at a time is loaded (`turns`); the servers that rest are stopped (SIGSTOP), so
 that nothing they would do falls on another one; a server that ran already is left running. Together, all servers
 are loaded at once for the whole trial. A trial that fails leaves the heat; the others go on.
 """

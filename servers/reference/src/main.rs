@@ -9,6 +9,7 @@ mod frame;
 mod handshake;
 mod http;
 mod push;
+mod spin;
 mod websocket;
 
 use event_loop::EventLoop;
@@ -22,12 +23,25 @@ fn main() -> ExitCode {
         println!("reference {}, {}", env!("CARGO_PKG_VERSION"), env!("RUSTC_VERSION"));
         return ExitCode::SUCCESS;
     }
-    match serve() {
+    match spin_per_message().and_then(|()| serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("reference: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// `--spin NS`: burns that much CPU time for every message.
+fn spin_per_message() -> Result<(), String> {
+    let mut arguments = env::args().skip(1);
+    match (arguments.next().as_deref(), arguments.next()) {
+        (None, _) => Ok(()),
+        (Some("--spin"), Some(text)) => {
+            spin::set(text.parse().map_err(|_| format!("--spin is not a number of nanoseconds: {text}"))?);
+            Ok(())
+        }
+        _ => Err("allowed: --version, or --spin NS".into()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::frame::{self, Frame, INVALID_DATA, LARGEST, Opcode, PROTOCOL_ERROR, Parsed, TOO_BIG, Violation};
 use crate::push::Token;
+use crate::spin;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endpoint {
@@ -90,6 +91,7 @@ impl WebSocket {
 
     /// Echoes a data frame, or unmasks it where its reply would be and looks at it there.
     fn data(&mut self, frame: &Frame, replies: &mut Vec<u8>, tokens: &mut Vec<Token>) -> Result<(), Violation> {
+        spin::burn();
         let whole = frame.fin && frame.opcode != Opcode::Continuation && self.message.is_none();
         let start = replies.len();
         frame::push_header(replies, frame.fin, frame.opcode, frame.masked.len());

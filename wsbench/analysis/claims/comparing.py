@@ -16,7 +16,7 @@ from wsbench.analysis import stats
 from wsbench.analysis.claims.outcome import Comparison
 from wsbench.analysis.claims.text import number
 from wsbench.analysis.claims.truth import Truth
-from wsbench.analysis.claims.values import Problem, Spread, Term, together
+from wsbench.analysis.claims.values import Problem, Spread, Term, common_rounds, together
 
 EXACTLY = 1e-9  # two numbers that differ by less are the same
 
@@ -163,7 +163,7 @@ def _contrast(asked: Asked) -> stats.Contrast:
 def _equal(asked: Asked) -> Comparison:
     """Counts are equal if all repeats are. This needs no interval, and so no minimum number of rounds."""
     left, right = asked.left, asked.right
-    rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
+    rounds = common_rounds(left, right)
     if not rounds:
         return _open(asked.text, None, "–", Problem("missing", f"{asked.text}: no round has both values"))
     differ = [at for at in rounds if left.value(at) != right.value(at)]
@@ -184,7 +184,7 @@ def _by_estimate(asked: Asked, found: stats.Contrast) -> bool | None:
 def _plain_estimate(asked: Asked) -> float:
     """Of too few rounds for an interval."""
     left, right = asked.left, asked.right
-    rounds = sorted(set(left.rounds or right.rounds) & set(right.rounds or left.rounds))
+    rounds = common_rounds(left, right)
     pairs = [(left.value(at), right.value(at)) for at in rounds]
     if not pairs or min(min(pair) for pair in pairs) <= 0:
         return math.nan

@@ -274,6 +274,8 @@ def _figure(printed: tuple[str, float], scope: Scope) -> Figure:
 def _beside(text: str, published: float, term: Term) -> Figure:
     if term.problem:
         return Figure(text, published, None, None, None, term.problem.reason)
+    if not term.rounds and term.constant is None:
+        return Figure(text, published, None, None, None, "the server failed in every round")
     found = stats.estimate(list(term.rounds.values()))
     if found.mean is None:
         values = list(term.rounds.values())

@@ -170,6 +170,11 @@ def _none(subject: Subject | str, problem: Problem) -> Term:
     return Term(str(subject), {}, None, problem, subject if isinstance(subject, Subject) else None)
 
 
+def common_rounds(left: Term, right: Term) -> list[int]:
+    """The rounds in which both have a number; one of them is not a constant."""
+    return sorted(set.intersection(*(set(one.rounds) for one in (left, right) if one.constant is None)))
+
+
 def _combined(op: str, left: Spread, right: Spread) -> Spread:
     flip = {"one": "one", "highest": "lowest", "lowest": "highest"}
     if "others" in (left.kind, right.kind):
@@ -188,7 +193,7 @@ def _term(op: str, left: Term, right: Term) -> Term:
         return _none(text, problem)
     if left.constant is not None and right.constant is not None:
         return Term(text, {}, combine(left.constant, right.constant), None)
-    rounds = sorted(set.intersection(*(set(one.rounds) for one in (left, right) if one.constant is None)))
+    rounds = common_rounds(left, right)
     if op == "/" and any(right.value(number) == 0 for number in rounds):
         return _none(text, Problem("missing", f"{right.text} is zero: division by zero"))
     found = {number: combine(left.value(number), right.value(number)) for number in rounds}
