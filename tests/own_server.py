@@ -1,21 +1,27 @@
 """A server of a user's own, unlike the contract: `websockets` with its default limit of 1 MiB, one WebSocket path (OWN_PATH), which
-echoes or, told `Ping`, answers `Pong`. It may start a child (OWN_CHILD), end at once (OWN_DIES) or after messages (OWN_MOST)."""
+echoes or, told `Ping`, answers `Pong`. It may start a child (OWN_CHILD), end at once (OWN_DIES) or after messages (OWN_MOST), and
+spin for some µs of CPU time per message (OWN_SPIN_US)."""
 
 import os
 import subprocess
 import sys
+import time
 from http import HTTPStatus
 
 from websockets.sync.server import serve
 
 PATH = os.environ.get("OWN_PATH", "/chat")
 MOST = int(os.environ.get("OWN_MOST", "0"))
+SPIN_NS = 1000 * int(os.environ.get("OWN_SPIN_US", "0"))
 seen = 0
 
 
 def answer(connection):
     global seen
     for message in connection:
+        until = time.thread_time_ns() + SPIN_NS
+        while time.thread_time_ns() < until:
+            pass
         connection.send("Pong" if message == "Ping" else message)
         seen += 1
         if MOST and seen > MOST:

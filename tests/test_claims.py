@@ -15,6 +15,7 @@ from wsbench.analysis.claims.outcome import Comparison
 from wsbench.analysis.claims.truth import Joined, Leaf, Negated
 from wsbench.analysis.dataset import ENDED
 from wsbench.analysis.reading import load
+from wsbench.analysis.stats import Rules
 from wsbench.records.engine_files import Doc
 
 
@@ -125,7 +126,7 @@ def test_equal_counts_without_a_common_round_are_undecided():
         by_round=lambda name, cell, metric: rounds[name],
         lost=lambda *_: frozenset(),
         prior=lambda *_: None,
-        margin=0.03,
+        claimed=Rules(),
         cell_text=lambda cell: "",
     )
     found = evaluate(made, claim("netty.errors = jetty.errors"))[0]
@@ -146,7 +147,7 @@ def test_within_stays_a_ratio_where_a_value_is_zero(tmp_path):
         by_round=lambda name, cell, metric: rounds[name],
         lost=lambda *_: frozenset(),
         prior=lambda *_: None,
-        margin=0.03,
+        claimed=Rules(),
         cell_text=lambda cell: "",
     )
     assert evaluate(made, claim("within(netty.errors, jetty.errors, 30 %)"))[0].verdict == "does not hold"
@@ -320,7 +321,7 @@ def test_a_verdict_is_wrong_in_at_most_one_campaign_of_twenty():
             by_round=lambda name, cell, metric, series=series: series[name],
             lost=lambda *_: frozenset(),
             prior=lambda *_: None,
-            margin=0.03,
+            claimed=Rules(),
             cell_text=lambda cell: "",
         )
         for rule, holds_if in (

@@ -171,7 +171,7 @@ def _pairs(base: Side, new: Side) -> tuple[list[Pair], list[str]]:
 
 def _rows(base: Side, new: Side, pairs: list[Pair], metric: str, margin: float) -> list[Row]:
     """A row per pair; all rows of the metric share one error rate."""
-    rules = stats.Rules(margin, base.results.rules(metric).best)
+    rules = stats.Rules(margin, base.results.rules(metric).best, min(base.results.error, new.results.error))
     same = base.results.folder == new.results.folder
     both = [_both(base, new, pair, metric) for pair in pairs]
     prior = stats.common_variance([series for series, _ in both], paired=same)

@@ -299,8 +299,32 @@ class Results:
         return stats.decide(self._series(cell, metric), ask, rules or self.rules(metric), lost, self.prior(metric))
 
     def rules(self, metric: str) -> stats.Rules:
-        """The campaign's margin, and the better direction of a metric."""
-        return stats.Rules(self.margin, "higher" if metrics.METRICS[metric].direction == "higher" else "lower")
+        """The campaign's margin, the better direction of a metric, and the looks if rounds went on until decided."""
+        best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
+        return stats.Rules(self.margin, best, looks=self.looks)
+
+    @cached_property
+    def looks(self) -> stats.Looks | None:
+        """If rounds went on until decided, every number of blocks at which the campaign could have ended."""
+        if self.campaign.until is None:
+            return None
+        heats = max((len(found) for found in self._heats.values()), default=1)
+        return stats.Looks(self.campaign.until.planned * max(1, heats))
+
+    @cached_property
+    def error(self) -> float:
+        """The error of a family of comparisons; that of the last look if rounds went on until decided."""
+        if self.looks is None:
+            return stats.ERROR
+        blocks: dict[Cell, set[int]] = {}
+        for trial in self.every_trial:
+            blocks.setdefault(trial.cell, set()).add(self.block(trial))
+        return self.looks.error(max(map(len, blocks.values()), default=0), stats.ERROR)
+
+    @property
+    def claimed(self) -> stats.Rules:
+        """The margin and the error of a comparison in a claim."""
+        return stats.Rules(self.margin, error=self.error)
 
     def prior(self, metric: str) -> stats.Prior:
         """The common variance of a metric over all servers and cells."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from wsbench.cli.values import count, host, port, positive, seed, share
+from wsbench.cli.values import count, host, port, positive, seconds_above_zero, seed, share
 from wsbench.records.errors import UserError
 
 FOLDERS = "folders of campaigns (default: runs and results, if they exist)"
@@ -129,8 +129,25 @@ def _run(made: Parser) -> None:
         metavar="FILE",
         help="run on the hosts of this cluster.toml, one of which serves",
     )
+    made.add_argument("--until", choices=["decided"], help="run rounds until every comparison is decided, or the budget is spent")
+    made.add_argument(
+        "--budget", type=seconds_above_zero, metavar="TIME", help="with --until: time for all rounds, such as 20m (default: 20m)"
+    )
+    made.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --until: decide this metric; repeatable (default: the one that the experiment is about)",
+    )
     made.add_argument("--no-report", action="store_true", help="do not write the report; `wsbench report` can do so later")
     _install(made)
+
+
+def _duel(made: Parser) -> None:
+    from wsbench.cli import show_duel
+
+    show_duel.add(made)
 
 
 def _report(made: Parser) -> None:
@@ -245,6 +262,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "start": ("start a server as a trial would, until Ctrl-C", "cli.measuring:start_server", _start),
     "plan": ("print every trial and the estimated duration; run nothing", "cli.measuring:plan_campaign", _plan),
     "run": ("run an experiment", "cli.measuring:run_campaign", _run),
+    "duel": ("compare two servers until decided", "cli.measuring:duel_servers", _duel),
     "report": ("write the report and the data set of a campaign", "cli.reading:report_campaign", _report),
     "compare": (
         "compare two campaigns, or two servers of one campaign",

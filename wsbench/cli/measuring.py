@@ -6,23 +6,36 @@ import contextlib
 import shlex
 import sys
 
+from wsbench import metrics
 from wsbench.analysis import thresholds
 from wsbench.checks import autobahn, contract
 from wsbench.checks.selftest import runner
-from wsbench.cli import has_report, load_options, reading, require_report, show_check, show_load, show_servers, terminal
+from wsbench.cli import (
+    has_report,
+    load_options,
+    reading,
+    require_report,
+    show_check,
+    show_duel,
+    show_load,
+    show_servers,
+    terminal,
+)
 from wsbench.engine import program
 from wsbench.host import installation, leftovers, machine, toolchains
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import plain
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import RunFolder
+from wsbench.records.rundir import Goal, RunFolder
 from wsbench.report import hdr
-from wsbench.run import campaign, load, ordering, preparing, testbed
+from wsbench.run import campaign, duel, load, ordering, preparing, testbed
 from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running
 
+#: Time for all rounds of `--until decided`, in seconds.
+BUDGET_S = 1200.0
 #: Exit code if no trial has a usable number of the metrics that the experiment is about.
 NOTHING_USABLE = 4
 
@@ -88,16 +101,30 @@ def request_of(arguments) -> campaign.Request:
         time_scale=arguments.time_scale,
         arrangement=arguments.arrangement,
         tags=arguments.tag,
-        control=not arguments.no_control,
+        control=False if arguments.no_control else None,
+        until=_goal(arguments),
         **{name: getattr(arguments, name, None) for name in ("engines", "server_processes", "again")},
     )
+
+
+def _goal(arguments) -> Goal | None:
+    """What `--until decided` asks for. UserError for an option that does not go with it, or without it."""
+    until, budget, named = (getattr(arguments, name, None) for name in ("until", "budget", "metric"))
+    if until is None:
+        if budget is not None or named:
+            raise UserError(f"{'--budget' if budget is not None else '--metric'} needs --until decided")
+        return None
+    if arguments.rounds is not None:
+        raise UserError("--rounds and --until exclude each other: the budget limits the rounds")
+    metrics.require(named)
+    return Goal(budget_s=budget or BUDGET_S, metrics=named)
 
 
 def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
     left_out = campaign.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in left_out]
-    control = ordering.control_of(asked.experiment, serving, asked.control)
+    control = ordering.control_of(asked.experiment.timing.rounds, serving, asked.control)
     order = ordering.order_of(asked.experiment, serving, asked.seed, control)
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
@@ -121,6 +148,8 @@ def run_campaign(arguments) -> int:
         raise UserError("expected either an experiment or --resume RUN (see `wsbench run --help`)")
     unfinished = None if arguments.resume is None else RunFolder.open(arguments.resume)
     asked = request_of(arguments) if unfinished is None else None
+    if asked is not None and asked.until is not None:
+        require_report()
     if asked is not None and arguments.install:
         install_for(asked.variants)
     with _testbed(arguments) as where:
@@ -135,12 +164,66 @@ def run_campaign(arguments) -> int:
 
     results = load_results(run)
     terminal.campaign_summary(results)
+    _tell_end(results)
     if not arguments.no_report:
         reading.write_report(run, results)
     if results.usable:
         return 0
     terminal.say(f"no trial has a usable number. {results.why_not(results.leading)}")
     return NOTHING_USABLE
+
+
+def _tell_end(results) -> None:
+    """How rounds that go on until decided have ended."""
+    if results.campaign.until is None:
+        return
+    from wsbench.analysis import until
+
+    for line in until.standing(results).closing:
+        terminal.say(line)
+    if results.campaign.until.pair:
+        show_duel.result(_duel_of(results), [], False, False)
+
+
+def _duel_of(results):
+    from wsbench.analysis.duel import Duel
+
+    return Duel(results, *duel.texts(results.folder))
+
+
+def duel_servers(arguments) -> int:
+    require_report()
+    from wsbench.analysis import gates
+    from wsbench.analysis.reading import load as load_results
+
+    conditions = [gates.parse(text) for text in arguments.fail_if]
+    quiet = arguments.json or arguments.markdown
+    asked = duel.Asked(
+        base=arguments.base,
+        new=arguments.new,
+        path=arguments.path,
+        connections=arguments.connections,
+        payload_bytes=arguments.size,
+        depth=arguments.depth,
+        warmup_s=arguments.warmup,
+        measure_s=arguments.measure,
+        budget_s=arguments.budget,
+        margin=arguments.margin,
+        metrics=tuple(arguments.metric),
+        gated=tuple(one.metric for one in conditions),
+        pids=tuple(arguments.pid),
+        seed=arguments.seed,
+    )
+    end_leftovers(sys.stderr)
+    with duel.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as request:
+        where = testbed.ThisHost(program.require_binary(), machine.placement())
+        run = campaign.begin(request, reading.RUNS, where, None, show_duel.Progress(quiet))
+    results = load_results(run)
+    found = _duel_of(results)
+    show_duel.result(found, conditions, arguments.json, arguments.markdown)
+    if not quiet:
+        print(f"kept in {run.path}; `wsbench report {run.path}` writes its report")
+    return show_duel.exit_code(found, conditions)
 
 
 def end_leftovers(out=None) -> None:

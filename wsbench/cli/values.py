@@ -39,6 +39,21 @@ def share(text: str) -> float:
     return number / 100
 
 
+def margin(text: str) -> float:
+    """A share between 0 and 1: `3` and `3%` are 0.03."""
+    found = share(text.replace(" ", ""))
+    if not 0 < found < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a percentage above 0 and below 100, such as 3")
+    return found
+
+
+def path(text: str) -> str:
+    """The target of a request."""
+    if not text.startswith("/") or not text.isascii() or not text.isprintable() or {" ", "#"} & set(text):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a path such as /ws")
+    return text
+
+
 def positive(text: str) -> int:
     """`1000`, `1k`, `1.5M`."""
     whole = _in_thousands(text)
@@ -68,6 +83,14 @@ def pid(text: str) -> int:
     if not _is_number(text) or not 1 <= int(text) <= LAST_PID:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: the number of a process, 1 to {LAST_PID}")
     return int(text)
+
+
+def pid_of(text: str) -> tuple[str, int]:
+    """`A=123` or `B=123`."""
+    letter, _, number = text.partition("=")
+    if letter not in ("A", "B"):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: A=PID or B=PID")
+    return letter, pid(number)
 
 
 def command(text: str) -> tuple[str, ...]:

@@ -187,8 +187,29 @@ class TrialRecord(Frozen):
         return self.outcome == "failed" and (self.reason or "").startswith(NEVER_READY)
 
 
+class Goal(Frozen):
+    """What the rounds of a campaign are to decide, and the time for all of them in seconds.
+
+    `metrics`: what is compared; empty: the leading metric. `pair`: two names, the base and the one that is compared with it; empty:
+    in every cell the best server against the rest.
+    """
+
+    budget_s: Annotated[float, Field(gt=0)]
+    metrics: list[str] = []
+    pair: Annotated[list[str], Field(max_length=2)] = []
+
+
+class Until(Goal):
+    """A goal with what is fixed before the first round: the most rounds, among which the error is divided, and the most servers of
+    a heat (None: all)."""
+
+    planned: Annotated[int, Field(ge=1)]
+    alive: int | None = None
+
+
 class CampaignRecord(Frozen):
-    """The parameters of a campaign. `departures` lists its overrides of experiment.toml."""
+    """The parameters of a campaign. `departures` lists its overrides of experiment.toml. `until`: its rounds go on until decided;
+    `rounds` are then those that have begun."""
 
     format: Literal[1] = 1
     wsbench: str
@@ -207,6 +228,7 @@ class CampaignRecord(Frozen):
     engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
     again: int = 0  # how often a disturbed trial may be rerun
+    until: Until | None = None
 
 
 def _require_order(file: Path, found: Iterable[tuple[int, str]]) -> None:
@@ -329,6 +351,11 @@ class RunFolder:
     @property
     def order(self) -> list[TrialOrder]:
         return read_json_list(TrialOrder, self.path / "order.json")
+
+    @property
+    def own_servers(self) -> Path:
+        """Servers of this campaign alone; it exists for a duel of commands or URLs."""
+        return self.path / "servers"
 
     @property
     def experiment_toml(self) -> Path:

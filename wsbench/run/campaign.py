@@ -2,7 +2,7 @@
 
 No result is ever lost: a finished trial is on disk, and `resume` reruns an unfinished one. A server that fails is recorded
 as a row, and the campaign continues. The campaign evaluates one thing only: whether the machine disturbed a trial, which
-it then reruns.
+it then reruns. If its rounds go on until decided, `deciding` says after each whether another one follows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ from wsbench.records.files import is_plain, new_folder
 from wsbench.records.frozen import write_json
 from wsbench.records.hosts import HostRow
 from wsbench.records.packing import ARCHIVE
-from wsbench.records.rundir import Arrangement, CampaignRecord, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
+from wsbench.records.rundir import (
+    Arrangement,
+    CampaignRecord,
+    Goal,
+    RunFolder,
+    ServerRow,
+    TrialFolder,
+    TrialOrder,
+    TrialRecord,
+    Until,
+)
 from wsbench.run import capacity, heat, ordering, preparing, trial
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
@@ -48,7 +58,11 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """The user's request: the experiment with its overrides applied. `departures` lists the overrides in words."""
+    """The user's request: the experiment with its overrides applied. `departures` lists the overrides in words.
+
+    `control` None: an A/A control where servers are ranked. `until`: rounds go on until that is decided. `own`: a folder with
+    servers of this campaign alone, which is kept in the campaign's.
+    """
 
     name: str
     file: Path
@@ -61,10 +75,12 @@ class Request:
     scale: float = 1.0
     time_scale: float = 1.0
     arrangement: Arrangement | None = None
-    control: bool = True
+    control: bool | None = None
     engines: int | None = None
     server_processes: int | None = None
     again: int = 1
+    until: Goal | None = None
+    own: Path | None = None
 
 
 def request(
@@ -78,10 +94,12 @@ def request(
     time_scale: float = 1.0,
     arrangement: Arrangement | None = None,
     tags: list[str] | None = None,
-    control: bool = True,
+    control: bool | None = None,
     engines: int | None = None,
     server_processes: int | None = None,
     again: int | None = None,
+    until: Goal | None = None,
+    own: Path | None = None,
 ) -> Request:
     """Checks everything before anything starts. `command` is the user's command line; None for an option: the experiment's value.
 
@@ -93,7 +111,7 @@ def request(
     experiment.require_arranged(file, asked)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
-    named = catalogue.select(asked.servers, catalogue.read())
+    named = catalogue.select(asked.servers, catalogue.with_own(own))
     variants = catalogue.chosen_for(asked.runtime, named)
     if servers is None and (untaken := catalogue.untaken(asked.runtime, variants)):
         raise UserError(f"{file}: none of {', '.join(one.name for one in named)} supports 'runtime.{untaken[0]}'")
@@ -102,7 +120,12 @@ def request(
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
     departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
-    sizes = (scale, time_scale, arrangement, control, engines, server_processes, asked.timing.again if again is None else again)
+    if until is not None and not until.pair:
+        departures.append(
+            f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}"
+        )
+    again = asked.timing.again if again is None else again
+    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
@@ -156,18 +179,28 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         watcher.say(f"override: {departure}")
     rows = _prepare(asked, testbed, port, watcher)
     variants = [variant for variant, row in rows if row.skipped is None]
+    if asked.until is not None and asked.until.pair and (lacking := [row for _, row in rows if row.skipped is not None]):
+        raise UserError(f"{lacking[0].name} cannot run: {lacking[0].skipped}")
     if not variants:
         raise UserError("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
     for line in preparing.cells_left_out(asked.experiment, variants):
         watcher.say(line)
-    control = ordering.control_of(asked.experiment, variants, asked.control)
+    rounds = asked.experiment.timing.rounds if asked.until is None else ordering.LEAST_PLANNED
+    control = ordering.control_of(rounds, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
     most = capacity.most_alive(variants, max(asked.experiment.load_of(cell).most_connections for cell in asked.experiment.cells()))
-    order = ordering.order_of(asked.experiment, variants, asked.seed, control, most)
+    if asked.until is None:
+        until, order = None, ordering.order_of(asked.experiment, variants, asked.seed, control, most)
+    else:
+        order = ordering.round_of(1, 1, asked.experiment, variants, asked.seed, control, most)
+        planned = ordering.planned_rounds(asked.until.budget_s, ordering.estimate_s(asked.experiment, len(order)))
+        until, rounds = Until(**asked.until.model_dump(), planned=planned, alive=most), 1
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
     run = RunFolder(new_folder(runs, f"{stamp}-{asked.name}"))
     run.experiment_toml.write_bytes(asked.file.read_bytes())
+    if asked.own is not None:
+        shutil.copytree(asked.own, run.own_servers)
     _read_machines(run, testbed, "")
     write_json(run.path / "servers.json", [row for _, row in rows])
     write_json(run.path / "order.json", order)
@@ -177,7 +210,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         command=asked.command,
         created_unix_s=time.time(),
         seed=asked.seed,
-        rounds=asked.experiment.timing.rounds,
+        rounds=rounds,
         scale=asked.scale,
         time_scale=asked.time_scale,
         arrangement=asked.arrangement,
@@ -186,6 +219,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         engines=asked.engines,
         server_processes=asked.server_processes,
         again=asked.again,
+        until=until,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )
@@ -230,9 +264,10 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         server_processes=record.server_processes,
     )
     missing = [planned for planned in order if run.trial(planned.number).record is None]
-    rows, table = catalogue.read(), setting.experiment.runtime
+    rows, table = catalogue.with_own(run.own_servers), setting.experiment.runtime
     variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in order}
-    gone = sorted({planned.variant_name for planned in missing if variants[planned.variant_name] is None})
+    wanted = order if record.until is not None else missing
+    gone = sorted({planned.variant_name for planned in wanted if variants[planned.variant_name] is None})
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
         watcher.say(f"resuming: {len(order) - len(missing)} of {len(order)} trials in {_rounds(record.rounds)} are done{rest}")
@@ -242,11 +277,14 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         watcher.say(line)
     course = _Course(run, order, setting, variants, watcher)
     for number in sorted({planned.round for planned in order}):
-        due = [planned for planned in missing if planned.round == number] or course.once_more(number)
-        while due:
-            for group in ordering.groups(due, order):
-                course.take(group)
-            due = course.once_more(number)
+        course.finish(number)
+    if record.until is not None:
+        # Its statistics are not part of every installation.
+        from wsbench.run import deciding
+
+        referee = deciding.Referee(run)
+        while referee.goes_on(watcher.say):
+            course.finish(course.begin_round(record.until.alive))
     testbed.be_whole(watcher.say)
     _read_machines(run, testbed, "-after")
 
@@ -266,6 +304,30 @@ class _Course:
         self._again, self._seed = run.campaign.again, run.campaign.seed
         self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
         self._took_s: list[float] = []
+
+    def finish(self, number: int) -> None:
+        """Runs what a round lacks, and reruns its disturbed trials."""
+        due = [planned for planned in self._order if planned.round == number and planned.number in self._left]
+        due = due or self.once_more(number)
+        while due:
+            for group in ordering.groups(due, self._order):
+                self.take(group)
+            due = self.once_more(number)
+
+    def begin_round(self, most: int | None) -> int:
+        """Plans another round of the same servers; its number. `most`: servers of a heat."""
+        number = max(planned.round for planned in self._order) + 1
+        again = next((planned.variant_name for planned in self._order if planned.control), None)
+        control = None if again is None else self._variants[again]
+        # The order of the request: the random order depends on it.
+        servers = [self._variants[name] for name in self._run.campaign.servers]
+        experiment = self._setting.experiment
+        planned = ordering.round_of(number, len(self._order) + 1, experiment, servers, self._seed, control, most)
+        self._order += planned
+        self._left |= {one.number for one in planned}
+        write_json(self._run.path / "order.json", self._order)
+        write_json(self._run.path / "campaign.json", self._run.campaign.model_copy(update={"rounds": number}))
+        return number
 
     def take(self, group: list[TrialOrder]) -> None:
         """Runs one trial, or all trials of a heat; their outcomes are then on disk."""

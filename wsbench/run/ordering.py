@@ -13,20 +13,25 @@ from wsbench.servers.catalogue import Variant
 
 #: Start, stop and connect time per trial, for the estimate only.
 OVERHEAD_S = 3.0
+#: The same for a trial of a heat in slices: nothing settles between trials.
+SLICED_OVERHEAD_S = 1.0
 #: Duration of a trial that ends by count, for the estimate only.
 COUNTED_S = 3.0
 #: From this number of rounds on, a campaign has an A/A control: with fewer it would not show a difference that matters.
 CONTROL_ROUNDS = 5
+#: Limits of the number of rounds that are planned if they go on until decided.
+LEAST_PLANNED, MOST_PLANNED = 5, 1000
 #: The server that is the control if it takes part.
 CONTROL_SERVER = "reference"
 
 
-def control_of(asked: Experiment, variants: list[Variant], wanted: bool = True) -> Variant | None:
-    """The variant that runs twice in every round if servers are to be ranked: its two series differ by noise alone.
+def control_of(rounds: int, variants: list[Variant], wanted: bool | None = None) -> Variant | None:
+    """The variant that runs twice in every round if servers are ranked (or if `wanted`): its two series differ by noise alone.
 
     It is the reference if it takes part, because it varies least, so that the difference shows the machine; else the first.
     """
-    if not wanted or asked.timing.rounds < CONTROL_ROUNDS or len(variants) < 2:
+    ranked = rounds >= CONTROL_ROUNDS and len(variants) > 1
+    if not (ranked if wanted is None else wanted):
         return None
     return next((variant for variant in variants if variant.server == CONTROL_SERVER), variants[0])
 
@@ -37,35 +42,50 @@ Entered = tuple[Variant, bool]
 def order_of(
     asked: Experiment, variants: list[Variant], seed: int, control: Variant | None = None, most: int | None = None
 ) -> list[TrialOrder]:
-    """Every round runs every cell of every variant once, as far as its limits allow, and the control's cells a second time, in its
-    own random order. All orders are drawn from the seed. Unless trials run alone, those of a cell are a heat, named by its first
-    number; if it would hold more than `most` servers, several heats."""
-    draw = random.Random(seed)
-    entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
+    """Every round of the experiment, one after the other (`round_of`)."""
     order: list[TrialOrder] = []
     for number in range(1, asked.timing.rounds + 1):
-        if asked.arrangement == "trials":
-            block = [[(variant, again, cell)] for variant, again in entered for cell in preparing.cells_of(asked, variant)]
-        else:
-            heats = [(heat, cell) for cell in asked.cells() for heat in _heats(_fitting(asked, cell, entered), most, draw)]
-            block = [[(variant, again, cell) for variant, again in heat] for heat, cell in heats]
-        draw.shuffle(block)
-        for group in block:
-            draw.shuffle(group)
-            first = len(order) + 1
-            heat = None if asked.arrangement == "trials" else first
-            order += [
-                TrialOrder(
-                    number=first + at,
-                    round=number,
-                    server=variant.server,
-                    variant=variant.variant,
-                    cell=cell,
-                    control=again,
-                    heat=heat,
-                )
-                for at, (variant, again, cell) in enumerate(group)
-            ]
+        order += round_of(number, len(order) + 1, asked, variants, seed, control, most)
+    return order
+
+
+def round_of(
+    number: int,
+    first: int,
+    asked: Experiment,
+    variants: list[Variant],
+    seed: int,
+    control: Variant | None = None,
+    most: int | None = None,
+) -> list[TrialOrder]:
+    """One round, whose trials are numbered from `first`: every cell of every variant once, as far as its limits allow, and the
+    control's cells a second time, in a random order drawn from the seed and the round's number. Unless trials run alone, those of a
+    cell are a heat, named by its first number; if it would hold more than `most` servers, several heats."""
+    draw = random.Random(f"{seed} round {number}")
+    entered = [(variant, False) for variant in variants] + ([(control, True)] if control is not None else [])
+    if asked.arrangement == "trials":
+        block = [[(variant, again, cell)] for variant, again in entered for cell in preparing.cells_of(asked, variant)]
+    else:
+        heats = [(heat, cell) for cell in asked.cells() for heat in _heats(_fitting(asked, cell, entered), most, draw)]
+        block = [[(variant, again, cell) for variant, again in heat] for heat, cell in heats]
+    draw.shuffle(block)
+    order: list[TrialOrder] = []
+    for group in block:
+        draw.shuffle(group)
+        begins = first + len(order)
+        heat = None if asked.arrangement == "trials" else begins
+        order += [
+            TrialOrder(
+                number=begins + at,
+                round=number,
+                server=variant.server,
+                variant=variant.variant,
+                cell=cell,
+                control=again,
+                heat=heat,
+            )
+            for at, (variant, again, cell) in enumerate(group)
+        ]
     return order
 
 
@@ -116,4 +136,10 @@ def estimate_s(asked: Experiment, trials: int) -> float:
         return OVERHEAD_S * trials + (timing.warmup_s + measure_s) * heats
     if asked.arrangement == "slices":
         measure_s *= 1 + (timing.lead_s + TAIL_S) / timing.slice_s
+        return trials * (SLICED_OVERHEAD_S + timing.warmup_s + measure_s)
     return trials * (OVERHEAD_S + timing.warmup_s + measure_s)
+
+
+def planned_rounds(budget_s: float, round_s: float) -> int:
+    """How many rounds to plan for that time. Fixed before the first round, so that no result takes part in it."""
+    return min(MOST_PLANNED, max(LEAST_PLANNED, int(budget_s // round_s)))

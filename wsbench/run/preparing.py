@@ -16,7 +16,7 @@ from wsbench.experiments.experiment import Experiment
 from wsbench.records.engine_files import Doc, Echo, NoLoop
 from wsbench.records.errors import TrialFailed
 from wsbench.records.rundir import CheckResult, RunningRow, ServerRow
-from wsbench.servers import build
+from wsbench.servers import build, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running, Started
 
@@ -78,7 +78,7 @@ def rows(wanted: list[Wanted], cpus: list[int], port: int | None, say: Callable[
     """Builds and checks each variant. The row of a variant that cannot run has the reason."""
     variants = [one.variant for one in wanted]
     for variant in variants:
-        if build.obstacle(variant) is None and build.state(variant) in ("changed", "not built"):
+        if build.obstacle(variant) is None and build.state(variant) in ("changed", "not built") and variant.table.build:
             say(f"building {variant.name}")
     built = build.build_all(variants, cpus, os.cpu_count() or 1)
     return [_checked(one, built[one.variant.name], port, say) for one in wanted]
@@ -108,10 +108,12 @@ def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable
     try:
         checks = contract.check(variant, [wanted.served], port, wanted.use)
     except TrialFailed as failure:
-        return _row(variant, built, [], f"check failed to run: {failure}")
+        said = serving.last_lines(contract.log_of(variant, "check"))[-1:] if isinstance(variant.table, Started) else []
+        return _row(variant, built, [], f"check failed to run: {'; it wrote: '.join([str(failure), *said])}")
     if isinstance(variant.table, Running) and variant.table.pid is None:
         say(
-            f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its manifest"
+            f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its "
+            "manifest, or --pid to the duel"
         )
     wrong = [found for found in checks if found.required and not found.passed]
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None

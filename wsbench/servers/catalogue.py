@@ -142,6 +142,11 @@ def read(*folders: Path) -> list[Variant]:
     return sorted(variants, key=lambda variant: variant.server)
 
 
+def with_own(folder: Path | None) -> list[Variant]:
+    """The catalogue, and the servers of a campaign's own folder if it has one."""
+    return read() if folder is None or not folder.is_dir() else read(SHIPPED, *OWN, folder)
+
+
 def _distinct(folders: tuple[Path, ...]) -> list[Path]:
     """The folders without repetition. UserError if one does not exist."""
     for folder in folders:

@@ -23,12 +23,12 @@ EXACTLY = 1e-9  # two numbers that differ by less are the same
 
 @dataclass(frozen=True)
 class Asked:
-    """`left op right`. op is `>`, `>=`, `=` or `within` (which uses `share`). `margin` is the campaign's."""
+    """`left op right`. op is `>`, `>=`, `=` or `within` (which uses `share`). `rules` has the campaign's margin and error."""
 
     left: Term
     op: str
     right: Term
-    margin: float
+    rules: stats.Rules
     share: float = 0.0
 
     @property
@@ -47,7 +47,7 @@ class Asked:
         """Of the difference left − right, on logarithms if both sides are measured."""
         if self.op == "within":
             return -math.log1p(self.share), math.log1p(self.share)
-        return (math.log1p(self.margin) if self.op == ">" and self.measured else 0.0), math.inf
+        return (math.log1p(self.rules.margin) if self.op == ">" and self.measured else 0.0), math.inf
 
 
 def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
@@ -57,7 +57,7 @@ def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
     if asked.op == "=":
         return _equal(asked)
     found = _contrast(asked)
-    errors = stats.ERROR / truth_of, stats.ERROR / falsity_of
+    errors = asked.rules.error / truth_of, asked.rules.error / falsity_of
     if isinstance(found, stats.Open):
         return _open(asked.text, _by_estimate(asked, found), _ours(asked, found, errors), _problem(found))
     low, high = asked.bounds
@@ -83,7 +83,7 @@ def _truth(op: str, found: stats.Contrast, low: float, high: float, errors: tupl
     return False if outside else None
 
 
-def trend(kind: str, text: str, steps: list[Spread], margin: float, truth_of: int, falsity_of: int) -> Comparison:
+def trend(kind: str, text: str, steps: list[Spread], rules: stats.Rules, truth_of: int, falsity_of: int) -> Comparison:
     """`falls` or `rises` over ordered cells. True if the slope over all cells is proven and the change from the first to the last
     cell exceeds the margin. False if such a change is excluded, or if a change the other way by more than the margin is proven
     between two neighbours or between both ends. The largest or smallest of several values is taken in each round."""
@@ -93,8 +93,8 @@ def trend(kind: str, text: str, steps: list[Spread], margin: float, truth_of: in
     cells = [_by_round(step) for step in steps]
     found = stats.trend(cells)
     # Half of the error of refuting is the whole trend's, half is shared by the steps.
-    errors = stats.ERROR / truth_of, stats.ERROR / falsity_of / 2
-    low, rises = math.log1p(margin), kind == "rises"
+    errors = rules.error / truth_of, rules.error / falsity_of / 2
+    low, rises = math.log1p(rules.margin), kind == "rises"
 
     def towards(one: stats.Contrast, bound: float) -> float:
         return one.above(bound) if rises else one.below(-bound)

@@ -111,10 +111,10 @@ def node(condition: conditions.Condition, scope: Scope) -> Node:
             one, other = spread(left, at), spread(right, at)
             if one.kind != "one" or other.kind != "one":
                 raise UserError("'within' compares two single values")
-            return _leaf(Asked(one.terms[0], "within", other.terms[0], scope.campaign.margin, share))
+            return _leaf(Asked(one.terms[0], "within", other.terms[0], scope.campaign.claimed, share))
         case conditions.Compare(left, op, right):
             at = _naming(condition, scope)
-            return _compared(spread(left, at), op, spread(right, at), scope.campaign.margin)
+            return _compared(spread(left, at), op, spread(right, at), scope.campaign.claimed)
     raise AssertionError(condition)
 
 
@@ -130,17 +130,17 @@ def _quantified(quantifier: conditions.Quantifier, nodes: list[Node]) -> Node:
     return Joined(quantifier, tuple(nodes))
 
 
-def _compared(left: Spread, op: str, right: Spread, margin: float) -> Node:
+def _compared(left: Spread, op: str, right: Spread, rules: stats.Rules) -> Node:
     if op in ("<", "<="):
-        return _compared(right, op.replace("<", ">"), left, margin)
+        return _compared(right, op.replace("<", ">"), left, rules)
     if "others" in (left.kind, right.kind):
         raise UserError("say which of the 'others': highest(others.METRIC) or lowest(others.METRIC)")
     if op == "=":
         if left.kind != "one" or right.kind != "one":
             raise UserError("'=' compares two single values")
-        return _leaf(Asked(left.terms[0], "=", right.terms[0], margin))
+        return _leaf(Asked(left.terms[0], "=", right.terms[0], rules))
     outer, inner = ("some" if left.kind == "highest" else "every"), ("some" if right.kind == "lowest" else "every")
-    rows = [Joined(inner, tuple(_leaf(Asked(one, op, other, margin)) for other in right.terms)) for one in left.terms]
+    rows = [Joined(inner, tuple(_leaf(Asked(one, op, other, rules)) for other in right.terms)) for one in left.terms]
     return Joined(outer, tuple(rows))
 
 
@@ -157,12 +157,12 @@ def _trend(trend: conditions.Trend, scope: Scope) -> Node:
             raise UserError("say which of the 'others': highest(others.METRIC) or lowest(others.METRIC)")
         first = steps[0].terms[0].text.replace(f" at {scope.campaign.cell_text(cells[0])}", "")
         text = f"{first} {trend.kind} with {trend.key}"
-        lines.append(_trend_leaf(trend.kind, text, steps, scope.campaign.margin))
+        lines.append(_trend_leaf(trend.kind, text, steps, scope.campaign.claimed))
     return Joined("every", tuple(lines))
 
 
-def _trend_leaf(kind: str, text: str, steps: list[Spread], margin: float) -> Leaf:
-    return Leaf(lambda truth_of, falsity_of: judge_trend(kind, text, steps, margin, truth_of, falsity_of))
+def _trend_leaf(kind: str, text: str, steps: list[Spread], rules: stats.Rules) -> Leaf:
+    return Leaf(lambda truth_of, falsity_of: judge_trend(kind, text, steps, rules, truth_of, falsity_of))
 
 
 def _leaf(asked: Asked) -> Leaf:

@@ -1,0 +1,154 @@
+"""Rounds until decided: the comparisons that a campaign is asked for, which of them are decided, and the time for the rest.
+
+Results in, frozen values out. Times are those of the trials' records, so a resumed campaign has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+
+from wsbench.analysis import stats, wording
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.results import Results
+from wsbench.records.rundir import TrialRecord, Until
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison that is asked for. `decision` None: nothing could be compared, for this `reason`. `hopeless`: a server has no
+    such number in any trial, so more rounds do not help."""
+
+    metric: str
+    cell: Cell
+    decision: stats.Decision | None
+    reason: str | None = None
+    hopeless: bool = False
+
+    @property
+    def decided(self) -> bool:
+        return self.decision is not None and self.decision.says != "undecided"
+
+    @property
+    def more_rounds(self) -> int | None:
+        return 0 if self.decided or self.decision is None else self.decision.more_rounds
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A campaign after some rounds. `times_s`: the duration of each."""
+
+    until: Until
+    rounds: int
+    times_s: list[float]
+    comparisons: list[Comparison]
+
+    @cached_property
+    def decided(self) -> int:
+        return sum(one.decided for one in self.comparisons)
+
+    @property
+    def spent_s(self) -> float:
+        return sum(self.times_s)
+
+    @property
+    def round_s(self) -> float | None:
+        """A round's mean duration; None before the first."""
+        return fmean(self.times_s) if self.times_s else None
+
+    @property
+    def ended(self) -> str | None:
+        """Why no round follows, in words; None if one does."""
+        if self.rounds >= self.first and all(one.decided or one.hopeless for one in self.comparisons):
+            return "nothing is left to decide"
+        if self.rounds >= self.until.planned:
+            return f"all {self.until.planned:,} planned rounds have run"
+        if self.spent_s + (self.round_s or 0.0) > self.until.budget_s:
+            return f"the budget of {wording.lasting(self.until.budget_s)} does not hold another round"
+        return None
+
+    @property
+    def first(self) -> int:
+        """The round after which the first decision may be made."""
+        return stats.Looks(self.until.planned).first
+
+    def more(self, rounds: int | None) -> str:
+        """`about 3 more rounds, 2 min`; empty if that is not foreseeable."""
+        if not rounds or self.round_s is None:
+            return ""
+        return f"about {wording.count(rounds, 'more round')}, {wording.lasting(rounds * self.round_s)}"
+
+    @property
+    def words(self) -> str:
+        """One line after a round."""
+        if self.rounds < self.first:
+            return f"round {self.rounds}: the first decision may be made after round {self.first}"
+        left = [one.more_rounds for one in self.comparisons if not one.decided]
+        more = "" if None in left else self.more(max(left, default=0))
+        return f"round {self.rounds}: {self.decided} of {len(self.comparisons)} decided" + (f"; {more}" if more else "")
+
+    @property
+    def closing(self) -> list[str]:
+        """The lines at the end: how many are decided, then each that is not, with what it would take."""
+        took = f"{wording.count(self.rounds, 'round')}, {wording.lasting(self.spent_s)}"
+        why = "" if self.decided == len(self.comparisons) or self.ended is None else f"; {self.ended}"
+        lines = [f"{self.decided} of {len(self.comparisons)} comparisons decided after {took}{why}"]
+        for one in self.comparisons:
+            if not one.decided:
+                lines.append(f"undecided: {self._open(one)}")
+        return lines
+
+    def _open(self, one: Comparison) -> str:
+        cell = f" ({', '.join(f'{key} {value}' for key, value in one.cell)})" if one.cell else ""
+        if one.decision is None:
+            return f"{one.metric}{cell}: {one.reason}"
+        found = one.decision
+        parts = [part for part in (wording.decided(found), self.more(found.more_rounds) or found.reason) if part]
+        return f"{found.one} against {found.other}, {one.metric}{cell}: {'; '.join(parts)}"
+
+
+def standing(results: Results) -> Standing:
+    """Of a campaign with `until`."""
+    times = round_times(trial.record for trial in results.every_trial)
+    return Standing(results.campaign.until, results.campaign.rounds, times, comparisons(results))
+
+
+def comparisons(results: Results) -> list[Comparison]:
+    """Every comparison that the campaign is asked for: one pair, or in every cell the best server against the rest."""
+    until, found = results.campaign.until, []
+    for metric in until.metrics or [results.leading]:
+        for cell in results.cells:
+            if until.pair:
+                base, new = until.pair
+                decided = results.decide(cell, metric, stats.Two(new, base))
+            else:
+                decided = results.best(cell, metric)
+            for one in decided.decisions:
+                without = _without(results, one.one, cell, metric) or _without(results, one.other, cell, metric)
+                found.append(Comparison(metric, cell, one, hopeless=without))
+            if not decided.decisions:
+                without = sum(not _without(results, name, cell, metric) for name in results.contenders) < 2
+                found.append(Comparison(metric, cell, None, decided.reason, hopeless=without))
+    return found
+
+
+def _without(results: Results, name: str, cell: Cell, metric: str) -> bool:
+    """Whether trials count for a metric that none of them has, such as the CPU time of a server whose process is unknown."""
+    counted = results.counted(name, cell, metric)
+    return bool(counted) and all(trial.value(metric) is None for trial in counted)
+
+
+def round_times(records: Iterable[TrialRecord]) -> list[float]:
+    """The duration of each round in s, without pauses between trials: a heat lasts from its first start to its last end."""
+    spans: dict[tuple[int, object], list[tuple[float, float]]] = {}
+    for one in records:
+        if one.started_unix_s is not None and one.duration_s is not None:
+            of = one.round, one.heat if one.heat is not None else f"trial {one.number}"
+            spans.setdefault(of, []).append((one.started_unix_s, one.started_unix_s + one.duration_s))
+    rounds: dict[int, float] = {}
+    for (number, _), found in spans.items():
+        lasted = max(end for _, end in found) - min(start for start, _ in found)
+        rounds[number] = rounds.get(number, 0.0) + lasted
+    return [rounds[number] for number in sorted(rounds)]

@@ -1,0 +1,178 @@
+"""A duel of two contenders: what each of them is, and the campaign that compares them in slices until decided.
+
+A contender is a server that runs already (a URL), a row of the catalogue, or a command to start. Commands and URLs become manifests
+in the campaign's own folder, so resuming and reporting need nothing else. A duel of a contender with itself is an A/A control.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from wsbench import metrics
+from wsbench.records.errors import UserError
+from wsbench.records.rundir import CONTROL, Goal, RunFolder
+from wsbench.run import campaign
+from wsbench.servers import catalogue, manifest
+
+#: The name of the experiment, and so of the campaign's folder.
+NAME = "duel"
+RATE, CPU = "messages_per_s", "server_cpu_us_per_message"
+#: Rows of the manifests of a duel.
+COMMAND, RUNNING = "command", "running"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The user's request. Times in seconds, `margin` as a share. `metrics` empty: throughput and, where known, CPU per message;
+    `gated` ones are decided as well. `pids`: the processes of servers that run already, by letter."""
+
+    base: str
+    new: str
+    path: str = "/echo"
+    connections: int = 50
+    payload_bytes: int = 128
+    depth: int = 1
+    warmup_s: float = 1.0
+    measure_s: float = 1.0
+    budget_s: float = 300.0
+    margin: float = 0.03
+    metrics: tuple[str, ...] = ()
+    gated: tuple[str, ...] = ()
+    pids: tuple[tuple[str, int], ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`text` is what the user wrote, `name` its name in the campaign, `toml` its manifest; None for a row of the catalogue.
+    `sampled`: its processes are known."""
+
+    text: str
+    name: str
+    toml: str | None
+    sampled: bool = True
+
+
+def contender(text: str, letter: str, path: str, pid: int | None = None) -> Contender:
+    """`letter` names its folder. UserError if it is no URL, no row of the catalogue and no program."""
+    if "://" in text:
+        return Contender(text, f"{letter}@{RUNNING}", _running(text, path, pid), pid is not None)
+    if pid is not None:
+        raise UserError(f"--pid {letter}={pid}: only a URL has a process that runs already")
+    if "/" in text or len(text.split()) > 1:
+        return Contender(text, f"{letter}@{COMMAND}", _command(text, path))
+    rows = catalogue.select([text], catalogue.read())
+    if len(rows) != 1:
+        raise UserError(f"{text!r}: expected one server; matched {', '.join(row.name for row in rows)}")
+    return Contender(text, rows[0].name, None, getattr(rows[0].table, "pid", 0) is not None)
+
+
+def contenders(asked: Asked) -> tuple[Contender, Contender]:
+    """Base and new. If both are the same, the new one is the control of the base."""
+    pids = dict(asked.pids)
+    base, new = (contender(text, letter, asked.path, pids.get(letter)) for letter, text in (("A", asked.base), ("B", asked.new)))
+    if base.name == new.name or (base.toml is not None and base.toml == new.toml):
+        new = replace(base, name=base.name + CONTROL)
+    return base, new
+
+
+@contextlib.contextmanager
+def request(asked: Asked, command: str) -> Iterator[campaign.Request]:
+    """The campaign of a duel. Its files lie in a temporary folder until the campaign has begun. UserError for a bad request."""
+    base, new = contenders(asked)
+    alone = new.name == base.name + CONTROL
+    usual = [RATE, *([CPU] if base.sampled and new.sampled else [])]
+    compared = list(dict.fromkeys([*(asked.metrics or usual), *asked.gated]))
+    metrics.require(compared)
+    with tempfile.TemporaryDirectory(prefix="wsbench-duel-") as made:
+        own = Path(made, "servers")
+        for one in [base] if alone else [base, new]:
+            if one.toml is not None:
+                folder = own / one.name.partition("@")[0]
+                folder.mkdir(parents=True)
+                (folder / "server.toml").write_text(one.toml, encoding="utf-8")
+        file = Path(made, f"{NAME}.toml")
+        file.write_text(_experiment(asked, [base.name] if alone else [base.name, new.name]), encoding="utf-8")
+        yield campaign.request(
+            str(file),
+            command,
+            seed=asked.seed,
+            control=alone,
+            until=Goal(budget_s=asked.budget_s, metrics=compared, pair=[base.name, new.name]),
+            own=own if own.exists() else None,
+        )
+
+
+def texts(run: RunFolder) -> tuple[str, str]:
+    """Both contenders of a campaign in the user's words."""
+    rows = {row.name: row for row in run.servers}
+    return tuple(_text(rows[name.removesuffix(CONTROL)]) for name in run.campaign.until.pair)
+
+
+def _text(row) -> str:
+    return row.library if row.variant in (COMMAND, RUNNING) and row.server in ("A", "B") else row.name
+
+
+def _running(text: str, path: str, pid: int | None) -> str:
+    try:
+        found = manifest.address(text)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return _manifest(text, RUNNING, {} if found.path else {"echo": path}, {"url": text} | ({} if pid is None else {"pid": pid}))
+
+
+def _command(text: str, path: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"{text!r}: {str(error).lower()}") from error
+    program = shutil.which(words[0]) if words else None
+    if program is None:
+        raise UserError(f"{text!r}: found no program {words[0] if words else ''!r}; it is started without a shell")
+    program = str(Path(program).absolute())
+    # What an interpreter runs is its first argument.
+    script = Path(words[1]).absolute() if len(words) > 1 and Path(words[1]).is_file() else Path(program)
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()[:16]
+    table = {
+        "library_version": digest,
+        "build": [],
+        # In the user's folder, because the words may name files.
+        "run": ["env", "-C", str(Path.cwd()), program, *words[1:]],
+        "version": ["sha256sum", str(script)],
+    }
+    return _manifest(text, COMMAND, {"echo": path}, table)
+
+
+def _manifest(text: str, row: str, paths: dict[str, str], table: dict) -> str:
+    head = {"language": "unknown", "library": text, "scenarios": ["echo"], "default": row}
+    lines = [*_lines(head), "[paths]", *_lines(paths), f"[variants.{row}]", *_lines(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _experiment(asked: Asked, names: list[str]) -> str:
+    head = {
+        "question": f"Does {asked.new} differ from {asked.base}?",
+        "reading": "Both servers are loaded alternately in short slices, in rounds of fresh processes, until decided.",
+        "servers": names,
+        "scenario": "echo",
+        "loop": "closed",
+        "headline": RATE,
+        "margin": asked.margin,
+        "arrangement": "slices",
+    }
+    load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "depth": asked.depth}
+    timing = {"warmup_s": asked.warmup_s, "measure_s": asked.measure_s, "again": 0}
+    return "\n".join([*_lines(head), "[load]", *_lines(load), "[timing]", *_lines(timing)]) + "\n"
+
+
+def _lines(table: dict) -> list[str]:
+    """Keys of a TOML table. JSON's strings, numbers and lists are TOML's, except for one character."""
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in table.items()]
