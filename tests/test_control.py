@@ -12,7 +12,7 @@ from wsbench.analysis.summary import summary
 from wsbench.experiments import experiment as experiments
 from wsbench.report import export
 from wsbench.report.answer import answer
-from wsbench.run import campaign, ordering
+from wsbench.run import ordering, request
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Limits
 
@@ -29,7 +29,7 @@ class Fake:
 def asked(file, rounds, control=None):
     written = experiments.read(file)
     repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
-    return campaign.Request("tiny", file, repeated, [], 1, "wsbench run", [], [], control=control)
+    return request.Request("tiny", file, repeated, [], 1, "wsbench run", [], [], control=control)
 
 
 @pytest.mark.parametrize(
