@@ -21,6 +21,11 @@ class Blocks:
                 if planned.heat not in heats:
                     heats.append(planned.heat)
 
+    @property
+    def of_a_round(self) -> int:
+        """The most blocks of a round and cell."""
+        return max(map(len, self._heats.values()), default=1)
+
     def of(self, trial: TrialRecord) -> int:
         """The block of a trial, as a number that no other block of its cell has."""
         heats = self._heats.get((trial.round, tuple(trial.cell.items())), [])

@@ -308,8 +308,7 @@ class Results:
         """If rounds went on until decided, every number of blocks at which the campaign could have ended."""
         if self.campaign.until is None:
             return None
-        heats = max((len(found) for found in self._heats.values()), default=1)
-        return stats.Looks(self.campaign.until.planned * max(1, heats))
+        return stats.Looks(self.campaign.until.planned * self._blocks.of_a_round)
 
     @cached_property
     def error(self) -> float:
