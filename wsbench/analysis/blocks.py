@@ -22,8 +22,8 @@ class Blocks:
                     heats.append(planned.heat)
 
     @property
-    def heats(self) -> int:
-        """The most heats that a round and cell has; 1 if its trials ran alone."""
+    def of_a_round(self) -> int:
+        """The most blocks of a round and cell."""
         return max(map(len, self._heats.values()), default=1)
 
     def of(self, trial: TrialRecord) -> int:

@@ -295,7 +295,7 @@ class Results:
         """If rounds went on until decided, every number of blocks at which the campaign could have ended."""
         if self.campaign.until is None:
             return None
-        return stats.Looks(self.campaign.until.planned * self._blocks.heats)
+        return stats.Looks(self.campaign.until.planned * self._blocks.of_a_round)
 
     @cached_property
     def error(self) -> float:
