@@ -59,7 +59,7 @@ def test_a_command_is_a_manifest_that_runs_it_without_a_shell_where_the_user_is(
     read = manifest.read(file)
     assert read.library == text
     table = read.variants["command"]
-    assert table.run == ["env", "-C", os.getcwd(), sys.executable, "-c", 'a "b" $HOME é']
+    assert table.run == ["env", "-C", str(Path.cwd()), sys.executable, "-c", 'a "b" $HOME é']
     (variant,) = catalogue.read(tmp_path)
     assert variant.paths["echo"] == "/ws"
 
