@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from wsbench.analysis.claims.evaluate import evaluate, read
+from wsbench.analysis.stats import Rules
 from wsbench.experiments import experiment
 
 ROUNDS = 6
@@ -162,6 +163,7 @@ def campaign(name, source, figures, scale=1.0):
         lost=lambda *_: frozenset(),
         prior=lambda *_: None,
         margin=0.03,
+        claimed=Rules(),
         cell_text=lambda cell: " ".join(f"{key} {value}" for key, value in cell),
     )
 
