@@ -169,7 +169,7 @@ def experiment_rows(name: str, one) -> list[list[str]]:
     asked = campaign.request(name, f"wsbench run {name}")
     out = campaign.left_out(asked)
     served = [variant for variant in asked.variants if variant.name not in out]
-    order = ordering.order_of(asked.experiment, served, 0, ordering.control_of(asked.experiment, served))
+    order = ordering.order_of(asked.experiment, served, 0, ordering.control_of(asked.experiment.timing.rounds, served))
     sweep = "; ".join(f"`{key}` = {', '.join(map(shown, values))}" for key, values in one.sweep.items())
     timing = one.timing
     ends = f"{one.load.messages:,} messages" if one.load.messages else f"{one.measure_s:g} s"
