@@ -164,10 +164,10 @@ def paragraphs(text: str) -> str:
 
 def experiment_rows(name: str, one) -> list[list[str]]:
     from wsbench.cli.terminal import duration
-    from wsbench.run import campaign, ordering
+    from wsbench.run import ordering, request
 
-    asked = campaign.request(name, f"wsbench run {name}")
-    out = campaign.left_out(asked)
+    asked = request.request(name, f"wsbench run {name}")
+    out = request.left_out(asked)
     served = [variant for variant in asked.variants if variant.name not in out]
     order = ordering.order_of(asked.experiment, served, 0, ordering.control_of(asked.experiment.timing.rounds, served))
     sweep = "; ".join(f"`{key}` = {', '.join(map(shown, values))}" for key, values in one.sweep.items())

@@ -67,7 +67,7 @@ def test_places_are_rounded_and_names_are_not(tmp_path):
     versions = (Server("netty", "Java", variant="4.1.19"), Server("netty", "Java", 9_000, variant="4.1.118"))
     svg = drawn(blocks_of(tmp_path, LINES, servers=versions)[0])
     for name in ("netty@4.1.19", "netty@4.1.118"):
-        assert f"{name}</li>" in svg
+        assert f">{name}</text>" in svg
     places = re.findall(r' (?:d|transform)="([^"]*)"', svg)
     assert len(places) > 10
     assert not [place for place in places if re.search(r"\.\d\d", place)]

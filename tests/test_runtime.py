@@ -7,7 +7,7 @@ import pytest
 
 from wsbench.experiments import experiment as experiments
 from wsbench.records.errors import UserError
-from wsbench.run import campaign
+from wsbench.run import request
 from wsbench.servers import build, catalogue, runtime
 from wsbench.servers.settings import RuntimeTable
 
@@ -197,12 +197,12 @@ def test_an_experiment_whose_table_says_nothing_to_its_servers_is_refused(varian
     monkeypatch.setattr(catalogue, "read", lambda: variants)
     file = tmp_path / "tabled.toml"
     file.write_text(TABLED.format(server="java"))
-    asked = campaign.request(str(file), "", seed=1)
+    asked = request.request(str(file), "", seed=1)
     assert [variant.name for variant in asked.variants] == ["java@one+jdk17", "java@one+jdk25"]
     assert experiments.read(file).runtime.jdk == [17, 25]
     file.write_text(TABLED.format(server="native"))
     with pytest.raises(UserError, match=r"none of native@one supports 'runtime.jdk'"):
-        campaign.request(str(file), "", seed=1)
-    assert [one.name for one in campaign.request(str(file), "", servers=["java", "native"], seed=1).variants] == [
+        request.request(str(file), "", seed=1)
+    assert [one.name for one in request.request(str(file), "", servers=["java", "native"], seed=1).variants] == [
         *("java@one+jdk17", "java@one+jdk25", "native@one")
     ]

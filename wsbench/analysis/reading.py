@@ -7,9 +7,10 @@ exist and the code that computes them has changed. Missing trials are computed a
 from __future__ import annotations
 
 from wsbench.analysis import tables
+from wsbench.analysis.as_written import Experiment, read_experiment
 from wsbench.analysis.dataset import DataSet
 from wsbench.analysis.measuring import digest, measured
-from wsbench.analysis.results import Experiment, Results, read_experiment
+from wsbench.analysis.results import Results
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 

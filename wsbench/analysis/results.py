@@ -13,30 +13,17 @@ import numpy as np
 
 from wsbench import metrics
 from wsbench.analysis import stats
+from wsbench.analysis.as_written import Experiment
 from wsbench.analysis.blocks import Blocks
 from wsbench.analysis.curves import Curve, curve_points
 from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
 from wsbench.engine.histogram import Histogram
 from wsbench.records.engine_files import Doc, Idle, Plan, Push
-from wsbench.records.errors import UserError
-from wsbench.records.files import read_text
-from wsbench.records.frozen import toml_of
 from wsbench.records.hosts import HostRow, MachineRecord
 from wsbench.records.rundir import CONTROL, CampaignRecord, CellValue, RunFolder, ServerRow, TrialOrder
 
 REACHED = "connections_reached"
 REFERENCE = "reference"  # the server that does the least work: a baseline, not ranked
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Texts and choices of experiment.toml for a reader; missing ones are None. `source`: its text, `keys`: the parsed table."""
-
-    question: str | None
-    reading: str | None
-    headline: str | None
-    source: str
-    keys: dict
 
 
 @dataclass(frozen=True)
@@ -378,33 +365,9 @@ class Results:
         return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
 
 
-def read_experiment(run: RunFolder) -> Experiment:
-    if not run.experiment_toml.exists():
-        return Experiment(None, None, None, "", {})
-    source = read_text(run.experiment_toml)
-    keys = toml_of(source, run.experiment_toml)
-    for name in ("sweep", "timing"):
-        if not isinstance(keys.get(name, {}), dict):
-            raise UserError(f"{run.experiment_toml}: '{name}': found {keys[name]!r}, allowed: a table")
-    for name, swept in keys.get("sweep", {}).items():
-        if not isinstance(swept, list):
-            raise UserError(f"{run.experiment_toml}: 'sweep.{name}': found {swept!r}, allowed: a list")
-    headline = keys.get("headline")
-    if headline is not None and (not isinstance(headline, str) or headline not in metrics.METRICS):
-        raise UserError(f"{run.experiment_toml}: headline {headline!r} is not a metric; see `wsbench list metrics`")
-    margin = keys.get("margin", stats.MARGIN)
-    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < 1:
-        raise UserError(f"{run.experiment_toml}: 'margin': found {margin!r}, allowed: a share between 0 and 1, such as 0.03")
-    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys)
-
-
 def _flat(machine: MachineRecord) -> dict[str, object]:
     plain = machine.model_dump(exclude={"sysctls", "tools"})
     return plain | machine.sysctls | {tool.name: tool.version for tool in machine.tools}
-
-
-def _text(value) -> str | None:
-    return value.strip() if isinstance(value, str) and value.strip() else None
 
 
 def _value(value: CellValue) -> str:

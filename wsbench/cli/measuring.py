@@ -29,7 +29,7 @@ from wsbench.records import plain
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import Goal, RunFolder
 from wsbench.report import hdr
-from wsbench.run import campaign, duel, load, ordering, preparing, testbed
+from wsbench.run import campaign, duel, load, ordering, preparing, request, testbed
 from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running
@@ -90,8 +90,8 @@ def start_server(arguments) -> int:
     return 0
 
 
-def request_of(arguments) -> campaign.Request:
-    return campaign.request(
+def request_of(arguments) -> request.Request:
+    return request.request(
         arguments.experiment,
         "wsbench " + shlex.join(sys.argv[1:]),
         servers=arguments.servers.split(",") if arguments.servers else None,
@@ -122,7 +122,7 @@ def _goal(arguments) -> Goal | None:
 
 def plan_campaign(arguments) -> int:
     asked = request_of(arguments)
-    left_out = campaign.left_out(asked)
+    left_out = request.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in left_out]
     control = ordering.control_of(asked.experiment.timing.rounds, serving, asked.control)
     order = ordering.order_of(asked.experiment, serving, asked.seed, control)
@@ -215,9 +215,9 @@ def duel_servers(arguments) -> int:
         seed=arguments.seed,
     )
     end_leftovers(sys.stderr)
-    with duel.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as request:
+    with duel.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as made:
         where = testbed.ThisHost(program.require_binary(), machine.placement())
-        run = campaign.begin(request, reading.RUNS, where, None, show_duel.Progress(quiet))
+        run = campaign.begin(made, reading.RUNS, where, None, show_duel.Progress(quiet))
     results = load_results(run)
     found = _duel_of(results)
     show_duel.result(found, conditions, arguments.json, arguments.markdown)

@@ -73,12 +73,11 @@ def _servers(results: Results) -> list[dict]:
     made = []
     for name, look in looks_by_name(results.names, {row.name: row.language for row in results.servers}).items():
         row = of.get(name)
-        known = {"language": "", "tags": [], "library": "", "command": "", "advisories": 0}
+        known = {"language": "", "tags": [], "library": "", "command": ""}
         if row is not None:
             env = [f"{key}={value}" for key, value in row.env.items()]
             known = {"language": row.language, "tags": row.tags, "library": f"{row.library} {row.library_version}"}
             known["command"] = row.running.text if row.running else " ".join([*env, *row.run])
-            known["advisories"] = sum(not check.required and not check.passed for check in row.conformance)
         ceiling = name in results.references
         made.append({"name": name, "label": results.label(name), "ceiling": ceiling, **known, "look": asdict(look)})
     return made

@@ -43,6 +43,7 @@ def lines(results: Results, label: str, key: str, axis: str, drawn: Iterable[Lin
         {
             "name": "requested" if line.name is None else results.label(line.name),
             "server": -1 if line.name is None else results.names.index(line.name),
+            "reference": line.name in results.references,
             "look": ASKED if line.name is None else looks[line.name],
             "points": line.points,
             "intervals": line.intervals,

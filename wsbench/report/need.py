@@ -18,8 +18,10 @@ INTERVAL = f"{100 * stats.LEVEL:g} % interval"
 
 @dataclass(frozen=True)
 class Need:
-    """`lead` is the answer, `cannot` its limits. The table has every server, the one that needs least first."""
+    """`there`: the connections that are asked about. `lead` is the answer by the lines, `cannot` its limits. The table has every
+    server, the one that needs least first."""
 
+    there: int
     lead: str
     cannot: list[str]
     title: str
@@ -42,8 +44,15 @@ def need(results: Results) -> Need | None:
     beyond = there > max(fit.largest for fit in lines)
     found = f"{size.with_unit(first.there)} ({INTERVAL} {reach}; {per_connection(first)} per connection)"
     found += f", extrapolated from {measured}" if beyond else ""
-    best = f"{results.label(first.name)} needs the least memory{aside}: {found}{_next(results, first, rest)}"
+    alike = [fit for fit in rest if fit.there_low <= first.there_high]
+    if alike:
+        names = wording.listed(results.label(fit.name) for fit in (first, *alike)).replace(" and ", " or ")
+        best = f"undecided{aside}: {names} may need the least memory, their intervals overlap; by the line alone "
+        best += f"{results.label(first.name)}: {found}"
+    else:
+        best = f"{results.label(first.name)} needs the least memory{aside}: {found}{_next(results, rest)}"
     return Need(
+        there=there,
         lead=f"For {there:,} connections, {best}.",
         cannot=_cannot(lines, there),
         title=f"Memory for {there:,} connections ({'extrapolated from' if beyond else 'measured:'} {measured})",
@@ -56,12 +65,8 @@ def per_connection(fit: MemoryFit) -> str:
     return ("−" if fit.slope < 0 else "") + wording.scale("bytes", [abs(fit.slope)]).with_unit(abs(fit.slope))
 
 
-def _next(results: Results, first: MemoryFit, rest: list[MemoryFit]) -> str:
-    """The servers whose intervals overlap with the first one's, else the next server."""
-    alike = [results.label(fit.name) for fit in rest if fit.there_low <= first.there_high]
-    if alike:
-        reach = "that of {}" if len(alike) == 1 else "those of {}"
-        return f"; its interval overlaps with {reach.format(wording.listed(alike))}"
+def _next(results: Results, rest: list[MemoryFit]) -> str:
+    """The server that follows."""
     if not rest:
         return ""
     size = wording.scale("bytes", [rest[0].there])

@@ -37,7 +37,7 @@ from wsbench.report.still import BROWSER, DRAWING, script, still, studies
 HERE = Path(__file__).parent
 LARGEST_BYTES = 2_000_000  # for a campaign of a thousand trials; a larger page opens slowly
 LARGE = 2_000  # trials: beyond it the browser delays the layout of distant parts
-MOST_CELLS = 8  # in the answer; the others are collapsed
+MOST_CELLS, MOST_SERVERS = 8, 14  # in the answer; the others are collapsed
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         data=_packed(data),
         answer=answer(results, rows),
         most_cells=MOST_CELLS,
+        most_servers=MOST_SERVERS,
         large=len(results.trials) > LARGE,
         has_logs=len(results.curves) <= MOST_LOGS,
         best=f"{wording.title(results.leading, inside=True)}, best first",
@@ -81,7 +82,6 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         claims=claims,
         claimed=_claimed(claims),
         versions=list(dict.fromkeys(name for claim in claims for name in claim.verdicts)),
-        tiers=any(row.tier for row in rows),
         shapes=Markup(drawn["shapes"]),
         first=Markup(drawn["first"]),
         tables=Markup(drawn["results"]),

@@ -19,7 +19,7 @@ from pathlib import Path
 from wsbench import metrics
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import CONTROL, Goal, RunFolder
-from wsbench.run import campaign
+from wsbench.run import request as request_of
 from wsbench.servers import catalogue, manifest
 
 #: The name of the experiment, and so of the campaign's folder.
@@ -85,7 +85,7 @@ def contenders(asked: Asked) -> tuple[Contender, Contender]:
 
 
 @contextlib.contextmanager
-def request(asked: Asked, command: str) -> Iterator[campaign.Request]:
+def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
     """The campaign of a duel. Its files lie in a temporary folder until the campaign has begun. UserError for a bad request."""
     base, new = contenders(asked)
     alone = new.name == base.name + CONTROL
@@ -101,7 +101,7 @@ def request(asked: Asked, command: str) -> Iterator[campaign.Request]:
                 (folder / "server.toml").write_text(one.toml, encoding="utf-8")
         file = Path(made, f"{NAME}.toml")
         file.write_text(_experiment(asked, [base.name] if alone else [base.name, new.name]), encoding="utf-8")
-        yield campaign.request(
+        yield request_of.request(
             str(file),
             command,
             seed=asked.seed,

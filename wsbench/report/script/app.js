@@ -37,11 +37,32 @@ function show() {
     $("#result-tables").innerHTML = resultsHtml(page.view);
     $("#trial-tables").innerHTML = trialsHtml(page.view, page.chosen.sort, page.chosen.page);
   }
+  sortable(document);
   for (const list of $$("ul.legend")) for (const key of $$("button.key", list)) key.setAttribute("aria-pressed", String(page.view.servers.has(Number(key.dataset.server))));
   page.sections = new Map();
   page.stale = new Set($$("[data-figures]"));
   for (const area of page.stale) { seen.unobserve(area); seen.observe(area); }
 }
+
+// The heads of tables become buttons that sort.
+function sortable(within) {
+  for (const head of $$("table.sortable thead th:not(:has(button))", within)) head.innerHTML = `<button type="button" data-column>${head.innerHTML}</button>`;
+}
+
+function sortColumn(head) {
+  const body = head.closest("table").tBodies[0], rows = [...body.rows];
+  const direction = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+  const text = ({ cells }) => cells[head.cellIndex].dataset.value ?? cells[head.cellIndex].innerText.split("\n")[0].trim();
+  body.append(...rowOrder(rows.map(text), direction).map((i) => rows[i]));
+  for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+}
+
+// What sticks below the filters, and where links land.
+const underFilters = new ResizeObserver(([{ target }]) => {
+  const sticks = getComputedStyle(target).position === "sticky";
+  document.documentElement.style.setProperty("--under", `${sticks ? target.offsetHeight : 0}px`);
+});
 
 function refocus(form, { name, value, type }) {
   const found = $$("input, select", form).find((one) => one.name === name && (type !== "checkbox" || one.value === value));
@@ -62,6 +83,7 @@ function draw(area) {
   figures.forEach((figure) => page.figures.set(figure.id, { figure, width: Math.max(260, Math.round(width(figure))) }));
   const note = $(`#${id}-note`);
   if (note && area.dataset.first === undefined) note.textContent = section.note;
+  sortable(area);
   area.dataset.state = "live";
 }
 
@@ -219,6 +241,7 @@ function clicked(event) {
     jump(link.hash.slice(1));
   } else if (key) toggleServer(Number(key.dataset.server));
   else if (button?.dataset.sort) choose({ sort: [button.dataset.sort, page.chosen.sort?.[0] === button.dataset.sort ? -page.chosen.sort[1] : 1], page: 0 }), $(`[data-sort="${CSS.escape(button.dataset.sort)}"]`)?.focus();
+  else if (button?.dataset.column !== undefined) sortColumn(button.closest("th"));
   else if (button?.dataset.page) choose({ page: Number(button.dataset.page) });
   else if (button?.dataset.file) download(button.dataset.file);
   else if (button?.closest("#scheme")) scheme(button.value);
@@ -239,6 +262,7 @@ function jump(id) {
 
 function listen() {
   const form = $("#filters");
+  underFilters.observe(form);
   form.addEventListener("change", filtersChanged);
   form.addEventListener("input", (event) => event.target.type === "search" && filtersChanged(event));
   form.addEventListener("submit", (event) => event.preventDefault());

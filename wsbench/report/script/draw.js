@@ -71,9 +71,13 @@ function below(axis, at, top, bottom, width) {
 function beside(axis, at, left, right) {
   const texts = axis.labels || axis.ticks.map((tick) => tickText(tick, axis.ticks));
   let parts = "";
+  let last = Infinity;
   axis.ticks.forEach((tick, i) => {
     const y = tenth(at.to(tick));
-    parts += `<path class="grid" d="M${left},${y}H${right}"/><text x="${left - 6}" y="${y + 4}" text-anchor="end">${esc(texts[i])}</text>`;
+    parts += `<path class="grid" d="M${tenth(left)},${y}H${tenth(right)}"/>`;
+    if (last - y < 14 || axis.silent) return;
+    last = y;
+    parts += `<text x="${left - 6}" y="${y + 4}" text-anchor="end">${esc(texts[i])}</text>`;
   });
   return parts + (axis.title ? `<text class="title" x="${left}" y="11" text-anchor="start" dx="${-left + 2}">${esc(axis.title)}</text>` : "");
 }
@@ -83,7 +87,7 @@ function beside(axis, at, left, right) {
 function barGeometry(figure, width) {
   const longest = Math.max(4, ...figure.rows.map((row) => row.name.length));
   const left = Math.min(longest * NAME_LETTER + 14, width * 0.42);
-  const right = width - 12 - LETTER * Math.max(...figure.rows.map((row) => row.text.length));
+  const right = width - 26 - 1.1 * LETTER * Math.max(...figure.rows.map((row) => row.text.length));
   return { left, right, top: 4, bottom: 4 + ROW * figure.rows.length, x: scale(figure.x.domain, [left, right], figure.x.log) };
 }
 
@@ -100,7 +104,7 @@ function drawBars(figure, width) {
   const most = Math.floor((left - 12) / NAME_LETTER);
   const crowd = isCrowd(figure);
   let body = below(figure.x, x, top, bottom, width);
-  if (figure.mark !== undefined) body += `<path class="mark" d="M${tenth(x.to(figure.mark))},${top}V${bottom}"/>`;
+  for (const mark of figure.marks || []) body += `<path class="mark" d="M${tenth(x.to(mark))},${top}V${bottom}"/>`;
   figure.rows.forEach((row, i) => {
     const y = top + ROW * i + ROW / 2;
     const name = shortened(row.name, most);
@@ -164,6 +168,60 @@ function drawLines(figure, width) {
   return svg(width, bottom + (figure.x.title ? 42 : 6), figure.label, body + lines + marks);
 }
 
+// ---- small multiples -----------------------------------------------------------------------------------------------
+
+const PANEL = { width: 122, height: 84, between: 16, head: 30 };
+const MOST_PALE = 12; // series; more are a range
+
+// A panel per series, all on the same scales: { left, right, top, bottom, x, y, one } each.
+function panelGeometry(figure, width) {
+  const texts = figure.y.ticks.map((tick) => tickText(tick, figure.y.ticks));
+  const left = 12 + LETTER * Math.max(2, ...texts.map((text) => text.length)), top = figure.y.title ? 20 : 0;
+  const columns = Math.max(1, Math.min(figure.series.length, Math.floor((width - left) / (PANEL.width + PANEL.between))));
+  const wide = (width - left - 12 - (columns - 1) * PANEL.between) / columns, rows = Math.ceil(figure.series.length / columns);
+  const panels = figure.series.map((one, i) => {
+    const from = tenth(left + (i % columns) * (wide + PANEL.between)), above = top + PANEL.head + Math.floor(i / columns) * (PANEL.height + PANEL.head);
+    const range = { left: from, right: tenth(from + wide), top: above, bottom: above + PANEL.height };
+    return { ...range, one, x: scale(figure.x.domain, [from + 4, from + wide - 4], figure.x.log), y: scale(figure.y.domain, [range.bottom, above], figure.y.log) };
+  });
+  return { panels, columns, bottom: top + rows * (PANEL.height + PANEL.head) };
+}
+
+function panelAt({ panels }, px, py) {
+  return panels.find(({ left, right, top, bottom }) => px >= left - 8 && px <= right + 8 && py >= top - PANEL.head && py <= bottom);
+}
+
+// The other series, pale; in a crowd the range that they span.
+function context(series, one, x, y) {
+  if (series.length <= MOST_PALE) return `<path class="context" d="${series.filter((other) => other !== one).map((other) => path(other.points, x, y)).join("")}"/>`;
+  const ends = series[0].points.flatMap(([at]) => {
+    const values = series.flatMap((other) => other.points.filter(([where, value]) => where === at && value !== null && !(y.log && value <= 0)).map(([, value]) => value));
+    return values.length ? [[at, Math.min(...values), Math.max(...values)]] : [];
+  });
+  const points = [...ends.map(([at, low]) => [at, low]), ...ends.reverse().map(([at, , high]) => [at, high])];
+  return `<path class="context band" d="${path(points, x, y)}Z"/>`;
+}
+
+function drawPanels(figure, width) {
+  const { panels, columns, bottom } = panelGeometry(figure, width);
+  const crowd = isCrowd(figure);
+  const inside = (points) => points.map(([at, value]) => [at, value === null || value < figure.y.domain[0] || value > figure.y.domain[1] ? null : value]);
+  let body = figure.y.title ? `<text class="title" x="2" y="11">${esc(figure.y.title)}</text>` : "";
+  panels.forEach(({ left, right, top, bottom: end, x, y, one }, i) => {
+    const first = i % columns === 0, last = i + columns >= panels.length;
+    body += beside({ ...figure.y, title: "", silent: !first }, y, left, right);
+    if (last) body += below({ ...figure.x, title: "", grid: false }, x, top, end, right + 6);
+    body += context(figure.series, one, x, y);
+    if (figure.reference) body += `<path class="mark" d="${path(inside(figure.reference.points), x, y)}"/>`;
+    body += `<text class="name" x="${tenth(left)}" y="${top - 8}">${esc(shortened(one.name, Math.floor((right - left) / NAME_LETTER)))}</text>`;
+    body += `<path class="line" data-server="${one.server}" d="${path(one.points, x, y)}" stroke="${one.look.colour}"/>`;
+    for (const [at, low, high] of one.intervals || []) if (low !== null) body += `<path class="interval" d="M${tenth(x.to(at))},${tenth(y.to(Math.max(low, y.domain[0])))}V${tenth(y.to(Math.min(high, y.domain[1])))}" stroke="${one.look.colour}"/>`;
+    body += dots(one.look, (one.dots || []).map(([at, value, kind, trial]) => [x.to(at), y.to(value), kind, trial]), crowd);
+  });
+  const middle = tenth((panels[0].left + width - 12) / 2);
+  return svg(width, bottom + 42, figure.label, `${body}<text class="title" x="${middle}" y="${bottom + 36}" text-anchor="middle">${esc(figure.x.title)}</text>`);
+}
+
 // ---- heat maps -----------------------------------------------------------------------------------------------------
 
 const LEVELS = 8;
@@ -195,5 +253,5 @@ function heatLevel(share) {
 }
 
 function drawing(figure, width) {
-  return { bars: drawBars, lines: drawLines, heat: drawHeat }[figure.kind](figure, Math.max(260, Math.round(width)));
+  return { bars: drawBars, lines: drawLines, panels: drawPanels, heat: drawHeat }[figure.kind](figure, Math.max(260, Math.round(width)));
 }

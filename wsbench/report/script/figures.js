@@ -65,19 +65,22 @@ function barFigure(view, metric, panel, [cell]) {
     const server = view.data.servers[row.server];
     const [mean, low, high] = row.figures[metric.name] || [null, null, null];
     const found = { name: server.label, server: row.server, look: server.look, dots: dotsOf(view, metric.name, cell, row.server), note: row.note };
-    const tier = row.tier && metric.name === view.data.roles.leading ? `\u2002${row.tier}` : "";
-    const text = mean === null ? "not measured" : shownText(metric, mean) + tier;
+    const text = mean === null ? "not measured" : shownText(metric, mean);
     return { ...found, mean: shown(metric, mean), low: shown(metric, low), high: shown(metric, high), text };
   });
-  const values = rows.flatMap((row) => [row.mean, row.low, row.high, ...row.dots.map(([value]) => value)]).filter((value) => value !== null);
+  const isMark = (row) => view.data.servers[row.server].ceiling && rows.some((other) => !view.data.servers[other.server].ceiling && other.mean !== null);
+  const drawn = rows.filter((row) => !isMark(row)), marks = rows.filter((row) => isMark(row));
+  const values = drawn.flatMap((row) => [row.mean, row.low, row.high, ...row.dots.map(([value]) => value)]).filter((value) => value !== null);
   if (!values.length) return null;
   const cell_text = view.data.cells[cell].text;
-  const title = `${metric.title} (${metric.shown})`;
+  const axisTitle = `${metric.title} (${metric.shown})`;
   // An interval far above the highest value would compress everything else; it is cut at the edge.
-  const highest = Math.max(...rows.flatMap((row) => [row.mean, ...row.dots.map(([value]) => value)]).filter((value) => value !== null));
-  const x = axisOf(values.map((value) => Math.min(value, 1.3 * highest)), title);
+  const highest = Math.max(...drawn.flatMap((row) => [row.mean, ...row.dots.map(([value]) => value)]).filter((value) => value !== null));
+  const shownValues = values.map((value) => Math.min(value, 1.3 * highest));
+  const { fits, title } = marked(shownValues.filter((value) => value > 0), marks.map((row) => row.mean), marks.map((row) => row.name).join(", "), axisTitle);
+  const x = axisOf([...shownValues, ...fits], title);
   const table = { head: ["server", `mean (${metric.shown})`, "95 % interval", "single trials"], rows: rows.map((row) => [row.name, row.text, row.low === null ? NONE : between(row.low, row.high), row.dots.map(([value]) => number(value)).join(", ") || NONE]) };
-  return { kind: "bars", title: metric.title, panel: cell_text, label: said(title, cell_text, view, rowsOf(view, cell)), rows, x, table, unit: metric.shown };
+  return { kind: "bars", title: metric.title, panel: cell_text, label: said(axisTitle, cell_text, view, rowsOf(view, cell)), rows: drawn, marks: fits, x, table, unit: metric.shown };
 }
 
 function sweepFigure(view, metric, panel, cells) {
@@ -92,16 +95,28 @@ function sweepFigure(view, metric, panel, cells) {
     const dots = cells.flatMap((cell, i) => dotsOf(view, metric.name, cell, place).map(([value, kind, trial]) => [swept[i], value, kind, trial]));
     return { server: place, name: server.label, look: server.look, points, intervals: estimates.map(([, low, high], i) => [swept[i], low, high]), dots };
   }).filter((one) => one.dots.length);
-  const values = series.flatMap((one) => one.dots.map(([, value]) => value));
+  const { drawn, reference } = apart(series, (one) => view.data.servers[one.server].ceiling);
+  const values = drawn.flatMap((one) => one.dots.map(([, value]) => value));
   if (!values.length) return null;
   const title = `${metric.title} (${metric.shown})`;
-  const positive = values.every((value) => value > 0);
-  const y = axisOf(values, title, { log: positive && Math.max(...values) >= LOG_BARS * Math.min(...values) });
   const table = {
     head: ["server", ...swept.map((value) => `${key.title} ${grouped(value, 0)}`)],
     rows: series.map((one) => [one.name, ...one.points.map(([, mean], i) => (mean === null ? NONE : number(mean) + (one.intervals[i][1] === null ? "" : ` (${between(one.intervals[i][1], one.intervals[i][2])})`)))]),
   };
-  return { kind: "lines", title: metric.title, panel, label: said(`${title} over ${key.title}`, panel, view, view.rows), series, x: sweptAxis(key.title, swept), y, height: 230, table, unit: metric.shown };
+  const label = said(`${title} over ${key.title}`, panel, view, view.rows);
+  return { kind: "panels", title: metric.title, panel, label, series: drawn, reference, x: sweptAxis(key.title, swept), y: panelAxis(values, reference, title), table, unit: metric.shown };
+}
+
+// The baseline is a mark in every panel, not a panel of its own, unless nothing else is drawn.
+function apart(series, isReference) {
+  const drawn = series.filter((one) => !isReference(one));
+  return drawn.length ? { drawn, reference: series.find(isReference) || null } : { drawn: series, reference: null };
+}
+
+function panelAxis(values, reference, text) {
+  const log = values.every((value) => value > 0) && Math.max(...values) >= LOG_BARS * Math.min(...values);
+  const { fits, title } = marked(values, reference ? reference.points.map(([, mean]) => mean) : [], reference ? reference.name : "", text, log);
+  return axisOf([...values, ...fits], title, { log });
 }
 
 function sweptAxis(title, swept) {
@@ -126,7 +141,7 @@ function distanceFigures(view) {
     const panel = view.data.cells[cell].text;
     const x = axisOf([...rows.flatMap((row) => [row.mean, row.high]), 100], "throughput, % of the reference, paired by round");
     const table = { head: ["server", "% of the reference", "95 % interval"], rows: rows.map((row) => [row.name, number(row.mean), row.low === null ? NONE : between(row.low, row.high)]) };
-    figures.push({ kind: "bars", title: "Distance to the baseline", panel, label: said("Throughput in per cent of the reference", panel, view, rowsOf(view, cell)), rows, x, mark: 100, table, unit: "%" });
+    figures.push({ kind: "bars", title: "Distance to the baseline", panel, label: said("Throughput in per cent of the reference", panel, view, rowsOf(view, cell)), rows, x, marks: [100], table, unit: "%" });
   }
   return figures;
 }

@@ -7,6 +7,10 @@ function readAt(figure, width, px, py) {
     const row = figure.rows[Math.floor((py - top) / ROW)];
     return row ? readBar(figure, row) : null;
   }
+  if (figure.kind === "panels") {
+    const panel = panelAt(panelGeometry(figure, width), px, py);
+    return panel ? readPanel(figure, panel, panel.x.back(px)) : null;
+  }
   const geometry = lineGeometry(figure, width);
   if (px < geometry.left - 4 || px > geometry.right + 4) return null;
   return figure.kind === "heat" ? readHeat(figure, geometry, px, py) : readLines(figure, geometry.x.back(px));
@@ -14,8 +18,11 @@ function readAt(figure, width, px, py) {
 
 // The trial whose mark is nearest to a pixel, within 8 pixels; else null.
 function trialAt(figure, width, px, py) {
-  const bars = figure.kind === "bars", { x, y, top } = bars ? barGeometry(figure, width) : lineGeometry(figure, width);
-  const places = bars
+  const bars = figure.kind === "bars", panels = figure.kind === "panels";
+  const { x, y, top } = bars ? barGeometry(figure, width) : panels ? {} : lineGeometry(figure, width);
+  const places = panels
+    ? panelGeometry(figure, width).panels.flatMap((panel) => panel.one.dots.map(([at, value, , trial]) => [panel.x.to(at), panel.y.to(value), trial]))
+    : bars
     ? figure.rows.flatMap((row, i) => row.dots.map(([value, , trial]) => [x.to(value), top + ROW * (i + 0.5), trial]))
     : (figure.series || []).flatMap((one) => (one.dots || []).map(([at, value, , trial]) => [x.to(at), y.to(value), trial]));
   let found = null, nearest = 8;
@@ -30,6 +37,13 @@ function readBar(figure, row) {
   const interval = row.low === null ? "no interval" : `95 % interval ${between(row.low, row.high)}`;
   const rows = row.mean === null ? [] : [["mean", `${number(row.mean)} ${figure.unit}`, row.look], ["", interval, null], ...row.dots.map(([value, kind, trial]) => [`trial ${four(trial)}`, `${number(value)} ${KINDS[kind]}`, null])];
   return { title: row.name + (row.note ? `: ${row.note}` : ""), rows };
+}
+
+// A server's value, its trials, and the baseline's.
+function readPanel(figure, { one }, at) {
+  const found = readLines({ ...figure, series: [one, ...(figure.reference ? [figure.reference] : [])] }, at);
+  const trials = found && one.dots.filter(([x]) => x === found.x).map(([, value, kind, trial]) => [`trial ${four(trial)}`, `${number(value)} ${KINDS[kind]}`, null]);
+  return found && { title: `${one.name}, ${found.title}`, rows: [...found.rows, ...trials] };
 }
 
 function readLines(figure, at) {
@@ -73,6 +87,7 @@ function tipText(found) {
 // Positions that the arrow keys step through, in pixels.
 function stops(figure, width) {
   if (figure.kind === "bars") return figure.rows.map((_, i) => [width / 2, barGeometry(figure, width).top + ROW * (i + 0.5)]);
+  if (figure.kind === "panels") return panelGeometry(figure, width).panels.flatMap(({ one, x, y }) => one.points.filter(([, value]) => value !== null).map(([at, value]) => [x.to(at), y.to(value)]));
   const { x, y } = lineGeometry(figure, width);
   if (figure.kind === "heat") return figure.heat.columns.flatMap((column, i) => {
     const at = (i + 0.5) * figure.heat.width_s;

@@ -52,3 +52,13 @@ function axisOf(values, title, { log = false, zero = true } = {}) {
   high += (high - low) * 0.04;
   return { title, log, domain: [low, high], ticks: linearTicks(low, high, 5) };
 }
+
+const MARK_WITHIN = 1.5; // a mark farther away than this times the largest value would squash the rest
+
+// What is drawn as a mark: { fits } values extend the axis, the others are said in its title.
+function marked(values, marks, name, text, log = false) {
+  const seen = marks.filter((value) => value !== null && value !== undefined), highest = Math.max(...values), lowest = Math.min(...values);
+  const fits = seen.filter((value) => value <= MARK_WITHIN * highest && (!log || value >= lowest / 10)); // a linear axis begins at zero
+  const beyond = seen.length && !fits.length ? `; ${name}, beyond the scale: ${[...new Set([Math.min(...seen), Math.max(...seen)].map((value) => number(value)))].join("–")}` : "";
+  return { fits, title: text + (beyond || (seen.length ? `; dashed: ${name}` : "")) };
+}

@@ -9,6 +9,11 @@ function studyFigure(one) {
   }
   const seen = [...new Set(of(0))].sort((a, b) => a - b);
   const x = one.swept ? sweptAxis(one.key, seen) : axisOf(seen, one.key);
+  if (one.swept && one.key !== undefined && series.length > 1) {
+    const { drawn, reference } = apart(series, (line) => line.reference);
+    const values = drawn.flatMap((line) => [...line.points, ...(line.dots || [])].map(([, value]) => value)).filter((value) => value !== null);
+    return { ...one, kind: "panels", series: drawn, reference, x, y: panelAxis(values, reference, one.axis) };
+  }
   const bounds = series.flatMap((line) => (line.intervals || []).flatMap(([, low, high]) => [low, high]));
   return { ...one, height: one.height || 260, x, y: axisOf([...of(1), ...bounds].filter((value) => value !== null), one.axis, { log: one.log }) };
 }

@@ -21,8 +21,8 @@ function namesHtml({ series }) {
 
 function numbersHtml({ table, openTable, title }) {
   const head = table.head.map((text) => `<th scope="col">${esc(text)}</th>`).join("");
-  const rows = table.rows.map(([first, ...rest]) => `<tr><th scope="row">${esc(first)}</th>${rest.map((text) => `<td>${esc(text)}</td>`).join("")}</tr>`).join("");
-  return `<details${openTable ? " open" : ""}><summary>Numbers</summary><div class="scroll" tabindex="0" role="region" aria-label="numbers: ${esc(title)}"><table><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div></details>`;
+  const rows = table.rows.map(([first, ...rest]) => `<tr><th scope="row">${esc(first)}</th>${rest.map((text) => `<td>${esc(text).replace(/ \(([^)]*)\)$/, "<small>$1</small>")}</td>`).join("")}</tr>`).join("");
+  return `<details${openTable ? " open" : ""}><summary>Numbers</summary><div class="scroll" tabindex="0" role="region" aria-label="numbers: ${esc(title)}"><table class="sortable"><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div></details>`;
 }
 
 function legendHtml(data, servers, label) {
@@ -36,10 +36,16 @@ function estimateHtml(data, metric, found) {
   return `${shownText(metric, found[0])}${interval}`;
 }
 
+// How many trials; those without a usable number are named, for they are missing in the mean.
 function countsHtml(row) {
-  const parts = KINDS.map((kind, place) => (row.counts[place] ? `<span class="tag ${kind}">${row.counts[place]} ${kind}</span>` : ""));
-  if (row.counts[4]) parts.push(`<span class="tag">${row.counts[4]} not run</span>`);
+  const [valid, suspect, invalid, failed, missing] = row.counts;
+  const parts = [grouped(valid + suspect, 0)];
+  for (const [count, text] of [[invalid, "INVALID"], [failed, "failed"], [missing, "not run"]]) if (count) parts.push(`<span class="tag ${text === "not run" ? "" : "INVALID"}">${count} ${text}</span>`);
   return parts.join(" ");
+}
+
+function limitText(text) {
+  return text ? text.replace("server", "server CPU") : NONE;
 }
 
 // ---- results -------------------------------------------------------------------------------------------------------
@@ -59,7 +65,7 @@ function resultTable(data, text, rows) {
   const highest = Math.max(...rows.map((row) => row.figures[columns[0].name]?.[0] || 0));
   const body = rows.map((row) => resultRow(data, row, columns, highest)).join("");
   const caption = text ? `<caption>${esc(text)}</caption>` : "";
-  return `<div class="scroll" tabindex="0" role="region" aria-label="results ${esc(text)}"><table class="summary">${caption}<thead><tr><th scope="col">server</th>${head}<th scope="col" class="text">trials</th><th scope="col" class="text">bottleneck</th></tr></thead><tbody>${body}</tbody></table></div>`;
+  return `<div class="scroll" tabindex="0" role="region" aria-label="results ${esc(text)}"><table class="summary sortable">${caption}<thead><tr><th scope="col">server</th>${head}<th scope="col" class="text">trials</th><th scope="col" class="text">limited by</th></tr></thead><tbody>${body}</tbody></table></div>`;
 }
 
 function resultRow(data, row, columns, highest) {
@@ -70,9 +76,8 @@ function resultRow(data, row, columns, highest) {
     const bar = i ? "" : ` class="bar" style="--share:${found && found[0] ? tenth((100 * found[0]) / highest) : 0}%"`;
     return `<td${bar}>${estimateHtml(data, metric, found)}</td>${i ? "" : ratio}`;
   });
-  const advisories = server.advisories ? `<small class="advisory"><a href="#server-${row.server}">${plural(server.advisories, "conformance advisory").replace("advisorys", "advisories")}</a></small>` : "";
   const trials = `<a class="trials" href="#trials" data-server="${row.server}" data-cell="${row.cell}">${countsHtml(row)}</a>`;
-  return `<tr data-server="${row.server}"${server.ceiling ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label)}${row.tier ? `<span class="tier" title="servers that share a letter cannot be ranked against one another"> ${esc(row.tier)}</span>` : ""}${advisories}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(row.limit || NONE)}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
+  return `<tr data-server="${row.server}"${server.ceiling ? ' class="ceiling"' : ""}><th scope="row">${esc(server.label).replace(/[@-]/g, "<wbr>$&")}${row.tier ? `<span class="tier" title="servers that share a letter cannot be ranked against one another"> ${esc(row.tier)}</span>` : ""}</th>${cells.join("")}<td class="text counts">${trials}</td><td class="text${row.note ? " reasons" : ""}">${esc(limitText(row.limit))}${row.note ? `<small>${esc(row.note)}</small>` : ""}</td></tr>`;
 }
 
 // ---- trials --------------------------------------------------------------------------------------------------------
@@ -95,7 +100,7 @@ function trialsHtml(view, sort, page) {
     const sorted = (sort || ["number", 1])[0] === name ? ` aria-sort="${(sort || ["number", 1])[1] > 0 ? "ascending" : "descending"}"` : "";
     return `<th scope="col"${kind ? ` class="${kind}"` : ""}${sorted}><button type="button" data-sort="${esc(name)}">${esc(text)}</button>${small ? `<small>${esc(small)}</small>` : ""}</th>`;
   };
-  const head = heads.map(([name, text, kind]) => button(name, text, kind)).join("") + metrics.map((metric) => button(metric.name, metric.title, "", metric.shown)).join("") + button("verdict", "verdict", "text") + `<th scope="col" class="text">bottleneck</th>`;
+  const head = heads.map(([name, text, kind]) => button(name, text, kind)).join("") + metrics.map((metric) => button(metric.name, metric.title, "", metric.shown)).join("") + button("verdict", "verdict", "text") + `<th scope="col" class="text">limited by</th>`;
   const body = order.slice(at * PAGE, (at + 1) * PAGE).map((i) => trialRow(data, i, metrics)).join("");
   const turn = pages > 1 ? `<p class="pages"><button type="button" data-page="${at - 1}"${at ? "" : " disabled"}>previous</button> page ${at + 1} of ${pages} <button type="button" data-page="${at + 1}"${at + 1 < pages ? "" : " disabled"}>next</button></p>` : "";
   return `<p class="note">${plural(order.length, "trial")}${order.length < data.trials.number.length ? ` of ${grouped(data.trials.number.length, 0)}` : ""}.</p><div class="scroll" tabindex="0" role="region" aria-label="trials"><table id="trial-table"><thead><tr>${head}</tr></thead><tbody>${body}</tbody></table></div>${turn}`;
@@ -107,9 +112,20 @@ function trialRow(data, i, metrics) {
     const value = trials.values[metric.name]?.[i] ?? null;
     return `<td>${value === null ? `<span class="none" title="${esc(whyNot(data, metric.name, i))}">${NONE}</span>` : `<data value="${value}">${shownText(metric, value)}</data>`}</td>`;
   });
+  const tag = `<span class="tag ${KINDS[trials.kind[i]]}">${KINDS[trials.kind[i]]}</span>`;
   const reasons = trials.reasons[i].map((text) => `<small>${esc(data.texts[text])}</small>`).join("");
   const cell = data.keys.length ? `<td class="n">${esc(data.cells[trials.cell[i]].text)}</td>` : "";
-  return `<tr><th scope="row"><a href="#trial=${trials.number[i]}">${name}</a></th><td>${trials.round[i]}</td><td class="n">${esc(server.label)}</td>${cell}${values.join("")}<td class="text${reasons ? " reasons" : ""}"><span class="tag ${KINDS[trials.kind[i]]}">${KINDS[trials.kind[i]]}</span>${reasons}</td><td class="text">${esc(data.texts[trials.limit[i]])}</td></tr>`;
+  return `<tr><th scope="row"><a href="#trial=${trials.number[i]}">${name}</a></th><td>${trials.round[i]}</td><td class="n">${esc(server.label)}</td>${cell}${values.join("")}<td class="text">${reasons ? `<details><summary>${tag}</summary>${reasons}</details>` : tag}</td><td class="text">${esc(limitText(data.texts[trials.limit[i]]))}</td></tr>`;
+}
+
+// ---- order ---------------------------------------------------------------------------------------------------------
+
+// The order of rows by one column's texts: numbers by value, words by letter, missing ones last. `direction` is 1 or -1.
+function rowOrder(texts, direction) {
+  const values = texts.map((text) => (text === "" || text === NONE ? null : Number.parseFloat(text.replaceAll(",", "").replace("−", "-").replace(/^≥\s*/, ""))));
+  const numeric = values.some((value) => value !== null) && values.every((value) => value === null || Number.isFinite(value));
+  const compare = (a, b) => (numeric ? values[a] - values[b] : texts[a].localeCompare(texts[b], "en", { numeric: true }));
+  return texts.map((_, i) => i).sort((a, b) => (values[a] === null) - (values[b] === null) || direction * (values[a] === null ? 0 : compare(a, b)) || a - b);
 }
 
 function whyNot(data, metric, i) {

@@ -1,0 +1,131 @@
+"""What the user asks of a campaign: an experiment with its overrides, checked before anything starts."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from wsbench.experiments import experiment, scaling
+from wsbench.experiments.experiment import Experiment
+from wsbench.records.errors import UserError
+from wsbench.records.rundir import Arrangement, Goal
+from wsbench.run import preparing
+from wsbench.servers import catalogue
+from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Unavailable
+
+
+@dataclass(frozen=True)
+class Request:
+    """The user's request: the experiment with its overrides applied. `departures` lists the overrides in words.
+
+    `control` None: an A/A control where servers are ranked. `until`: rounds go on until that is decided. `own`: a folder with
+    servers of this campaign alone, which is kept in the campaign's.
+    """
+
+    name: str
+    file: Path
+    experiment: Experiment
+    variants: list[Variant]
+    seed: int
+    command: str
+    departures: list[str]
+    tags: list[str]
+    scale: float = 1.0
+    time_scale: float = 1.0
+    arrangement: Arrangement | None = None
+    control: bool | None = None
+    engines: int | None = None
+    server_processes: int | None = None
+    again: int = 1
+    until: Goal | None = None
+    own: Path | None = None
+
+
+def request(
+    name: str,
+    command: str,
+    *,
+    servers: list[str] | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    scale: float = 1.0,
+    time_scale: float = 1.0,
+    arrangement: Arrangement | None = None,
+    tags: list[str] | None = None,
+    control: bool | None = None,
+    engines: int | None = None,
+    server_processes: int | None = None,
+    again: int | None = None,
+    until: Goal | None = None,
+    own: Path | None = None,
+) -> Request:
+    """Checks everything before anything starts. `command` is the user's command line; None for an option: the experiment's value.
+
+    UserError if an option, the experiment or the choice of servers is invalid.
+    """
+    file = experiment.path_of(name)
+    written = experiment.read(file)
+    asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement)
+    experiment.require_arranged(file, asked)
+    if servers is not None:
+        asked = asked.model_copy(update={"servers": servers})
+    named = catalogue.select(asked.servers, catalogue.with_own(own))
+    variants = catalogue.chosen_for(asked.runtime, named)
+    if servers is None and (untaken := catalogue.untaken(asked.runtime, variants)):
+        raise UserError(f"{file}: none of {', '.join(one.name for one in named)} supports 'runtime.{untaken[0]}'")
+    if not any(asked.served in variant.scenarios for variant in variants):
+        names = ", ".join(variant.name for variant in variants)
+        raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
+    seed = secrets.randbits(32) if seed is None else seed
+    departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
+    if until is not None and not until.pair:
+        departures.append(
+            f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}"
+        )
+    again = asked.timing.again if again is None else again
+    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own)
+    return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
+
+
+def sized(written: Experiment, rounds: int, scale: float, time_scale: float, arrangement: Arrangement | None = None) -> Experiment:
+    repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
+    arranged = repeated if arrangement is None else repeated.model_copy(update={"arrangement": arrangement})
+    return scaling.scaled(arranged, scale, time_scale)
+
+
+def _departures(written: Experiment, asked: Experiment) -> list[str]:
+    """Overrides of rounds and servers, in words."""
+    found = []
+    if asked.timing.rounds != written.timing.rounds:
+        found.append(f"{rounds_text(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
+    if asked.servers != written.servers:
+        found.append(f"servers {', '.join(asked.servers)} instead of the experiment's {', '.join(written.servers)}")
+    if asked.arrangement != written.arrangement:
+        found.append(f"arrangement {asked.arrangement!r} instead of the experiment's {written.arrangement!r}")
+    return found
+
+
+def one_after_another(asked: Request) -> Request:
+    """The request for a cluster, where servers cannot be alive together."""
+    departure = f"arrangement 'trials' instead of {asked.experiment.arrangement!r}, which needs one machine"
+    arranged = asked.experiment.model_copy(update={"arrangement": "trials"})
+    return replace(asked, experiment=arranged, arrangement="trials", departures=[*asked.departures, departure])
+
+
+def rounds_text(number: int) -> str:
+    return f"{number} round{'' if number == 1 else 's'}"
+
+
+def left_out(asked: Request) -> dict[str, str]:
+    """Chosen variants that get no trial whatever is installed here, with the reason for each."""
+    reasons = {}
+    for variant in asked.variants:
+        if asked.experiment.served not in variant.scenarios:
+            reasons[variant.name] = f"does not serve {asked.experiment.served!r}"
+        elif isinstance(variant.table, Unavailable):
+            reasons[variant.name] = f"unavailable: {variant.table.unavailable}"
+        elif not preparing.cells_of(asked.experiment, variant):
+            reasons[variant.name] = preparing.exceeded(asked.experiment, variant, asked.experiment.cells()[0])
+    return reasons
