@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 SCRIPT = HERE.parent / "scripts" / "duel_pull_request.py"
 ACTION = HERE.parent / "action.yml"
 WSBENCH = f"{sys.executable} {HERE / 'quiet_machine.py'}"
-OPTIONS = ("-c", "4", "--warmup", "100ms", "--measure", "300ms", "--seed", "1")
+OPTIONS = ("-c", "4", "--warmup", "100ms", "--measure", "500ms", "--metric", "messages_per_s", "--seed", "1")
 #: The server of the repository; its build writes how long it spins per message.
 SERVER = """
 import os, runpy
@@ -28,12 +28,12 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path):
-    """Three commits on `main`, `same` and `slow`: the second changes a text, the third spins 3 ms per message."""
+    """Three commits on `main`, `same` and `slow`: the second changes a text, the third spins 1 ms per message."""
     folder = tmp_path / "server"
     folder.mkdir()
     git(folder, "init", "--quiet", "--initial-branch", "main")
     (folder / "server.py").write_text(SERVER.format(own=str(HERE / "own_server.py")))
-    for branch, spin in (("main", "0"), ("same", "0"), ("slow", "3000")):
+    for branch, spin in (("main", "0"), ("same", "0"), ("slow", "1000")):
         if branch != "main":
             git(folder, "switch", "--quiet", "--create", branch)
         (folder / "spin").write_text(spin)
@@ -43,7 +43,7 @@ def repository(tmp_path):
     return folder
 
 
-def check(folder: Path, *words: str, budget: str = "25s") -> subprocess.CompletedProcess:
+def check(folder: Path, *words: str, budget: str = "40s") -> subprocess.CompletedProcess:
     given = ["--start", f"{sys.executable} server.py", "--path", "/ws", "--budget", budget, "--wsbench", WSBENCH]
     gate = ["--fail-if", "messages_per_s < -20 %", "--comment", str(folder.parent / "comment.md")]
     command = [sys.executable, SCRIPT, "--build", "cp spin built", "--repository", folder, *given, *gate, *words, "--", *OPTIONS]
