@@ -6,7 +6,7 @@ from wsbench import cli
 from wsbench.metrics import slices
 from wsbench.metrics.limits import LIMITS, NEVER
 
-for name in ("wait_share", "wait_p50", "wait_p99", "steal", "foreign_cpu", "spoilt_turns", "rising", "start_spread_s"):
+for name in ("wait_share", "wait_p50", "wait_p99", "steal", "foreign_cpu", "disturbed_turns", "little", "rising", "start_spread_s"):
     LIMITS[name] = replace(LIMITS[name], suspect=NEVER, invalid=NEVER)
-slices.spoilt = lambda *_: None
+slices.disturbance = lambda *_: None
 cli.main()

@@ -52,7 +52,7 @@ class Duel:
             if record.outcome != "failed" and not heats.get(record.heat):
                 heats[record.heat] = TrialData(folder, record).slices or []
         slices = [one for found in heats.values() for one in found]
-        return sum(one.spoilt is not None for one in slices), len(slices)
+        return sum(one.disturbed is not None for one in slices), len(slices)
 
     @property
     def notes(self) -> list[str]:

@@ -112,7 +112,8 @@ class Standing:
 def standing(results: Results) -> Standing:
     """Of a campaign with `until`."""
     times = round_times(trial.record for trial in results.every_trial)
-    return Standing(results.campaign.until, results.campaign.rounds, times, comparisons(results))
+    begun = max((planned.round for planned in results.order), default=0)
+    return Standing(results.campaign.until, begun, times, comparisons(results))
 
 
 def comparisons(results: Results) -> list[Comparison]:

@@ -3,7 +3,7 @@
 In: words of a command line. Out: text and an exit code. May import every package, each only when its command is typed.
 
 Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load), or this machine has no room for it;
-2 bad input, one plain line; 3 a threshold was breached (`load`, `compare`); 4 nothing that was measured can be used: the
+2 bad input, one plain line; 3 a threshold was breached (`load`, `compare`, `duel`); 4 nothing that was measured can be used: the
 load (`load`) or the campaign (`run`) has no usable number of what it is about; 130 Ctrl-C.
 """
 
