@@ -7,6 +7,7 @@ import pytest
 from conftest import RAN
 from test_end_to_end import only_run, outcomes
 
+from wsbench import metrics
 from wsbench.analysis.blocks import Blocks
 from wsbench.experiments import experiment as experiments
 from wsbench.metrics import slices
@@ -170,6 +171,10 @@ def test_a_heat_of_real_servers(wsbench, sliced, tmp_path):
             assert sum(one.replies for one in trial.slices) >= trial.measured.answered > 0
             kept = trial.kept_slices
             assert trial.counted == sum(one.counted for one in kept)
+            assert sum(one.bytes_received for one in trial.slices) == trial.measured.bytes_received
+            assert trial.bytes_sent == sum(one.bytes_sent for one in kept), "as many as the seconds they are divided by"
+            numbers = metrics.values(trial)
+            assert numbers["turns"] - numbers["turns_disturbed"] == len(kept)
             assert bool(trial.histograms) == bool(kept)
             assert trial.record.server_exit is not None
             assert "SIGTERM" in trial.record.server_exit, "a server that rested could still be stopped"

@@ -50,6 +50,16 @@ class Results:
         """The finished trials with the control's, by number."""
         return self.data.trials
 
+    @cached_property
+    def turns(self) -> tuple[int, int]:
+        """Turns of slices that the host disturbed, which were left out, and all turns."""
+        heats: dict[int | None, tuple[int, int]] = {}  # the trials of a heat have the same turns
+        for trial in self.every_trial:
+            counts = trial.value("turns_disturbed"), trial.value("turns")
+            if None not in counts:
+                heats[trial.record.heat] = counts
+        return sum(left_out for left_out, _ in heats.values()), sum(every for _, every in heats.values())
+
     @property
     def columns(self) -> Columns:
         """All numbers of `every_trial`, one row each."""

@@ -5,7 +5,7 @@ A metric is a function with a name, a unit, a direction and a docstring, registe
 filled in or extrapolated. May import experiments and the layers below.
 """
 
-from wsbench.metrics import broadcasts, connections, failures, latencies, rates, resources, runtimes, stretches
+from wsbench.metrics import broadcasts, connections, failures, latencies, rates, resources, runtimes, stretches, turns
 from wsbench.metrics.parts import NS_PER_US, missing_connections
 from wsbench.metrics.registry import METRICS, Metric, Numbers, measure, require, values
 
@@ -25,5 +25,6 @@ __all__ = [
     "resources",
     "runtimes",
     "stretches",
+    "turns",
     "values",
 ]

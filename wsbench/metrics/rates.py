@@ -63,13 +63,13 @@ def elapsed_us_per_message(trial):
 @metric("bytes/s", "higher", "throughput")
 def received_bytes_per_s(trial):
     """Bytes received on the wire per second of the measured window, including framing and headers."""
-    return known(trial.measured, NO_END).bytes_received / known(trial.window_s, NO_WINDOW)
+    return known(trial.bytes_received, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
 @metric("bytes/s", "higher", "throughput")
 def sent_bytes_per_s(trial):
     """Bytes sent on the wire per second of the measured window, including framing and headers."""
-    return known(trial.measured, NO_END).bytes_sent / known(trial.window_s, NO_WINDOW)
+    return known(trial.bytes_sent, NO_END) / known(trial.window_s, NO_WINDOW)
 
 
 @metric("connections/s", "higher", "connect")

@@ -19,7 +19,7 @@ NS_PER_S = 1e9
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice: its edges, the replies in its window, and all replies from its start until the next slice starts.
+    """One slice: its edges, the replies and bytes in its window, and all replies from its start until the next slice starts.
 
     `disturbed` says why its turn does not count.
     """
@@ -29,6 +29,8 @@ class Slice:
     close_ns: int
     end_ns: int
     counted: int
+    bytes_sent: int
+    bytes_received: int
     replies: int
     cpu_s: float | None
     rest_cpu_s: float | None
@@ -78,6 +80,8 @@ def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample]
                 closes,
                 ends,
                 second.answered - first.answered,
+                second.bytes_sent - first.bytes_sent,
+                second.bytes_received - first.bytes_received,
                 following.answered - begun.answered,
                 own_s,
                 rest_s,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram
@@ -128,6 +129,22 @@ class TrialData:
         if self.slices is not None:
             return sum(one.counted for one in self.kept_slices)
         return self.measured.replies_in_window if by_time else self.measured.answered
+
+    @property
+    def bytes_sent(self) -> int | None:
+        """On the wire in the measured window, or in its slices that count."""
+        return self._counted_bytes("bytes_sent")
+
+    @property
+    def bytes_received(self) -> int | None:
+        """The same for the other direction."""
+        return self._counted_bytes("bytes_received")
+
+    def _counted_bytes(self, direction: Literal["bytes_sent", "bytes_received"]) -> int | None:
+        if self.measured is None:
+            return None
+        parts = [self.measured] if self.slices is None else self.kept_slices
+        return sum(getattr(part, direction) for part in parts)
 
     @cached_property
     def reported_times(self) -> Histogram | None:
