@@ -226,13 +226,13 @@ def markdown(found: Comparison) -> str:
     loud = [row for row in rows if row[6] in ("better", "worse", "changed")]
     quiet = [row for row in rows if row not in loud]
     lead = f"`{found.new.text}` against `{found.base.text}`: " + summary(found)
-    parts = [lead, *(f"**Compared anyway:** {_escaped(text)}" for text in found.differences)]
+    parts = [lead, *(f"**Compared anyway:** {wording.escaped(text)}" for text in found.differences)]
     if loud:
-        parts.append(_grid(loud))
+        parts.append(wording.grid(HEADERS, loud))
     if quiet:
         title = f"{len(quiet)} without a difference that can be claimed"
-        parts.append(f"<details><summary>{title}</summary>\n\n{_grid(quiet)}\n\n</details>")
-    parts += [f"Left out: {_escaped(text)}." for text in found.left_out]
+        parts.append(f"<details><summary>{title}</summary>\n\n{wording.grid(HEADERS, quiet)}\n\n</details>")
+    parts += [f"Left out: {wording.escaped(text)}." for text in found.left_out]
     return "\n\n".join(parts) + "\n"
 
 
@@ -267,13 +267,3 @@ def document(found: Comparison) -> dict:
             for row in found.rows
         ],
     }
-
-
-def _grid(rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(HEADERS) + " |", "|" + "---|" * len(HEADERS)]
-    return "\n".join(lines + ["| " + " | ".join(_escaped(text) for text in row) + " |" for row in rows])
-
-
-def _escaped(text: str) -> str:
-    """As text in Markdown: names come from folders that anybody may have written."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ").replace("`", "\\`")

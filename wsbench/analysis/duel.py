@@ -13,7 +13,6 @@ from wsbench.analysis import stats, until, wording
 from wsbench.analysis.gates import Gate
 from wsbench.analysis.results import Results
 from wsbench.analysis.until import Comparison, Standing
-from wsbench.metrics.trial_data import TrialData
 
 #: Metrics that a sentence has a verb for: (verb, unit).
 RATES = {"messages_per_s": ("carries", "messages/s"), "requests_per_s": ("answers", "requests/s")}
@@ -44,20 +43,10 @@ class Duel:
     def sentences(self) -> list[str]:
         return [sentence(one, self.standing, self.results.margin) for one in self.standing.comparisons]
 
-    @cached_property
-    def disturbed(self) -> tuple[int, int]:
-        """Turns that the host disturbed, which were left out, and all turns."""
-        heats: dict[int | None, list] = {}  # the trials of a heat have the same turns
-        for folder, record in self.results.folder.finished():
-            if record.outcome != "failed" and not heats.get(record.heat):
-                heats[record.heat] = TrialData(folder, record).slices or []
-        slices = [one for found in heats.values() for one in found]
-        return sum(one.disturbed is not None for one in slices), len(slices)
-
     @property
     def notes(self) -> list[str]:
         """What a reader has to know about the numbers."""
-        left_out, turns = self.disturbed
+        left_out, turns = self.results.turns
         notes = []
         if turns:
             notes.append(f"{left_out:,} of {turns:,} turns were disturbed by the host and left out")
@@ -169,22 +158,20 @@ def gate_words(duel: Duel, gates: list[Gate]) -> list[str]:
 
 def markdown(duel: Duel, gates: list[Gate]) -> str:
     """For a pull request: the sentences, the table, and the notes folded away."""
-    grid = ["| " + " | ".join(HEADERS) + " |", "|" + "---|" * len(HEADERS)]
-    grid += ["| " + " | ".join(map(_escaped, row)) + " |" for row in rows(duel)]
     head = f"**A** {_code(duel.base)} against **B** {_code(duel.new)}"
-    parts = [head, "\n".join(f"- {_escaped(line)}" for line in duel.sentences), "\n".join(grid)]
+    parts = [head, "\n".join(f"- {wording.escaped(line)}" for line in duel.sentences), wording.grid(HEADERS, rows(duel))]
     if gates:
-        parts.append("\n".join(f"- {_escaped(line)}" for line in gate_words(duel, gates)))
+        parts.append("\n".join(f"- {wording.escaped(line)}" for line in gate_words(duel, gates)))
     took = wording.count(duel.standing.rounds, "round")
     notes = [f"{took}, {wording.lasting(duel.standing.spent_s)}", *duel.notes]
-    listed = "\n".join(f"- {_escaped(line)}" for line in notes)
+    listed = "\n".join(f"- {wording.escaped(line)}" for line in notes)
     parts.append(f"<details><summary>Measurement</summary>\n\n{listed}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
 def document(duel: Duel, gates: list[Gate]) -> dict:
     """For programs. Ratios are B over A; `judged` has the gates."""
-    left_out = duel.disturbed
+    left_out, turns = duel.results.turns
     return {
         "format": "wsbench-duel-1",
         "a": duel.base,
@@ -194,7 +181,7 @@ def document(duel: Duel, gates: list[Gate]) -> dict:
         "planned_rounds": duel.standing.until.planned,
         "spent_s": duel.standing.spent_s,
         "usable": duel.usable,
-        "turns": {"all": left_out[1], "disturbed": left_out[0]},
+        "turns": {"all": turns, "disturbed": left_out},
         "notes": duel.notes,
         "metrics": [
             {
@@ -219,8 +206,3 @@ def document(duel: Duel, gates: list[Gate]) -> dict:
 
 def _code(text: str) -> str:
     return "`" + text.replace("`", "'").replace("\n", " ") + "`"
-
-
-def _escaped(text: str) -> str:
-    """As text in Markdown: commands and paths are the user's."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ").replace("`", "\\`")

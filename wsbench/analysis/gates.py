@@ -32,15 +32,12 @@ class Gate:
         if found is None:
             return "undecided"
         if found.ratio is None:
-            # It has no ratio because it lost its rounds by its own fault.
-            towards = (metrics.METRICS[self.metric].direction == "higher") == self.falls
-            return (
-                "undecided"
-                if found.says not in ("better", "worse")
-                else "breached"
-                if towards == (found.says == "worse")
-                else "held"
-            )
+            if found.says not in ("better", "worse"):
+                return "undecided"
+            # It has no ratio because a side lost its rounds by its own fault.
+            worse = "falls" if metrics.METRICS[self.metric].direction == "higher" else "rises"
+            guarded = "falls" if self.falls else "rises"
+            return "breached" if (worse == guarded) == (found.says == "worse") else "held"
         beyond = found.ratio < 1 + self.change if self.falls else found.ratio > 1 + self.change
         if found.leans is not None:
             return "breached" if beyond else "held"

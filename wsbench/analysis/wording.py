@@ -151,3 +151,17 @@ def title(metric: str, inside: bool = False) -> str:
     if found.startswith("p9"):
         return found
     return (found[0].lower() if inside else found[0].upper()) + found[1:]
+
+
+# ---- Markdown ------------------------------------------------------------------------------------------------------
+
+
+def escaped(text: str) -> str:
+    """As text in Markdown: names, commands and paths are the user's."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ").replace("`", "\\`")
+
+
+def grid(headers: list[str], rows: list[list[str]]) -> str:
+    """A table; its cells are escaped."""
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
+    return "\n".join(lines + ["| " + " | ".join(map(escaped, row)) + " |" for row in rows])
