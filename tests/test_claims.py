@@ -114,11 +114,10 @@ def test_an_undecided_claim_shows_the_interval_that_left_it_open_and_how_many_ro
     assert low < round(mean * 0.97) < high
 
 
-def test_equal_counts_without_a_common_round_are_undecided():
-    rounds = {"netty@4.1": {0: 0.0, 1: 0.0}, "jetty@9": {2: 0.0, 3: 0.0}}
-    cell = (("connections", 10),)
-    made = SimpleNamespace(
-        cells=[cell],
+def campaign_of(rounds: dict[str, dict[int, float]]) -> SimpleNamespace:
+    """What `evaluate` asks a campaign of one cell: server → round → value, of any metric."""
+    return SimpleNamespace(
+        cells=[(("connections", 10),)],
         names=list(rounds),
         servers=[],
         group=lambda *_: [SimpleNamespace(load={})],
@@ -129,6 +128,11 @@ def test_equal_counts_without_a_common_round_are_undecided():
         claimed=Rules(),
         cell_text=lambda cell: "",
     )
+
+
+def test_equal_counts_without_a_common_round_are_undecided():
+    rounds = {"netty@4.1": {0: 0.0, 1: 0.0}, "jetty@9": {2: 0.0, 3: 0.0}}
+    made = campaign_of(rounds)
     found = evaluate(made, claim("netty.errors = jetty.errors"))[0]
     assert (found.verdict, found.obstacle) == ("undecided", "missing")
     assert "no round has both values" in found.why
@@ -137,19 +141,7 @@ def test_equal_counts_without_a_common_round_are_undecided():
 def test_within_stays_a_ratio_where_a_value_is_zero(tmp_path):
     """No error and 500 are not within 30 %, and no error is within 30 % of none."""
     rounds = {"netty@4.1": dict.fromkeys(range(5), 0.0), "jetty@9": {at: 0.2 + at / 100 for at in range(5)}}
-    cell = (("connections", 10),)
-    made = SimpleNamespace(
-        cells=[cell],
-        names=list(rounds),
-        servers=[],
-        group=lambda *_: [SimpleNamespace(load={})],
-        counted=lambda *_: [SimpleNamespace(load={})],
-        by_round=lambda name, cell, metric: rounds[name],
-        lost=lambda *_: frozenset(),
-        prior=lambda *_: None,
-        claimed=Rules(),
-        cell_text=lambda cell: "",
-    )
+    made = campaign_of(rounds)
     assert evaluate(made, claim("within(netty.errors, jetty.errors, 30 %)"))[0].verdict == "does not hold"
     assert evaluate(made, claim("netty.errors < jetty.errors"))[0].verdict == "holds"
     rounds["jetty@9"] = dict.fromkeys(range(5), 0.0)

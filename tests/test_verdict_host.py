@@ -1,0 +1,57 @@
+"""Checks of the verdict about the host: steal, quotas, other programs."""
+
+import pytest
+from judging import TAKEN, found_in, judge, trial_of
+from run_maker import Trial
+
+from wsbench.metrics import host_checks
+from wsbench.metrics.verdict import disturbed
+from wsbench.records import engine_files
+
+
+def test_idle_cpus_do_not_dilute_steal(tmp_path):
+    few = judge(tmp_path / "few", steal=0.02)
+    many = judge(tmp_path / "many", steal=0.02, apart=True)
+    assert found_in(few, "the hypervisor took") == found_in(many, "the hypervisor took") == TAKEN
+
+
+def test_the_cpu_time_of_a_rival_that_is_sampled_is_not_foreign(tmp_path):
+    assert not judge(tmp_path / "rival", rival=0.6).findings
+    assert "other programs" in judge(tmp_path / "foreign", others=0.6).findings[0].seen
+
+
+@pytest.mark.parametrize("lacking", ["server", "engine"])
+def test_foreign_cpu_time_is_unknown_where_a_side_was_not_sampled(tmp_path, lacking):
+    trial = trial_of(tmp_path / "0001", Trial(others=0.6))
+    trial.__dict__["_processes"] = trial._processes | {lacking: []}
+    assert not [one for one in host_checks.checks(trial) if one.name == "foreign_cpu"]
+
+
+def test_cpu_time_taken_while_connecting_is_held_against_connect_times_alone(tmp_path):
+    trial = trial_of(tmp_path / "0001", Trial(connect_s=3.0))
+    begun = trial.begins["warmup"]
+    for sample in trial.machine:
+        stolen = 0.1 * min(sample.t_ns, begun) / 1e9
+        sample.__dict__["cpu_s"] = sample.cpu_s.model_copy(update={"steal": stolen})
+    (one,) = [one for one in host_checks.checks(trial) if one.name == "steal"]
+    assert one.affects == {"connect": "INVALID"}
+    assert "while connections were opened" in one.seen
+
+
+def test_connections_that_are_opened_in_the_window_share_its_verdict(tmp_path):
+    found = judge(tmp_path, throttled_s=0.1, scenario=engine_files.Doc(persistent=False, bytes=100))
+    assert found.of("connect") == "INVALID"
+
+
+@pytest.mark.parametrize(
+    ("quantities", "name"),
+    [({"steal": 0.02}, "steal"), ({"throttled_s": 0.1}, "throttled"), ({"others": 0.3}, "foreign_cpu"), ({"steal": 0.008}, None)],
+)
+def test_a_trial_is_disturbed_by_what_the_host_took_from_it(tmp_path, quantities, name):
+    found = disturbed(trial_of(tmp_path / "0001", Trial(**quantities)))
+    assert (found and found.name) == name
+
+
+def test_no_result_makes_a_trial_disturbed(tmp_path):
+    for number, quantities in enumerate(({"engine_wait": 0.5}, {"unanswered": 9_000}, {"little": 0.5}, {"established": 1})):
+        assert disturbed(trial_of(tmp_path / str(number), Trial(**quantities))) is None
