@@ -91,18 +91,18 @@ impl Slices {
         self.slices.iter().any(|slice| (slice.start_ns..slice.close_ns).contains(&t_ns))
     }
 
-    /// For how long the server was frozen between two times.
+    /// For how long the server was frozen between two times, of which the second is in a slice.
     #[inline]
     pub fn frozen_between(&self, from_ns: u64, to_ns: u64) -> u64 {
-        if !self.frozen || from_ns >= self.started_ns && to_ns <= self.until_ns {
-            0
-        } else {
-            self.rests(from_ns, to_ns)
-        }
+        if from_ns >= self.started_ns && to_ns <= self.until_ns { 0 } else { self.rests(from_ns, to_ns) }
     }
 
+    /// The same between any two times.
     #[cold]
-    fn rests(&self, from_ns: u64, to_ns: u64) -> u64 {
+    pub fn rests(&self, from_ns: u64, to_ns: u64) -> u64 {
+        if !self.frozen {
+            return 0;
+        }
         let ends = self.slices.iter().map(|slice| slice.end_ns);
         let resumes = self.slices.iter().skip(1).map(|slice| slice.start_ns).chain([self.until_ns]);
         let rests = ends.zip(resumes).skip_while(|&(_, resumed_ns)| resumed_ns <= from_ns);

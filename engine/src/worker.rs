@@ -342,7 +342,12 @@ impl<S: System> Worker<S> {
     fn check_overdue(&mut self, index: usize, now: u64) {
         let limits = self.plan.limits;
         let connection = &self.connections[index];
-        let later_than = |from: u64, seconds: f64| now.saturating_sub(from) as f64 > seconds * 1e9;
+        // A server that is frozen owes no reply.
+        let rested = |from: u64| self.slices.as_ref().map_or(0, |slices| slices.rests(from, now));
+        let later_than = |from: u64, seconds: f64| {
+            let limit_ns = (seconds * 1e9) as u64;
+            now.saturating_sub(from) > limit_ns && now - from - rested(from) > limit_ns
+        };
         let oldest_ns = connection.under_way.oldest().map_or(u64::MAX, |oldest| oldest.sent_ns);
         let failure = match connection.state {
             State::Connecting if later_than(connection.opened_ns, limits.connect_s) => {

@@ -108,6 +108,25 @@ fn a_frozen_rest_is_not_part_of_a_reply() {
 }
 
 #[test]
+fn a_frozen_server_owes_no_reply() {
+    let timeouts = |frozen| {
+        let late = websocket(|peer, number, opcode, payload| {
+            std::thread::sleep(Duration::from_millis(if number == 1 { 1000 } else { 1 }));
+            peer.send(opcode, &payload)
+        });
+        let mut changes = sliced(closed(1), frozen);
+        (changes["connections"], changes["threads"]) = (json!(1), json!(1));
+        (changes["warmup"], changes["measure"]) = (json!({"seconds": 0.3}), json!({"seconds": 1.2}));
+        changes["slices"]["windows"] = json!([[0.05, 0.1], [1.1, 1.2]]);
+        (changes["slices"]["lead_s"], changes["slices"]["tail_s"]) = (json!(0.02), json!(0.02));
+        changes["limits"] = json!({"connect_s": 0.6, "reply_s": 0.6, "deadline_s": 10});
+        run(&with(echo(late, "text", 32), changes)).all("error").len()
+    };
+    // It rests from 0.12 to 1.08 s, and answers about 1 s late.
+    assert_eq!((timeouts(false), timeouts(true)), (1, 0));
+}
+
+#[test]
 fn slices_that_cannot_be_kept_are_refused() {
     let good = with(echo(nobody(), "text", 32), sliced(closed(1), false));
     for (windows, why) in [
