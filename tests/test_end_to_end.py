@@ -174,6 +174,7 @@ def test_what_the_machine_disturbed_runs_once_more(wsbench, experiment, tmp_path
         assert (record.outcome, record.again_of) == ("ok", of.number)
     html = (run.path / "report.html").read_text()
     assert "INVALID" in html
+    assert "ran again, because the host had disturbed" in html
     assert len(run.order) == len(list(run.finished()))
 
 

@@ -113,7 +113,8 @@ def told(**changes) -> TurnSample:
     ("changes", "why"),
     [
         ({}, None),
-        ({"steal_s": 0.1}, "hypervisor"),
+        ({"steal_s": 0.05}, None),
+        ({"steal_s": 0.2}, "hypervisor"),
         ({"throttled_s": 0.1}, "quota"),
         ({"ours_s": 0.5}, "other programs"),
         ({"ours_s": None}, None),

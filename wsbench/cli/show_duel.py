@@ -39,7 +39,7 @@ def add(made) -> None:
         type=values.seconds_above_zero,
         default=1.0,
         metavar="TIME",
-        help="measured time of each process in each round, in slices of 100 ms (default: 1s)",
+        help="measured time of each process in each round, in slices of 50 ms (default: 1s)",
     )
     made.add_argument(
         "--budget", type=values.seconds_above_zero, default=300.0, metavar="TIME", help="time for all rounds (default: 5m)"

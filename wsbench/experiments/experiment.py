@@ -118,7 +118,7 @@ class Load(Frozen):
 
 
 #: results/instrument.md shows what other lengths give.
-SLICE_S, LEAD_S = 0.1, 0.02
+SLICE_S, LEAD_S = 0.05, 0.02
 
 
 class Timing(Frozen):

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from wsbench import metrics
+from wsbench.metrics import slices
 from wsbench.metrics.findings import Family, Finding, Kind, finding, worst
 from wsbench.metrics.limits import beyond
 from wsbench.metrics.tracks import TICK_S, MachineTrace, cpu_rounding_s, cpu_s
 from wsbench.metrics.trial_data import NS_PER_S, TrialData
-from wsbench.records.samples import MachineCpu, MachineSample
+from wsbench.records.samples import MachineCpu, MachineSample, TurnSample
 
 #: Families that rest on the measured window. Missing CPU time changes neither counts nor memory.
 IN_WINDOW: tuple[Family, ...] = ("throughput", "body", "tail", "cpu")
 #: Shorter stretches have too few ticks of 10 ms to judge shares of a few per cent.
 SHORTEST_S = 1.0
+NOT_SHARED = "Use a dedicated machine, or a quieter time of day."
 QUIETER = "Stop other programs, or use a quieter machine or time of day."
 
 
@@ -68,12 +70,17 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
 
 def turns(trial: TrialData) -> Iterator[Finding]:
     """A heat whose turns were disturbed. Single turns are left out for all its servers alike, and are no finding."""
-    slices, left_out = trial.slices, [one.disturbed for one in trial.slices if one.disturbed is not None]
-    share = len(left_out) / len(slices) if slices else 1.0
+    every, left_out = trial.slices, [one.disturbed for one in trial.slices if one.disturbed is not None]
+    share = len(left_out) / len(every) if every else 1.0
     if kind := beyond("disturbed_turns", share):
         most = max(set(left_out), key=left_out.count) if left_out else "no slice was recorded"
-        seen = f"{len(left_out)} of {len(slices)} turns were disturbed and left out, for example: {most}"
+        seen = f"{len(left_out)} of {len(every)} turns were disturbed and left out, for example: {most}"
         yield finding("host", "turns", seen, QUIETER, **_in_window(kind))
+    lead_s = trial.plan.slices.lead_s
+    kept = [turn for turn in trial.samples_of(TurnSample) if slices.disturbed_by(turn, lead_s) is None]
+    if beyond("turn_steal", stolen := slices.stolen_share(kept)):
+        seen = f"the hypervisor took {stolen:.1%} of the CPU time of the turns that count: all rates of the round are too low"
+        yield finding("host", "steal", seen, NOT_SHARED, **_in_window("SUSPECT"))
 
 
 Words = dict[Family, Kind | None]
@@ -108,7 +115,7 @@ def _judge(name: str, found: Taken, words: Callable[[Kind], Words], when: str) -
     share = max(0.0, found.stolen_s - TICK_S) / found.wanted_s if found.wanted_s > 0 else 0.0
     if kind := beyond("steal", share):
         seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name}{when}"
-        yield finding("host", "steal", seen, "Use a dedicated machine, or a quieter time of day.", **words(kind))
+        yield finding("host", "steal", seen, NOT_SHARED, **words(kind))
     if found.throttled_s > 0:
         seen = f"a CPU quota throttled {name} for {found.throttled_s:.3g} s{when}"
         yield finding("host", "throttled", seen, "Raise the quota or remove it.", **words("INVALID"))

@@ -102,6 +102,14 @@ LIMITS = {
         "message than trials of the same server and cell below 1 %; their memory was the same within 1 %. From 1 % on the loss is "
         "three times the practical margin; at 0.3 % it reaches the margin if it is proportional.",
     ),
+    "turn_steal": Limit(
+        0.01,
+        0.10,
+        "The same for a turn of slices. What is stolen from a turn falls on its servers at random, so their ratios stay: with 2 to "
+        "20 % of steal in most turns, the ratio of two processes of one server spread by the same 5 to 10 % from round to round, "
+        "whether turns above 3, 5, 10 or 20 % were left out; a limit of 1 % left out seven turns of ten. A tenth of a turn of ten "
+        "slices is one whole slice. Above 1 % over all turns that count, the rates themselves are too low (see steal).",
+    ),
     "foreign_cpu": Limit(
         0.05,
         0.10,

@@ -122,16 +122,23 @@ def planned(plan: Plan, load: Open) -> float:
 def disturbance(at_ns: int, lead_s: float, told: list[TurnSample]) -> str | None:
     """Why the turn around this time does not count."""
     turn = next((one for one in told if one.begin_ns <= at_ns <= one.t_ns), None)
-    if turn is None:
-        return "its turn was not sampled"
-    wanted_s, seconds = turn.busy_s + turn.steal_s, (turn.t_ns - turn.begin_ns) / NS_PER_S
+    return "its turn was not sampled" if turn is None else disturbed_by(turn, lead_s)
+
+
+def disturbed_by(turn: TurnSample, lead_s: float) -> str | None:
+    """Why this turn does not count."""
     if turn.throttled_s:
         return f"a CPU quota throttled it for {turn.throttled_s:.3g} s"
-    if wanted_s > 0 and max(0.0, turn.steal_s - TICK_S) / wanted_s > LIMITS["steal"].invalid:
-        return f"the hypervisor took {turn.steal_s / wanted_s:.1%} of its CPU time"
+    if stolen_share([turn]) > LIMITS["turn_steal"].invalid:
+        return f"the hypervisor took {stolen_share([turn]):.1%} of its CPU time"
     if turn.late_s > LATE * lead_s:
         return f"a server went on {turn.late_s * 1e3:,.0f} ms late"
     foreign_s = 0.0 if turn.ours_s is None else turn.busy_s - turn.ours_s - 2 * TICK_S
-    if foreign_s / seconds > LIMITS["foreign_cpu"].invalid:
-        return f"other programs used {foreign_s / seconds:.0%} of a CPU"
-    return None
+    foreign = foreign_s * NS_PER_S / (turn.t_ns - turn.begin_ns)
+    return f"other programs used {foreign:.0%} of a CPU" if foreign > LIMITS["foreign_cpu"].invalid else None
+
+
+def stolen_share(turns: list[TurnSample]) -> float:
+    """The share of the CPU time wanted in these turns that the hypervisor took. A counter of ticks may be wrong by one."""
+    wanted_s = sum(turn.busy_s + turn.steal_s for turn in turns)
+    return max(0.0, sum(turn.steal_s for turn in turns) - TICK_S) / wanted_s if wanted_s > 0 else 0.0

@@ -6,6 +6,7 @@ the decisions that the tables below it show. The reference server is a baseline 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wsbench.analysis import stats, wording
@@ -45,8 +46,8 @@ def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     lead = _lead(results, overall, cells) if asked is None else _memory_lead(results, asked, cells)
     doubt = caution.suspect(results)
     cannot = [*(asked.cannot if asked else []), *_cannot(results, rows, doubt[0] if doubt and doubt[1] else "")]
-    aside = (doubt[0],) if doubt and not doubt[1] else ()
-    return Answer(lead, best_of(results), overall, tuple(cells), tuple(cannot), _control(results), aside, asked)
+    aside = [*([doubt[0]] if doubt and not doubt[1] else []), *_reruns(results)]
+    return Answer(lead, best_of(results), overall, tuple(cells), tuple(cannot), _control(results), tuple(aside), asked)
 
 
 def _memory_lead(results: Results, asked: Need, cells: list[Place]) -> str:
@@ -148,6 +149,11 @@ def _cannot(results: Results, rows: list[SummaryRow], doubt: str) -> list[str]:
     if silent:
         said.append(f"No usable number in at least one cell: {wording.listed(silent)}.")
     return said
+
+
+def _reruns(results: Results) -> Iterator[str]:
+    if number := sum(trial.record.again_of is not None for trial in results.every_trial):
+        yield f"{wording.count(number, 'trial')} ran again, because the host had disturbed {'it' if number == 1 else 'them'}."
 
 
 def _by_server(rows: list[SummaryRow]) -> dict[str, list[SummaryRow]]:
