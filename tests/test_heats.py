@@ -132,11 +132,12 @@ def test_the_cpu_time_of_a_slice_and_of_the_rest_after_it():
         zero = {"processes": 1, "threads": 1, "fds": None, "rss_bytes": 1, "cpu_user_s": 0.0, "cpu_system_s": 0.0}
         return ProcessSample(t_ns=round(t_ms * 1e6), of="server", cpu_ns=round(cpu_ms * 1e6), **zero)
 
-    samples = [sample(100.1, 5), sample(220.2, 95), sample(400.1, 96), sample(520.2, 180)]
+    samples = [sample(100.1, 5), sample(210.1, 94), sample(220.2, 95), sample(400.1, 96), sample(510.2, 178), sample(520.2, 180)]
     ms = 1_000_000
-    assert slices.cpu_s(samples, 100 * ms, 220 * ms, 400 * ms) == pytest.approx((0.090, 0.001))
-    assert slices.cpu_s(samples, 100 * ms, 230 * ms, 400 * ms)[0] is None  # nobody looked within two milliseconds
-    assert slices.cpu_s(samples, 400 * ms, 520 * ms, None) == (pytest.approx(0.084), None)
+    assert slices.cpu(samples, 100 * ms, 210 * ms, 220 * ms, 400 * ms) == pytest.approx((0.089, 0.090, 0.001))
+    late = slices.cpu(samples, 100 * ms, 210 * ms, 230 * ms, 400 * ms)  # nobody looked within two milliseconds
+    assert late == (pytest.approx(0.089), None, None)
+    assert slices.cpu(samples, 400 * ms, 510 * ms, 520 * ms, None) == (pytest.approx(0.082), pytest.approx(0.084), None)
 
 
 # ---- a real heat ---------------------------------------------------------------------------------------------------

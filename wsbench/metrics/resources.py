@@ -23,7 +23,7 @@ def server_cpu_us_per_message(trial):
 @metric("%", "neither", "cpu")
 def server_cpu_percent_mean(trial):
     """CPU use of the server's process tree over the measured window; 100 is one core."""
-    return 100 * trial.server_cpu_s / trial.loaded_s
+    return 100 * trial.server_cpu_share
 
 
 @metric("%", "neither", "cpu")

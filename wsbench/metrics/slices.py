@@ -9,12 +9,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from wsbench.metrics.limits import LIMITS
 from wsbench.records.engine_files import Open, Plan, Seconds, Tick
 from wsbench.records.samples import ProcessSample, TurnSample
 
 NS_PER_S = 1e9
+
+
+class Cpu(NamedTuple):
+    """CPU seconds of a server: from the start of its slice to the end of the window, to the end of the slice, and from there until
+    its next slice starts. None where it was not sampled in time."""
+
+    loaded_s: float | None
+    slice_s: float | None
+    rest_s: float | None
 
 
 @dataclass(frozen=True)
@@ -32,8 +42,7 @@ class Slice:
     bytes_sent: int
     bytes_received: int
     replies: int
-    cpu_s: float | None
-    rest_cpu_s: float | None
+    cpu: Cpu
     disturbed: str | None
 
     @property
@@ -72,7 +81,6 @@ def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample]
         following = last if after is None else at.get(after[0])
         if None in (begun, first, second, following):
             continue
-        own_s, rest_s = cpu_s(server, start, ends, None if after is None else after[0])
         found.append(
             Slice(
                 start,
@@ -83,21 +91,22 @@ def of(plan: Plan, began_ns: int, ticks: list[Tick], server: list[ProcessSample]
                 second.bytes_sent - first.bytes_sent,
                 second.bytes_received - first.bytes_received,
                 following.answered - begun.answered,
-                own_s,
-                rest_s,
+                cpu(server, start, closes, ends, None if after is None else after[0]),
                 disturbance(opens, slices.lead_s, told),
             )
         )
     return found
 
 
-def cpu_s(server: list[ProcessSample], start: int, end: int, after: int | None) -> tuple[float | None, float | None]:
-    """CPU seconds of the server in its slice, and while it rested until the next one. The harness samples right after a server goes
-    on and right before it stops; a sample that came late makes the number unknown."""
-    used = [_at(server, edge) for edge in (start, end, *([] if after is None else [after]))]
-    inside = None if None in used[:2] else used[1] - used[0]
-    rest = None if after is None or None in used[1:] else used[2] - used[1]
-    return inside, rest
+def cpu(server: list[ProcessSample], start: int, close: int, end: int, after: int | None) -> Cpu:
+    """CPU time of a server around its slice. The harness samples right after a server goes on, when the window closes, and right
+    before the server stops; a sample that came late makes the number unknown."""
+    begun, closed, ended = (_at(server, edge) for edge in (start, close, end))
+    return Cpu(_grown(begun, closed), _grown(begun, ended), _grown(ended, None if after is None else _at(server, after)))
+
+
+def _grown(first: float | None, last: float | None) -> float | None:
+    return None if first is None or last is None else last - first
 
 
 def _at(server: list[ProcessSample], edge_ns: int) -> float | None:

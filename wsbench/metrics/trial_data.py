@@ -290,14 +290,14 @@ class TrialData:
         """CPU seconds of the server inside the measured window, or in its slices. Unmeasured if its error may exceed the share
         CPU_ERROR."""
         if self.slices is not None:
-            return sum(one.cpu_s for one in self._sampled_slices)
+            return sum(one.cpu.slice_s for one in self._sampled_slices)
         start, end = known(self.window, NO_WINDOW)
         return self.server_cpu_s_over(Span("measured", start, end))
 
     @cached_property
     def _sampled_slices(self) -> list[Slice]:
         """The slices that count and whose CPU time is known. Unmeasured if there are too few."""
-        known_ = [one for one in self.kept_slices if one.cpu_s is not None]
+        known_ = [one for one in self.kept_slices if None not in (one.cpu.slice_s, one.cpu.loaded_s)]
         if not known_ or len(known_) < MOST_SAMPLED * len(self.kept_slices):
             raise Unmeasured(f"the server's CPU time is known in {len(known_)} of {len(self.kept_slices)} slices")
         return known_
@@ -309,12 +309,13 @@ class TrialData:
         return self.server_cpu_s / known(replies or None, "no message was answered")
 
     @cached_property
-    def loaded_s(self) -> float:
-        """The seconds to which `server_cpu_s` belongs."""
+    def server_cpu_share(self) -> float:
+        """CPU seconds of the server per second of load: of the measured window, or of its slices without their tails."""
         if self.slices is not None:
-            return sum(one.end_ns - one.start_ns for one in self._sampled_slices) / NS_PER_S
+            loaded_ns = sum(one.close_ns - one.start_ns for one in self._sampled_slices)
+            return sum(one.cpu.loaded_s for one in self._sampled_slices) * NS_PER_S / loaded_ns
         start, end = known(self.window, NO_WINDOW)
-        return (end - start) / NS_PER_S
+        return self.server_cpu_s * NS_PER_S / (end - start)
 
     def server_cpu_s_over(self, span: Span) -> float:
         self.require_sampled()

@@ -151,6 +151,8 @@ class Conductor:
                 self._go_on(one)
                 self._late_s = max(self._late_s, self._now_s() - slot.start_s)
                 self._look(one)
+                self._sleep_until(slot.close_s)
+                self._look(one)
                 self._sleep_until(slot.end_s)
                 self._look(one)
                 self._stop(one)
