@@ -2,6 +2,7 @@
 
 import random
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from conftest import RAN
@@ -10,7 +11,7 @@ from test_end_to_end import only_run, outcomes
 from wsbench import metrics
 from wsbench.analysis.blocks import Blocks
 from wsbench.experiments import experiment as experiments
-from wsbench.metrics import slices
+from wsbench.metrics import host_checks, slices
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records.errors import UserError
 from wsbench.records.samples import ProcessSample, TurnSample
@@ -125,6 +126,30 @@ def told(**changes) -> TurnSample:
 def test_a_disturbed_turn_says_why(changes, why):
     found = slices.disturbance(500_000_000, 0.02, [told(**changes)])
     assert found is None if why is None else why in found
+
+
+@pytest.mark.parametrize(
+    ("steal_s", "words"),
+    [
+        ([0.0, 0.0, 0.0, 0.0], []),
+        ([0.03, 0.05, 0.03, 0.5], ["the hypervisor took 3.6% of the CPU time of the turns that count"]),
+        ([0.0, 0.0, 0.5, 0.5], ["2 of 4 turns were disturbed and left out"]),
+        ([0.0, 0.5, 0.5, 0.5], ["3 of 4 turns were disturbed and left out"]),
+    ],
+)
+def test_what_the_turns_of_a_heat_say_about_its_host(steal_s, words):
+    turns_ = [told(steal_s=seconds) for seconds in steal_s]
+    trial = SimpleNamespace(
+        slices=[SimpleNamespace(disturbed=slices.disturbed_by(turn, 0.02)) for turn in turns_],
+        plan=SimpleNamespace(slices=SimpleNamespace(lead_s=0.02)),
+        samples_of=lambda _: turns_,
+    )
+    found = list(host_checks.turns(trial))
+    assert len(found) == len(words)
+    for one, text in zip(found, words, strict=True):
+        assert one.seen.startswith(text)
+        kind = "INVALID" if text.startswith("3") else "SUSPECT"
+        assert one.affects == dict.fromkeys(("throughput", "body", "tail", "cpu"), kind)
 
 
 def test_the_cpu_time_of_a_slice_and_of_the_rest_after_it():

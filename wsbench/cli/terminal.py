@@ -142,24 +142,26 @@ def verdict_line(found: Verdict) -> str:
 
 
 def campaign_summary(results) -> None:
-    """The summary table of a campaign's `Results`."""
+    """The summary table of a campaign's `Results`, and its answer."""
     from wsbench.analysis.summary import columns, summary
+    from wsbench.report.answer import answer
 
     metrics_shown = columns(results)
     rows = summary(results)
     units = {name: next((row.figure(name).unit for row in rows), "") for name in metrics_shown}
     # Headings wrap between words.
     titles = {name: name.replace("_us_", " ").replace("_", " ") for name in metrics_shown}
+    where = ["cell"] if results.swept else []
     headers = [
         "server",
-        "cell",
+        *where,
         *[f"{titles[name]} [{units[name]}]" if units[name] else titles[name] for name in metrics_shown],
     ]
     headers += ["of reference", "verdict", "limit"]
     body = [
         [
             row.name,
-            row.cell_text,
+            *([row.cell_text] if where else []),
             *[row.figure(name).with_interval if index == 0 else row.figure(name).text for index, name in enumerate(metrics_shown)],
             row.against_reference_text,
             row.verdict_text,
@@ -167,10 +169,14 @@ def campaign_summary(results) -> None:
         ]
         for row in rows
     ]
-    table(None, headers, body, right=set(range(2, 2 + len(metrics_shown))))
+    first = 1 + len(where)
+    table(None, headers, body, right=set(range(first, first + len(metrics_shown))))
     for row in rows:
         if row.note:
             say(f"{row.name}{f' ({row.cell_text})' if row.cell_text else ''}: {row.note}")
+    found = answer(results, rows)
+    for line in filter(None, [found.lead, found.control]):
+        say(line)
 
 
 def selftest_table(rows: list[judgements.Row]) -> int:

@@ -64,11 +64,15 @@ def unpacked(archive: Path) -> Path:
     try:
         with archive.open("rb") as packed, lzma.open(packed) as stream:
             most = min(LARGEST, max(SMALL, RATIO * os.fstat(packed.fileno()).st_size))
-            with tarfile.open(fileobj=_Measured(stream, most), mode="r:") as members:
+            measured = _Measured(stream, most)
+            with tarfile.open(fileobj=measured, mode="r:") as members:
                 for number, member in enumerate(members):
                     if number >= MOST_FILES:
                         raise tarfile.TarError(f"more than {MOST_FILES:,} files")
                     _extract(members, member, folder)
+            # The checksum of the content comes last, behind what tarfile reads.
+            while measured.read(LONGEST_READ):
+                pass
     except (OSError, EOFError, ValueError, lzma.LZMAError, tarfile.TarError) as error:
         raise UserError(f"{archive}: {error}") from error
     return folder
