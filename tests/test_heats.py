@@ -71,7 +71,6 @@ def test_a_heat_that_was_interrupted_runs_again_whole(sliced):
         (('loop     = "closed"', 'loop = "none"'), "steady"),
         (("measure_s = 0.4", ""), "exactly one"),
         (('arrangement = "slices"', 'arrangement = "together"'), "a light load"),
-        (("connections = 4", "connections = 4\nmessages_per_connection = 3"), "connections that stay"),
     ],
 )
 def test_a_load_that_cannot_be_arranged_so_is_refused(sliced, change, why):
@@ -205,6 +204,21 @@ def test_a_heat_of_real_servers(wsbench, sliced, tmp_path):
             assert bool(trial.histograms) == bool(kept)
             assert trial.record.server_exit is not None
             assert "SIGTERM" in trial.record.server_exit, "a server that rested could still be stopped"
+
+
+def test_connections_that_come_and_go_take_turns(wsbench, sliced, tmp_path):
+    sliced.write_text(sliced.read_text().replace("connections = 4", "connections = 4\nmessages_per_connection = 3"))
+    done = wsbench("run", str(sliced), "--servers", "reference,node-ws", "--rounds", "1", "--no-report", "--no-control")
+    assert done.returncode in RAN, done.stderr
+    run = only_run(tmp_path)
+    assert set(outcomes(run).values()) == {"ok"}
+    for planned in run.order:
+        trial = TrialData(folder := run.trial(planned.number), folder.record)
+        assert not trial.end.errors
+        assert sum(one.counted for one in trial.slices) == trial.measured.replies_in_window > 0
+        connects = sum(one.count for tag, one in trial.recorded.items() if tag == "connect")
+        at_edges = len(trial.slices) * planned.cell["connections"]
+        assert connects > trial.measured.answered / 3 - at_edges
 
 
 def test_servers_that_run_together(wsbench, experiment, tmp_path):

@@ -166,12 +166,11 @@ impl Plan {
             return require(false, "slices", "set", "null, or `warmup` and `measure` in seconds");
         };
         let pauses = match self.pace {
-            Loop::Closed { think, messages_per_connection, .. } => think.is_none() && messages_per_connection.is_none(),
+            Loop::Closed { think, .. } => think.is_none(),
             Loop::Open { .. } => !matches!(self.scenario, Scenario::Push { .. }),
             Loop::None {} => false,
-        } && !self.connection_per_request();
-        let allowed =
-            "null, or a closed loop without `think` and `messages_per_connection`, or an open loop of messages";
+        };
+        let allowed = "null, or a closed loop without `think`, or an open loop of messages";
         require(pauses && self.stages.is_none(), "slices", "set", allowed)?;
         let Slices { ref windows, lead_s, tail_s, .. } = *slices;
         require(within(lead_s, 1e-3, 60.0), "slices.lead_s", lead_s, "0.001 to 60 seconds")?;

@@ -9,6 +9,7 @@ use crate::message;
 use crate::plan::{Scenario, Transport};
 use crate::record::{Failure, Kind, Part, Tag};
 use crate::schedule::Change;
+use crate::slices::Slices;
 use crate::system::{Interest, System};
 use crate::worker::Worker;
 use std::io;
@@ -67,9 +68,18 @@ impl<S: System> Worker<S> {
 
     #[inline]
     pub fn open_asked(&mut self) {
-        while let Some((index, now)) = self.asked.pop_front() {
-            self.open(index as usize, now);
+        if !self.asked.is_empty() && self.may_open() {
+            let started_ns = self.slices.as_ref().map_or(0, Slices::started_ns);
+            while let Some((index, now)) = self.asked.pop_front() {
+                self.open(index as usize, now.max(started_ns));
+            }
         }
+    }
+
+    /// A connection that replaces another one waits for the next slice. One that belongs to a message was asked for in a
+    /// slice, and does not wait.
+    fn may_open(&self) -> bool {
+        self.slices.is_none() || self.loads || self.plan.connection_per_request()
     }
 
     /// Begins to connect. On loopback the connection is established before `connect` returns, so the first bytes are
@@ -217,10 +227,12 @@ impl<S: System> Worker<S> {
         let connection = &mut self.connections[index];
         let warms_up = match connection.under_way.oldest() {
             Some(request) => !request.measured,
+            None if self.slices.is_some() => connection.opened_ns < self.measure_ns,
             None => self.phase == Phase::Warmup,
         };
         let part = if warms_up { Part::Warmup } else { Part::Measured };
-        self.accounts.record.duration(Tag::Connect, part, connection.opened_ns, now);
+        let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(connection.opened_ns, now));
+        self.accounts.record.duration(Tag::Connect, part, connection.opened_ns, now - rested_ns);
         let replaces = std::mem::take(&mut connection.replaces);
         self.move_to(index, State::Open);
         self.accounts.failures_in_a_row = 0;

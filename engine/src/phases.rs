@@ -194,6 +194,7 @@ impl<S: System> Worker<S> {
             + self.accounts.opening
             + self.accounts.closing
             + self.changes.len()
+            + self.asked.len()
             > 0;
         !any && !self.plan.connection_per_request() && self.plan.stages.is_none()
     }

@@ -288,17 +288,19 @@ impl<S: System> Worker<S> {
         connection.replies += 1;
         self.accounts.answered(&message, self.in_window, now);
         // A frozen server's rest is not part of a reply's time.
-        let now = now - self.slices.as_ref().map_or(0, |slices| slices.frozen_between(sent_ns, now));
+        let slices = self.slices.as_ref();
+        let awake = |from_ns, to_ns| to_ns - slices.map_or(0, |slices| slices.frozen_between(from_ns, to_ns));
         let part = if measured { Part::Measured } else { Part::Warmup };
         if per_request {
-            self.accounts.record.duration(Tag::Service, part, sent_ns, connection.replied_ns);
-            self.accounts.record.duration(Tag::Request, part, connection.opened_ns, now);
+            let (opened_ns, replied_ns) = (connection.opened_ns, connection.replied_ns);
+            self.accounts.record.duration(Tag::Service, part, sent_ns, awake(sent_ns, replied_ns));
+            self.accounts.record.duration(Tag::Request, part, opened_ns, awake(opened_ns, now));
         } else {
-            self.accounts.record.duration(Tag::Service, part, sent_ns, now);
+            self.accounts.record.duration(Tag::Service, part, sent_ns, awake(sent_ns, now));
         }
         if !matches!(self.plan.pace, Loop::Closed { think: None, .. }) {
             let begun_ns = if per_request { connection.opened_ns } else { sent_ns };
-            self.accounts.record.duration(Tag::Response, part, due_ns, now);
+            self.accounts.record.duration(Tag::Response, part, due_ns, awake(sent_ns, now));
             self.accounts.record.duration(Tag::SendLag, part, due_ns, begun_ns);
         }
     }

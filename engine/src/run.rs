@@ -122,7 +122,7 @@ impl Run {
             }
         }
         self.emit.begin(origin_ns)?;
-        if !self.plan.connection_per_request() {
+        if !self.plan.connection_per_request() || self.plan.slices.is_some() {
             self.emit.phase(Phase::Connect, origin_ns, clock::now_ns())?;
         }
         Ok(origin_ns)

@@ -72,6 +72,11 @@ impl Slices {
         (edge, slice)
     }
 
+    /// When the current slice started, or the last one.
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
     /// The time at which this process has been allowed to send for `own_ns`: its schedule pauses while it rests.
     pub fn at(&self, own_ns: u64) -> u64 {
         let mut left = own_ns;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 use support::server::*;
-use support::{Run, closed, echo, open, run, start, with};
+use support::{Run, closed, doc, echo, open, run, start, thinking, with};
 
 const WINDOWS: [[f64; 2]; 3] = [[0.15, 0.25], [0.45, 0.55], [0.75, 0.85]];
 const LEAD_S: f64 = 0.05;
@@ -124,6 +124,29 @@ fn a_frozen_server_owes_no_reply() {
     };
     // It rests from 0.12 to 1.08 s, and answers about 1 s late.
     assert_eq!((timeouts(false), timeouts(true)), (1, 0));
+}
+
+#[test]
+fn connections_that_come_and_go_rest_too() {
+    let page = http(|peer, _, _| {
+        peer.raw(&ok(64, "Connection: close\r\n"))?;
+        peer.finish()
+    });
+    let exchanged = thinking(1, Value::Null, Some(1));
+    for (plan, pace) in [(echo(honest(), "text", 32), exchanged), (doc(page, false, 64), closed(1))] {
+        let mut changes = sliced(pace, false);
+        changes["measure"] = json!({"seconds": 1.2});
+        changes["slices"]["windows"] = json!([[0.15, 0.25], [1.3, 1.4]]);
+        let run = run(&with(plan, changes));
+        run.errors_are(json!({}));
+        assert_eq!(run.end()["outcome"], "completed");
+        assert!(run.measured("answered") > 0, "{}", run.end());
+        assert_eq!(at(&run, 1.3 - LEAD_S, "sent"), at(&run, 0.25, "sent"), "silent in the rest");
+        assert!(run.count("connect") + run.count("warmup-connect") >= run.measured("answered"));
+        let tags = ["connect", "warmup-connect", "service", "warmup-service"];
+        let slow: u64 = tags.iter().map(|tag| run.at_least(tag, Duration::from_millis(800))).sum();
+        assert_eq!(slow, 0, "nobody waits through the rest of a second");
+    }
 }
 
 #[test]

@@ -258,9 +258,9 @@ def _unarranged(experiment: Experiment, load: Load) -> str | None:
     loop, timed = load.loop(experiment.loop), experiment.timing.measure_s is not None and experiment.stop is None
     think = isinstance(loop, Closed) and loop.think is not None
     if experiment.arrangement == "slices":
-        kept = experiment.scenario in ("echo", "ping", "doc") and load.persistent and load.messages_per_connection is None
-        if not (timed and kept and not think and load.stages is None):
-            return "a steady closed or open loop of messages on connections that stay, ended by 'timing.measure_s'"
+        asks = experiment.scenario in ("echo", "ping", "doc")
+        if not (timed and asks and not think and load.stages is None):
+            return "a steady closed or open loop of messages, ended by 'timing.measure_s'"
     if experiment.arrangement == "together":
         ends = timed or (load.stages is not None and experiment.stop is None)
         if not (ends and (think or experiment.loop in ("open", "none"))):
