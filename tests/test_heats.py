@@ -201,6 +201,9 @@ def test_a_heat_of_real_servers(wsbench, sliced, tmp_path):
             assert trial.bytes_sent == sum(one.bytes_sent for one in kept), "as many as the seconds they are divided by"
             numbers = metrics.values(trial)
             assert numbers["turns"] - numbers["turns_disturbed"] == len(kept)
+            rests = [one.cpu.rest_s for one in kept if one.cpu.rest_s is not None]
+            assert (numbers["resting_cpu_ms"] is None) == (not rests)
+            assert not rests or 1e3 * min(rests) <= numbers["resting_cpu_ms"] <= 1e3 * max(rests)
             assert bool(trial.histograms) == bool(kept)
             assert trial.record.server_exit is not None
             assert "SIGTERM" in trial.record.server_exit, "a server that rested could still be stopped"

@@ -1,6 +1,8 @@
-"""How many turns a trial took with others, and how many of them the host disturbed."""
+"""How many turns a trial took with others, how many of them the host disturbed, and what a resting server used."""
 
 from __future__ import annotations
+
+from statistics import fmean
 
 from wsbench.metrics.registry import metric
 from wsbench.metrics.unmeasured import known
@@ -18,3 +20,11 @@ def turns(trial):
 def turns_disturbed(trial):
     """Turns that the host disturbed. They are left out for all servers of the heat."""
     return sum(one.disturbed is not None for one in known(trial.slices, ALONE))
+
+
+@metric("ms", "lower", "cpu")
+def resting_cpu_ms(trial):
+    """CPU time that the server used between two of its slices, mean over the turns that count."""
+    slices = known(trial.slices, ALONE)
+    rests = [one.cpu.rest_s for one in slices if one.disturbed is None and one.cpu.rest_s is not None]
+    return 1e3 * fmean(known(rests or None, "no rest of the server was sampled"))
