@@ -3,10 +3,14 @@
 
 use crate::plan::{Connect, Loop, Opcode, Plan, Scenario, Segment, Slices, Stage, Target, Think, Transport, Until};
 use crate::push::TRIGGERING;
+use crate::rooms::{MOST_PUBLISHERS, publishers};
+use crate::session::Session;
 use crate::stamp;
 use std::path::Path;
 
 const MOST_SLICES: usize = 100_000;
+/// Four bytes each.
+const MOST_HEARD: u64 = 1 << 27;
 
 impl Plan {
     pub fn check(&self) -> Result<(), String> {
@@ -67,10 +71,12 @@ impl Plan {
     fn check_scenario(&self) -> Result<(), String> {
         let fits = match &self.scenario {
             Scenario::Doc { .. } => self.transport == Transport::Http,
-            Scenario::Echo { .. } | Scenario::Push { .. } => self.transport == Transport::Websocket,
+            Scenario::Echo { .. } | Scenario::Push { .. } | Scenario::Session(_) => {
+                self.transport == Transport::Websocket
+            }
             Scenario::Ping {} | Scenario::Idle {} => self.transport != Transport::Http,
         };
-        let allowed = "http for doc, websocket for echo and push, websocket or tcp for ping and idle";
+        let allowed = "http for doc, websocket for echo, push and session, websocket or tcp for ping and idle";
         require(fits, "transport", format!("{:?}", self.transport), allowed)?;
         match &self.scenario {
             Scenario::Echo { bytes, content, .. } => {
@@ -84,8 +90,29 @@ impl Plan {
             &Scenario::Push { slow_readers } => {
                 require(within(slow_readers, 0.0, 1.0), "scenario.slow_readers", slow_readers, "0 to 1")
             }
+            Scenario::Session(session) => {
+                session.check()?;
+                self.check_rooms(session)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// A room's members are all in one process and stay, so that it is known who must receive what.
+    fn check_rooms(&self, session: &Session) -> Result<(), String> {
+        let sends = !matches!(self.pace, Loop::None {});
+        require(!sends || !session.body().is_empty(), "loop.kind", "not none", "none without steps behind the setup")?;
+        let Some(rooms) = session.rooms else { return Ok(()) };
+        let (key, shards) = ("scenario.rooms.count", self.shard.1);
+        let allowed = format!("at most `connections`, and a multiple of {shards}, the number of shards");
+        let fits = rooms.count as usize <= self.connections && rooms.count.is_multiple_of(shards);
+        require(fits, key, rooms.count, &allowed)?;
+        let publishers = u64::from(publishers(self.connections, rooms)) * u64::from(rooms.count);
+        require(publishers <= MOST_PUBLISHERS, "scenario.rooms.publishers", publishers, "at most 65536 in all rooms")?;
+        let heard = self.connections as u64 * (publishers / u64::from(rooms.count));
+        require(heard <= MOST_HEARD, "scenario.rooms", heard, "at most 2^27 pairs of a publisher and a receiver")?;
+        let comes_and_goes = matches!(self.pace, Loop::Closed { messages_per_connection: Some(_), .. });
+        require(!comes_and_goes && self.stages.is_none(), "scenario.rooms", "set", "null where connections come and go")
     }
 
     fn check_content(&self, path: &Path) -> Result<(), String> {
@@ -101,15 +128,16 @@ impl Plan {
     fn check_loop(&self) -> Result<(), String> {
         let named = |kind: &str, allowed: &str| Err(format!("`loop.kind` is {kind}; allowed: {allowed}"));
         match (&self.pace, &self.scenario) {
-            (Loop::None {}, Scenario::Idle {}) => {}
+            (Loop::None {}, Scenario::Idle {} | Scenario::Session(_)) => {}
             (_, Scenario::Idle {}) => return named("not none", "none for the scenario idle"),
             (Loop::None {}, _) => return named("none", "closed or open for this scenario"),
             (Loop::Closed { .. }, Scenario::Push { .. }) => return named("closed", "open for the scenario push"),
             _ => {}
         }
-        if matches!(self.scenario, Scenario::Push { .. } | Scenario::Idle {}) {
+        let is_endless = matches!(self.scenario, Scenario::Push { .. }) || matches!(self.pace, Loop::None {});
+        if is_endless {
             let by_time = matches!(self.measure, Until::Seconds(_)) && !matches!(self.warmup, Some(Until::Messages(_)));
-            let allowed = "seconds, as `warmup`, for the scenarios push and idle";
+            let allowed = "seconds, as `warmup`, for the scenario push and the loop none";
             require(by_time, "measure", "a number of messages", allowed)?;
         }
         let depth = self.depth();

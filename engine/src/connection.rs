@@ -18,6 +18,8 @@ pub enum State {
     Securing,
     /// The upgrade was sent.
     Handshaking,
+    /// The setup of a session is in progress.
+    SettingUp,
     Open,
     /// The reply is complete; the server still has to close.
     AwaitingClose,
@@ -40,7 +42,7 @@ impl State {
     pub fn counted(self) -> Counted {
         match self {
             State::Closed => Counted::Nowhere,
-            State::Connecting | State::Securing | State::Handshaking => Counted::Opening,
+            State::Connecting | State::Securing | State::Handshaking | State::SettingUp => Counted::Opening,
             State::Open | State::AwaitingClose => Counted::Open,
             State::Leaving | State::Closing => Counted::Closing,
         }
@@ -117,6 +119,31 @@ impl UnderWay {
         self.only.iter().chain(self.queue.iter().flat_map(|queue| queue.iter()))
     }
 
+    #[inline]
+    pub fn get(&self, place: usize) -> Option<&Pending> {
+        self.queue.as_ref().map_or_else(|| self.only.as_ref().filter(|_| place == 0), |queue| queue.get(place))
+    }
+
+    /// The place of a session's request. They are in the order of their numbers.
+    #[inline]
+    pub fn place_of(&self, sequence: u64) -> Option<usize> {
+        match &self.queue {
+            Some(queue) => queue.binary_search_by_key(&sequence, |request| request.mark.sequence()).ok(),
+            None => self.only.as_ref().filter(|only| only.mark.sequence() == sequence).map(|_| 0),
+        }
+    }
+
+    /// The request at this place will fail.
+    pub fn fail_later(&mut self, place: usize) {
+        let request = match &mut self.queue {
+            Some(queue) => queue.get_mut(place),
+            None => self.only.as_mut().filter(|_| place == 0),
+        };
+        if let Some(request) = request {
+            request.mark.fail_later();
+        }
+    }
+
     pub fn oldest_mut(&mut self) -> Option<&mut Pending> {
         self.queue.as_mut().map_or(self.only.as_mut(), |queue| queue.front_mut())
     }
@@ -134,9 +161,15 @@ impl UnderWay {
 
     #[inline]
     pub fn take(&mut self) -> Option<Pending> {
+        self.take_at(0)
+    }
+
+    #[inline]
+    pub fn take_at(&mut self, place: usize) -> Option<Pending> {
         match &mut self.queue {
-            Some(queue) => queue.pop_front(),
-            None => self.only.take(),
+            Some(queue) if place == 0 => queue.pop_front(),
+            Some(queue) => queue.remove(place),
+            None => self.only.take_if(|_| place == 0),
         }
     }
 
@@ -195,7 +228,7 @@ pub struct Connection<Socket> {
     pub replies: u64,
     pub opened_ns: u64,
     /// For a connection per request: when the reply was complete; it counts once the server has
-    /// closed. Also when leaving began, when the Close frame was sent, or when it was answered.
+    /// closed. Also when the setup of its session began, when leaving began, when the Close frame was sent, or when it was answered.
     pub replied_ns: u64,
     pub tls: Option<Box<tls::Session>>,
     /// Compresses outgoing messages, if negotiated.

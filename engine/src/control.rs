@@ -3,7 +3,7 @@
 
 use crate::clock::Usage;
 use crate::push::Delivery;
-use crate::record::{Counters, Interval, Kind, Ledger};
+use crate::record::{Counters, Interval, Kind, Ledger, Pushes};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -83,6 +83,7 @@ pub struct Final {
     pub errors: BTreeMap<Kind, u64>,
     pub window: Option<Window>,
     pub broadcasts: Vec<Delivery>,
+    pub pushes: Pushes,
     /// No connection was left to continue the plan.
     pub lost: bool,
 }

@@ -6,8 +6,12 @@ use crate::frame;
 use crate::handshake::{self, Offer};
 use crate::http;
 use crate::message::{Incoming, Reader};
-use crate::plan::Deflate;
+use crate::plan::{Deflate, Opcode};
 use crate::scenario::{Message, Script};
+use crate::session::fields::Field;
+use crate::session::json::Part;
+use crate::session::records::Records;
+use crate::session::{Action, Rule, Session, Table, Test};
 use fastrand::Rng;
 
 pub const MESSAGE: Message = Message { connection: 3, sequence: 100 };
@@ -137,4 +141,85 @@ pub fn read_answer(offer: &Offer, pieces: &[&[u8]]) -> Vec<String> {
         }
     }
     vec!["no answer yet".into()]
+}
+
+// ---- sessions ----------------------------------------------------------------------------------------------------------
+
+/// Every kind of field.
+pub fn table() -> Table {
+    let key = |name: &str| Part::Key(name.into());
+    let fields = vec![
+        Field::Json { path: vec![key("id")] },
+        Field::Json { path: vec![key("a"), Part::Index(1), key("b")] },
+        Field::Digits { after: "43".into() },
+        Field::Header { name: "id".into() },
+        Field::Word { number: 1, after: Some('.') },
+        Field::Byte { at: 0, mask: 0xf0 },
+        Field::Number { at: 0 },
+        Field::Text { at: 0 },
+    ];
+    let rule = |field: usize| Rule {
+        name: field.to_string(),
+        when: vec![Test::Has { field }, Test::Lacks { field: (field + 3) % 8 }],
+        does: Action::Reply { by: Some(field), marked: true, last: true },
+        captures: vec![],
+    };
+    let session = Session {
+        opcode: Opcode::Binary,
+        records: Records::Message {},
+        longest: LONGEST_RECORD,
+        rules: (0..fields.len()).map(rule).collect(),
+        fields,
+        templates: vec![],
+        steps: vec![],
+        setup: 0,
+        keepalives: vec![],
+        data: None,
+        captured: 0,
+        rooms: None,
+        traced: false,
+    };
+    Table::new(&session, SEED).expect("it reads no file")
+}
+
+const LONGEST_RECORD: usize = 3000;
+
+/// The kinds of records, those of a stream last.
+pub fn kinds_of_records() -> [Records; 5] {
+    [
+        Records::Message {},
+        Records::Separated { by: 0x1e, always: true },
+        Records::Separated { by: b'\n', always: false },
+        Records::Packets {},
+        Records::Lines { counted: "MSG ".into() },
+    ]
+}
+
+/// The records of messages: those of a stream do not depend on how it is cut.
+pub fn sessions(bytes: &[u8]) {
+    let [choice, seed, stream @ ..] = bytes else { return };
+    let (table, kind) = (table(), usize::from(choice % 5));
+    let records = &kinds_of_records()[kind];
+    if kind < 3 {
+        drop(read_records(&table, records, &[stream]));
+        return;
+    }
+    alike(&mut Rng::with_seed((*seed).into()), stream, |pieces| read_records(&table, records, pieces));
+}
+
+pub fn read_records(table: &Table, records: &Records, pieces: &[&[u8]]) -> Vec<String> {
+    let (mut rest, mut found) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        let read = records.read(&mut rest, piece, LONGEST_RECORD, |record| {
+            let judged =
+                table.judge(record).map(|(rule, values)| (rule, format!("{values:?}"), table.post.find(record.bytes)));
+            found.push(format!("{:?}, body at {}: {judged:?}", record.bytes, record.body));
+            Ok(true)
+        });
+        if let Err((kind, _)) = read {
+            found.push(format!("{kind:?}"));
+            return found;
+        }
+    }
+    found
 }

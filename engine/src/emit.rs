@@ -6,7 +6,7 @@ use crate::control::{Final, Phase, Tick, Window};
 use crate::gate::Gate;
 use crate::plan::Plan;
 use crate::push::{Board, Delivery};
-use crate::record::{Counters, Errors, Part, Tag};
+use crate::record::{Counters, Errors, Exchange, Part, Tag};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -103,8 +103,10 @@ impl Emit {
             "cpu_ns": self.used.0, "wait_ns": self.used.1,
         }))?;
         let mut errors = Errors::new();
+        let mut exchanges = Vec::new();
         let mut histograms: BTreeMap<(Tag, Part), Histogram<u64>> = BTreeMap::new();
         for tick in ticks {
+            exchanges.extend(tick.interval.exchanges);
             for (kind, (count, example)) in tick.interval.errors {
                 errors.entry(kind).or_insert((0, example)).0 += count;
             }
@@ -116,6 +118,13 @@ impl Emit {
                     }
                 }
             }
+        }
+        exchanges.sort_by_key(|exchange| exchange.t_ns);
+        for Exchange { t_ns, connection, sent, what, content } in exchanges {
+            self.event(json!({
+                "event": "exchange", "t_ns": t_ns, "connection": connection, "sent": sent, "what": what,
+                "content": STANDARD.encode(content),
+            }))?;
         }
         for (kind, (count, example)) in errors {
             self.event(json!({
@@ -217,6 +226,11 @@ impl Emit {
                 "pings_answered": counters.pings_answered, "fragmented_replies": counters.fragmented_replies,
                 "reconnects": counters.reconnects, "out_of_order": counters.out_of_order, "foreign": counters.foreign,
             },
+            "session": plan.session().map(|_| json!({
+                "keepalives": counters.keepalives, "pushes_in_window": total(|end| end.pushes.in_window),
+                "copies_expected": total(|end| end.pushes.expected), "copies_received": total(|end| end.pushes.received),
+                "copies_out_of_order": total(|end| end.pushes.out_of_order),
+            })),
             "errors": errors,
             "threads": threads,
             "wall_moved_ns": counters.wall_moved_ns,
@@ -261,6 +275,7 @@ fn sum(parts: impl Iterator<Item = Counters>) -> Counters {
         pings_answered: a.pings_answered + b.pings_answered,
         fragmented_replies: a.fragmented_replies + b.fragmented_replies,
         reconnects: a.reconnects + b.reconnects,
+        keepalives: a.keepalives + b.keepalives,
         out_of_order: a.out_of_order + b.out_of_order,
         foreign: a.foreign + b.foreign,
         wall_moved_ns: a.wall_moved_ns.max(b.wall_moved_ns),

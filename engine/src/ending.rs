@@ -23,6 +23,14 @@ impl<S: System> Worker<S> {
         if before == Counted::Open && self.receives(index) && !self.finished {
             self.connections[index].receiver.until = self.board.leave(self.system.now_ns());
         }
+        if let Some(rooms) = &self.board.rooms {
+            let user = self.connections[index].number;
+            match (before, after) {
+                (Counted::Open, _) => rooms.leave(user),
+                (_, Counted::Open) => rooms.join(user),
+                _ => {}
+            }
+        }
     }
 
     fn close(&mut self, index: usize) {
@@ -145,6 +153,10 @@ impl<S: System> Worker<S> {
             State::Securing | State::Handshaking => {
                 self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into()))
             }
+            State::SettingUp => {
+                let what = "closed in the middle of the setup";
+                self.fail(index, (Kind::SetupFailed, what.into()))
+            }
             State::Open | State::Leaving if connection.reader.in_reply() => {
                 self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
             }
@@ -197,6 +209,15 @@ impl<S: System> Worker<S> {
         }
     }
 
+    /// Fails one of the messages in flight; the connection goes on.
+    #[cold]
+    pub fn fail_at(&mut self, index: usize, place: usize, failure: Failure) {
+        let now = self.system.now_ns();
+        let Some(message) = self.connections[index].under_way.take_at(place) else { return };
+        self.accounts.failed(failure, 1, u64::from(message.measured), false, now);
+        self.go_on(index, now);
+    }
+
     // ---- the end of the run ----------------------------------------------------------------------------------------
 
     /// After the last message was sent: sends a Close frame and shuts down the engine's side of every connection, so
@@ -223,7 +244,7 @@ impl<S: System> Worker<S> {
     /// Sends the last bytes on an open connection.
     fn end(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let (State::Open | State::Leaving, Some(socket)) =
+        let (State::Open | State::Leaving | State::SettingUp, Some(socket)) =
             (connection.state, connection.socket.as_ref().map(S::handle))
         else {
             return;
@@ -261,7 +282,7 @@ impl<S: System> Worker<S> {
                 let lived = lives(&self.connections[index]);
                 self.readable(index);
                 left -= usize::from(lived && !lives(&self.connections[index]));
-                if !matches!(before, State::Open | State::Leaving) {
+                if !matches!(before, State::Open | State::Leaving | State::SettingUp) {
                     self.end(index);
                 }
             }

@@ -5,7 +5,10 @@
 //! The tests are seeded, so a failure names its case. They are ordinary tests, so they run with all
 //! others. `fuzz/` fuzzes the same readers by coverage.
 
-use crate::cuts::{DEFLATE, KEY, MESSAGE, SEED, TEXT, alike, read_answer, read_frames, read_replies};
+use crate::cuts::{
+    DEFLATE, KEY, MESSAGE, SEED, TEXT, alike, kinds_of_records, read_answer, read_frames, read_records, read_replies,
+    table,
+};
 use crate::deflate::{self, Deflater};
 use crate::frame;
 use crate::handshake::{self, Offer};
@@ -215,6 +218,48 @@ fn http_replies_are_found_alike_however_they_are_cut() {
         let mut stream = replies(random);
         mutate(random, &mut stream);
         alike(random, &stream, |pieces| within_memory(case, || read_replies(pieces)));
+    }
+}
+
+// ---- sessions ---------------------------------------------------------------------------------------------------------
+
+fn records(random: &mut Rng) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for _ in 0..random.usize(1..6) {
+        let text = [
+            r#"{"id":17,"a":[0,{"b":"x\"y"}]}"#,
+            r#"43171["é"]"#,
+            "RECEIPT\nid:9\n\n",
+            "MSG a.b.3 1 5\r\nabcde",
+            "PING",
+            "",
+        ][random.usize(..6)];
+        match random.u8(..5) {
+            0 => {
+                let length = random.usize(..300);
+                stream.extend([random.u8(..), (length & 0x7f) as u8 | 0x80, (length >> 7) as u8]);
+                stream.extend([0, 3].into_iter().chain((2..length).map(|_| b'x')));
+            }
+            1 => stream.extend([random.u8(..), text.len() as u8].into_iter().chain(text.bytes())),
+            _ => stream.extend(text.bytes().chain(["\r\n", "\n", "\u{1e}", "\0"][random.usize(..4)].bytes())),
+        }
+    }
+    stream
+}
+
+#[test]
+fn records_are_found_alike_however_their_stream_is_cut() {
+    let table = table();
+    for case in 0..CASES {
+        let random = &mut Rng::with_seed(case);
+        let mut stream = records(random);
+        mutate(random, &mut stream);
+        for (kind, records) in kinds_of_records().iter().enumerate() {
+            match kind {
+                0..3 => drop(within_memory(case, || read_records(&table, records, &[&stream]))),
+                _ => alike(random, &stream, |pieces| within_memory(case, || read_records(&table, records, pieces))),
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod check;
 mod clock;
 mod connection;
 mod control;
+mod conversing;
 #[cfg(any(test, fuzzing))]
 pub mod cuts;
 mod deflate;
@@ -27,10 +28,12 @@ mod poll;
 mod push;
 mod receiving;
 mod record;
+mod rooms;
 pub mod run;
 mod scenario;
 mod schedule;
 mod sending;
+mod session;
 #[cfg(test)]
 mod simulation;
 mod slices;

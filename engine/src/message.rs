@@ -4,7 +4,7 @@
 use crate::deflate::Inflater;
 use crate::frame::{self, Header};
 use crate::record::{Failure, Kind};
-use crate::scenario::{self, Mark, Message, Script};
+use crate::scenario::{Mark, Message, Script};
 use std::borrow::Cow;
 
 /// The result of reading a whole frame or message.
@@ -92,7 +92,7 @@ impl Reader {
                 self.rare().control.extend_from_slice(piece);
             } else if self.compressed {
                 self.inflate(piece, script, message)?;
-            } else if script.is_notice() {
+            } else if script.hands_over() {
                 self.position += piece.len() as u64;
                 if self.left == 0 && self.fin && !self.fragmented && self.position == piece.len() as u64 {
                     (self.in_payload, self.message_opcode) = (false, 0);
@@ -180,6 +180,7 @@ impl Reader {
             (frame::CONTINUATION, _) => {}
             (opcode, 0) => {
                 self.message_opcode = opcode;
+                script.check_opcode(opcode)?;
                 (self.position, self.differs, self.shift) = (0, false, 0);
                 (self.fragmented, self.compressed) = (!header.fin, header.compressed);
             }
@@ -194,8 +195,9 @@ impl Reader {
     }
 
     fn check_length(&self, length: u64, script: &Script) -> Result<(), Failure> {
-        if length > scenario::longest(script.length as u64) {
-            return Err((Kind::Oversized, format!("{length} bytes instead of {}", script.length)));
+        if length > script.longest {
+            let most = if script.length > 0 { script.length as u64 } else { script.longest };
+            return Err((Kind::Oversized, format!("{length} bytes instead of {most}")));
         }
         Ok(())
     }
@@ -205,7 +207,7 @@ impl Reader {
         let end = self.fin && self.left == 0;
         let result = inflater.piece(piece, end, |part| {
             self.check_length(self.taken() + part.len() as u64, script)?;
-            if script.is_notice() {
+            if script.hands_over() {
                 self.position += part.len() as u64;
                 self.rare().notice.extend_from_slice(part);
                 return Ok(());
@@ -314,7 +316,7 @@ impl Reader {
             if !rare.cut_character.is_empty() {
                 return Err((Kind::BadUtf8, "a text message that ends inside a character".into()));
             }
-            if script.is_notice() {
+            if script.hands_over() {
                 return Ok(Some(Incoming::Notice(Cow::Owned(std::mem::take(&mut rare.notice)))));
             }
         }

@@ -223,20 +223,33 @@ impl<S: System> Worker<S> {
         }
     }
 
-    fn usable(&mut self, index: usize, now: u64) {
-        let connection = &mut self.connections[index];
+    /// Whether a connection that opens belongs to the measurement.
+    pub fn part_of_opening(&self, index: usize) -> Part {
+        let connection = &self.connections[index];
         let warms_up = match connection.under_way.oldest() {
             Some(request) => !request.measured,
             None if self.slices.is_some() => connection.opened_ns < self.measure_ns,
             None => self.phase == Phase::Warmup,
         };
-        let part = if warms_up { Part::Warmup } else { Part::Measured };
-        let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(connection.opened_ns, now));
-        self.accounts.record.duration(Tag::Connect, part, connection.opened_ns, now - rested_ns);
-        let replaces = std::mem::take(&mut connection.replaces);
+        if warms_up { Part::Warmup } else { Part::Measured }
+    }
+
+    /// Messages can be sent: those of a session's setup, or any.
+    fn usable(&mut self, index: usize, now: u64) {
+        let part = self.part_of_opening(index);
+        let opened_ns = self.connections[index].opened_ns;
+        let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(opened_ns, now));
+        self.accounts.record.duration(Tag::Connect, part, opened_ns, now - rested_ns);
+        if self.talk.is_some() { self.begin_setup(index, now) } else { self.established(index) }
+    }
+
+    /// The connection is open and can take any message.
+    pub fn established(&mut self, index: usize) {
+        let part = self.part_of_opening(index);
+        let replaces = std::mem::take(&mut self.connections[index].replaces);
         self.move_to(index, State::Open);
         self.accounts.failures_in_a_row = 0;
-        if !warms_up && !replaces {
+        if part == Part::Measured && !replaces {
             self.accounts.record.counters.established += 1;
         }
         if let Scenario::Push { .. } = self.plan.scenario {
@@ -286,7 +299,9 @@ impl<S: System> Worker<S> {
         let level = self.plan.deflate.map_or(0, |wanted| wanted.level);
         connection.deflater = answer.deflate.map(|agreed| Box::new(Deflater::new(level, agreed.client_takeover)));
         self.usable(index, now);
-        self.start(index, now);
+        if self.talk.is_none() {
+            self.start(index, now);
+        }
         Ok(answer.size - carried)
     }
 }

@@ -166,7 +166,7 @@ impl<S: System> Worker<S> {
         if self.phase == Phase::Drain
             && self.accounts.in_flight == 0
             && self.pacer.late.is_empty()
-            && !self.script.is_notice()
+            && !self.awaits_copies()
         {
             self.finished = true;
         }
@@ -186,6 +186,11 @@ impl<S: System> Worker<S> {
                 self.accounts.last_reply_ns.max(self.opened.map_or(self.pacer.start_ns, |opened| opened.begin_ns));
             self.report(Report::Counted { phase: self.phase, t_ns });
         }
+    }
+
+    /// Whether messages may arrive that nobody asked for.
+    fn awaits_copies(&self) -> bool {
+        self.script.is_notice() || self.board.rooms.is_some()
     }
 
     /// Whether no connection is left that could continue the plan.
@@ -249,6 +254,7 @@ impl<S: System> Worker<S> {
             errors: std::mem::take(&mut self.accounts.record.measured_errors),
             window: self.measured,
             broadcasts,
+            pushes: self.accounts.record.pushes,
             lost: self.lost || self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW,
         };
         self.report(Report::Finished(Box::new(last)));

@@ -1,6 +1,8 @@
 //! The plan: what this process does. It is parsed and checked once; all other code relies on that.
 //! It has no defaults. The contract is protocol/README.md, section 1.
 
+use crate::frame;
+use crate::session::Session;
 use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,6 +12,12 @@ use std::path::{Path, PathBuf};
 pub enum Opcode {
     Text,
     Binary,
+}
+
+impl Opcode {
+    pub fn number(self) -> u8 {
+        if self == Opcode::Text { frame::TEXT } else { frame::BINARY }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -33,6 +41,7 @@ pub enum Scenario {
     Push {
         slow_readers: f64,
     },
+    Session(Box<Session>),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -230,7 +239,7 @@ pub struct Plan {
 }
 
 /// Makes an `Option` key required: `null` must be written, not omitted.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
@@ -250,6 +259,11 @@ impl Plan {
             Ok(plan)
         };
         parse().map_err(|error: String| format!("{}: {error}", path.display()))
+    }
+
+    /// The declared conversation, if the scenario is one.
+    pub fn session(&self) -> Option<&Session> {
+        if let Scenario::Session(session) = &self.scenario { Some(session) } else { None }
     }
 
     /// Whether every message has its own connection.

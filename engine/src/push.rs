@@ -2,6 +2,8 @@
 //! wire. A process times the broadcasts that its own clock triggered, in this process or in another shard of this host.
 
 use crate::clock;
+use crate::plan::Plan;
+use crate::rooms::RoomBoard;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
@@ -18,6 +20,8 @@ pub struct Board {
     /// Open connections that read, over all workers. Locked while a broadcast is triggered, so that
     /// for each of them it is defined whether it is expected to receive it.
     readers: Mutex<Readers>,
+    /// If the plan has rooms.
+    pub rooms: Option<RoomBoard>,
     /// Identifies this process's clock; processes on other hosts have different ones.
     pub clock: u32,
 }
@@ -31,13 +35,14 @@ struct Readers {
 }
 
 impl Board {
-    pub fn new() -> Board {
+    pub fn new(plan: &Plan) -> Board {
         let zeros = || (0..MOST).map(|_| AtomicU64::new(0)).collect();
         Board {
             sent_ns: zeros(),
             expected: zeros(),
             count: AtomicUsize::new(0),
             readers: Mutex::default(),
+            rooms: plan.session().and_then(|session| Some(RoomBoard::new(plan, session.rooms?))),
             clock: clock::id(),
         }
     }

@@ -112,6 +112,7 @@ impl<S: System> Worker<S> {
                             self.reply_to_another(index, shift, wrong, now);
                         }
                     }
+                    Some(Incoming::Notice(message)) if self.talk.is_some() => self.converse(index, &message, now)?,
                     Some(Incoming::Notice(text)) => {
                         self.notice(index, &text, now);
                         self.leave_if_all_came(index, now);
@@ -141,7 +142,7 @@ impl<S: System> Worker<S> {
             }
         }
         match ping {
-            Some(payload) if self.connections[index].state == State::Open => {
+            Some(payload) if matches!(self.connections[index].state, State::Open | State::SettingUp) => {
                 self.pong(index, payload);
             }
             _ => {}
@@ -275,15 +276,26 @@ impl<S: System> Worker<S> {
     /// A correct reply: it is recorded, and the connection continues.
     #[inline]
     fn answered(&mut self, index: usize, now: u64) {
-        self.account(index, now);
+        self.answered_at(index, 0, now);
+    }
+
+    /// The same for any message in flight.
+    #[inline]
+    pub fn answered_at(&mut self, index: usize, place: usize, now: u64) {
+        self.account_at(index, place, now);
         self.go_on(index, now);
     }
 
     #[inline]
     pub fn account(&mut self, index: usize, now: u64) {
+        self.account_at(index, 0, now);
+    }
+
+    #[inline]
+    fn account_at(&mut self, index: usize, place: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
-        let Some(message) = connection.under_way.take() else { return };
+        let Some(message) = connection.under_way.take_at(place) else { return };
         let Pending { due_ns, sent_ns, measured, .. } = message;
         connection.replies += 1;
         self.accounts.answered(&message, self.in_window, now);
@@ -298,10 +310,15 @@ impl<S: System> Worker<S> {
         } else {
             self.accounts.record.duration(Tag::Service, part, sent_ns, awake(sent_ns, now));
         }
-        if !matches!(self.plan.pace, Loop::Closed { think: None, .. }) {
+        let paced = !matches!(self.plan.pace, Loop::Closed { think: None, .. });
+        if paced {
             let begun_ns = if per_request { connection.opened_ns } else { sent_ns };
             self.accounts.record.duration(Tag::Response, part, due_ns, awake(sent_ns, now));
             self.accounts.record.duration(Tag::SendLag, part, due_ns, begun_ns);
+        }
+        if self.talk.is_some() {
+            let begun_ns = if paced { due_ns } else { sent_ns };
+            self.accounts.record.duration(Tag::step(message.mark.step()), part, begun_ns, awake(sent_ns, now));
         }
     }
 }

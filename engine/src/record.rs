@@ -27,6 +27,8 @@ kinds! {
     BadUtf8 "bad_utf8", BadFragment "bad_fragment", BadDeflate "bad_deflate", Tls "tls_failed", Oversized "oversized",
     ReplyOpcode "reply_opcode", ReplyLength "reply_length", ReplyContent "reply_content",
     UnexpectedReply "unexpected_reply", ReplyMissing "reply_missing",
+    BadRecord "bad_record", ReplyError "reply_error", SessionFailed "session_failed",
+    SetupFailed "setup_failed", SetupTimeout "setup_timeout",
     HttpInvalid "http_invalid", HttpStatus "http_status", HttpLength "http_length", HttpNotClosed "http_not_closed",
 }
 
@@ -35,7 +37,12 @@ impl Kind {
     pub fn spoils_connection(self) -> bool {
         !matches!(
             self,
-            Kind::ReplyOpcode | Kind::ReplyLength | Kind::ReplyContent | Kind::UnexpectedReply | Kind::ReplyMissing
+            Kind::ReplyOpcode
+                | Kind::ReplyLength
+                | Kind::ReplyContent
+                | Kind::ReplyError
+                | Kind::UnexpectedReply
+                | Kind::ReplyMissing
         )
     }
 }
@@ -59,7 +66,18 @@ macro_rules! tags {
 
 tags! {
     Connect "connect", Service "service", Response "response", SendLag "send_lag", Request "request", Push "push",
-    PushStamp "push_stamp", ReceiveDelay "receive_delay",
+    PushStamp "push_stamp", ReceiveDelay "receive_delay", Setup "setup", PushLast "push_last",
+    Step0 "step_0", Step1 "step_1", Step2 "step_2", Step3 "step_3", Step4 "step_4", Step5 "step_5", Step6 "step_6",
+    Step7 "step_7", Step8 "step_8", Step9 "step_9", Step10 "step_10", Step11 "step_11", Step12 "step_12",
+    Step13 "step_13", Step14 "step_14", Step15 "step_15",
+}
+
+impl Tag {
+    /// The time of a session's step.
+    #[inline]
+    pub fn step(place: usize) -> Tag {
+        Tag::ALL[Tag::Step0 as usize + place]
+    }
 }
 
 /// Measured or warm-up: warm-up values have their own name and enter no result.
@@ -84,6 +102,8 @@ pub struct Counters {
     pub pings_answered: u64,
     pub fragmented_replies: u64,
     pub reconnects: u64,
+    /// Messages of a session that keep its connection alive: sent of the engine's own accord, or as an answer.
+    pub keepalives: u64,
     /// Broadcasts that arrived twice, or after a later one.
     pub out_of_order: u64,
     /// Broadcasts triggered by another process.
@@ -103,23 +123,52 @@ pub struct Ledger {
     pub unsent: u64,
 }
 
+/// Messages of a session that arrived without a request, and copies of published messages, of the measured window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pushes {
+    /// Messages that arrived in the window, whenever they were published.
+    pub in_window: u64,
+    /// Copies of the messages published in the window: for every member of the room, and those that arrived.
+    pub expected: u64,
+    pub received: u64,
+    /// At any time: twice, or behind a later one of the same publisher.
+    pub out_of_order: u64,
+}
+
 pub type Errors = BTreeMap<Kind, (u64, String)>;
+
+/// A message of a traced session that was sent, or a record that arrived.
+#[derive(Debug)]
+pub struct Exchange {
+    pub t_ns: u64,
+    pub connection: u32,
+    pub sent: bool,
+    /// The step or the rule; `None` for a record without a rule.
+    pub what: Option<String>,
+    pub content: Vec<u8>,
+}
 
 /// The part of a record that is handed over at a tick.
 pub struct Interval {
     pub histograms: Vec<((Tag, Part), Histogram<u64>)>,
     pub errors: Errors,
+    pub exchanges: Vec<Exchange>,
 }
+
+/// More in an interval are not kept: a trace is for a few messages.
+const MOST_EXCHANGES: usize = 10_000;
 
 #[derive(Default)]
 pub struct Record {
     pub counters: Counters,
     pub ledger: Ledger,
+    pub pushes: Pushes,
     pub measured_errors: BTreeMap<Kind, u64>,
     /// Measured, then warm-up; created with the first value.
     histograms: [[Option<Box<Histogram<u64>>>; TAGS]; 2],
     last: Alike,
     errors: Errors,
+    exchanges: Vec<Exchange>,
 }
 
 /// Equal consecutive durations that are not in their histogram yet: messages that left together and
@@ -181,6 +230,12 @@ impl Record {
         }
     }
 
+    pub fn exchange(&mut self, exchange: Exchange) {
+        if self.exchanges.len() < MOST_EXCHANGES {
+            self.exchanges.push(exchange);
+        }
+    }
+
     /// A record that continues with the same counters, for data that must not enter this one.
     pub fn beside(&self) -> Record {
         Record { counters: self.counters, ..Record::default() }
@@ -202,6 +257,7 @@ impl Record {
                 }
             }
         }
-        Interval { histograms, errors: std::mem::take(&mut self.errors) }
+        let (errors, exchanges) = (std::mem::take(&mut self.errors), std::mem::take(&mut self.exchanges));
+        Interval { histograms, errors, exchanges }
     }
 }

@@ -65,7 +65,7 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         tls: tls::Client::new(&plan).map_err(Stop::Plan)?,
         plan: plan.clone(),
         control: Arc::new(Control::default()),
-        board: Arc::new(Board::new()),
+        board: Arc::new(Board::new(&plan)),
         reports: sender,
     };
     let worker = |index| Worker::new(index, common.clone(), Poll::new()?);

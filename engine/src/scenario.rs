@@ -3,13 +3,17 @@
 //! Without the plan's seed these bytes cannot be predicted.
 
 use crate::frame;
-use crate::plan::{Opcode, Plan, Scenario};
+use crate::plan::{Plan, Scenario};
+use crate::record::{Failure, Kind};
+use crate::session::Session;
 use crate::stamp::{self, Stamps};
 use std::io;
 
 pub struct Script {
     pub opcode: u8,
     pub length: usize,
+    /// Bytes of the longest reply that is read; an incorrect one is read and reported, a longer one rejected at its head.
+    pub longest: u64,
     reply: Reply,
     stamps: Stamps,
     /// The content after the stamp, drawn once. A message takes its part from one of the first
@@ -26,11 +30,13 @@ enum Reply {
     Pong,
     /// Its content comes from the server.
     Notice,
+    /// It is part of a session.
+    Records,
 }
 
 const PONG: &[u8] = b"Pong";
 
-/// A reply up to this long is read and reported as incorrect; a longer one is rejected at its head.
+/// The longest reply that is read where one of `expected` bytes is.
 pub fn longest(expected: u64) -> u64 {
     2 * expected + 65_536
 }
@@ -50,6 +56,35 @@ pub struct Mark {
     place: u16,
 }
 
+impl Mark {
+    /// That of a session's request, whose content is not kept: its number, and which step it is.
+    pub fn of_step(sequence: u64, step: usize) -> Mark {
+        let mut mark = Mark { place: step as u16, ..Mark::default() };
+        mark.stamp[..8].copy_from_slice(&sequence.to_ne_bytes());
+        mark
+    }
+
+    #[inline]
+    pub fn sequence(&self) -> u64 {
+        u64::from_ne_bytes(*self.stamp.first_chunk().expect("a stamp is longer"))
+    }
+
+    #[inline]
+    pub fn step(&self) -> usize {
+        self.place.into()
+    }
+
+    /// Its last reply has not arrived, but an error has.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.stamp[stamp::LENGTH - 1] != 0
+    }
+
+    pub fn fail_later(&mut self) {
+        self.stamp[stamp::LENGTH - 1] = 1;
+    }
+}
+
 /// The number of offsets at which a message's part of the drawn content may begin: that many
 /// messages differ in all of their bytes.
 const PLACES: usize = 4096;
@@ -62,14 +97,12 @@ impl Script {
     /// Fails if a file with the content cannot be read.
     pub fn new(plan: &Plan) -> io::Result<Script> {
         Ok(match &plan.scenario {
-            Scenario::Echo { opcode, bytes, content } => {
-                let opcode = if *opcode == Opcode::Text { frame::TEXT } else { frame::BINARY };
-                match content {
-                    Some(path) => Script::echo(opcode, std::fs::read(path)?, plan.seed),
-                    None => Script::drawn(opcode, *bytes, plan.seed),
-                }
-            }
+            Scenario::Echo { opcode, bytes, content } => match content {
+                Some(path) => Script::echo(opcode.number(), std::fs::read(path)?, plan.seed),
+                None => Script::drawn(opcode.number(), *bytes, plan.seed),
+            },
             Scenario::Push { .. } => Script::notices(plan.seed),
+            Scenario::Session(session) => Script::session(session),
             // A document's content comes from the server, and the http module builds its request;
             // `idle` has no messages.
             Scenario::Ping {} | Scenario::Doc { .. } | Scenario::Idle {} => Script::ping(),
@@ -78,7 +111,8 @@ impl Script {
 
     /// Messages with this content, except for their stamps.
     pub fn echo(opcode: u8, template: Vec<u8>, seed: u64) -> Script {
-        Script { opcode, length: template.len(), reply: Reply::Echo, stamps: Stamps::new(seed), template, places: 1 }
+        let (length, stamps) = (template.len(), Stamps::new(seed));
+        Script { opcode, length, longest: longest(length as u64), reply: Reply::Echo, stamps, template, places: 1 }
     }
 
     /// Messages with drawn content: letters and digits, which are also valid text.
@@ -86,11 +120,16 @@ impl Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let places = if bytes > stamp::LENGTH { PLACES } else { 1 };
         let template = (0..(bytes + places - 1).min(PERIOD)).map(|_| random.alphanumeric() as u8).collect();
-        Script { length: bytes, places, ..Script::echo(opcode, template, seed) }
+        Script { length: bytes, longest: longest(bytes as u64), places, ..Script::echo(opcode, template, seed) }
     }
 
     pub fn notices(seed: u64) -> Script {
         Script { length: 64, reply: Reply::Notice, ..Script::echo(frame::TEXT, Vec::new(), seed) }
+    }
+
+    pub fn session(session: &Session) -> Script {
+        let longest = session.longest as u64;
+        Script { longest, reply: Reply::Records, ..Script::echo(session.opcode.number(), Vec::new(), 0) }
     }
 
     pub fn ping() -> Script {
@@ -117,6 +156,22 @@ impl Script {
 
     pub fn is_notice(&self) -> bool {
         self.reply == Reply::Notice
+    }
+
+    /// Sessions are of one kind of message.
+    #[inline]
+    pub fn check_opcode(&self, opcode: u8) -> Result<(), Failure> {
+        if self.reply == Reply::Records && opcode != self.opcode {
+            let what = format!("a message with opcode {opcode} in a session of opcode {}", self.opcode);
+            return Err((Kind::BadRecord, what));
+        }
+        Ok(())
+    }
+
+    /// Whether a reply is handed over whole, because its content cannot be known in advance.
+    #[inline]
+    pub fn hands_over(&self) -> bool {
+        matches!(self.reply, Reply::Notice | Reply::Records)
     }
 
     /// `None` if the message has no space for a stamp.

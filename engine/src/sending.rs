@@ -78,7 +78,9 @@ impl<S: System> Worker<S> {
             State::Closed => self.plan.connection_per_request(),
             _ => false,
         };
-        usable && connection.under_way.len() < self.plan.depth()
+        let rooms = self.board.rooms.as_ref();
+        let publishes = rooms.is_none_or(|rooms| rooms.publishes(connection.number));
+        usable && publishes && connection.under_way.len() < self.plan.depth()
     }
 
     pub fn stand_in_line(&mut self, index: usize) {
@@ -132,6 +134,7 @@ impl<S: System> Worker<S> {
         let new_connection = self.plan.connection_per_request();
         let mut mark = Mark::default();
         match self.plan.transport {
+            Transport::Websocket if self.talk.is_some() => mark = self.write_step(index, sequence, now),
             Transport::Websocket => mark = self.write_message(index, Message { connection: number, sequence }),
             Transport::Tcp => self.out.extend_from_slice(b"Ping"),
             Transport::Http if new_connection => {}
@@ -148,7 +151,9 @@ impl<S: System> Worker<S> {
     #[inline]
     fn write_message(&mut self, index: usize, message: Message) -> Mark {
         if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
-            self.write_frames(index, message);
+            self.whole.clear();
+            self.script.write(message, &mut self.whole);
+            self.write_whole(index);
             return self.script.mark(message).unwrap_or_default();
         }
         let key = mask_key(self.plan.mask, &mut self.random);
@@ -173,10 +178,8 @@ impl<S: System> Worker<S> {
         mark
     }
 
-    /// A message that is compressed, or fragmented, or both (RFC 7692 §6.1: in this order).
-    fn write_frames(&mut self, index: usize, message: Message) {
-        self.whole.clear();
-        self.script.write(message, &mut self.whole);
+    /// Writes the message in `whole`: as it is, or compressed, or fragmented, or both (RFC 7692 §6.1: in this order).
+    pub fn write_whole(&mut self, index: usize) {
         let mut first = self.script.opcode;
         if let Some(deflater) = &mut self.connections[index].deflater {
             deflater.message(&self.whole, &mut self.small);

@@ -38,14 +38,19 @@ impl Stamps {
 
     /// The number in a stamp, if it is complete: that of the message, modulo 2³².
     pub fn number_in(stamp: &[u8]) -> Option<u32> {
-        let digits = stamp.get(..NUMBER).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+        number(stamp.get(..NUMBER)?)
     }
+}
+
+/// The number that these hexadecimal digits are.
+pub fn number(digits: &[u8]) -> Option<u32> {
+    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Eight hexadecimal digits, the highest first: one nibble for each byte, computed together.
 #[inline]
-fn digits(number: u32) -> [u8; 8] {
+pub fn digits(number: u32) -> [u8; 8] {
     let wide = u64::from(number);
     let wide = (wide | wide << 16) & 0x0000_ffff_0000_ffff;
     let wide = (wide | wide << 8) & 0x00ff_00ff_00ff_00ff;

@@ -169,7 +169,7 @@ fn from_the_read_to_the_send() {
         let plan: Arc<Plan> = Arc::new(serde_json::from_value(plan).expect("a plan"));
         let (sender, reports) = channel();
         let control = Arc::new(Control::default());
-        let board = Arc::new(Board::new());
+        let board = Arc::new(Board::new(&plan));
         let common = Common { plan: plan.clone(), tls: None, control: control.clone(), board, reports: sender };
         let gaps = Rc::new(RefCell::new(new_histogram()));
         let system = Timed { poll: Poll::new().expect("epoll"), read_ns: 0, gaps: gaps.clone() };

@@ -10,14 +10,17 @@
 use crate::accounts::Accounts;
 use crate::connection::{Connection, State};
 use crate::control::{Control, Phase, Report, Tick, Window};
+use crate::conversing::Talk;
 use crate::handshake::Offer;
 use crate::http;
 use crate::pacing::Pacer;
 use crate::plan::{Plan, Scenario, Until};
 use crate::push::{Board, Delivery};
 use crate::record::Kind;
+use crate::rooms::RoomBoard;
 use crate::scenario::Script;
 use crate::schedule::{self, Change};
+use crate::session::Table;
 use crate::slices::Slices;
 use crate::system::System;
 use crate::tls;
@@ -43,6 +46,8 @@ pub struct Worker<S: System> {
     pub script: Script,
     pub request: Vec<u8>,
     pub offer: Offer,
+    /// If the plan is a session.
+    pub talk: Option<Box<Talk>>,
     pub tls: Option<tls::Client>,
     pub control: Arc<Control>,
     pub board: Arc<Board>,
@@ -117,17 +122,22 @@ impl<S: System> Worker<S> {
         let Common { plan, tls, control, board, reports } = common;
         let (first, step) = plan.place(index);
         let numbers = (first as u32..plan.connections as u32).step_by(step);
-        let connections = numbers.map(|number| Connection::new(number, plan.transport)).collect();
+        let connections: Vec<_> = numbers.map(|number| Connection::new(number, plan.transport)).collect();
+        let publishers = board.rooms.as_ref().map_or(0, RoomBoard::publishers);
+        let table = plan.session().map(|session| Table::new(session, plan.seed)).transpose()?;
+        let talk = table.map(|table| Box::new(Talk::new(table, connections.len(), publishers)));
         let seed = schedule::stream(plan.seed, first);
         let script = Script::new(&plan)?;
         let reply_bytes = match plan.scenario {
             Scenario::Doc { bytes, .. } => bytes as usize,
+            Scenario::Session(_) => LEAST_ROOM_BYTES,
             _ => script.length.saturating_mul(plan.depth().min(64)),
         };
         let room = reply_bytes.saturating_mul(2).clamp(LEAST_ROOM_BYTES, MOST_ROOM_BYTES);
         Ok(Worker {
             index,
             script,
+            talk,
             offer: Offer { deflate: plan.deflate, subprotocols: plan.subprotocols.clone() },
             tls,
             request: http::request(&plan, !plan.connection_per_request()),
@@ -200,6 +210,7 @@ impl<S: System> Worker<S> {
         self.make_changes(now);
         self.start_some();
         self.send_due(now);
+        self.keep_alive(now);
         self.sweep(now);
         self.open_asked();
         self.check_end();
@@ -277,7 +288,8 @@ impl<S: System> Worker<S> {
     }
 
     fn wait(&mut self, now: u64) {
-        let mut until = self.moment_ns.min(self.pacer.next_ns());
+        let alive_ns = self.talk.as_ref().map_or(u64::MAX, |talk| talk.next_ns());
+        let mut until = self.moment_ns.min(self.pacer.next_ns()).min(alive_ns);
         if let Some(&(due, ..)) = self.changes.front()
             && self.accounts.opening < self.at_once()
         {
@@ -355,6 +367,9 @@ impl<S: System> Worker<S> {
             }
             State::Securing | State::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
                 (Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
+            }
+            State::SettingUp if later_than(self.step_began_ns(index), limits.reply_s) => {
+                self.setup_timeout(index, limits.reply_s)
             }
             State::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {
                 (Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// The part of a flood of Pings that is answered before only the newest is (receiving.rs), and a handshake.
 const BESIDES_BYTES: usize = (64 << 10) + 1024;
+/// A message of the sessions that are drawn.
+const LONGEST_CALL: usize = 20_200;
 /// The header and the key of a frame (RFC 6455 §5.2).
 const FRAME_BYTES: usize = 14;
 
@@ -85,7 +87,7 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         );
     }
     let most = worker.plan.depth();
-    let length = worker.script.length;
+    let length = worker.plan.session().map_or(worker.script.length, |_| LONGEST_CALL);
     let frames = length / worker.plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
     // Wrapping makes a message longer, but never doubles it.
     let wrapped = 1 + usize::from(worker.plan.tls.is_some() || worker.plan.deflate.is_some());
@@ -152,6 +154,10 @@ pub fn of_the_end(
         law!(ledger.answered + ledger.failed <= ledger.sent, "{worker}: {ledger:?}");
         let named: u64 = last.errors.values().sum();
         law!(named >= ledger.failed, "{worker}: {ledger:?}, but {named} named");
+    }
+    if let Some(session) = plan.session() {
+        let steps: u64 = (session.setup..session.steps.len()).map(|place| of(Tag::step(place))).sum();
+        law!(steps == ledger.answered, "{worker}: {steps} times of steps of {ledger:?}");
     }
     law!(no_wrap(counters), "{worker}: {counters:?}");
     if honest {

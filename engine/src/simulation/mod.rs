@@ -45,7 +45,7 @@ fn one<T: Clone>(random: &mut Rng, of: &[T]) -> T {
 
 fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
     let bytes = one(random, &[1, 15, 16, 17, 60, 125, 126, 1000, 65_535, 65_536, 200_000]);
-    let (scenario, transport) = match random.u32(..10) {
+    let (scenario, transport) = match random.u32(..12) {
         0..4 => {
             let opcode = one(random, &["text", "binary"]);
             (json!({"kind": "echo", "opcode": opcode, "bytes": bytes, "content": null}), "websocket")
@@ -54,7 +54,8 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         5 => (json!({"kind": "ping"}), "tcp"),
         6 | 7 => (json!({"kind": "doc", "persistent": random.bool(), "bytes": bytes}), "http"),
         8 => (json!({"kind": "push", "slow_readers": one(random, &[0.0, 0.0, 0.3])}), "websocket"),
-        _ => (json!({"kind": "idle"}), "websocket"),
+        9 => (json!({"kind": "idle"}), "websocket"),
+        _ => (drawn_session(random, bytes.min(20_000)), "websocket"),
     };
     let kind = scenario["kind"].as_str().expect("a kind");
     let think = one(
@@ -129,6 +130,24 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
     })
 }
 
+/// A session that a server of echoes keeps.
+fn drawn_session(random: &mut Rng, letters: usize) -> Value {
+    let opcode = one(random, &["text", "binary"]);
+    let step = |name| json!({"name": name, "sends": 0, "awaits": {"kind": "rule", "rule": 0}});
+    let reply = json!({"kind": "reply", "by": 0, "marked": true, "last": true});
+    json!({
+        "kind": "session", "opcode": opcode, "records": {"kind": "message"}, "longest": 100_000,
+        "fields": [{"kind": "json", "path": ["id"]}],
+        "rules": [{"name": "reply", "when": [{"kind": "has", "field": 0}], "does": reply, "captures": []}],
+        "templates": [[
+            {"text": "{\"id\":"}, {"number": "sequence"}, {"text": ",\"p\":\""}, {"postmark": {}}, {"letters": letters},
+            {"text": "\"}"},
+        ]],
+        "steps": [step("first"), step("second")], "setup": random.usize(..2), "keepalives": [], "data": null, "captured": 0,
+        "rooms": null, "traced": false,
+    })
+}
+
 /// A plan that the engine accepts: not every drawn plan is valid.
 fn plan_of(random: &mut Rng, hostile: bool) -> Plan {
     loop {
@@ -160,7 +179,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
         plan: plan.clone(),
         tls: tls::Client::new(&plan).expect("it verifies nothing"),
         control: control.clone(),
-        board: Arc::new(Board::new()),
+        board: Arc::new(Board::new(&plan)),
         reports: sender,
     };
     let mut workers: Vec<Option<Worker<Simulated>>> = (0..plan.threads)

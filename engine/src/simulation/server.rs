@@ -31,10 +31,10 @@ pub enum Work {
 
 impl Conduct {
     pub fn of(plan: &Plan, hostile_one_in: u32, documents: Option<u32>) -> Conduct {
-        let work = match plan.scenario {
-            Scenario::Echo { .. } => Work::Echo,
+        let work = match &plan.scenario {
+            Scenario::Echo { .. } | Scenario::Session(_) => Work::Echo,
             Scenario::Push { .. } => Work::Push,
-            Scenario::Doc { bytes, .. } => Work::Document { bytes: bytes as usize },
+            Scenario::Doc { bytes, .. } => Work::Document { bytes: *bytes as usize },
             Scenario::Ping {} | Scenario::Idle {} => Work::Ping,
         };
         Conduct { transport: plan.transport, work, hostile_one_in, documents, tls: plan.tls.is_some() }

@@ -223,6 +223,10 @@ impl Run {
         assert_eq!(json!(seen), expected, "the error events say the same as the end");
     }
 
+    pub fn session(&self, key: &str) -> u64 {
+        self.end()["session"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {}", self.end()))
+    }
+
     pub fn control(&self, key: &str) -> u64 {
         self.end()["control"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {}", self.end()))
     }
@@ -257,7 +261,8 @@ impl Run {
         let sent = self.measured("answered") + self.measured("failed") + self.measured("unanswered");
         assert_eq!(self.measured("sent"), sent, "the ledger: {}", self.end());
         let answered = self.measured("answered");
-        let tag = if self.histograms.contains_key("push") { "push" } else { "service" };
+        let broadcasts = self.end()["session"].is_null() && self.histograms.contains_key("push");
+        let tag = if broadcasts { "push" } else { "service" };
         assert_eq!(self.count(tag), answered, "one `{tag}` value for each answered message");
         if self.histograms.contains_key("request") {
             assert_eq!(self.count("request"), answered, "one `request` value for each answered request");
@@ -271,7 +276,7 @@ impl Run {
     }
 }
 
-const EVENTS: [(&str, &[&str]); 9] = [
+const EVENTS: [(&str, &[&str]); 10] = [
     ("anchor", &["engine", "event", "pid", "t_ns", "unix_ns"]),
     ("phase", &["entered_ns", "event", "phase", "t_ns"]),
     ("gate", &["event", "gate", "t_ns"]),
@@ -295,7 +300,22 @@ const EVENTS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("error", &["count", "event", "example", "kind", "phase", "t_ns"]),
-    ("end", &["connections", "control", "errors", "event", "measured", "outcome", "t_ns", "threads", "wall_moved_ns"]),
+    ("exchange", &["connection", "content", "event", "sent", "t_ns", "what"]),
+    (
+        "end",
+        &[
+            "connections",
+            "control",
+            "errors",
+            "event",
+            "measured",
+            "outcome",
+            "session",
+            "t_ns",
+            "threads",
+            "wall_moved_ns",
+        ],
+    ),
 ];
 
 const END: [(&str, &[&str]); 3] = [

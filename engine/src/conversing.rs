@@ -1,0 +1,438 @@
+//! Sessions: the setup of a connection, its steps in turn, the records that arrive, and keep-alives. Part of the worker,
+//! and a hot path. What a record is and what a message has in it is in `session`.
+
+use crate::connection::State;
+use crate::plan::Opcode;
+use crate::record::{Exchange, Failure, Kind, Part, Tag};
+use crate::scenario::Mark;
+use crate::session::fields::{Values, excerpt};
+use crate::session::postmark::Postmark;
+use crate::session::records::Record;
+use crate::session::template::{Filling, identifier};
+use crate::session::{Action, Await, Table};
+use crate::system::System;
+use crate::worker::Worker;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// The sessions of a worker.
+pub struct Talk {
+    pub table: Arc<Table>,
+    pub users: Vec<User>,
+    /// When a keep-alive is due, on which connection, in which life, and which one.
+    keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
+}
+
+/// The state of a connection that only sessions have.
+#[derive(Default)]
+pub struct User {
+    /// The step of the setup that is awaited, when it began, and the number of its request.
+    step: usize,
+    step_ns: u64,
+    request: u64,
+    /// The step that is sent next, counted from the first behind the setup.
+    turn: usize,
+    captured: Vec<Vec<u8>>,
+    /// The beginning of a record that continues in the next message.
+    rest: Vec<u8>,
+    /// By publisher of its room: the number of the last message.
+    heard: Vec<u32>,
+}
+
+impl Talk {
+    pub fn new(table: Table, connections: usize, publishers: usize) -> Talk {
+        let user = || User {
+            captured: vec![Vec::new(); table.session.captured],
+            heard: vec![0; publishers],
+            ..User::default()
+        };
+        Talk {
+            users: (0..connections).map(|_| user()).collect(),
+            table: Arc::new(table),
+            keepalives: BinaryHeap::new(),
+        }
+    }
+
+    /// When the next keep-alive is due.
+    pub fn next_ns(&self) -> u64 {
+        self.keepalives.peek().map_or(u64::MAX, |&Reverse((due, ..))| due)
+    }
+}
+
+impl<S: System> Worker<S> {
+    fn talk(&mut self) -> &mut Talk {
+        self.talk.as_mut().expect("it is a session")
+    }
+
+    fn table(&self) -> Arc<Table> {
+        self.talk.as_ref().expect("it is a session").table.clone()
+    }
+
+    // ---- setup -----------------------------------------------------------------------------------------------------
+
+    /// A connection has shaken hands: its setup begins.
+    pub fn begin_setup(&mut self, index: usize, now: u64) {
+        let user = &mut self.talk().users[index];
+        (user.step, user.turn) = (0, 0);
+        user.rest.clear();
+        user.captured.iter_mut().for_each(Vec::clear);
+        self.connections[index].replied_ns = now;
+        self.move_to(index, State::SettingUp);
+        self.go_on_with_setup(index, now);
+    }
+
+    /// Sends the next step of the setup, or opens the connection behind the last one.
+    fn go_on_with_setup(&mut self, index: usize, now: u64) {
+        let table = self.table();
+        loop {
+            let user = &mut self.talk().users[index];
+            user.step_ns = now;
+            let Some(step) = table.session.steps[..table.session.setup].get(user.step) else {
+                return self.set_up(index, &table, now);
+            };
+            if let Some(template) = step.sends {
+                let sequence = self.next_number(index);
+                self.talk().users[index].request = sequence;
+                self.write_template(index, template, sequence, now);
+            }
+            if step.awaits != (Await::Nothing {}) {
+                return;
+            }
+            self.talk().users[index].step += 1;
+        }
+    }
+
+    fn set_up(&mut self, index: usize, table: &Table, now: u64) {
+        let began_ns = self.connections[index].replied_ns;
+        let part = self.part_of_opening(index);
+        if table.session.setup > 0 {
+            self.timed(Tag::Setup, part, began_ns, now);
+        }
+        self.established(index);
+        let life = self.connections[index].life;
+        for (which, keepalive) in table.session.keepalives.iter().enumerate() {
+            let due_ns = now + (keepalive.every_s * 1e9) as u64;
+            self.talk().keepalives.push(Reverse((due_ns, index as u32, life, which as u32)));
+        }
+        self.start(index, now);
+    }
+
+    /// When the step of the setup that is awaited began.
+    pub fn step_began_ns(&self, index: usize) -> u64 {
+        self.talk.as_ref().map_or(u64::MAX, |talk| talk.users[index].step_ns)
+    }
+
+    /// The failure of a setup whose step is not answered.
+    #[cold]
+    pub fn setup_timeout(&self, index: usize, seconds: f64) -> Failure {
+        let talk = self.talk.as_ref().expect("it is a session");
+        let step = &talk.table.session.steps[talk.users[index].step].name;
+        (Kind::SetupTimeout, format!("step {step:?} has no answer within {seconds} s"))
+    }
+
+    // ---- outgoing --------------------------------------------------------------------------------------------------
+
+    fn next_number(&mut self, index: usize) -> u64 {
+        let connection = &mut self.connections[index];
+        connection.sequence += 1;
+        connection.sequence
+    }
+
+    /// Writes the next step in turn as request `sequence`.
+    pub fn write_step(&mut self, index: usize, sequence: u64, now: u64) -> Mark {
+        let talk = self.talk.as_mut().expect("it is a session");
+        let session = &talk.table.session;
+        let (user, body) = (&mut talk.users[index], session.body());
+        let place = user.turn;
+        user.turn = if place + 1 < body.len() { place + 1 } else { 0 };
+        let template = body[place].sends.expect("checked with the plan");
+        let step = session.setup + place;
+        let publishes = talk.table.is_marked(template);
+        self.write_template(index, template, sequence, now);
+        if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
+            let expected = rooms.publish(self.connections[index].number, sequence);
+            if self.is_measured(now) {
+                self.accounts.record.pushes.expected += expected;
+            }
+        }
+        Mark::of_step(sequence, step)
+    }
+
+    /// Writes a message.
+    fn write_template(&mut self, index: usize, template: usize, sequence: u64, now: u64) {
+        let talk = self.talk.as_ref().expect("it is a session");
+        let table = &talk.table;
+        let number = self.connections[index].number;
+        let filling = Filling {
+            user: number,
+            sequence,
+            room: table.session.rooms.map_or(0, |rooms| number % rooms.count),
+            clock: self.board.clock,
+            t_ns: now,
+            columns: table.columns(number),
+            captured: &talk.users[index].captured,
+            letters: &table.letters,
+        };
+        self.whole.clear();
+        table.template(template).write(&filling, &table.post, &mut self.whole);
+        if table.session.traced {
+            let (what, content) = (Some(table.name_of(template).into()), self.whole.clone());
+            self.accounts.record.exchange(Exchange { t_ns: now, connection: number, sent: true, what, content });
+        }
+        self.write_whole(index);
+    }
+
+    /// Whether a message published at this time is part of the measurement.
+    fn is_measured(&self, t_ns: u64) -> bool {
+        (self.measure_ns..self.drain_ns).contains(&t_ns)
+    }
+
+    /// Sends the keep-alives that are due; none outside of a slice.
+    pub fn keep_alive(&mut self, now: u64) {
+        while let Some(&Reverse((due, index, life, which))) = self.talk.as_ref().and_then(|talk| talk.keepalives.peek())
+            && due <= now
+        {
+            let index = index as usize;
+            let talk = self.talk();
+            talk.keepalives.pop();
+            let keepalive = talk.table.session.keepalives[which as usize];
+            let connection = &self.connections[index];
+            if connection.life != life || connection.state != State::Open || connection.leaving {
+                continue;
+            }
+            let next_ns = now + (keepalive.every_s * 1e9) as u64;
+            self.talk().keepalives.push(Reverse((next_ns, index as u32, life, which)));
+            if self.slices.is_none() || self.loads {
+                let sequence = self.next_number(index);
+                self.write_template(index, keepalive.template, sequence, now);
+                self.accounts.record.counters.keepalives += 1;
+                self.flush(index);
+            }
+        }
+    }
+
+    // ---- incoming --------------------------------------------------------------------------------------------------
+
+    /// A whole message.
+    pub fn converse(&mut self, index: usize, message: &[u8], now: u64) -> Result<(), Failure> {
+        let table = self.table();
+        if table.session.opcode == Opcode::Text
+            && let Err(error) = std::str::from_utf8(message)
+        {
+            return Err((Kind::BadUtf8, format!("a text message, at byte {}", error.valid_up_to())));
+        }
+        let (session, life) = (&table.session, self.connections[index].life);
+        let mut rest = std::mem::take(&mut self.talk().users[index].rest);
+        let read = session.records.read(&mut rest, message, session.longest, |record| {
+            self.read_record(index, &table, record, now)?;
+            // A record may end the connection, and with it the rest.
+            let connection = &self.connections[index];
+            Ok(connection.life == life && matches!(connection.state, State::Open | State::SettingUp))
+        });
+        self.talk().users[index].rest = rest;
+        read
+    }
+
+    fn read_record(&mut self, index: usize, table: &Table, record: Record, now: u64) -> Result<(), Failure> {
+        let (rule, values) = table.judge(record)?;
+        if table.session.traced {
+            let what = rule.map(|rule| table.session.rules[rule].name.clone());
+            let (connection, content) = (self.connections[index].number, record.bytes.to_vec());
+            self.accounts.record.exchange(Exchange { t_ns: now, connection, sent: false, what, content });
+        }
+        let Some(number) = rule else {
+            self.fail(index, table.unexpected(record));
+            return Ok(());
+        };
+        let rule = &table.session.rules[number];
+        for &(field, slot) in &rule.captures {
+            if let Some(value) = values[field] {
+                let kept = &mut self.talk().users[index].captured[slot];
+                kept.clear();
+                value.append_to(kept);
+            }
+        }
+        if let Action::Answer { template } = rule.does {
+            self.write_template(index, template, 0, now);
+            self.accounts.record.counters.keepalives += 1;
+        }
+        if self.connections[index].state == State::SettingUp {
+            return self.hear_in_setup(index, table, number, record, &values, now);
+        }
+        match rule.does {
+            Action::Ignore {} | Action::Answer { .. } => {}
+            Action::Push {} => self.push_came(index, table, record, now),
+            Action::Reply { by, marked, last } => {
+                let Some(place) = self.place_of(index, table, by, &values, record) else { return Ok(()) };
+                let connection = &self.connections[index];
+                let request = connection.under_way.get(place).expect("it was found");
+                let (user, mark) = (connection.number, request.mark);
+                let step = &table.session.steps[mark.step()];
+                let is_marked = marked && step.sends.is_some_and(|template| table.is_marked(template));
+                if !connection.has_left(request) {
+                    self.fail(
+                        index,
+                        (Kind::UnexpectedReply, "an answer that came before its question was sent".into()),
+                    );
+                    return Ok(());
+                }
+                let wrong = if last && step.awaits != (Await::Rule { rule: number }) {
+                    Some(format!("step {:?} was answered with {:?}", step.name, rule.name))
+                } else if is_marked && !is_marked_by(table.post.find(record.bytes), user, mark.sequence()) {
+                    Some(format!("the answer to step {:?} does not repeat its postmark", step.name))
+                } else {
+                    None
+                };
+                match wrong {
+                    Some(what) => self.fail_at(index, place, (Kind::ReplyContent, what)),
+                    None if last && mark.has_failed() => {
+                        self.fail_at(index, place, (Kind::ReplyError, format!("an error in step {:?}", step.name)));
+                    }
+                    None if last => self.answered_at(index, place, now),
+                    None => {}
+                }
+            }
+            Action::Fail { by: Some(field), last: false } => {
+                if let Some(place) = self.place_of(index, table, Some(field), &values, record) {
+                    self.connections[index].under_way.fail_later(place);
+                }
+            }
+            Action::Fail { by, .. } => {
+                let what = format!("{:?}: {}", rule.name, excerpt(record.bytes));
+                if by.is_none() {
+                    return Err((Kind::SessionFailed, what));
+                }
+                if let Some(place) = self.place_of(index, table, by, &values, record) {
+                    self.fail_at(index, place, (Kind::ReplyError, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_in_setup(
+        &mut self,
+        index: usize,
+        table: &Table,
+        number: usize,
+        record: Record,
+        values: &Values,
+        now: u64,
+    ) -> Result<(), Failure> {
+        let User { step: place, step_ns: began_ns, request, .. } = self.talk().users[index];
+        let step = &table.session.steps[place];
+        let rule = &table.session.rules[number];
+        if let Action::Fail { .. } = rule.does {
+            let what = format!("step {:?}, {:?}: {}", step.name, rule.name, excerpt(record.bytes));
+            return Err((Kind::SetupFailed, what));
+        }
+        if step.awaits != (Await::Rule { rule: number }) {
+            return Ok(());
+        }
+        if let Action::Reply { by: Some(field), .. } = rule.does {
+            let found = values[field].and_then(|value| value.number());
+            if found != Some(as_sent(table, request)) {
+                let what = format!("step {:?} is number {request}: {}", step.name, excerpt(record.bytes));
+                self.fail(index, (Kind::UnexpectedReply, what));
+                return Ok(());
+            }
+        }
+        self.talk().users[index].step += 1;
+        let part = self.part_of_opening(index);
+        self.timed(Tag::step(place), part, began_ns, now);
+        self.go_on_with_setup(index, now);
+        Ok(())
+    }
+
+    /// Which of the requests in flight a record answers. If none, that is a failure.
+    fn place_of(
+        &mut self,
+        index: usize,
+        table: &Table,
+        by: Option<usize>,
+        values: &Values,
+        record: Record,
+    ) -> Option<usize> {
+        let under_way = &self.connections[index].under_way;
+        let found = match by {
+            None => (!under_way.is_empty()).then_some(0),
+            Some(field) => values[field].and_then(|value| value.number()).and_then(|number| {
+                let oldest = under_way.oldest()?.mark.sequence();
+                under_way.place_of(if table.has_identifiers { whole_number(oldest, number)? } else { number })
+            }),
+        };
+        if found.is_none() {
+            let what = format!("no such request is in flight: {}", excerpt(record.bytes));
+            self.fail(index, (Kind::UnexpectedReply, what));
+        }
+        found
+    }
+
+    fn push_came(&mut self, index: usize, table: &Table, record: Record, now: u64) {
+        let mark = table.post.find(record.bytes).filter(|mark| mark.clock == self.board.clock);
+        let pushes = &mut self.accounts.record.pushes;
+        pushes.in_window += u64::from(self.in_window);
+        let Some(Postmark { user, sequence, t_ns, .. }) = mark else { return };
+        let measured = self.is_measured(t_ns);
+        let part = if measured { Part::Measured } else { Part::Warmup };
+        self.accounts.record.pushes.received += u64::from(measured);
+        self.timed(Tag::Push, part, t_ns, now);
+        if let Some(rooms) = &self.board.rooms {
+            let is_last = rooms.came(user, sequence.into());
+            let place = rooms.place(user) as usize;
+            let talk = self.talk.as_mut().expect("it is a session");
+            if let Some(heard) = talk.users[index].heard.get_mut(place) {
+                self.accounts.record.pushes.out_of_order += u64::from(sequence <= *heard);
+                *heard = sequence.max(*heard);
+            }
+            if is_last {
+                self.timed(Tag::PushLast, part, t_ns, now);
+            }
+        }
+        let connection = &self.connections[index];
+        if user == connection.number
+            && let Some(place) = connection.under_way.place_of(sequence.into())
+        {
+            let request = connection.under_way.get(place).expect("it was found");
+            if table.session.steps[request.mark.step()].awaits == (Await::Own {}) {
+                self.answered_at(index, place, now);
+            }
+        }
+    }
+
+    /// Records a duration without the rests of a frozen server.
+    fn timed(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
+        let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(from_ns, to_ns));
+        self.accounts.record.duration(tag, part, from_ns, to_ns.saturating_sub(rested_ns));
+    }
+}
+
+fn is_marked_by(mark: Option<Postmark>, user: u32, sequence: u64) -> bool {
+    mark.is_some_and(|mark| mark.user == user && mark.sequence == sequence as u32)
+}
+
+/// The number of a request as it is sent.
+fn as_sent(table: &Table, sequence: u64) -> u64 {
+    if table.has_identifiers { identifier(sequence).into() } else { sequence }
+}
+
+/// The number of the request with this identifier that is `oldest` or among those behind it.
+fn whole_number(oldest: u64, identified: u64) -> Option<u64> {
+    let cycle = u64::from(u16::MAX);
+    let ahead = (identified.checked_sub(1)? + cycle - u64::from(identifier(oldest) - 1)) % cycle;
+    Some(oldest + ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_leads_to_the_request_that_has_it() {
+        for (oldest, sequence) in [(1, 1), (1, 70), (65_530, 65_540), (65_536, 65_536), (131_070, 131_071)] {
+            assert_eq!(whole_number(oldest, identifier(sequence).into()), Some(sequence));
+        }
+        assert_eq!(whole_number(1, 0), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! A postmark tells who sent a message, which one it is, and when: every receiver of this trial on this host can time
+//! it. It is 52 letters and digits that are safe in JSON, headers and lines. Part of it is a keyed hash, so that no
+//! server can make one.
+
+use crate::stamp::Stamps;
+use memchr::memmem::Finder;
+
+pub const LENGTH: usize = FRONT.len() + 8 + 8 + 16 + 8 + 8;
+const FRONT: &[u8] = b"wsb1";
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Postmark {
+    pub user: u32,
+    pub sequence: u32,
+    pub t_ns: u64,
+    /// The clock on which that time is.
+    pub clock: u32,
+}
+
+/// Writes and finds postmarks.
+pub struct Post {
+    finder: Finder<'static>,
+    stamps: Stamps,
+}
+
+impl Post {
+    pub fn new(seed: u64) -> Post {
+        Post { finder: Finder::new(FRONT), stamps: Stamps::new(seed) }
+    }
+
+    pub fn write(&self, mark: Postmark, out: &mut Vec<u8>) {
+        let Postmark { user, sequence, t_ns, clock } = mark;
+        out.extend_from_slice(FRONT);
+        for number in [user, sequence, (t_ns >> 32) as u32, t_ns as u32, self.check(mark), clock] {
+            out.extend_from_slice(&crate::stamp::digits(number));
+        }
+    }
+
+    /// The first postmark in a record. One of another trial, or one that was altered, is none.
+    pub fn find(&self, record: &[u8]) -> Option<Postmark> {
+        self.finder.find_iter(record).find_map(|at| self.read(record.get(at + FRONT.len()..at + LENGTH)?))
+    }
+
+    fn read(&self, digits: &[u8]) -> Option<Postmark> {
+        let mut numbers = digits.chunks_exact(8).map(crate::stamp::number);
+        let mut next = || numbers.next().flatten();
+        let (user, sequence, high, low, check, clock) = (next()?, next()?, next()?, next()?, next()?, next()?);
+        let mark = Postmark { user, sequence, t_ns: u64::from(high) << 32 | u64::from(low), clock };
+        (check == self.check(mark)).then_some(mark)
+    }
+
+    fn check(&self, mark: Postmark) -> u32 {
+        let of_message = self.stamps.hash(mark.user, mark.sequence.into()) as u32;
+        (self.stamps.hash(of_message ^ mark.clock, mark.t_ns) >> 16) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_postmark_is_found_in_any_record_of_its_trial() {
+        let post = Post::new(3);
+        let mark = Postmark { user: 7, sequence: u32::MAX, t_ns: 1 << 60 | 5, clock: 0xdead_beef };
+        let mut record = b"42[\"wsb1 wsb1".to_vec();
+        post.write(mark, &mut record);
+        assert_eq!(record.len(), 13 + LENGTH);
+        record.extend_from_slice(b"\"]");
+        assert_eq!(post.find(&record), Some(mark));
+        assert_eq!(Post::new(4).find(&record), None);
+        assert_eq!(post.find(&record[..record.len() - 3]), None);
+        for at in 13..13 + LENGTH {
+            let mut altered = record.clone();
+            altered[at] ^= 1;
+            assert_eq!(post.find(&altered), None, "{at}");
+        }
+    }
+}
