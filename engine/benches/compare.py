@@ -18,7 +18,7 @@ from pathlib import Path
 
 import alone
 import hostile
-from contenders import K6, Ab, Autocannon, Engine, Floor, NoNumber, Setting, UringFloor, Wrk, serves
+from contenders import ENGINE, K6, SESSION, Ab, Autocannon, Engine, Floor, NoNumber, Session, Setting, UringFloor, Wrk, serves
 from trial import Bench, Measured, build_floor
 
 from wsbench.engine import program
@@ -30,6 +30,8 @@ SETTINGS = {
     "echo-1000": Setting("echo", 1_000, 16),
     "echo-10000": Setting("echo", 10_000, 16),
     "depth-16": Setting("echo", 50, 16, depth=16),
+    "session": Setting("echo", 50, Session.bytes),
+    "session-16": Setting("echo", 50, Session.bytes, depth=16),
     "echo-16k": Setting("echo", 10, 16 << 10),
     "echo-1m": Setting("echo", 4, 1 << 20),
     "tls": Setting("echo", 50, 1 << 10, wrapping="tls"),
@@ -62,7 +64,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="wsbench-bench-") as folder:
         bench = Bench(Path(folder))
         floor = asked.floor or build_floor()
-        contenders = [Floor(floor), UringFloor(floor), *engines(asked), Wrk(), Ab(), Autocannon(), K6()]
+        tested = engines(asked)
+        contenders = [Floor(floor), UringFloor(floor), *tested, Session(tested[0].binary), Wrk(), Ab(), Autocannon(), K6()]
         print("\n".join(versions(contenders)), flush=True)
         for key in asked.only or SETTINGS:
             if key in SETTINGS:
@@ -98,7 +101,7 @@ def wanted(asked: argparse.Namespace, part: str) -> bool:
 def engines(asked: argparse.Namespace) -> list[Engine]:
     if not asked.engine:
         return [Engine(program.require_binary())]
-    return [Engine(path, "wsbench-engine" if at == 0 else f"engine {at + 1}") for at, path in enumerate(asked.engine)]
+    return [Engine(path, ENGINE if at == 0 else f"engine {at + 1}") for at, path in enumerate(asked.engine)]
 
 
 def heading(asked: argparse.Namespace) -> str:
@@ -127,6 +130,11 @@ def compare(bench: Bench, contenders: list, setting: Setting, asked: argparse.Na
             lines.append(f"| {contender.name} | no number: {problems[contender.name]} |")
         else:
             lines.append(row([(runs[contender.name], runs.get(Floor.name)) for runs in repeats], contender.name))
+    echoes = [(runs.get(SESSION), runs.get(ENGINE)) for runs in repeats]
+    echoes = [(session, echo) for session, echo in echoes if session and echo]
+    if echoes:
+        found = ratio([(one.window_cpu_ns_per_message, other.window_cpu_ns_per_message) for one, other in echoes])
+        lines.append(f"\nA session's message costs {found} times the CPU time of an echo's.")
     if disturbed:
         taken = f"{disturbed} repeats were thrown away, for other processes took more than {DISTURBED:.0%} of a CPU"
         lines.append(f"\n{taken}; {len(repeats)} of {asked.repeats} are left.")

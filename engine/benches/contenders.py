@@ -117,13 +117,23 @@ class UringFloor(Floor):
     largest_bytes = 125
 
 
+ENGINE = "wsbench-engine"
+SESSION = f"{ENGINE}, session"
+
+
 class Engine:
     modes = ("echo", "connect", "keep-alive", "close")
     install = "make setup"
 
-    def __init__(self, binary: Path, name: str = "wsbench-engine"):
+    def __init__(self, binary: Path, name: str = ENGINE):
         self.binary = binary
         self.name = name
+
+    @property
+    def examples(self) -> Path:
+        """Of the contract in the engine's own checkout: an earlier engine has an earlier one."""
+        folders = (parent / "protocol/examples" for parent in self.binary.resolve().parents)
+        return next(filter(Path.is_dir, folders), ROOT / "protocol/examples")
 
     def version(self) -> str | None:
         return str(self.binary) if self.binary.exists() else None
@@ -139,7 +149,7 @@ class Engine:
         """The contract's own example, changed to match the setting."""
         setting = run.setting
         websocket = setting.mode in ("echo", "connect")
-        plan = json.loads((ROOT / "protocol/examples" / f"plan-{'echo' if websocket else 'doc'}.json").read_text())
+        plan = json.loads((self.examples / f"plan-{'echo' if websocket else 'doc'}.json").read_text())
         address = f"127.0.0.1:{run.port}"
         path = "/echo" if websocket else f"/doc?size={setting.bytes}"
         plan |= {
@@ -183,6 +193,45 @@ class Engine:
         if established != events[-1]["connections"]["asked"]:
             raise NoNumber(f"{established} connections were made")
         return Said(established, established / (begins["measure"] - begins["connect"]) * 1e9)
+
+
+class Session(Engine):
+    """As many bytes as JSON-RPC calls, matched by their numbers: what a session costs above an echo."""
+
+    modes = ("echo",)
+    bytes = 128
+
+    def __init__(self, binary: Path):
+        super().__init__(binary, SESSION)
+
+    def plan(self, run: Run) -> dict:
+        front, back = '{"jsonrpc":"2.0","method":"echo","params":["', '"],"id":'
+        # The postmark, and a number of six digits.
+        letters = run.setting.bytes - len(front) - len(back) - 52 - 6 - 1
+        call = [{"text": front}, {"postmark": {}}, {"letters": letters}, {"text": back}, {"number": "sequence"}, {"text": "}"}]
+        fail = {"kind": "fail", "by": 0, "last": True}
+        reply = {"kind": "reply", "by": 0, "marked": True, "last": True}
+        plan = super().plan(run)
+        plan["scenario"] = {
+            "kind": "session",
+            "opcode": "text",
+            "records": {"kind": "message"},
+            "longest": 1 << 20,
+            "fields": [{"kind": "json", "path": ["id"]}, {"kind": "json", "path": ["error", "code"]}],
+            "rules": [
+                {"name": "error", "when": [{"kind": "has", "field": 1}], "does": fail, "captures": []},
+                {"name": "result", "when": [{"kind": "has", "field": 0}], "does": reply, "captures": []},
+            ],
+            "templates": [call],
+            "steps": [{"name": "call", "sends": 0, "awaits": {"kind": "rule", "rule": 1}}],
+            "setup": 0,
+            "keepalives": [],
+            "data": None,
+            "captured": 0,
+            "rooms": None,
+            "traced": False,
+        }
+        return plan
 
 
 def events_of(folder: Path) -> list[dict]:
@@ -286,6 +335,8 @@ class K6:
 def serves(contender, setting: Setting) -> bool:
     if setting.mode not in contender.modes or (setting.wrapping and not isinstance(contender, Engine | Floor)):
         return False
+    if isinstance(contender, Session):
+        return setting.bytes == Session.bytes and not setting.wrapping
     if isinstance(contender, UringFloor):
         return setting.bytes <= UringFloor.largest_bytes and not setting.wrapping
     if isinstance(contender, K6):
