@@ -34,6 +34,7 @@ from wsbench.records.engine_files import (
 from wsbench.records.errors import TrialFailed
 from wsbench.records.files import read_text, write_whole
 from wsbench.records.rundir import TrialFolder
+from wsbench.records.session_table import SessionCounts
 
 PHASES: tuple[Phase, ...] = ("connect", "warmup", "measure", "drain")
 
@@ -222,6 +223,7 @@ def _end(parts: list[Part], outcome: str, broadcasts: list[Broadcast]) -> End:
     for end in ends:
         for kind, count in end.errors.items():
             errors[kind] += count
+    sessions = [end.session for end in ends if end.session is not None] or None
     return End(
         event="end",
         t_ns=max(end.t_ns for end in ends),
@@ -229,6 +231,7 @@ def _end(parts: list[Part], outcome: str, broadcasts: list[Broadcast]) -> End:
         connections=_added(ConnectionCounts, [end.connections for end in ends]),
         measured=_measured(parts, broadcasts),
         control=_added(Control, [end.control for end in ends]),
+        session=None if sessions is None else _added(SessionCounts, sessions),
         errors=dict(errors),
         threads=[worker for end in ends for worker in end.threads],
         wall_moved_ns=max((end.wall_moved_ns for end in ends if end.wall_moved_ns is not None), default=None),

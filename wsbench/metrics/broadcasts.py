@@ -1,22 +1,32 @@
-"""Delivery ratio and latency of broadcasts."""
+"""Delivery ratio and latency of broadcasts, and of messages that a session publishes in rooms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import median
 
-from wsbench.metrics.parts import NO_PLAN, NS_PER_US, crossing_error_ns, require_close
+from wsbench.metrics.parts import NO_PLAN, NS_PER_US, crossing_error_ns, recorded, require_close
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.trial_data import NO_END, NO_WINDOW, NS_PER_S, TrialData
 from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.engine_files import Broadcast, Push
+from wsbench.records.session_table import Session, SessionCounts
 
 NOT_PUSH = "the scenario has no broadcasts"
+NOT_SESSION = "the scenario is no session"
+#: The tag of the time until the last member of a room has a message.
+LAST = "push_last"
 
 
 @metric("fraction", "higher", "counts")
 def push_reach(trial):
-    """Delivery ratio: copies received / copies expected, one per connection open and reading when the broadcast was triggered."""
+    """Delivery ratio: copies received / copies expected.
+
+    A copy of a broadcast is expected for each connection that was open and reading when it was triggered; of a message published in
+    a room, for each member that was open.
+    """
+    if (counts := _in_rooms(trial)) is not None:
+        return counts.copies_received / known(counts.copies_expected or None, "no message was published in the measured window")
     broadcasts = _broadcasts(trial)
     expected = known(sum(one.expected for one in broadcasts) or None, "no broadcast had a receiver")
     return sum(one.received for one in broadcasts) / expected
@@ -30,14 +40,34 @@ def push_spread_us(trial):
 
 @metric("µs", "lower", "body")
 def push_last_us_p50(trial):
-    """Time from triggering a broadcast to its last receiver: median over the broadcasts that reached all receivers."""
+    """Time from triggering a broadcast, or publishing in a room, to the last receiver: median over those that reached all."""
+    if _in_rooms(trial) is not None:
+        return recorded(trial, LAST).quantile("0.5") / NS_PER_US
     return median(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
 @metric("µs", "lower", "tail")
 def push_last_us_max(trial):
-    """Time from triggering a broadcast to its last receiver: maximum over the broadcasts that reached all receivers."""
+    """Time from triggering a broadcast, or publishing in a room, to the last receiver: maximum over those that reached all."""
+    if _in_rooms(trial) is not None:
+        return recorded(trial, LAST).max / NS_PER_US
     return max(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
+
+
+@metric("messages/s", "higher", "throughput")
+def pushes_per_s(trial):
+    """Messages of a session that arrived without a request, per second of the measured window: copies in rooms, and all others."""
+    end = known(trial.end, NO_END)
+    counts = known(end.session, NOT_SESSION)
+    return counts.pushes_in_window / (known(end.measured.window_ns, NO_WINDOW) / NS_PER_S)
+
+
+def _in_rooms(trial: TrialData) -> SessionCounts | None:
+    """The counts of a session with rooms. None for any other trial."""
+    scenario = known(trial.plan, NO_PLAN).scenario
+    if not isinstance(scenario, Session) or scenario.rooms is None:
+        return None
+    return known(known(trial.end, NO_END).session, NOT_SESSION)
 
 
 def _broadcasts(trial: TrialData) -> list[Broadcast]:

@@ -31,7 +31,7 @@ def _latency(tag: str, unit: str, ns_per_unit: float, statistic: str, text: str)
 
 
 def _family(tag: str, statistic: str) -> Family:
-    if tag == "connect":
+    if tag in ("connect", "setup"):
         return "connect"
     return "tail" if statistic in ("p99", "p999", "max") else "body"
 
@@ -58,4 +58,6 @@ for _statistic, _words in [("p50", "Median"), ("p99", "99th percentile of the")]
     _latency("connect", "us", NS_PER_US, _statistic, f"{_words} time from `connect()` to a usable connection.")
 for _statistic, _words in [("p50", "Median"), ("p90", "90th percentile of the"), ("p99", "99th percentile of the")]:
     _latency("request", "us", NS_PER_US, _statistic, f"{_words} time from `connect()` to the server's close.")
+for _statistic, _words in [("p50", "Median"), ("p99", "99th percentile of the")]:
+    _latency("setup", "us", NS_PER_US, _statistic, f"{_words} time of a session's setup, from the handshake to its last reply.")
 _latency("request", "us", NS_PER_US, "max", "Longest time from `connect()` to the server's close.")

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from wsbench.records.frozen import Frozen
+from wsbench.records.session_table import Exchange, Session, SessionCounts
 
 # ---- the plan (protocol §1) ----------------------------------------------------------------------------------------
 
@@ -46,7 +47,7 @@ class Push(Frozen):
     slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
-Scenario = Annotated[Doc | Echo | Ping | Idle | Push, Field(discriminator="kind")]
+Scenario = Annotated[Doc | Echo | Ping | Idle | Push | Session, Field(discriminator="kind")]
 
 
 class Seconds(Frozen):
@@ -366,13 +367,17 @@ class End(Frozen):
     connections: ConnectionCounts
     measured: Measured
     control: Control
+    #: Null unless the scenario is a session.
+    session: SessionCounts | None = None
     errors: dict[str, int]
     threads: list[Worker]
     #: Largest change of the wall clock against the monotonic clock between two ticks. Null in runs older than this field.
     wall_moved_ns: int | None = None
 
 
-Event = Annotated[Anchor | Gate | PhaseBegin | Tick | Error | Broadcast | Copies | Receivers | End, Field(discriminator="event")]
+Event = Annotated[
+    Anchor | Gate | PhaseBegin | Tick | Error | Exchange | Broadcast | Copies | Receivers | End, Field(discriminator="event")
+]
 _event = TypeAdapter(Event)
 EVENTS = TypeAdapter(list[Event])
 
