@@ -16,7 +16,7 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 GLIBC = "2.28"
-CARRIED = ("servers", "experiments", "protocol")
+CARRIED = ("servers", "experiments", "sessions", "protocol")
 
 
 class CustomBuildHook(BuildHookInterface):

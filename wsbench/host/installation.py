@@ -15,7 +15,7 @@ from wsbench.host.process import output_of
 PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE / "shipped"
 IS_CHECKOUT = not SHIPPED.is_dir()
-#: Contains servers/, experiments/ and protocol/.
+#: Contains servers/, experiments/, sessions/ and protocol/.
 ROOT = PACKAGE.parent if IS_CHECKOUT else SHIPPED
 
 

@@ -1,0 +1,326 @@
+"""A session file from what a browser did. Which message answers which, what the server's own messages are, and what is kept alive
+is guessed from equal values; every guess is a comment in the file.
+
+In: a connection of an HTTP Archive. Out: the text of a session file. Nothing is written or sent here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+from wsbench.sessions.har import Path, Seen, messages_of, parsed, path_text, url_of
+
+#: A value this long that the server sends first and the browser repeats was captured, not chosen.
+SHORTEST_CAPTURE = 8
+#: The limit of steps of a session.
+MOST_STEPS = 16
+#: Digits behind a short front, as in Socket.IO's `43<id>[`.
+FRONTED = re.compile(r"(4[23])(\d+)(?=\[)")
+#: The longest time between two keep-alives, in seconds.
+RAREST_S = 90.0
+ID = "${sequence}"
+
+
+def session_of(entry: dict) -> str:
+    """The text of a session file for a recorded connection."""
+    return _Guess(entry).text()
+
+
+class _Guess:
+    """The guesses, in an order in which each may use those before it."""
+
+    def __init__(self, entry: dict):
+        self.entry = entry
+        self.all = messages_of(entry)
+        self.separator = "\x1e" if any("\x1e" in one.text for one in self.all) else None
+        if self.separator:
+            self.all = [
+                Seen(one.sent, one.at_s, part, parsed(part)) for one in self.all for part in one.text.split(self.separator) if part
+            ]
+        self.notes: list[str] = []
+        self.id = self._guess_id()
+        self.kind = self._guess_kind()
+        self.alive = self._guess_answers()
+        self.periodic = self._guess_periodic()
+        self.captures = self._guess_captures()
+
+    # ---- what answers what ---------------------------------------------------------------------------------------------
+
+    def _guess_id(self) -> tuple[Path, Path] | str | None:
+        """The paths of a request's number in what is sent and in its reply; `"digits"` for numbers behind a front; None."""
+        if any(FRONTED.match(one.text) for one in self.all if one.sent):
+            return "digits"
+        votes: Counter[tuple[Path, Path]] = Counter()
+        for place, one in enumerate(self.all):
+            if not one.sent:
+                continue
+            later = [other.values() for other in self.all[place + 1 :] if not other.sent]
+            for path, value in one.values().items():
+                answers = {there for values in later for there, found in values.items() if found == value}
+                votes.update((path, there) for there in answers)
+        distinct = {pair: votes[pair] for pair in votes if self._is_distinct(pair[0]) and _looks_like_id(pair)}
+        if not distinct:
+            return None
+        return max(distinct, key=lambda pair: (distinct[pair], -len(pair[0]) - len(pair[1])))
+
+    def _is_distinct(self, path: Path) -> bool:
+        """Whether no two different messages sent have the same value there."""
+        values = [(one.values()[path], one.text) for one in self.all if one.sent and path in one.values()]
+        return len({value for value, _ in values}) == len({text for _, text in values}) and bool(values)
+
+    def _id_sent(self, one: Seen) -> str | None:
+        if self.id == "digits":
+            found = FRONTED.match(one.text)
+            return found[2] if found else None
+        return one.values().get(self.id[0]) if isinstance(self.id, tuple) else None
+
+    def _id_received(self, one: Seen) -> str | None:
+        if self.id == "digits":
+            found = FRONTED.match(one.text)
+            return found[2] if found and found[1] == "43" else None
+        return one.values().get(self.id[1]) if isinstance(self.id, tuple) else None
+
+    def _replies(self, place: int) -> list[Seen]:
+        number = self._id_sent(self.all[place])
+        return [one for one in self.all[place + 1 :] if not one.sent and number is not None and self._id_received(one) == number]
+
+    def _guess_kind(self) -> Path | None:
+        """The path of the value that tells what a message of the server is, such as `type`."""
+        values: dict[Path, set[str]] = {}
+        for one in self.all:
+            if not one.sent:
+                for path, value in one.values().items():
+                    values.setdefault(path, set()).add(value)
+        received = sum(not one.sent for one in self.all)
+        wanted = [path for path in values if path and path[-1] in ("type", "event", "op", "action", "kind", "method", "t")]
+        wanted = [path for path in wanted if len(values[path]) <= max(8, received // 2)]
+        return min(wanted, key=len, default=None)
+
+    # ---- keep-alives and captures --------------------------------------------------------------------------------------
+
+    def _guess_answers(self) -> dict[str, str]:
+        """Messages of the server that are always answered alike: text → answer."""
+        pairs: Counter[tuple[str, str]] = Counter()
+        for before, after in pairwise(self.all):
+            if not before.sent and after.sent and self._id_sent(after) is None and len(after.text) <= 64:
+                pairs[before.text, after.text] += 1
+        usual = {("2", "3")}
+        return {
+            before: after
+            for (before, after), count in pairs.items()
+            if count > 1 or (before, after) in usual or ("ping" in before.lower() and "pong" in after.lower())
+        }
+
+    def _guess_periodic(self) -> dict[str, float]:
+        """Messages that are sent again and again without being an answer: text → the median of the time between two."""
+        times: dict[str, list[float]] = {}
+        for one in self.all:
+            if one.sent and one.text not in self.alive.values() and self._id_sent(one) is None:
+                times.setdefault(one.text, []).append(one.at_s)
+        found = {}
+        for text, at in times.items():
+            gaps = sorted(after - before for before, after in pairwise(at))
+            if len(gaps) >= 2 and 1 <= gaps[len(gaps) // 2] <= RAREST_S:
+                found[text] = round(gaps[len(gaps) // 2], 1)
+        return found
+
+    def _guess_captures(self) -> dict[str, tuple[str, Path]]:
+        """Values that the server sent first and the browser repeated: value → name, path."""
+        found: dict[str, tuple[str, Path]] = {}
+        for place, one in enumerate(self.all):
+            if one.sent:
+                continue
+            for path, value in one.values().items():
+                before = any(value in other.text for other in self.all[:place] if other.sent)
+                after = any(value in other.text for other in self.all[place:] if other.sent)
+                if len(value) >= SHORTEST_CAPTURE and after and not before and value not in found and path:
+                    words = re.sub(r"[^a-z0-9]+", "-", str(path[-1]).lower()).strip("-")
+                    found[value] = (
+                        f"{words or 'value'}-{len(found) + 1}" if not words[:1].isalpha() else f"{words}-{len(found) + 1}",
+                        path,
+                    )
+        return found
+
+    # ---- writing -------------------------------------------------------------------------------------------------------
+
+    def _template(self, one: Seen) -> str:
+        """What is sent, with places for its number and for captured values."""
+        text = one.text.replace("${", "$${")
+        number = self._id_sent(one)
+        if self.id == "digits" and number is not None:
+            text = FRONTED.sub(rf"\g<1>{ID}", text, count=1)
+        elif number is not None:
+            text = _replaced(one, self.id[0], text)
+        for value, (name, _) in self.captures.items():
+            text = text.replace(value, f"${{captured:{name}}}")
+        return text + ("${hex:1e}" if self.separator else "")
+
+    def _name_of(self, one: Seen) -> str:
+        """What a message of the server is: the rule's name."""
+        value = one.values().get(self.kind, "") if self.kind is not None else ""
+        if not value and one.json is None:
+            value = re.match(r"\d{0,2}", one.text)[0] and f"packet-{re.match(r'[0-9]{1,2}', one.text)[0]}"
+        name = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
+        return name if name[:1].isalpha() else f"m-{name}" if name else "other"
+
+    def _test_of(self, one: Seen) -> str:
+        value = one.values().get(self.kind) if self.kind is not None else None
+        if value is not None:
+            return f"is = {{ kind = {_quoted(value)} }}"
+        front = re.match(r"\d{1,2}", one.text) if one.json is None else None
+        return f"begins = {_quoted(front[0] if front else one.text[:12])}"
+
+    def text(self) -> str:
+        rules, setup, steps = self._rules(), [], []
+        seen: set[str] = set()
+        for place, one in enumerate(self.all):
+            if not one.sent:
+                continue
+            template = self._template(one)
+            if one.text in self.alive.values() or one.text in self.periodic or template in seen:
+                continue
+            seen.add(template)
+            replies = self._replies(place)
+            if replies:
+                steps.append((template, self._final_rule(replies[-1])))
+            elif not steps:
+                awaited = self._next_received(place)
+                setup.append((template, None if awaited is None else self._setup_rule(awaited, rules)))
+            else:
+                self.notes.append(f"left out, for nothing answers it by number: {template[:80]}")
+        if not self.all[0].sent:
+            setup.insert(0, (None, self._setup_rule(self.all[0], rules)))
+        if len(setup) + len(steps) > MOST_STEPS:
+            self.notes.append(f"only the first {MOST_STEPS} of {len(setup) + len(steps)} different steps are here")
+        steps = steps[: max(0, MOST_STEPS - len(setup))]
+        return self._written(rules, setup, steps)
+
+    def _next_received(self, place: int) -> Seen | None:
+        """What the server sends before the browser sends again."""
+        after = self.all[place + 1] if place + 1 < len(self.all) else None
+        return None if after is None or after.sent else after
+
+    def _setup_rule(self, one: Seen, rules: dict[str, str]) -> str:
+        name = self._name_of(one)
+        captured = [
+            f"{variable} = {_quoted(variable)}"
+            for value, (variable, path) in self.captures.items()
+            if one.values().get(path) == value
+        ]
+        keeps = f", capture = {{ {', '.join(captured)} }}" if captured else ""
+        if self._id_received(one) is None or name not in rules:
+            rules[name] = f"{{ {self._test_of(one)}, ignore = true{keeps} }}"
+        return name
+
+    def _final_rule(self, one: Seen) -> str:
+        return f"reply-{self._name_of(one)}"
+
+    def _rules(self) -> dict[str, str]:
+        """The rules of keep-alives and replies; those of the setup come before them."""
+        found: dict[str, str] = {}
+        for text, answer in self.alive.items():
+            one = Seen(False, 0, text, parsed(text))
+            found[f"alive-{len(found) + 1}"] = f"{{ {self._test_of(one)}, answer = {_quoted(self._plain(answer))} }}"
+        parts: dict[str, str] = {}
+        for place, one in enumerate(self.all):
+            replies = self._replies(place) if one.sent else []
+            for number, reply in enumerate(replies):
+                test = self._test_of(reply) if self.kind is not None and self.kind in reply.values() else 'has = "id"'
+                last = number == len(replies) - 1
+                name = self._final_rule(reply) if last else f"part-{self._name_of(reply)}"
+                body = f'{{ {test}, reply = "id"{"" if last else ", more = true"} }}'
+                if last:
+                    found[name] = body
+                else:
+                    parts.setdefault(name, body)
+        for name, body in parts.items():
+            # What was the last reply of one request is not a part of another.
+            if body.replace(", more = true", "") not in found.values():
+                found[name] = body
+        return found
+
+    def _plain(self, text: str) -> str:
+        return text.replace("${", "$${") + ("${hex:1e}" if self.separator else "")
+
+    def _written(self, rules: dict[str, str], setup: list, steps: list) -> str:
+        url = urlsplit(url_of(self.entry))
+        query = f"?{url.query}" if url.query else ""
+        lines = [
+            f"about  = {_quoted(f'recorded from {url.scheme}://{url.netloc}')}",
+            f"source = {_quoted(url_of(self.entry))}",
+            "",
+            f"path = {_quoted((url.path or '/') + query)}",
+        ]
+        if offered := self._subprotocols():
+            lines.append(f"subprotocols = {json.dumps(offered)}")
+        if self.separator:
+            lines += ["# Guessed: the byte 0x1e occurs in messages.", "records = { separated = 0x1e }"]
+        lines += ["", *self._fields(), "", "[rules]", "# Guessed from equal numbers and kinds. The first rule that fits counts."]
+        early = {name: body for name, body in rules.items() if "ignore" in body}
+        lines += [f"{name} = {body}" for name, body in {**early, **rules}.items()]
+        lines.append("# Everything else: the server sends it of its own accord. Make errors a rule with `fail`.")
+        lines.append("pushed = { push = true }")
+        for kind, found in (("setup", setup), ("steps", steps)):
+            for number, (template, awaited) in enumerate(found, 1):
+                lines += ["", f"[[{kind}]]", f'name  = "{kind.removesuffix("s")}-{number}"']
+                lines += [] if template is None else [f"send  = {_quoted(template)}"]
+                lines += [] if awaited is None else [f'await = "{awaited}"']
+        for text, every_s in self.periodic.items():
+            lines += ["", "# Guessed: it was sent again and again.", "[[keepalive]]", f"every_s = {every_s}"]
+            lines.append(f"send    = {_quoted(self._plain(text))}")
+        if not steps:
+            self.notes.append("no request was found that a message of the server answers by number: write [[steps]] yourself")
+        return "\n".join([*(f"# {note}" for note in self.notes), *lines]) + "\n"
+
+    def _fields(self) -> list[str]:
+        lines = ["[fields]"]
+        if self.id == "digits":
+            lines += ["# Guessed: digits behind `42` come back behind `43`.", 'id = { digits = "43" }']
+        elif self.id is not None:
+            sent, received = map(path_text, self.id)
+            lines += [f"# Guessed: what is sent as `{sent}` comes back.", f"id = {{ json = {_quoted(received)} }}"]
+        if self.kind is not None:
+            lines += [f"kind = {{ json = {_quoted(path_text(self.kind))} }}"]
+        for name, path in self.captures.values():
+            lines += ["# Guessed: the browser repeats it.", f"{name} = {{ json = {_quoted(path_text(path))} }}"]
+        return lines
+
+    def _subprotocols(self) -> list[str]:
+        headers = [*self.entry.get("response", {}).get("headers", []), *self.entry.get("request", {}).get("headers", [])]
+        found = [one.get("value", "") for one in headers if str(one.get("name", "")).lower() == "sec-websocket-protocol"]
+        return [part.strip() for part in found[0].split(",")] if found else []
+
+
+def _looks_like_id(pair: tuple[Path, Path]) -> bool:
+    """The number of a request stands near the top of both, under a name that says so, or at a place in a list."""
+    sent, received = pair[0][-1:], pair[1][-1:]
+    return all(
+        part and (isinstance(part[0], int) or re.search(r"id$|ref$|seq|^nr$|number", part[0], re.I)) for part in (sent, received)
+    )
+
+
+def _replaced(one: Seen, path: Path, text: str) -> str:
+    """The text with the sequence in place of the value at the path: a string stays one."""
+    value = one.values()[path]
+    quoted = isinstance(_at(one.json, path), str)
+    key = f'"{path[-1]}"\\s*:\\s*' if isinstance(path[-1], str) else ""
+    old = re.escape(json.dumps(value) if quoted else value)
+    new = f'"{ID}"' if quoted else ID
+    return re.sub(f"({key}){old}", lambda found: found[1] + new, text, count=1)
+
+
+def _at(value, path: Path):
+    for part in path:
+        value = value[part]
+    return value
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: literal if that is readable, else with escapes."""
+    if "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=False)
