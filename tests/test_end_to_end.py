@@ -313,7 +313,7 @@ with Server(["sh", "-c", "ulimit -Sn; ulimit -Hn; exec sleep 60"], Path(), {}, [
     assert soft == hard
 
 
-@pytest.mark.parametrize("what", ["servers", "experiments", "metrics", "runs"])
+@pytest.mark.parametrize("what", ["servers", "experiments", "sessions", "metrics", "runs"])
 def test_everything_can_be_listed(wsbench, what):
     done = wsbench("list", what)
     assert done.returncode == 0, done.stderr

@@ -28,7 +28,7 @@ from wsbench.metrics.trial_data import TrialData
 from wsbench.records.engine_files import Open, Plan, Segment
 from wsbench.records.errors import UserError
 from wsbench.report import hdr
-from wsbench.run import load
+from wsbench.run import load_plan
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def pong(environment):
 
 def plan_of(*typed: str) -> Plan:
     asked = load_options.request(arguments.parser(["load"]).parse_args(["load", *typed]))
-    plan = load.plan_of(asked)
+    plan = load_plan.plan_of(asked)
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
     return plan
 

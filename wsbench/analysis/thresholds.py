@@ -16,6 +16,7 @@ from wsbench.metrics.findings import Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records.errors import UserError
+from wsbench.records.session_table import Session
 
 OPERATORS = {
     ">": operator.gt,
@@ -26,7 +27,7 @@ OPERATORS = {
     "!=": operator.ne,
 }
 FORM = re.compile(
-    r"\s*(?P<name>[\w.]+)\s*(?P<operator>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?(\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)"
+    r"\s*(?P<name>[\w.-]+)\s*(?P<operator>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?(\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)"
     r"\s*(?P<unit>[a-zA-Zµ%]*)\s*"
 )
 #: Units that may stand behind the number, each with its size in a metric's unit.
@@ -39,6 +40,8 @@ UNITS = {
 }
 #: Short names of the latency that describes a trial: the first of these that it has.
 LATENCIES = ("response", "push", "request", "service")
+#: A step of a session, and a quantile of its times.
+STEP = re.compile(r"(?P<step>[a-z][a-z0-9_-]*)\.(?P<of>p50|p90|p99|p99\.9|p999|max)")
 SHORT = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "p999": "p999", "max": "max"}
 
 
@@ -50,6 +53,11 @@ class Threshold:
     operator: str
     number: float
     text: str
+
+    @property
+    def step(self) -> re.Match | None:
+        """The step of a session and the quantile of it that the name means. None: it names a metric."""
+        return None if self.name in SHORT else STEP.fullmatch(self.name)
 
     @property
     def names(self) -> list[str]:
@@ -79,7 +87,7 @@ class Judged:
         if self.value is None:
             return f"{head}: {'undecided' if self.undecided else 'not known'}: {self.reason}"
         meant = "" if self.metric == self.threshold.name else f"{self.metric} "
-        unit = metrics.METRICS[self.metric].unit
+        unit = "µs" if self.threshold.step else metrics.METRICS[self.metric].unit
         return f"{head}: {'breached' if self.breached else 'held'}, {meant}{in_units(self.value, unit)}"
 
 
@@ -98,8 +106,10 @@ def parse(text: str) -> Threshold:
             f"--fail-if: found {text!r}, allowed: NAME OP NUMBER[UNIT], such as 'p99 > 5ms'; OP is one of {' '.join(OPERATORS)}"
         )
     name, unit = found["name"], found["unit"]
-    metrics.require([name], "--fail-if: ", also=SHORT)
-    of = "µs" if name in SHORT else metrics.METRICS[name].unit
+    timed = name in SHORT or STEP.fullmatch(name) is not None
+    if not timed:
+        metrics.require([name], "--fail-if: ", also=SHORT)
+    of = "µs" if timed else metrics.METRICS[name].unit
     if unit and unit not in UNITS.get(of, {}):
         allowed = ", ".join(UNITS.get(of, {})) or "none"
         raise UserError(f"--fail-if: {text!r}: {name} is in {of}; units allowed: {allowed}")
@@ -107,8 +117,28 @@ def parse(text: str) -> Threshold:
 
 
 def judge(trial: TrialData, thresholds: list[Threshold]) -> list[Judged]:
-    measured = metrics.measure(trial, [name for one in thresholds for name in one.names])
-    return judge_values(measured.values, measured.reasons, verdict(trial), thresholds)
+    plain = [one for one in thresholds if one.step is None]
+    measured = metrics.measure(trial, [name for one in plain for name in one.names])
+    judged = iter(judge_values(measured.values, measured.reasons, verdict(trial), plain))
+    return [_judge_step(trial, one, one.step) if one.step is not None else next(judged) for one in thresholds]
+
+
+def _judge_step(trial: TrialData, one: Threshold, named: re.Match) -> Judged:
+    """The times of a session's step, which are as valid as the latencies of the same quantiles."""
+    steps = trial.plan.scenario.steps if trial.plan is not None and isinstance(trial.plan.scenario, Session) else []
+    place = next((place for place, step in enumerate(steps) if step.name == named["step"]), None)
+    if place is None:
+        allowed = ", ".join(step.name for step in steps) or "none: the load is no session"
+        return Judged(one, one.name, None, f"no step {named['step']!r}; its steps: {allowed}")
+    because = verdict(trial).because("body" if named["of"] in ("p50", "p90") else "tail")
+    if because:
+        by_server = all(finding.axis == "server" for finding in because)
+        return Judged(one, one.name, None, f"{one.name} is INVALID: {because[0].seen}", undecided=not by_server)
+    of = trial.histograms.get(f"step_{place}")
+    if of is None or not of.count:
+        return Judged(one, one.name, None, "no time of this step was recorded")
+    quantile = SHORT[named["of"]]
+    return Judged(one, one.name, (of.max if quantile == "max" else of.quantile(f"0.{quantile[1:]}")) / 1e3, None)
 
 
 def judge_values(

@@ -51,7 +51,7 @@ def parser(words: list[str]) -> argparse.ArgumentParser:
 
 
 def _list(made: Parser) -> None:
-    made.add_argument("what", choices=["servers", "experiments", "metrics", "claims", "runs"])
+    made.add_argument("what", choices=["servers", "experiments", "sessions", "metrics", "claims", "runs"])
 
 
 def _servers(made: Parser) -> None:
@@ -236,6 +236,12 @@ def _load(made: Parser) -> None:
     load_options.add(made)
 
 
+def _session(made: Parser) -> None:
+    from wsbench.cli import show_session
+
+    show_session.add(made)
+
+
 def _cluster(made: Parser) -> None:
     from wsbench.run.cluster import commands
 
@@ -256,7 +262,7 @@ def _doctor(made: Parser) -> None:
 
 #: name → what it does; the function that does it, as `module:function` of `wsbench`; the one that adds its arguments.
 COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
-    "list": ("list servers, experiments, metrics, claims or runs", "cli.reading:list_things", _list),
+    "list": ("list servers, experiments, sessions, metrics, claims or runs", "cli.reading:list_things", _list),
     "build": ("build servers that have changed", "cli.measuring:build_servers", _servers),
     "check": ("check servers against the server contract and RFC 6455", "cli.measuring:check_servers", _check),
     "start": ("start a server as a trial would, until Ctrl-C", "cli.measuring:start_server", _start),
@@ -280,6 +286,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "pack": ("copy a campaign with its trials in one archive, to publish", "cli.reading:pack_campaign", _pack),
     "claims": ("test published claims on campaigns", "cli.reading:judge_claims", _claims),
     "load": ("load any server", "cli.measuring:load_url", _load),
+    "session": ("check, try or record a session file", "cli.show_session:run", _session),
     "cluster": (
         "start, list or stop Ray on the hosts of a cluster",
         "run.cluster.commands:run",

@@ -1,4 +1,4 @@
-"""The options of `wsbench load`, and the `load.Request` made from them.
+"""The options of `wsbench load`, and the `Request` made from them.
 
 Every value is checked as it is parsed; options that exclude each other are a UserError. It resolves no address and opens no file.
 """
@@ -41,7 +41,8 @@ from wsbench.records.engine_files import (
 )
 from wsbench.records.errors import UserError
 from wsbench.records.files import require_writable
-from wsbench.run import load
+from wsbench.run.load_plan import Request
+from wsbench.sessions import compiling, session_file
 
 THINKS = {
     ("constant", ("mean",)): lambda mean: ConstantThink(mean_s=mean),
@@ -103,6 +104,13 @@ def _add_messages(group) -> None:
     group.add_argument("--bytes", type=int, help="payload size of a message (default 128), or length of the document")
     group.add_argument("--file", type=Path, help="the payload; a stamp that identifies the message replaces its first 16 bytes")
     group.add_argument("--binary", action="store_true", help="send binary messages in place of text")
+    group.add_argument(
+        "--session",
+        type=session_file.path_of,
+        metavar="NAME|FILE",
+        help="carry out this conversation in place of an echo; `wsbench list sessions` shows the names",
+    )
+    add_session(group)
     group.add_argument("--ping", action="store_true", help="send `Ping` and expect `Pong` in place of an echo")
     group.add_argument("--close", action="store_true", help="http: a new connection for each request")
     group.add_argument("--fragment", type=positive, metavar="BYTES", help="fragment messages into frames of at most this size")
@@ -115,6 +123,16 @@ def _add_messages(group) -> None:
         metavar="LEVEL",
         help="permessage-deflate (zlib's level, default 6)",
     )
+
+
+def add_session(group) -> None:
+    """What a user chooses of a session."""
+    group.add_argument(
+        "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of the session; repeatable"
+    )
+    group.add_argument("--data", type=Path, metavar="FILE.csv", help="session: a line of columns for each user, behind their names")
+    group.add_argument("--room-size", type=positive, metavar="N", help="session: users in a room, whose messages reach all of them")
+    group.add_argument("--publishers", type=positive, metavar="N", help="session: users of a room that send (default: all)")
 
 
 def _add_connections(group) -> None:
@@ -183,7 +201,7 @@ def _add_output(group) -> None:
     )
 
 
-def request(arguments) -> load.Request:
+def request(arguments) -> Request:
     """UserError for options that exclude each other."""
     loop = _loop(arguments)
     steps = arguments.stages
@@ -209,7 +227,7 @@ def request(arguments) -> load.Request:
     if arguments.start is not None and (arguments.cluster is not None or arguments.replica):
         raise UserError("--start starts one server on this machine; omit --cluster and --replica")
     level = arguments.deflate
-    return load.Request(
+    return Request(
         url=arguments.url,
         kind=_kind(arguments),
         loop=loop,
@@ -241,12 +259,30 @@ def request(arguments) -> load.Request:
         engines=arguments.engines,
         cluster=arguments.cluster,
         replicas=tuple(arguments.replica),
+        session=arguments.session,
+        choice=choice(arguments, arguments.session),
     )
+
+
+def choice(arguments, session: Path | None) -> compiling.Choice:
+    """What the user chose of a session."""
+    given = {"--set": arguments.set, "--data": arguments.data, "--room-size": arguments.room_size}
+    given |= {"--publishers": arguments.publishers}
+    for name, value in given.items():
+        if value and session is None:
+            raise UserError(f"{name} needs --session")
+    if arguments.publishers and not arguments.room_size:
+        raise UserError("--publishers needs --room-size")
+    return compiling.Choice(dict(arguments.set), arguments.data, arguments.room_size, arguments.publishers)
 
 
 def _kind(arguments) -> str | None:
     if sum([arguments.ping, arguments.idle, arguments.push is not None]) > 1:
         raise UserError("--ping, --idle and --push exclude each other")
+    if arguments.session is not None and (arguments.ping or arguments.push is not None):
+        raise UserError("--session excludes --ping and --push")
+    if arguments.session is not None and any([arguments.bytes is not None, arguments.file, arguments.binary]):
+        raise UserError("--session has its own messages; omit --bytes, --file and --binary")
     if arguments.slow_readers and arguments.push is None:
         raise UserError("--slow-readers needs --push")
     return "ping" if arguments.ping else "idle" if arguments.idle else "push" if arguments.push is not None else None
@@ -271,6 +307,13 @@ def _loop(arguments) -> Loop:
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: NAME=VALUE")
+    return name, value
 
 
 def ramp(text: str) -> Segment:

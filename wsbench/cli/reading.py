@@ -14,6 +14,7 @@ from wsbench.metrics.findings import FAMILIES
 from wsbench.records import packing
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
+from wsbench.sessions import session_file
 
 RUNS = Path("runs")
 RESULTS = Path("results")
@@ -28,6 +29,10 @@ def list_things(arguments) -> int:
             read = experiment.read(file)
             rows.append([file.stem, read.scenario, str(len(read.cells())), str(read.timing.rounds), read.question])
         terminal.table(None, ["experiment", "scenario", "cells", "rounds", "question"], rows, right={2, 3})
+    elif arguments.what == "sessions":
+        read = [(name, session_file.read(session_file.path_of(name))) for name in session_file.known()]
+        rows = [[name, ", ".join(file.settings), file.about] for name, file in read]
+        terminal.table(None, ["session", "settings", "about"], rows)
     elif arguments.what == "claims":
         show_claims.listed()
     elif arguments.what == "metrics":

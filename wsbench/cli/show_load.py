@@ -23,6 +23,7 @@ from wsbench.metrics.verdict import usable, verdict
 from wsbench.records.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event, summed
 from wsbench.records.frozen import Tail
 from wsbench.records.rundir import TrialFolder, TrialRecord
+from wsbench.records.session_table import Session
 from wsbench.run import target
 
 FAILED, BREACHED, INVALID, INTERRUPTED = 1, 3, 4, 130
@@ -144,10 +145,10 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
     found = verdict(trial)
     _counts(trial, trial.end)
     rows = []
-    for tag in TAGS:
+    for name, tag in _tags(trial):
         if (of := trial.histograms.get(tag)) is not None and of.count:
             values = [of.min, *[of.quantile(q) for q in QUANTILES], of.max]
-            rows.append([tag, f"{of.count:,}", *map(time_text, values)])
+            rows.append([name, f"{of.count:,}", *map(time_text, values)])
     table(None, ["", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
     for kind, count in sorted(trial.end.errors.items()):
         examples = [event.example for event in trial.events if isinstance(event, Error) and event.kind == kind]
@@ -163,6 +164,15 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
         console.print(f"[yellow]hint[/]: {shown(advice)}")
     for one in judged:
         console.print(f"[{'red' if one.breached else 'yellow' if one.undecided else 'green'}]{shown(one.words)}[/]")
+
+
+def _tags(trial: TrialData) -> list[tuple[str, str]]:
+    """The tags of the table, in its order, with their names: those of a session's steps are the file's."""
+    found = [(tag, tag) for tag in TAGS]
+    if trial.plan is not None and isinstance(trial.plan.scenario, Session):
+        found += [("push, last", "push_last"), ("setup", "setup")]
+        found += [(f"  {step.name}", f"step_{place}") for place, step in enumerate(trial.plan.scenario.steps)]
+    return found
 
 
 def _hint(trial: TrialData) -> str | None:
@@ -197,6 +207,11 @@ def _loop_words(trial: TrialData, plan: Plan) -> str:
         reach, last, spread = found.values()
         times = f"median to the last {time_text(1e3 * last)}, spread {time_text(1e3 * spread)}"
         return f"{len(trial.broadcasts)} broadcasts reached {reach:.2%}; {times}"
+    if isinstance(plan.scenario, Session) and plan.scenario.rooms is not None and trial.end is not None:
+        counts = trial.end.session
+        if counts is not None:
+            arrived = f"{counts.copies_received:,} of {counts.copies_expected:,} copies arrived"
+            return f"{arrived}, {counts.copies_out_of_order:,} out of order"
     if isinstance(plan.loop, Open):
         ratio = metrics.rates.rate_ratio(trial)
         reached = "it is unknown whether the rate was reached" if ratio is None else f"{ratio:.2%} of the messages left on schedule"
@@ -260,6 +275,7 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
             for name, value in measured.values.items()
         },
         "times_ns": {tag: _times(of) for tag, of in trial.histograms.items() if of.count},
+        "session": _session(trial),
         "thresholds": [
             {
                 "text": one.threshold.text,
@@ -272,6 +288,15 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
         ],
     }
     return json.dumps(whole, indent=1, ensure_ascii=False)
+
+
+def _session(trial: TrialData) -> dict | None:
+    """What a session has apart from its requests, and the times of its steps by name."""
+    if trial.plan is None or not isinstance(trial.plan.scenario, Session):
+        return None
+    steps = [(step.name, trial.histograms.get(f"step_{place}")) for place, step in enumerate(trial.plan.scenario.steps)]
+    counts = None if trial.end is None or trial.end.session is None else trial.end.session.model_dump()
+    return {"counts": counts, "steps_ns": {name: _times(of) for name, of in steps if of is not None and of.count}}
 
 
 def _times(of: Histogram) -> dict:

@@ -1,0 +1,117 @@
+"""`wsbench session`: checks a session file, writes one from what a browser did, or carries it out with one user and prints every
+message in both directions."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from wsbench.cli import load_options, reading
+from wsbench.cli.terminal import console, shown, time_text
+from wsbench.cli.values import positive
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records.engine_files import Error
+from wsbench.records.errors import UserError
+from wsbench.records.files import read_text
+from wsbench.records.session_table import Exchange, Session
+from wsbench.run import load
+from wsbench.sessions import compiling, from_har, har, session_file
+
+TASKS = {
+    "check": "name every fault of a file, or print its table",
+    "try": "carry it out with one user and print every message",
+    "from-har": "write a session from what a browser did",
+}
+#: Characters of a message that are shown.
+MOST_SHOWN = 160
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", choices=TASKS, help="; ".join(f"{name}: {text}" for name, text in TASKS.items()))
+    parser.add_argument("file", metavar="NAME|FILE", help="a session or its file; for from-har the archive, FILE.har")
+    parser.add_argument("url", nargs="?", help="try: the server, such as ws://127.0.0.1:8080/chat")
+    parser.add_argument("-n", "--messages", type=positive, help="try: end after this many messages (default: two of each step)")
+    parser.add_argument("--entry", metavar="PART", help="from-har: the WebSocket whose URL has this part (default: the busiest)")
+    load_options.add_session(parser)
+    for name in ("--subprotocol", "--mine"):
+        parser.add_argument(name, action="append", default=[], help="try: as of `wsbench load`")
+
+
+def run(arguments) -> int:
+    return {"check": _check, "try": _try, "from-har": _from_har}[arguments.task](arguments)
+
+
+def _choice(arguments) -> compiling.Choice:
+    return load_options.choice(arguments, session_file.path_of(arguments.file))
+
+
+def _check(arguments) -> int:
+    made = compiling.compiled(
+        session_file.path_of(arguments.file), _choice(arguments), connections=max(2, arguments.room_size or 2)
+    )
+    print(json.dumps(made.model_dump(), indent=1, ensure_ascii=False))
+    return 0
+
+
+def _from_har(arguments) -> int:
+    text = read_text(Path(arguments.file), links=True)
+    try:
+        archive = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{arguments.file}: not JSON: {error}") from error
+    print(from_har.session_of(har.chosen(archive, arguments.entry)), end="")
+    return 0
+
+
+def _try(arguments) -> int:
+    """0 if every request was answered, else 1."""
+    if arguments.url is None:
+        raise UserError("session try needs a URL, such as ws://127.0.0.1:8080/chat")
+    choice = replace(_choice(arguments), traced=True)
+    steps = compiling.compiled(session_file.path_of(arguments.file), choice, connections=1).steps
+    words = ["-c", "1", "-n", str(arguments.messages or max(1, 2 * len(steps))), "--warmup", "0", "--threads", "1"]
+    for name in ("subprotocol", "mine"):
+        words += [word for value in getattr(arguments, name) for word in (f"--{name}", value)]
+    parser = argparse.ArgumentParser()
+    load_options.add(parser)
+    asked = load_options.request(parser.parse_args([arguments.url, *words]))
+    asked = replace(asked, session=session_file.path_of(arguments.file), choice=choice)
+    folder = load.claimed(reading.RUNS)
+    done = load.carry_out(asked, folder, lambda _: None)
+    trial = TrialData(folder, done.record)
+    code = _tell(trial)
+    shutil.rmtree(folder.path, ignore_errors=True)
+    return code
+
+
+def _tell(trial: TrialData) -> int:
+    if trial.end is None or trial.plan is None or not isinstance(trial.plan.scenario, Session):
+        raise UserError(trial.record.reason or "the engine wrote no result")
+    began = trial.begins["connect"]
+    for event in trial.events:
+        if isinstance(event, Exchange):
+            arrow, what = ("→" if event.sent else "←"), event.what or "no rule"
+            line = f"{time_text(event.t_ns - began):>8}  {arrow}  {what:<12}  {_content(event.content)}"
+            console.print(shown(line), soft_wrap=True)
+    for kind, count in sorted(trial.end.errors.items()):
+        examples = [event.example for event in trial.events if isinstance(event, Error) and event.kind == kind]
+        console.print(f"[red]{kind}[/]: {count} ({shown(examples[0] if examples else '')})", soft_wrap=True)
+    measured = trial.end.measured
+    console.print(f"{measured.sent:,} sent, {measured.answered:,} answered, {measured.failed:,} failed")
+    return int(bool(trial.end.errors) or measured.answered < measured.sent or not measured.sent)
+
+
+def _content(encoded: str) -> str:
+    """Text as it is, other bytes as hexadecimal digits; cut to one line."""
+    content = base64.b64decode(encoded)
+    try:
+        text = content.decode().replace("\r", "␍").replace("\n", "␊").replace("\0", "␀").replace("\x1e", "␞")
+    except UnicodeDecodeError:
+        text = content.hex(" ")
+    if not text.isprintable():
+        text = content.hex(" ")
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}… ({len(content):,} bytes)"
