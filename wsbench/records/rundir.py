@@ -22,6 +22,7 @@ from wsbench.records.frozen import Frozen, read_every_line, read_json, read_json
 from wsbench.records.hosts import HostRecord, HostRow, MachineRecord
 from wsbench.records.packing import ARCHIVE, unpacked
 from wsbench.records.samples import SAMPLES, Sample, parse_sample
+from wsbench.records.session_table import Exchange
 
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
@@ -30,7 +31,7 @@ CellValue = int | float | str | bool
 UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 CONTROL = " (control)"  # suffix of the server that runs a second time in every round: the A/A control
 LAST_EVENTS_BYTES = 64 << 10  # longer than one second of an engine's ticks
-TOLD_LATE = (Gate, Broadcast, Copies, Receivers)
+TOLD_LATE = (Gate, Exchange, Broadcast, Copies, Receivers)
 
 
 class CheckResult(Frozen):
