@@ -22,12 +22,12 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from scipy.stats import t as student
 
 from wsbench.analysis import reading
+from wsbench.analysis.dataset import TrialResult
 from wsbench.records.rundir import RunFolder
 
 WSBENCH = Path(sys.executable).with_name("wsbench")
@@ -75,11 +75,13 @@ def main() -> None:
         for arrangement in random.Random(pair).sample(sorted(TIMES), 2):
             folder = asked.folder.resolve() / f"{pair}-{arrangement}"
             print(f"pair {pair + 1} of {asked.pairs}: {arrangement}", file=sys.stderr, flush=True)
-            if not (folder / "seconds").exists():
+            if not (folder / "done").exists():
                 _campaign(folder, arrangement, asked, environment)
-            spent[arrangement].append(float((folder / "seconds").read_text()))
             (run,) = (folder / "runs").iterdir()
-            rounds[arrangement].append(_round(run))
+            trials = reading.load(RunFolder(run)).trials
+            rounds[arrangement].append(_round(trials))
+            began = min(trial.record.started_unix_s for trial in trials)
+            spent[arrangement].append(max(trial.record.started_unix_s + trial.record.duration_s for trial in trials) - began)
     for metric in METRICS:
         _resolving(metric, rounds, spent)
     _bias(rounds)
@@ -105,17 +107,14 @@ def _campaign(folder: Path, arrangement: str, asked: argparse.Namespace, environ
     values = {"arrangement": arrangement, "warmup_s": warmup_s, "measure_s": measure_s, "servers": servers}
     text = EXPERIMENT.format(**values, slice_s=asked.slice_s, lead_s=asked.lead_s)
     (folder / "experiment.toml").write_text(text)
-    began = time.monotonic()
     command = [WSBENCH, "run", "experiment.toml", "--no-control", "--no-report", "--again", "0"]
     subprocess.run(command, cwd=folder, env=environment, check=True, stdout=sys.stderr)
-    (folder / "seconds").write_text(str(time.monotonic() - began))
+    (folder / "done").touch()
 
 
-def _round(run: Path) -> Round:
-    trials = reading.load(RunFolder(run)).trials
-    found = {
-        (trial.record.server, metric): trial.value(metric) for trial in trials for metric in METRICS if trial.counts_for(metric)
-    }
+def _round(trials: list[TrialResult]) -> Round:
+    counted = [(trial, metric) for trial in trials for metric in METRICS if trial.counts_for(metric)]
+    found = {(trial.record.server, metric): trial.value(metric) for trial, metric in counted}
     return {key: value for key, value in found.items() if value is not None}
 
 
