@@ -166,7 +166,7 @@ pub struct Record {
     pub measured_errors: BTreeMap<Kind, u64>,
     /// Measured, then warm-up; created with the first value.
     histograms: [[Option<Box<Histogram<u64>>>; TAGS]; 2],
-    last: Alike,
+    last: [Alike; 2],
     errors: Errors,
     exchanges: Vec<Exchange>,
 }
@@ -200,18 +200,19 @@ impl Record {
     #[inline]
     pub fn duration(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
         let ns = to_ns.saturating_sub(from_ns).max(1);
-        let last = &mut self.last;
+        // A session's message has the time of its step too: the two do not end each other's row of equal ones.
+        let last = &mut self.last[usize::from(tag >= Tag::Step0)];
         if last.ns == ns && last.tag == tag && last.part == part {
             last.count += 1;
             return;
         }
-        self.enter_last();
-        self.last = Alike { tag, part, ns, count: 1 };
+        let before = std::mem::replace(last, Alike { tag, part, ns, count: 1 });
+        self.enter(before);
     }
 
     #[inline]
-    fn enter_last(&mut self) {
-        let Alike { tag, part, ns, count } = self.last;
+    fn enter(&mut self, alike: Alike) {
+        let Alike { tag, part, ns, count } = alike;
         if count > 0 {
             let histogram = &mut self.histograms[part as usize][tag as usize];
             histogram.get_or_insert_with(|| Box::new(new_histogram())).saturating_record_n(ns, count);
@@ -247,8 +248,9 @@ impl Record {
     }
 
     pub fn hand_over(&mut self) -> Interval {
-        self.enter_last();
-        self.last = Alike::default();
+        for last in std::mem::take(&mut self.last) {
+            self.enter(last);
+        }
         let mut histograms = Vec::new();
         for part in [Part::Measured, Part::Warmup] {
             for &tag in Tag::ALL {

@@ -78,8 +78,8 @@ impl<S: System> Worker<S> {
             State::Closed => self.plan.connection_per_request(),
             _ => false,
         };
-        let rooms = self.board.rooms.as_ref();
-        let publishes = rooms.is_none_or(|rooms| rooms.publishes(connection.number));
+        let publishes =
+            self.talk.is_none() || self.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(connection.number));
         usable && publishes && connection.under_way.len() < self.plan.depth()
     }
 
