@@ -1,5 +1,4 @@
-//! Sessions: the setup of a connection, its steps in turn, the records that arrive, and keep-alives. Part of the worker,
-//! and a hot path. What a record is and what a message has in it is in `session`.
+//! Sessions: their steps in turn, the records that arrive, and keep-alives. Part of the worker, and a hot path. What a record is and what a message has in it is in `session`.
 
 use crate::connection::State;
 use crate::plan::Opcode;
@@ -21,21 +20,21 @@ pub struct Talk {
     pub table: Arc<Table>,
     pub users: Vec<User>,
     /// When a keep-alive is due, on which connection, in which life, and which one.
-    keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
+    pub keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
 }
 
 /// The state of a connection that only sessions have.
 #[derive(Default)]
 pub struct User {
     /// The step of the setup that is awaited, when it began, and the number of its request.
-    step: usize,
-    step_ns: u64,
-    request: u64,
+    pub step: usize,
+    pub step_ns: u64,
+    pub request: u64,
     /// The step that is sent next, counted from the first behind the setup.
-    turn: usize,
-    captured: Vec<Vec<u8>>,
+    pub turn: usize,
+    pub captured: Vec<Vec<u8>>,
     /// The beginning of a record that continues in the next message.
-    rest: Vec<u8>,
+    pub rest: Vec<u8>,
     /// By publisher of its room: the number of the last message.
     heard: Vec<u32>,
 }
@@ -61,79 +60,17 @@ impl Talk {
 }
 
 impl<S: System> Worker<S> {
-    fn talk(&mut self) -> &mut Talk {
+    pub fn talk(&mut self) -> &mut Talk {
         self.talk.as_mut().expect("it is a session")
     }
 
-    fn table(&self) -> Arc<Table> {
+    pub fn table(&self) -> Arc<Table> {
         self.talk.as_ref().expect("it is a session").table.clone()
-    }
-
-    // ---- setup -----------------------------------------------------------------------------------------------------
-
-    /// A connection has shaken hands: its setup begins.
-    pub fn begin_setup(&mut self, index: usize, now: u64) {
-        let user = &mut self.talk().users[index];
-        (user.step, user.turn) = (0, 0);
-        user.rest.clear();
-        user.captured.iter_mut().for_each(Vec::clear);
-        self.connections[index].replied_ns = now;
-        self.move_to(index, State::SettingUp);
-        self.go_on_with_setup(index, now);
-    }
-
-    /// Sends the next step of the setup, or opens the connection behind the last one.
-    fn go_on_with_setup(&mut self, index: usize, now: u64) {
-        let table = self.table();
-        loop {
-            let user = &mut self.talk().users[index];
-            user.step_ns = now;
-            let Some(step) = table.session.steps[..table.session.setup].get(user.step) else {
-                return self.set_up(index, &table, now);
-            };
-            if let Some(template) = step.sends {
-                let sequence = self.next_number(index);
-                self.talk().users[index].request = sequence;
-                self.write_template(index, template, sequence, now);
-            }
-            if step.awaits != (Await::Nothing {}) {
-                return;
-            }
-            self.talk().users[index].step += 1;
-        }
-    }
-
-    fn set_up(&mut self, index: usize, table: &Table, now: u64) {
-        let began_ns = self.connections[index].replied_ns;
-        let part = self.part_of_opening(index);
-        if table.session.setup > 0 {
-            self.timed(Tag::Setup, part, began_ns, now);
-        }
-        self.established(index);
-        let life = self.connections[index].life;
-        for (which, keepalive) in table.session.keepalives.iter().enumerate() {
-            let due_ns = now + (keepalive.every_s * 1e9) as u64;
-            self.talk().keepalives.push(Reverse((due_ns, index as u32, life, which as u32)));
-        }
-        self.start(index, now);
-    }
-
-    /// When the step of the setup that is awaited began.
-    pub fn step_began_ns(&self, index: usize) -> u64 {
-        self.talk.as_ref().map_or(u64::MAX, |talk| talk.users[index].step_ns)
-    }
-
-    /// The failure of a setup whose step is not answered.
-    #[cold]
-    pub fn setup_timeout(&self, index: usize, seconds: f64) -> Failure {
-        let talk = self.talk.as_ref().expect("it is a session");
-        let step = &talk.table.session.steps[talk.users[index].step].name;
-        (Kind::SetupTimeout, format!("step {step:?} has no answer within {seconds} s"))
     }
 
     // ---- outgoing --------------------------------------------------------------------------------------------------
 
-    fn next_number(&mut self, index: usize) -> u64 {
+    pub fn next_number(&mut self, index: usize) -> u64 {
         let connection = &mut self.connections[index];
         connection.sequence += 1;
         connection.sequence
@@ -160,7 +97,7 @@ impl<S: System> Worker<S> {
     }
 
     /// Writes a message.
-    fn write_template(&mut self, index: usize, template: usize, sequence: u64, now: u64) {
+    pub fn write_template(&mut self, index: usize, template: usize, sequence: u64, now: u64) {
         let talk = self.talk.as_ref().expect("it is a session");
         let table = &talk.table;
         let number = self.connections[index].number;
@@ -311,40 +248,6 @@ impl<S: System> Worker<S> {
         Ok(())
     }
 
-    fn hear_in_setup(
-        &mut self,
-        index: usize,
-        table: &Table,
-        number: usize,
-        record: Record,
-        values: &Values,
-        now: u64,
-    ) -> Result<(), Failure> {
-        let User { step: place, step_ns: began_ns, request, .. } = self.talk().users[index];
-        let step = &table.session.steps[place];
-        let rule = &table.session.rules[number];
-        if let Action::Fail { .. } = rule.does {
-            let what = format!("step {:?}, {:?}: {}", step.name, rule.name, excerpt(record.bytes));
-            return Err((Kind::SetupFailed, what));
-        }
-        if step.awaits != (Await::Rule { rule: number }) {
-            return Ok(());
-        }
-        if let Action::Reply { by: Some(field), .. } = rule.does {
-            let found = values[field].and_then(|value| value.number());
-            if found != Some(as_sent(table, request)) {
-                let what = format!("step {:?} is number {request}: {}", step.name, excerpt(record.bytes));
-                self.fail(index, (Kind::UnexpectedReply, what));
-                return Ok(());
-            }
-        }
-        self.talk().users[index].step += 1;
-        let part = self.part_of_opening(index);
-        self.timed(Tag::step(place), part, began_ns, now);
-        self.go_on_with_setup(index, now);
-        Ok(())
-    }
-
     /// Which of the requests in flight a record answers. If none, that is a failure.
     fn place_of(
         &mut self,
@@ -402,7 +305,7 @@ impl<S: System> Worker<S> {
     }
 
     /// Records a duration without the rests of a frozen server.
-    fn timed(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
+    pub fn timed(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
         let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(from_ns, to_ns));
         self.accounts.record.duration(tag, part, from_ns, to_ns.saturating_sub(rested_ns));
     }
@@ -410,11 +313,6 @@ impl<S: System> Worker<S> {
 
 fn is_marked_by(mark: Option<Postmark>, user: u32, sequence: u64) -> bool {
     mark.is_some_and(|mark| mark.user == user && mark.sequence == sequence as u32)
-}
-
-/// The number of a request as it is sent.
-fn as_sent(table: &Table, sequence: u64) -> u64 {
-    if table.has_identifiers { identifier(sequence).into() } else { sequence }
 }
 
 /// The number of the request with this identifier that is `oldest` or among those behind it.

@@ -34,6 +34,7 @@ mod scenario;
 mod schedule;
 mod sending;
 mod session;
+mod setting_up;
 #[cfg(test)]
 mod simulation;
 mod slices;

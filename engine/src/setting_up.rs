@@ -1,0 +1,114 @@
+//! The setup of a session: its steps come once on every connection, before it is open. Part of the worker.
+
+use crate::connection::State;
+use crate::conversing::User;
+use crate::record::{Failure, Kind, Tag};
+use crate::session::fields::{Values, excerpt};
+use crate::session::records::Record;
+use crate::session::template::identifier;
+use crate::session::{Action, Await, Table};
+use crate::system::System;
+use crate::worker::Worker;
+use std::cmp::Reverse;
+
+impl<S: System> Worker<S> {
+    /// A connection has shaken hands: its setup begins.
+    pub fn begin_setup(&mut self, index: usize, now: u64) {
+        let user = &mut self.talk().users[index];
+        (user.step, user.turn) = (0, 0);
+        user.rest.clear();
+        user.captured.iter_mut().for_each(Vec::clear);
+        self.connections[index].replied_ns = now;
+        self.move_to(index, State::SettingUp);
+        self.go_on_with_setup(index, now);
+    }
+
+    /// Sends the next step of the setup, or opens the connection behind the last one.
+    fn go_on_with_setup(&mut self, index: usize, now: u64) {
+        let table = self.table();
+        loop {
+            let user = &mut self.talk().users[index];
+            user.step_ns = now;
+            let Some(step) = table.session.steps[..table.session.setup].get(user.step) else {
+                return self.set_up(index, &table, now);
+            };
+            if let Some(template) = step.sends {
+                let sequence = self.next_number(index);
+                self.talk().users[index].request = sequence;
+                self.write_template(index, template, sequence, now);
+            }
+            if step.awaits != (Await::Nothing {}) {
+                return;
+            }
+            self.talk().users[index].step += 1;
+        }
+    }
+
+    fn set_up(&mut self, index: usize, table: &Table, now: u64) {
+        let began_ns = self.connections[index].replied_ns;
+        let part = self.part_of_opening(index);
+        if table.session.setup > 0 {
+            self.timed(Tag::Setup, part, began_ns, now);
+        }
+        self.established(index);
+        let life = self.connections[index].life;
+        for (which, keepalive) in table.session.keepalives.iter().enumerate() {
+            let due_ns = now + (keepalive.every_s * 1e9) as u64;
+            self.talk().keepalives.push(Reverse((due_ns, index as u32, life, which as u32)));
+        }
+        self.start(index, now);
+    }
+
+    /// When the step of the setup that is awaited began.
+    pub fn step_began_ns(&self, index: usize) -> u64 {
+        self.talk.as_ref().map_or(u64::MAX, |talk| talk.users[index].step_ns)
+    }
+
+    /// The failure of a setup whose step is not answered.
+    #[cold]
+    pub fn setup_timeout(&self, index: usize, seconds: f64) -> Failure {
+        let talk = self.talk.as_ref().expect("it is a session");
+        let step = &talk.table.session.steps[talk.users[index].step].name;
+        (Kind::SetupTimeout, format!("step {step:?} has no answer within {seconds} s"))
+    }
+
+    /// A record that arrives during the setup.
+    pub fn hear_in_setup(
+        &mut self,
+        index: usize,
+        table: &Table,
+        number: usize,
+        record: Record,
+        values: &Values,
+        now: u64,
+    ) -> Result<(), Failure> {
+        let User { step: place, step_ns: began_ns, request, .. } = self.talk().users[index];
+        let step = &table.session.steps[place];
+        let rule = &table.session.rules[number];
+        if let Action::Fail { .. } = rule.does {
+            let what = format!("step {:?}, {:?}: {}", step.name, rule.name, excerpt(record.bytes));
+            return Err((Kind::SetupFailed, what));
+        }
+        if step.awaits != (Await::Rule { rule: number }) {
+            return Ok(());
+        }
+        if let Action::Reply { by: Some(field), .. } = rule.does {
+            let found = values[field].and_then(|value| value.number());
+            if found != Some(as_sent(table, request)) {
+                let what = format!("step {:?} is number {request}: {}", step.name, excerpt(record.bytes));
+                self.fail(index, (Kind::UnexpectedReply, what));
+                return Ok(());
+            }
+        }
+        self.talk().users[index].step += 1;
+        let part = self.part_of_opening(index);
+        self.timed(Tag::step(place), part, began_ns, now);
+        self.go_on_with_setup(index, now);
+        Ok(())
+    }
+}
+
+/// The number of a request as it is sent.
+fn as_sent(table: &Table, sequence: u64) -> u64 {
+    if table.has_identifiers { identifier(sequence).into() } else { sequence }
+}
