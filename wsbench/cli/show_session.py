@@ -81,11 +81,11 @@ def _try(arguments) -> int:
     asked = load_options.request(parser.parse_args([arguments.url, *words]))
     asked = replace(asked, session=session_file.path_of(arguments.file), choice=choice)
     folder = load.claimed(reading.RUNS)
-    done = load.carry_out(asked, folder, lambda _: None)
-    trial = TrialData(folder, done.record)
-    code = _tell(trial)
-    shutil.rmtree(folder.path, ignore_errors=True)
-    return code
+    try:
+        done = load.carry_out(asked, folder, lambda _: None)
+        return _tell(TrialData(folder, done.record))
+    finally:
+        shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def _tell(trial: TrialData) -> int:
