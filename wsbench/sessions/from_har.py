@@ -20,6 +20,8 @@ SHORTEST_CAPTURE = 8
 MOST_STEPS = 16
 #: Digits behind a short front, as in Socket.IO's `43<id>[`.
 FRONTED = re.compile(r"(4[23])(\d+)(?=\[)")
+#: What tells the packets of Engine.IO and Socket.IO.
+FRONT = re.compile(r"\d{1,2}")
 #: The longest time between two keep-alives, in seconds.
 RAREST_S = 90.0
 ID = "${sequence}"
@@ -138,11 +140,8 @@ class _Guess:
                 before = any(value in other.text for other in self.all[:place] if other.sent)
                 after = any(value in other.text for other in self.all[place:] if other.sent)
                 if len(value) >= SHORTEST_CAPTURE and after and not before and value not in found and path:
-                    words = re.sub(r"[^a-z0-9]+", "-", str(path[-1]).lower()).strip("-")
-                    found[value] = (
-                        f"{words or 'value'}-{len(found) + 1}" if not words[:1].isalpha() else f"{words}-{len(found) + 1}",
-                        path,
-                    )
+                    name = _name(str(path[-1]))
+                    found[value] = (f"{name if name[:1].isalpha() else 'value'}-{len(found) + 1}", path)
         return found
 
     # ---- writing -------------------------------------------------------------------------------------------------------
@@ -162,16 +161,16 @@ class _Guess:
     def _name_of(self, one: Seen) -> str:
         """What a message of the server is: the rule's name."""
         value = one.values().get(self.kind, "") if self.kind is not None else ""
-        if not value and one.json is None:
-            value = re.match(r"\d{0,2}", one.text)[0] and f"packet-{re.match(r'[0-9]{1,2}', one.text)[0]}"
-        name = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
+        if not value and one.json is None and (front := FRONT.match(one.text)):
+            value = f"packet-{front[0]}"
+        name = _name(value)
         return name if name[:1].isalpha() else f"m-{name}" if name else "other"
 
     def _test_of(self, one: Seen) -> str:
         value = one.values().get(self.kind) if self.kind is not None else None
         if value is not None:
             return f"is = {{ kind = {_quoted(value)} }}"
-        front = re.match(r"\d{1,2}", one.text) if one.json is None else None
+        front = FRONT.match(one.text) if one.json is None else None
         return f"begins = {_quoted(front[0] if front else one.text[:12])}"
 
     def text(self) -> str:
@@ -206,11 +205,8 @@ class _Guess:
 
     def _setup_rule(self, one: Seen, rules: dict[str, str]) -> str:
         name = self._name_of(one)
-        captured = [
-            f"{variable} = {_quoted(variable)}"
-            for value, (variable, path) in self.captures.items()
-            if one.values().get(path) == value
-        ]
+        values = one.values()
+        captured = [f"{name} = {_quoted(name)}" for value, (name, path) in self.captures.items() if values.get(path) == value]
         keeps = f", capture = {{ {', '.join(captured)} }}" if captured else ""
         if self._id_received(one) is None or name not in rules:
             rules[name] = f"{{ {self._test_of(one)}, ignore = true{keeps} }}"
@@ -297,10 +293,8 @@ class _Guess:
 
 def _looks_like_id(pair: tuple[Path, Path]) -> bool:
     """The number of a request stands near the top of both, under a name that says so, or at a place in a list."""
-    sent, received = pair[0][-1:], pair[1][-1:]
-    return all(
-        part and (isinstance(part[0], int) or re.search(r"id$|ref$|seq|^nr$|number", part[0], re.I)) for part in (sent, received)
-    )
+    ends = pair[0][-1:], pair[1][-1:]
+    return all(end and (isinstance(end[0], int) or re.search(r"id$|ref$|seq|^nr$|number", end[0], re.I)) for end in ends)
 
 
 def _replaced(one: Seen, path: Path, text: str) -> str:
@@ -311,6 +305,10 @@ def _replaced(one: Seen, path: Path, text: str) -> str:
     old = re.escape(json.dumps(value) if quoted else value)
     new = f'"{ID}"' if quoted else ID
     return re.sub(f"({key}){old}", lambda found: found[1] + new, text, count=1)
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _at(value, path: Path):
