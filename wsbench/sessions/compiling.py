@@ -208,22 +208,24 @@ class _Compiler:
     # ---- steps -------------------------------------------------------------------------------------------------------
 
     def _setup_step(self, one: StepTable) -> table.Step:
-        if one.await_ == "own":
+        awaited = None if one.await_ is None else self._set(one.await_)
+        if awaited == "own":
             raise _Fault("'await' is own, allowed in the setup: a rule, or nothing")
-        awaits = table.AwaitNothing() if one.await_ is None else self._await_rule(one.await_)
-        if one.send is None and one.await_ is None:
+        awaits = table.AwaitNothing() if awaited is None else self._await_rule(awaited)
+        if one.send is None and awaited is None:
             raise _Fault("it neither sends nor awaits anything")
         return table.Step(name=one.name, sends=None if one.send is None else self._template(one.send), awaits=awaits)
 
     def _step(self, one: StepTable) -> table.Step:
         if one.send is None or one.await_ is None:
             raise _Fault(f"'{'send' if one.send is None else 'await'}' is missing")
-        if one.await_ == "own":
+        awaited = self._set(one.await_)
+        if awaited == "own":
             return table.Step(name=one.name, sends=self._template(one.send), awaits=table.AwaitOwn())
-        awaits = self._await_rule(one.await_)
-        if self.file.rules[one.await_].reply is None:
+        awaits = self._await_rule(awaited)
+        if self.file.rules[awaited].reply is None:
             replying = [name for name, rule in self.file.rules.items() if rule.reply is not None]
-            raise _Fault(f"'await' is {one.await_}, allowed: own, or a rule that replies ({', '.join(replying) or 'none'})")
+            raise _Fault(f"'await' is {awaited}, allowed: own, or a rule that replies ({', '.join(replying) or 'none'})")
         return table.Step(name=one.name, sends=self._template(one.send), awaits=awaits)
 
     def _await_rule(self, name: str) -> table.AwaitRule:

@@ -91,7 +91,8 @@ class RuleTable(Frozen):
 
 
 class StepTable(Frozen):
-    """`await`: the rule of the reply; `own`: the push that has this step's postmark; left out in a setup: nothing."""
+    """`await`: the rule of the reply; `own`: the push that has this step's postmark; left out in a setup: nothing. It may be a
+    setting."""
 
     name: Name
     send: Message | None = None
