@@ -38,7 +38,7 @@ def test_the_concurrency_test_of_2018_is_as_published():
     [
         ("rounds = 2", "rounds = 2\ncolour = 1", r"unknown key 'timing.colour'"),
         ("rounds = 2", "rounds = 0", r"'timing.rounds': .* found 0"),
-        ('"ping"', '"sing"', r"'scenario': .*'doc', 'echo', 'ping', 'idle' or 'push'.* found 'sing'"),
+        ('"ping"', '"sing"', r"'scenario': .*'doc', 'echo', 'ping', 'idle', 'push', 'rooms' or 'rpc'.* found 'sing'"),
         ("connections = [2, 4]", "moons = [2, 4]", r"'sweep.moons' cannot be swept; allowed: connections"),
         ("connections = [2, 4]", "connections = [0]", r"'connections': .* found 0"),
         ("measure_s = 0.6", "", r"exactly one of 'load.messages' and 'timing.measure_s'"),

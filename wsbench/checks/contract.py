@@ -1,4 +1,4 @@
-"""The gate: builds a variant, starts it, checks it against its contract and stops it. Variants that fail are not measured. A server
+"""The gate: builds a variant, starts it, checks what it serves and stops it. Variants that fail are not measured. A server
 that runs already is checked where it runs, and left running.
 
 In: a variant and the depth of the checks. Out: one `CheckResult` per check, or the reason why there is none. Prints nothing.
@@ -16,14 +16,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench.checks import autobahn, conformance
+from wsbench.checks import autobahn, conformance, conversation
 from wsbench.checks.conformance import deep as deep_checks
 from wsbench.checks.use import Use
 from wsbench.host import machine
 from wsbench.host.process import Server
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.rundir import CheckResult
-from wsbench.servers import build, serving
+from wsbench.servers import build, serving, speaking
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running
 
@@ -68,7 +68,7 @@ def hold(variant: Variant, built: build.Built, depth: Depth, watch: Callable[[st
     if built.problem is None:
         receipt = built.receipt
         try:
-            checks = check(variant, variant.scenarios, None, depth=depth, watch=watch)
+            checks = check(variant, variant.serves, None, depth=depth, watch=watch)
             if depth.suite is not None and "echo" in variant.scenarios:
                 watch("Autobahn's cases")
                 cases = run_suite(variant, depth.suite)
@@ -80,13 +80,13 @@ def hold(variant: Variant, built: build.Built, depth: Depth, watch: Callable[[st
 
 def check(
     variant: Variant,
-    scenarios: Collection[str],
+    served: Collection[str],
     port: int | None,
     use: Use | None = None,
     depth: Depth = QUICK,
     watch: Callable[[str], None] = lambda name: None,
 ) -> list[CheckResult]:
-    """Starts the server once, or finds it, and checks it against its contract. TrialFailed if it does not answer.
+    """Starts the server once, or finds it, and checks these scenarios and roles. TrialFailed if it does not answer.
 
     With `use`, only the required checks that such a load depends on count, and a server that runs already is asked for nothing
     else: it is the user's, and a violation of the protocol might bring it down. Without: everything.
@@ -94,29 +94,45 @@ def check(
     if depth.deep:
         _require_files()
     with reached(variant, port, "check") as place:
-        found = conformance.check(
-            place.host,
-            place.port,
-            scenarios,
-            variant.transport,
-            pid=place.pid,
-            deep=depth.deep,
-            idle_s=depth.idle_s,
-            use=use,
-            limits=variant.limits,
-            paths=variant.paths,
-            name=place.name,
-            advisory=use is None or place.server is not None,
-            watch=watch,
-        )
-        results = [
-            CheckResult(name=one.name, section=one.section, required=one.required, passed=one.passed, detail=one.detail)
-            for one in found
-        ]
+        results = _contracted(variant, served, place, use, depth, watch)
+        for role in variant.roles:
+            if role in served:
+                watch(f"{role}_session")
+                largest = None if use is None else use.largest
+                cpus = machine.placement().engine
+                results.append(conversation.check(variant, role, place.authority, place.name, largest, cpus))
         if place.server is not None:
             watch("ends_within_five_seconds")
             results.append(_ends_in_time(place.server, place.port))
     return results
+
+
+def _contracted(
+    variant: Variant, served: Collection[str], place: Place, use: Use | None, depth: Depth, watch: Callable[[str], None]
+) -> list[CheckResult]:
+    """The checks of what it serves of the contract."""
+    scenarios = [one for one in variant.scenarios if one in served]
+    if not scenarios:
+        return []
+    found = conformance.check(
+        place.host,
+        place.port,
+        scenarios,
+        variant.transport,
+        pid=place.pid,
+        deep=depth.deep,
+        idle_s=depth.idle_s,
+        use=use,
+        limits=variant.limits,
+        paths=variant.paths,
+        name=place.name,
+        advisory=use is None or place.server is not None,
+        watch=watch,
+    )
+    return [
+        CheckResult(name=one.name, section=one.section, required=one.required, passed=one.passed, detail=one.detail)
+        for one in found
+    ]
 
 
 @dataclass(frozen=True)
@@ -166,6 +182,9 @@ def keep_running(variant: Variant, port: int | None, say: Callable[[str], None])
                 path = serving.document(variant.paths, 512) if scenario == "doc" else variant.paths[scenario]
                 path = "" if scheme == "tcp" else path
                 say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
+            for role, row in variant.roles.items():
+                path = speaking.path_of(variant, role)
+                say(f"{role}: --session {row.session} at ws://{serving.HOST}:{at_port}{path}")
             say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
             while server.exit_code is None:
                 time.sleep(0.1)

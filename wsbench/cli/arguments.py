@@ -52,6 +52,7 @@ def parser(words: list[str]) -> argparse.ArgumentParser:
 
 def _list(made: Parser) -> None:
     made.add_argument("what", choices=["servers", "experiments", "sessions", "metrics", "claims", "runs"])
+    made.add_argument("--session", metavar="NAME", help="servers: only those that this session loads, and its settings for each")
 
 
 def _servers(made: Parser) -> None:

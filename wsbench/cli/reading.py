@@ -22,7 +22,7 @@ RESULTS = Path("results")
 
 def list_things(arguments) -> int:
     if arguments.what == "servers":
-        show_servers.list_servers()
+        show_servers.list_servers(arguments.session)
     elif arguments.what == "experiments":
         rows = []
         for file in sorted(experiment.EXPERIMENTS.glob("*.toml")):

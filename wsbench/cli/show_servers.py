@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsbench.cli import terminal
 from wsbench.host import machine
+from wsbench.records.errors import UserError
 from wsbench.servers import build, catalogue, runtime
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running
@@ -11,14 +12,17 @@ from wsbench.servers.manifest import Running
 KINDS = ("built", "was built", build.RUNS_ALREADY, "skipped", "failed")
 
 
-def list_servers() -> None:
-    """Every variant with its version report or obstacle, and the selectable JDKs."""
+def list_servers(session: str | None = None) -> None:
+    """Every variant with its version report or obstacle, and the selectable JDKs; or those that a session loads."""
+    if session is not None:
+        _list_speaking(session)
+        return
     rows = [
         [
             variant.name + (" (default)" if variant.is_default else ""),
             variant.manifest.language,
             variant.manifest.library,
-            " ".join(variant.scenarios),
+            " ".join(variant.serves),
             _state(variant),
         ]
         for variant in catalogue.read()
@@ -28,6 +32,19 @@ def list_servers() -> None:
         print(f"Your own servers: {folder} ({catalogue.VARIABLE})")
     found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
     print(f"JDKs found: {found}. Append `+jdk17` or `+jdk25+ZGC+heap4g` to a server to choose one.")
+
+
+def _list_speaking(session: str) -> None:
+    """The roles that servers have in a session, with its settings."""
+    speaking = [(variant, role, row) for variant in catalogue.read() for role, row in variant.roles.items()]
+    if session not in (known := sorted({row.session for _, _, row in speaking})):
+        raise UserError(f"no server of the catalogue has the session {session!r}; allowed: {', '.join(known)}")
+    rows = [
+        [variant.name, role, " ".join(f"{name}={value}" for name, value in row.set.items()), _state(variant)]
+        for variant, role, row in speaking
+        if row.session == session
+    ]
+    terminal.table(None, ["server", "role", "settings", "version report or state"], rows)
 
 
 def _state(variant: Variant) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from wsbench.host import installation
@@ -58,6 +59,7 @@ def plan(
     busy_poll: bool = False,
     reply_s: float = REPLY_S,
     connect_s: float = CONNECT_S,
+    subprotocols: Sequence[str] = (),
 ) -> Plan:
     """A plan for one local engine process, with a worker per CPU but no more workers than connections."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
@@ -74,7 +76,7 @@ def plan(
         tls=None,
         deflate=None,
         fragment_bytes=None,
-        subprotocols=[],
+        subprotocols=list(subprotocols),
         warmup=warmup,
         measure=measure,
         drain_s=DRAIN_S,

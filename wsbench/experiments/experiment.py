@@ -53,6 +53,8 @@ SWEPT = (
     "messages_per_connection",
     "rate_per_s",
     "slow_readers",
+    "room_size",
+    "publishers",
 )
 
 
@@ -80,6 +82,9 @@ class Load(Frozen):
     connect: Connect = Connect()
     stages: list[Stage] | None = None
     slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
+    #: Scenario rooms: members of a room, and how many of them publish (None: all).
+    room_size: Annotated[int, Field(ge=1)] | None = None
+    publishers: Annotated[int, Field(ge=1)] | None = None
     #: Seconds after which an incomplete reply counts as failed and its connection is closed.
     reply_s: Annotated[float, Field(gt=0)] = REPLY_S
     #: Seconds allowed for opening a connection.
@@ -91,6 +96,7 @@ class Load(Frozen):
         return self.connections if self.stages is None else max(stage.to for stage in self.stages)
 
     def scenario(self, kind: str) -> Scenario:
+        """A scenario of the server contract. The roles `rooms` and `rpc` have sessions, which depend on the server."""
         match kind:
             case "doc":
                 return Doc(persistent=self.persistent, bytes=self.payload_bytes)
@@ -153,7 +159,7 @@ class Experiment(Frozen):
     question: str
     reading: str
     servers: list[str]
-    scenario: Literal["doc", "echo", "ping", "idle", "push"]
+    scenario: Literal["doc", "echo", "ping", "idle", "push", "rooms", "rpc"]
     loop: Literal["closed", "open", "none"]
     headline: str
     #: Differences below this share do not matter. None: the 3 % of METHODOLOGY.md.
@@ -238,6 +244,11 @@ def read(path: Path) -> Experiment:
 def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     """Checks that a cell's load and loop are valid and that one thing ends it. ValidationError (pydantic) for a bad swept value."""
     load = experiment.load_of(cell)
+    rooms = experiment.scenario == "rooms"
+    if rooms != (load.room_size is not None) or (load.publishers is not None and not rooms):
+        raise UserError(f"{path}: scenario 'rooms' needs 'load.room_size' and may have 'load.publishers'; no other has them")
+    if rooms and (load.room_size > load.connections or (load.publishers or 1) > load.room_size):
+        raise UserError(f"{path}: 'load.room_size' is {load.room_size}, allowed: from 'load.publishers' to 'load.connections'")
     ends = [load.messages, experiment.timing.measure_s]
     both, neither = None not in ends, ends == [None, None]
     if both or (neither and load.stages is None):
@@ -258,7 +269,7 @@ def _unarranged(experiment: Experiment, load: Load) -> str | None:
     loop, timed = load.loop(experiment.loop), experiment.timing.measure_s is not None and experiment.stop is None
     think = isinstance(loop, Closed) and loop.think is not None
     if experiment.arrangement == "slices":
-        asks = experiment.scenario in ("echo", "ping", "doc")
+        asks = experiment.scenario in ("echo", "ping", "doc", "rpc")
         if not (timed and asks and not think and load.stages is None):
             return "a steady closed or open loop of messages, ended by 'timing.measure_s'"
     if experiment.arrangement == "together":

@@ -62,6 +62,13 @@ def pushes_per_s(trial):
     return counts.pushes_in_window / (known(end.measured.window_ns, NO_WINDOW) / NS_PER_S)
 
 
+@metric("µs", "lower", "cpu")
+def server_cpu_us_per_push(trial):
+    """CPU time of the server's process tree per message that arrived without a request: in rooms, per copy delivered."""
+    counts = known(known(trial.end, NO_END).session, NOT_SESSION)
+    return 1e6 * trial.server_cpu_s / known(counts.pushes_in_window or None, "no message arrived without a request")
+
+
 def _in_rooms(trial: TrialData) -> SessionCounts | None:
     """The counts of a session with rooms. None for any other trial."""
     scenario = known(trial.plan, NO_PLAN).scenario

@@ -80,6 +80,19 @@ class RunningRow(Frozen):
         return f"one process, not restarted: it ran already at {self.url}, {known}"
 
 
+#: What a server does in a protocol of its own: it sends a message to every member of a room, or answers calls.
+RoleName = Literal["rooms", "rpc"]
+
+
+class RoleRow(Frozen):
+    """The session that loads a server in a role: its name, or a file in the server's folder; the request target (None: that of the
+    session); and settings."""
+
+    session: str
+    path: Annotated[str, Field(pattern=r"^/[!-\"$-~]*$")] | None = None
+    set: dict[str, str] = {}
+
+
 class ServerRow(Frozen):
     """A server variant in a campaign: what it is, its commands, or why it was skipped. `running`: if it was not started."""
 
@@ -100,6 +113,7 @@ class ServerRow(Frozen):
     conformance: list[CheckResult]
     skipped: str | None = None
     running: RunningRow | None = None
+    roles: dict[RoleName, RoleRow] = {}
 
     @property
     def name(self) -> str:

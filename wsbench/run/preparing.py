@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from wsbench.checks import contract
 from wsbench.checks.use import Use
 from wsbench.experiments.experiment import Experiment
-from wsbench.records.engine_files import Doc, Echo, NoLoop
+from wsbench.records.engine_files import NoLoop
 from wsbench.records.errors import TrialFailed
 from wsbench.records.rundir import CheckResult, RunningRow, ServerRow
 from wsbench.servers import build, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running, Started
+
+#: Scenarios whose messages have the load's size. Others have a fixed, short form.
+SIZED = ("doc", "echo", "rooms", "rpc")
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,16 @@ class Wanted:
 def use_of(experiment: Experiment, cells: list[dict]) -> Use:
     """What these cells of an experiment use of the contract."""
     loads = [experiment.load_of(cell) for cell in cells]
-    scenarios = [load.scenario(experiment.scenario) for load in loads]
     loops = [load.loop(experiment.loop) for load in loads]
+    documents = experiment.scenario == "doc"
     return Use(
-        sizes=sorted({one.bytes for one in scenarios if isinstance(one, Echo | Doc)}),
-        opcodes=sorted({one.opcode for one in scenarios if isinstance(one, Echo)}),
+        sizes=sorted({load.payload_bytes for load in loads}) if experiment.scenario in SIZED else [],
+        opcodes=sorted({load.opcode for load in loads}) if experiment.scenario == "echo" else [],
         connections=max(load.most_connections for load in loads),
         bursts=any(not isinstance(loop, NoLoop) and loop.depth != 1 for loop in loops),
         replaced=any(load.stages is not None or load.messages_per_connection is not None for load in loads),
-        persistent=any(isinstance(one, Doc) and one.persistent for one in scenarios),
-        closing=any(isinstance(one, Doc) and not one.persistent for one in scenarios),
+        persistent=documents and any(load.persistent for load in loads),
+        closing=documents and not all(load.persistent for load in loads),
     )
 
 
@@ -58,10 +61,7 @@ def cells_of(experiment: Experiment, variant: Variant) -> list[dict]:
 def exceeded(experiment: Experiment, variant: Variant, cell: dict) -> str | None:
     """Which limit of the variant this cell exceeds, in words. None if it fits."""
     load = experiment.load_of(cell)
-    scenario = load.scenario(experiment.scenario)
-    # Other messages have a fixed, short form.
-    size = scenario.bytes if isinstance(scenario, Echo | Doc) else 0
-    return variant.limits.exceeded(size, load.most_connections)
+    return variant.limits.exceeded(load.payload_bytes if experiment.scenario in SIZED else 0, load.most_connections)
 
 
 def cells_left_out(experiment: Experiment, variants: list[Variant]) -> list[str]:
@@ -141,4 +141,5 @@ def _row(variant: Variant, built: build.Built, checks: list[CheckResult], skippe
         conformance=checks,
         skipped=skipped,
         running=RunningRow(url=table.url, pid=table.pid) if isinstance(table, Running) else None,
+        roles=variant.roles,
     )

@@ -75,7 +75,7 @@ def request(
     variants = catalogue.chosen_for(asked.runtime, named)
     if servers is None and (untaken := catalogue.untaken(asked.runtime, variants)):
         raise UserError(f"{file}: none of {', '.join(one.name for one in named)} supports 'runtime.{untaken[0]}'")
-    if not any(asked.served in variant.scenarios for variant in variants):
+    if not any(asked.served in variant.serves for variant in variants):
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
@@ -122,7 +122,7 @@ def left_out(asked: Request) -> dict[str, str]:
     """Chosen variants that get no trial whatever is installed here, with the reason for each."""
     reasons = {}
     for variant in asked.variants:
-        if asked.experiment.served not in variant.scenarios:
+        if asked.experiment.served not in variant.serves:
             reasons[variant.name] = f"does not serve {asked.experiment.served!r}"
         elif isinstance(variant.table, Unavailable):
             reasons[variant.name] = f"unavailable: {variant.table.unavailable}"

@@ -22,7 +22,7 @@ from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import stopping
 from wsbench.run.testbed import Server, Testbed
-from wsbench.servers import serving
+from wsbench.servers import serving, speaking
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Started
 
@@ -113,13 +113,14 @@ class Attempt:
     def plan(self) -> Plan:
         """The combined plan of the engine processes for the server that is ready."""
         experiment, load, testbed = self.setting.experiment, self.load, self.setting.testbed
-        scenario = load.scenario(experiment.scenario)
-        transport = "http" if scenario.kind == "doc" else self.variant.transport
+        asked = _asked(self.variant, experiment.scenario, load)
+        transport = "http" if experiment.scenario == "doc" else self.variant.transport
         address, *replicas = self._ready.addresses
         return program.plan(
-            scenario=scenario,
+            scenario=asked.scenario,
             transport=transport,
-            target=Target(address=address, replicas=replicas, host=self._ready.host, path=_path(self.variant, scenario, transport)),
+            target=Target(address=address, replicas=replicas, host=self._ready.host, path=asked.path),
+            subprotocols=asked.subprotocols,
             connections=load.most_connections,
             warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
             measure=experiment.measure_of(load),
@@ -197,6 +198,8 @@ def shape_of(setting: Setting, load: Load, started: bool = True) -> Shape:
         raise UserError(
             f"{load.most_connections:,} connections need {least} server processes: the file limit is {limit:,} per process"
         )
+    if servers > 1 and load.room_size is not None:
+        raise UserError(f"rooms need a single server process, found {servers}: take fewer connections, or raise `ulimit -Hn`")
     return Shape(engines, servers)
 
 
@@ -234,13 +237,27 @@ def _measure(attempt: Attempt, server: Server, watch: Callable) -> str | None:
         return _stop_reason(experiment, load, running, server)
 
 
-def _path(variant: Variant, scenario: Scenario, transport: str) -> str:
-    """The request target. Idle connections are those of echo."""
-    if transport == "tcp":
-        return "/"
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the server, and at which request target."""
+
+    scenario: Scenario
+    path: str
+    subprotocols: list[str]
+
+
+def _asked(variant: Variant, kind: str, load: Load) -> Asked:
+    """The session of a role, or a scenario of the contract. Idle connections are those of echo."""
+    if kind in variant.roles:
+        talk = speaking.Talk(load.payload_bytes, load.connections, load.room_size, load.publishers)
+        found = speaking.spoken(variant, kind, talk)
+        return Asked(found.scenario, found.path, found.subprotocols)
+    scenario = load.scenario(kind)
+    if variant.transport == "tcp":
+        return Asked(scenario, "/", [])
     if isinstance(scenario, Doc):
-        return serving.document(variant.paths, scenario.bytes)
-    return variant.paths["echo" if scenario.kind == "idle" else scenario.kind]
+        return Asked(scenario, serving.document(variant.paths, scenario.bytes), [])
+    return Asked(scenario, variant.paths["echo" if kind == "idle" else kind], [])
 
 
 def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, server: Server) -> str | None:

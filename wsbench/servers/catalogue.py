@@ -13,6 +13,7 @@ from pathlib import Path
 
 from wsbench.host import installation
 from wsbench.records.errors import Faults, UserError
+from wsbench.records.rundir import RoleName, RoleRow
 from wsbench.servers import manifest, sources
 from wsbench.servers.manifest import (
     PATHS,
@@ -83,7 +84,18 @@ class Variant:
 
     @property
     def scenarios(self) -> list[ScenarioName]:
+        """What it serves of the contract."""
         return self.manifest.scenarios if self.table.scenarios is None else self.table.scenarios
+
+    @property
+    def roles(self) -> dict[RoleName, RoleRow]:
+        """What it serves in a protocol of its own."""
+        return self.manifest.sessions | self.table.sessions
+
+    @property
+    def serves(self) -> list[str]:
+        """Its scenarios and its roles."""
+        return [*self.scenarios, *self.roles]
 
     @property
     def transport(self) -> TransportName:

@@ -17,6 +17,7 @@ from wsbench.host import toolchains
 from wsbench.records.errors import Faults
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, faults_of, toml_of
+from wsbench.records.rundir import RoleName, RoleRow
 from wsbench.servers.settings import CHOSEN_ELSEWHERE, Jdk, RuntimeName
 
 ScenarioName = Literal["doc", "echo", "ping", "push"]
@@ -96,6 +97,7 @@ class VariantTable(Frozen):
     limits: Limits | None = None
     tags: list[str] = []
     departures: list[str] = []
+    sessions: dict[RoleName, RoleRow] = {}
 
 
 class Started(VariantTable):
@@ -145,7 +147,10 @@ class Manifest(Frozen):
     language: str
     library: str
     homepage: str = ""
-    scenarios: Annotated[list[ScenarioName], Field(min_length=1)]
+    #: What it serves of the contract.
+    scenarios: list[ScenarioName] = []
+    #: What it serves in a protocol of its own.
+    sessions: dict[RoleName, RoleRow] = {}
     transport: TransportName = "websocket"
     #: The runtime, if a JDK, a collector or a heap can be chosen for it.
     runtime: RuntimeName | None = None
@@ -179,8 +184,11 @@ def _contradictions(raw: dict) -> Iterator[str]:
         yield f"'default': found {default!r}, allowed: {', '.join(tables)}"
     if isinstance(default, str) and "unavailable" in tables.get(default, {}):
         yield f"'default': found {default!r}, which is unavailable"
+    serves = ("scenarios", "sessions")
     for name, table in tables.items():
         key = f"variants.{name}"
+        if not any(place.get(one) for place in (raw, table) for one in serves):
+            yield f"'{key}': it serves nothing: give 'scenarios' or 'sessions'"
         if "+" in name:
             yield f"'{key}': a variant's name contains no '+', which introduces runtime settings"
         yield from _unknown_tools(f"{key}.needs", table.get("needs"))

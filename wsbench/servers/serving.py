@@ -21,7 +21,7 @@ from wsbench.host.process import Pinned, Server
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Frozen
-from wsbench.servers import runtime
+from wsbench.servers import runtime, speaking
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Address, Running, address
 
@@ -220,12 +220,15 @@ class Question:
 
     target: str | None
     status: int = 101
+    headers: Headers = ()
 
 
 def question(variant: Variant) -> Question:
     """A handshake at the first WebSocket path that the variant serves, or its smallest document."""
     if variant.transport == "tcp":
         return Question(None)
+    for role in variant.roles:
+        return Question(speaking.path_of(variant, role), headers=speaking.handshake(variant, role))
     served = [one for one in ("ping", "echo", "push") if one in variant.scenarios]
     return Question(variant.paths[served[0]]) if served else Question(document(variant.paths, 1), 200)
 
@@ -266,7 +269,8 @@ def asked(host: str, port: int, question: Question, name: str | None = None, hea
         connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
         with http_deadline.within(connection, ANSWER_S):
             connection.putrequest("GET", target, skip_host=bool(name))
-            for key, value in [*([("Host", name)] if name else []), *(UPGRADE if status == 101 else ()), *headers]:
+            upgrade = UPGRADE if status == 101 else ()
+            for key, value in [*([("Host", name)] if name else []), *upgrade, *question.headers, *headers]:
                 connection.putheader(key, value)
             connection.endheaders()
             found = connection.getresponse().status

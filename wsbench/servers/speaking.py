@@ -1,0 +1,75 @@
+"""The roles that a server has in a protocol of its own: the session that loads it, where, and with which settings.
+
+In: a variant and a role of its manifest. Out: what a plan needs. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsbench.records.errors import UserError
+from wsbench.records.session_table import Session
+from wsbench.servers.catalogue import Variant
+from wsbench.sessions import compiling, session_file
+from wsbench.sessions.session_file import SessionFile
+
+#: In a setting of a manifest: as many bytes as a message of the experiment has, with a postmark in front.
+CONTENT = "${content}"
+#: Bytes of a postmark (protocol/README.md).
+POSTMARK_BYTES = 52
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What a plan needs of a role."""
+
+    path: str
+    subprotocols: list[str]
+    scenario: Session
+
+
+@dataclass(frozen=True)
+class Talk:
+    """What a load asks of a role: the bytes of a message's content, connections, and rooms (None: without)."""
+
+    bytes: int
+    connections: int
+    room_size: int | None = None
+    publishers: int | None = None
+
+
+def spoken(variant: Variant, role: str, talk: Talk) -> Spoken:
+    """UserError if the session, its settings or the load are invalid."""
+    row = variant.roles[role]
+    settings = {name: value.replace(CONTENT, _content(talk.bytes)) for name, value in row.set.items()}
+    choice = compiling.Choice(settings, room_size=talk.room_size, publishers=talk.publishers)
+    made = compiling.compiled(file_of(variant, role), choice, talk.connections)
+    return Spoken(path_of(variant, role), _read(variant, role).subprotocols, made)
+
+
+def file_of(variant: Variant, role: str) -> Path:
+    """The session's file: one of wsbench's, or one in the server's folder."""
+    name = variant.roles[role].session
+    return variant.sources / name if name.endswith(".toml") else session_file.path_of(name)
+
+
+def path_of(variant: Variant, role: str) -> str:
+    """The request target of the handshake."""
+    return variant.roles[role].path or _read(variant, role).path
+
+
+def handshake(variant: Variant, role: str) -> list[tuple[str, str]]:
+    """The headers that a handshake needs."""
+    offered = _read(variant, role).subprotocols
+    return [("Sec-WebSocket-Protocol", ", ".join(offered))] if offered else []
+
+
+def _read(variant: Variant, role: str) -> SessionFile:
+    return session_file.read(file_of(variant, role))
+
+
+def _content(size: int) -> str:
+    if size < POSTMARK_BYTES:
+        raise UserError(f"a session's messages begin with a postmark: found {size} bytes, allowed: {POSTMARK_BYTES} and more")
+    return f"${{postmark}}${{letters:{size - POSTMARK_BYTES}}}"
