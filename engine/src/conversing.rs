@@ -4,7 +4,7 @@ use crate::connection::State;
 use crate::plan::Opcode;
 use crate::record::{Exchange, Failure, Kind, Part, Tag};
 use crate::scenario::Mark;
-use crate::session::fields::{Values, excerpt};
+use crate::session::fields::{Seen, excerpt};
 use crate::session::postmark::Postmark;
 use crate::session::records::Record;
 use crate::session::template::{Filling, identifier};
@@ -172,7 +172,8 @@ impl<S: System> Worker<S> {
     }
 
     fn read_record(&mut self, index: usize, table: &Table, record: Record, now: u64) -> Result<(), Failure> {
-        let (rule, values) = table.judge(record)?;
+        let mut seen = table.seen(record);
+        let rule = table.judge(&mut seen)?;
         if table.session.traced {
             let what = rule.map(|rule| table.session.rules[rule].name.clone());
             let (connection, content) = (self.connections[index].number, record.bytes.to_vec());
@@ -184,7 +185,7 @@ impl<S: System> Worker<S> {
         };
         let rule = &table.session.rules[number];
         for &(field, slot) in &rule.captures {
-            if let Some(value) = values[field] {
+            if let Some(value) = seen.value(field) {
                 let kept = &mut self.talk().users[index].captured[slot];
                 kept.clear();
                 value.append_to(kept);
@@ -195,13 +196,13 @@ impl<S: System> Worker<S> {
             self.accounts.record.counters.keepalives += 1;
         }
         if self.connections[index].state == State::SettingUp {
-            return self.hear_in_setup(index, table, number, record, &values, now);
+            return self.hear_in_setup(index, table, number, &seen, now);
         }
         match rule.does {
             Action::Ignore {} | Action::Answer { .. } => {}
             Action::Push {} => self.push_came(index, table, record, now),
             Action::Reply { by, marked, last } => {
-                let Some(place) = self.place_of(index, table, by, &values, record) else { return Ok(()) };
+                let Some(place) = self.place_of(index, table, by, &seen) else { return Ok(()) };
                 let connection = &self.connections[index];
                 let request = connection.under_way.get(place).expect("it was found");
                 let (user, mark) = (connection.number, request.mark);
@@ -231,7 +232,7 @@ impl<S: System> Worker<S> {
                 }
             }
             Action::Fail { by: Some(field), last: false } => {
-                if let Some(place) = self.place_of(index, table, Some(field), &values, record) {
+                if let Some(place) = self.place_of(index, table, Some(field), &seen) {
                     self.connections[index].under_way.fail_later(place);
                 }
             }
@@ -240,7 +241,7 @@ impl<S: System> Worker<S> {
                 if by.is_none() {
                     return Err((Kind::SessionFailed, what));
                 }
-                if let Some(place) = self.place_of(index, table, by, &values, record) {
+                if let Some(place) = self.place_of(index, table, by, &seen) {
                     self.fail_at(index, place, (Kind::ReplyError, what));
                 }
             }
@@ -249,24 +250,17 @@ impl<S: System> Worker<S> {
     }
 
     /// Which of the requests in flight a record answers. If none, that is a failure.
-    fn place_of(
-        &mut self,
-        index: usize,
-        table: &Table,
-        by: Option<usize>,
-        values: &Values,
-        record: Record,
-    ) -> Option<usize> {
+    fn place_of(&mut self, index: usize, table: &Table, by: Option<usize>, seen: &Seen) -> Option<usize> {
         let under_way = &self.connections[index].under_way;
         let found = match by {
             None => (!under_way.is_empty()).then_some(0),
-            Some(field) => values[field].and_then(|value| value.number()).and_then(|number| {
+            Some(field) => seen.number(field).and_then(|number| {
                 let oldest = under_way.oldest()?.mark.sequence();
                 under_way.place_of(if table.has_identifiers { whole_number(oldest, number)? } else { number })
             }),
         };
         if found.is_none() {
-            let what = format!("no such request is in flight: {}", excerpt(record.bytes));
+            let what = format!("no such request is in flight: {}", excerpt(seen.record.bytes));
             self.fail(index, (Kind::UnexpectedReply, what));
         }
         found

@@ -211,8 +211,11 @@ pub fn read_records(table: &Table, records: &Records, pieces: &[&[u8]]) -> Vec<S
     let (mut rest, mut found) = (Vec::new(), Vec::new());
     for piece in pieces {
         let read = records.read(&mut rest, piece, LONGEST_RECORD, |record| {
-            let judged =
-                table.judge(record).map(|(rule, values)| (rule, format!("{values:?}"), table.post.find(record.bytes)));
+            let mut seen = table.seen(record);
+            let judged = table.judge(&mut seen).map(|rule| {
+                let values: Vec<_> = (0..table.session.fields.len()).map(|field| seen.value(field)).collect();
+                (rule, format!("{values:?}"), table.post.find(record.bytes))
+            });
             found.push(format!("{:?}, body at {}: {judged:?}", record.bytes, record.body));
             Ok(true)
         });

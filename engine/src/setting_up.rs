@@ -3,8 +3,7 @@
 use crate::connection::State;
 use crate::conversing::User;
 use crate::record::{Failure, Kind, Tag};
-use crate::session::fields::{Values, excerpt};
-use crate::session::records::Record;
+use crate::session::fields::{Seen, excerpt};
 use crate::session::template::identifier;
 use crate::session::{Action, Await, Table};
 use crate::system::System;
@@ -78,24 +77,22 @@ impl<S: System> Worker<S> {
         index: usize,
         table: &Table,
         number: usize,
-        record: Record,
-        values: &Values,
+        seen: &Seen,
         now: u64,
     ) -> Result<(), Failure> {
         let User { step: place, step_ns: began_ns, request, .. } = self.talk().users[index];
         let step = &table.session.steps[place];
         let rule = &table.session.rules[number];
         if let Action::Fail { .. } = rule.does {
-            let what = format!("step {:?}, {:?}: {}", step.name, rule.name, excerpt(record.bytes));
+            let what = format!("step {:?}, {:?}: {}", step.name, rule.name, excerpt(seen.record.bytes));
             return Err((Kind::SetupFailed, what));
         }
         if step.awaits != (Await::Rule { rule: number }) {
             return Ok(());
         }
         if let Action::Reply { by: Some(field), .. } = rule.does {
-            let found = values[field].and_then(|value| value.number());
-            if found != Some(as_sent(table, request)) {
-                let what = format!("step {:?} is number {request}: {}", step.name, excerpt(record.bytes));
+            if seen.number(field) != Some(as_sent(table, request)) {
+                let what = format!("step {:?} is number {request}: {}", step.name, excerpt(seen.record.bytes));
                 self.fail(index, (Kind::UnexpectedReply, what));
                 return Ok(());
             }

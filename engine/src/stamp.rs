@@ -20,6 +20,12 @@ impl Stamps {
         Stamps(SipHasher13::new_with_key(key.first_chunk().expect("a digest of 20 bytes")))
     }
 
+    /// The keyed hash of any bytes.
+    #[inline]
+    pub fn hash_of(&self, bytes: &[u8]) -> u64 {
+        self.0.hash(bytes)
+    }
+
     /// One half of it is the tag, which is sent; the other half is not.
     #[inline]
     pub fn hash(&self, connection: u32, number: u64) -> u64 {
@@ -38,14 +44,20 @@ impl Stamps {
 
     /// The number in a stamp, if it is complete: that of the message, modulo 2³².
     pub fn number_in(stamp: &[u8]) -> Option<u32> {
-        number(stamp.get(..NUMBER)?)
+        number(stamp.first_chunk()?)
     }
 }
 
-/// The number that these hexadecimal digits are.
-pub fn number(digits: &[u8]) -> Option<u32> {
-    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+/// The number that these digits are, if they are digits as `digits` writes them.
+#[inline]
+pub fn number(written: &[u8; 8]) -> Option<u32> {
+    let letters = u64::from_be_bytes(*written);
+    // A letter has its bit 6 set, and its low bits are 9 less than its value.
+    let nibbles = (letters & 0x0f0f_0f0f_0f0f_0f0f) + (letters >> 6 & 0x0101_0101_0101_0101) * 9;
+    let wide = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
+    let wide = (wide | wide >> 8) & 0x0000_ffff_0000_ffff;
+    let number = (wide | wide >> 16) as u32;
+    (digits(number) == *written).then_some(number)
 }
 
 /// Eight hexadecimal digits, the highest first: one nibble for each byte, computed together.

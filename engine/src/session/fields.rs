@@ -38,7 +38,7 @@ pub enum Value<'a> {
 impl Value<'_> {
     /// The number that it is, or of which it is the decimal digits.
     #[inline]
-    pub fn number(&self) -> Option<u64> {
+    fn number(&self) -> Option<u64> {
         match *self {
             Value::Bytes(digits) => decimal(digits),
             Value::Number(number) => Some(number),
@@ -53,52 +53,75 @@ impl Value<'_> {
     }
 }
 
-/// More would not pay: a scan looks for all of them.
+/// More would not pay.
 pub const MOST: usize = 16;
-pub type Values<'a> = [Option<Value<'a>>; MOST];
 
 /// The fields of a session.
 pub struct Fields {
-    /// With the index among all fields.
     paths: Vec<json::Path>,
-    places: Vec<usize>,
-    others: Vec<(usize, Field)>,
+    fields: Vec<Kept>,
+}
+
+enum Kept {
+    /// Its place among the paths, which one scan finds together.
+    Path(usize),
+    Other(Field),
+}
+
+/// A record, and what is known of its fields.
+pub struct Seen<'a, 'f> {
+    pub record: Record<'a>,
+    fields: &'f Fields,
+    found: [Option<&'a [u8]>; json::MOST_PATHS],
 }
 
 impl Fields {
     /// The number of fields and paths was checked with the plan.
     pub fn new(fields: &[Field]) -> Fields {
-        let mut made = Fields { paths: Vec::new(), places: Vec::new(), others: Vec::new() };
-        for (index, field) in fields.iter().enumerate() {
-            if let Field::Json { path } = field {
+        let mut made = Fields { paths: Vec::new(), fields: Vec::new() };
+        for field in fields {
+            made.fields.push(if let Field::Json { path } = field {
                 made.paths.push(path.clone());
-                made.places.push(index);
+                Kept::Path(made.paths.len() - 1)
             } else {
-                made.others.push((index, field.clone()));
-            }
+                Kept::Other(field.clone())
+            });
         }
         made
     }
 
-    /// The values of all fields in a record, each `None` where the record has no such field. Fails if a field is JSON
-    /// and the record is not.
     #[inline]
-    pub fn read<'a>(&self, record: Record<'a>) -> Result<Values<'a>, Failure> {
-        let mut values = [None; MOST];
-        if !self.paths.is_empty() {
-            let mut found = [None; json::MOST_PATHS];
-            let found = &mut found[..self.paths.len()];
-            if let Err(at) = json::find(record.bytes, &self.paths, found) {
-                return Err((Kind::BadRecord, format!("not JSON at byte {at}: {:?}", excerpt(record.bytes))));
-            }
-            for (&place, value) in self.places.iter().zip(found) {
-                values[place] = value.map(Value::Bytes);
-            }
+    pub fn of<'a>(&self, record: Record<'a>) -> Seen<'a, '_> {
+        Seen { record, fields: self, found: [None; json::MOST_PATHS] }
+    }
+}
+
+impl<'a> Seen<'a, '_> {
+    /// Looks for the fields that are JSON. Fails if there are such, and the record is not JSON.
+    #[inline]
+    pub fn scan(&mut self) -> Result<(), Failure> {
+        let paths = &self.fields.paths;
+        if !paths.is_empty()
+            && let Err(at) = json::find(self.record.bytes, paths, &mut self.found[..paths.len()])
+        {
+            return Err((Kind::BadRecord, format!("not JSON at byte {at}: {:?}", excerpt(self.record.bytes))));
         }
-        for (place, field) in &self.others {
-            values[*place] = field.of(record);
+        Ok(())
+    }
+
+    /// The value of a field, after `scan`; `None` if the record has no such field.
+    #[inline]
+    pub fn value(&self, field: usize) -> Option<Value<'a>> {
+        match &self.fields.fields[field] {
+            Kept::Path(place) => self.found[*place].map(Value::Bytes),
+            Kept::Other(field) => field.of(self.record),
         }
-        Ok(values)
+    }
+
+    /// The number that a field has.
+    #[inline]
+    pub fn number(&self, field: usize) -> Option<u64> {
+        self.value(field)?.number()
     }
 }
 
@@ -157,7 +180,10 @@ mod tests {
     use super::*;
 
     fn value<'a>(field: Field, bytes: &'a [u8], body: usize) -> Option<Value<'a>> {
-        Fields::new(&[field]).read(Record { bytes, body }).unwrap()[0]
+        let fields = Fields::new(&[field]);
+        let mut seen = fields.of(Record { bytes, body });
+        seen.scan().unwrap();
+        seen.value(0)
     }
 
     fn text(value: Option<Value<'_>>) -> Option<&str> {
@@ -200,9 +226,11 @@ mod tests {
         let key = |name: &str| Field::Json { path: vec![json::Part::Key(name.into())] };
         let fields = Fields::new(&[key("a"), Field::Byte { at: 0, mask: 0xff }, key("b"), key("c")]);
         let record = Record { bytes: br#"{"c":3,"a":"x"}"#, body: 0 };
-        let values = fields.read(record).unwrap();
+        let mut seen = fields.of(record);
+        seen.scan().unwrap();
         let bytes = |text: &'static str| Some(Value::Bytes(text.as_bytes()));
-        assert_eq!(values[..4], [bytes("x"), Some(Value::Number(b'{'.into())), None, bytes("3")]);
-        assert_eq!(fields.read(Record { bytes: b"?", ..record }).unwrap_err().0, Kind::BadRecord);
+        let values = [0, 1, 2, 3].map(|field| seen.value(field));
+        assert_eq!(values, [bytes("x"), Some(Value::Number(b'{'.into())), None, bytes("3")]);
+        assert_eq!(fields.of(Record { bytes: b"?", ..record }).scan().unwrap_err().0, Kind::BadRecord);
     }
 }

@@ -18,6 +18,8 @@ pub type Path = Vec<Part>;
 pub const MOST_PATHS: usize = 8;
 /// The depth of the recursion.
 pub const LONGEST_PATH: usize = 8;
+/// A one in every byte.
+const ONES: u64 = u64::MAX / 255;
 
 /// The raw text at each path: what a string has between its quotes, escapes as they are; otherwise the whole value. Of
 /// several equal keys the first counts. The scan ends when all are found. `Err` is the offset of what is not JSON.
@@ -25,105 +27,92 @@ pub const LONGEST_PATH: usize = 8;
 pub fn find<'a>(text: &'a [u8], paths: &[Path], found: &mut [Option<&'a [u8]>]) -> Result<(), usize> {
     debug_assert!(paths.len() <= MOST_PATHS && found.len() == paths.len());
     let all = ((1u16 << paths.len()) - 1) as u8;
-    let mut scan = Scan { text, at: 0, paths, found, left: paths.len() };
-    scan.value(all, 0)?;
-    scan.space();
-    if scan.left > 0 && scan.at < text.len() { Err(scan.at) } else { Ok(()) }
+    let mut scan = Scan { text, paths, found, left: paths.len() };
+    let end = scan.value(all, 0, space(text, 0))?;
+    let end = space(text, end);
+    if scan.left > 0 && end < text.len() { Err(end) } else { Ok(()) }
 }
 
 struct Scan<'a, 'b> {
     text: &'a [u8],
-    at: usize,
     paths: &'b [Path],
     found: &'b mut [Option<&'a [u8]>],
     left: usize,
 }
 
-impl<'a> Scan<'a, '_> {
+/// Every function takes the offset at which it begins and returns the one behind what it has read.
+impl Scan<'_, '_> {
     /// Reads a value to which the first `depth` parts of the `active` paths lead.
-    fn value(&mut self, active: u8, depth: usize) -> Result<(), usize> {
-        self.space();
-        let from = self.at;
+    fn value(&mut self, active: u8, depth: usize, at: usize) -> Result<usize, usize> {
         let goes_on = self.among(active, |path| path.len() > depth) != 0;
-        let text = match self.text.get(from) {
-            Some(b'{') if goes_on => {
-                self.object(active, depth)?;
-                from..self.at
-            }
-            Some(b'[') if goes_on => {
-                self.array(active, depth)?;
-                from..self.at
-            }
-            Some(b'{' | b'[') => {
-                self.pass_brackets()?;
-                from..self.at
-            }
-            Some(b'"') => {
-                self.string()?;
-                from + 1..self.at - 1
-            }
-            _ => {
-                self.pass_word()?;
-                from..self.at
-            }
+        let (inside, end) = match self.text.get(at) {
+            Some(b'{') if goes_on => (at, self.object(active, depth, at)?),
+            Some(b'[') if goes_on => (at, self.array(active, depth, at)?),
+            Some(b'"') => (at + 1, string(self.text, at)?),
+            _ => (at, pass(self.text, at)?),
         };
         let mut ends = self.among(active, |path| path.len() == depth);
         while ends != 0 {
             let place = &mut self.found[ends.trailing_zeros() as usize];
             if place.is_none() {
-                *place = Some(&self.text[text.clone()]);
+                *place = Some(&self.text[inside..end - (inside - at)]);
                 self.left -= 1;
             }
             ends &= ends - 1;
         }
-        Ok(())
+        Ok(end)
     }
 
-    fn object(&mut self, active: u8, depth: usize) -> Result<(), usize> {
-        self.at += 1;
-        self.space();
-        if self.takes(b'}') {
-            return Ok(());
+    fn object(&mut self, active: u8, depth: usize, at: usize) -> Result<usize, usize> {
+        let text = self.text;
+        let mut at = space(text, at + 1);
+        if text.get(at) == Some(&b'}') {
+            return Ok(at + 1);
         }
         loop {
-            self.space();
-            let key = self.string()?;
-            self.space();
-            self.expect(b':')?;
+            let end = string(text, at)?;
+            let key = &text[at + 1..end - 1];
+            let colon = space(text, end);
+            if text.get(colon) != Some(&b':') {
+                return Err(colon);
+            }
             let is_key = |part: &Part| matches!(part, Part::Key(name) if name.as_bytes() == key);
             let next = self.among(active, |path| path.get(depth).is_some_and(is_key));
-            self.value(next, depth + 1)?;
-            if self.left == 0 {
-                return Ok(());
+            at = self.member(next, depth + 1, space(text, colon + 1))?;
+            match text.get(at) {
+                _ if self.left == 0 => return Ok(at),
+                Some(b',') => at = space(text, at + 1),
+                Some(b'}') => return Ok(at + 1),
+                _ => return Err(at),
             }
-            self.space();
-            if self.takes(b'}') {
-                return Ok(());
-            }
-            self.expect(b',')?;
         }
     }
 
-    fn array(&mut self, active: u8, depth: usize) -> Result<(), usize> {
-        self.at += 1;
-        self.space();
-        if self.takes(b']') {
-            return Ok(());
+    fn array(&mut self, active: u8, depth: usize, at: usize) -> Result<usize, usize> {
+        let text = self.text;
+        let mut at = space(text, at + 1);
+        if text.get(at) == Some(&b']') {
+            return Ok(at + 1);
         }
         for index in 0.. {
             let is_index = |part: &Part| *part == Part::Index(index);
             let next = self.among(active, |path| path.get(depth).is_some_and(is_index));
-            self.value(next, depth + 1)?;
-            if self.left == 0 {
-                return Ok(());
+            at = self.member(next, depth + 1, at)?;
+            match text.get(at) {
+                _ if self.left == 0 => return Ok(at),
+                Some(b',') => at = space(text, at + 1),
+                Some(b']') => return Ok(at + 1),
+                _ => return Err(at),
             }
-            self.space();
-            if self.takes(b']') {
-                return Ok(());
-            }
-            self.expect(b',')?;
         }
         unreachable!("a text is shorter than that")
+    }
+
+    /// A value of an object or an array, and the space behind it.
+    #[inline]
+    fn member(&mut self, active: u8, depth: usize, at: usize) -> Result<usize, usize> {
+        let end = if active == 0 { pass(self.text, at)? } else { self.value(active, depth, at)? };
+        Ok(space(self.text, end))
     }
 
     /// The active paths that fulfil a condition.
@@ -137,72 +126,83 @@ impl<'a> Scan<'a, '_> {
         }
         all
     }
+}
 
-    #[inline]
-    fn space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.get(self.at) {
-            self.at += 1;
+#[inline]
+fn space(text: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = text.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Passes a value.
+#[inline]
+fn pass(text: &[u8], at: usize) -> Result<usize, usize> {
+    match text.get(at) {
+        Some(b'"') => string(text, at),
+        Some(b'{' | b'[') => pass_brackets(text, at),
+        _ => pass_word(text, at),
+    }
+}
+
+/// Passes a string with its quotes.
+#[inline]
+fn string(text: &[u8], at: usize) -> Result<usize, usize> {
+    if text.get(at) != Some(&b'"') {
+        return Err(at);
+    }
+    let mut from = at + 1;
+    loop {
+        let rest = text.get(from..).unwrap_or_default();
+        // Most strings are shorter than a call of `memchr` pays for.
+        let near = rest.first_chunk().and_then(|chunk| in_chunk(u64::from_le_bytes(*chunk)));
+        let Some(length) = near.or_else(|| memchr2(b'"', b'\\', rest)) else { return Err(text.len()) };
+        if rest[length] == b'"' {
+            return Ok(from + length + 1);
         }
+        from += length + 2;
     }
+}
 
-    #[inline]
-    fn takes(&mut self, byte: u8) -> bool {
-        let takes = self.text.get(self.at) == Some(&byte);
-        self.at += usize::from(takes);
-        takes
-    }
+/// The place of the first quote or backslash among eight bytes, the first of them lowest.
+#[inline]
+fn in_chunk(chunk: u64) -> Option<usize> {
+    // The highest bit of the first byte that is zero; above it there may be others.
+    let zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes & ONES << 7;
+    let found = zero(chunk ^ u64::from(b'"') * ONES) | zero(chunk ^ u64::from(b'\\') * ONES);
+    (found != 0).then(|| found.trailing_zeros() as usize / 8)
+}
 
-    #[inline]
-    fn expect(&mut self, byte: u8) -> Result<(), usize> {
-        if self.takes(byte) { Ok(()) } else { Err(self.at) }
-    }
-
-    /// Passes a string; returns what is between its quotes.
-    #[inline]
-    fn string(&mut self) -> Result<&'a [u8], usize> {
-        self.expect(b'"')?;
-        let from = self.at;
-        loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(length) = memchr2(b'"', b'\\', rest) else { return Err(self.text.len()) };
-            if rest[length] == b'"' {
-                let inside = &self.text[from..self.at + length];
-                self.at += length + 1;
-                return Ok(inside);
+/// Passes an object or an array.
+fn pass_brackets(text: &[u8], mut at: usize) -> Result<usize, usize> {
+    let mut depth = 0usize;
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at = string(text, at)?;
+                continue;
             }
-            self.at += length + 2;
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+        if depth == 0 {
+            return Ok(at);
         }
     }
+    Err(at)
+}
 
-    /// Passes an object or an array.
-    fn pass_brackets(&mut self) -> Result<(), usize> {
-        let mut depth = 0usize;
-        while let Some(&byte) = self.text.get(self.at) {
-            match byte {
-                b'"' => {
-                    self.string()?;
-                    continue;
-                }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
-                _ => {}
-            }
-            self.at += 1;
-            if depth == 0 {
-                return Ok(());
-            }
-        }
-        Err(self.at)
+/// Passes a number, `true`, `false` or `null`.
+#[inline]
+fn pass_word(text: &[u8], from: usize) -> Result<usize, usize> {
+    let mut at = from;
+    while let Some(b'0'..=b'9' | b'a'..=b'z' | b'E' | b'+' | b'-' | b'.') = text.get(at) {
+        at += 1;
     }
-
-    /// Passes a number, `true`, `false` or `null`.
-    fn pass_word(&mut self) -> Result<(), usize> {
-        let from = self.at;
-        while let Some(b'0'..=b'9' | b'a'..=b'z' | b'E' | b'+' | b'-' | b'.') = self.text.get(self.at) {
-            self.at += 1;
-        }
-        if self.at == from { Err(from) } else { Ok(()) }
-    }
+    if at == from { Err(from) } else { Ok(at) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub mod template;
 
 use crate::plan::{Opcode, present};
 use crate::record::{Failure, Kind};
-use fields::{Field, Fields, Values};
+use fields::{Field, Fields, Seen};
 use postmark::Post;
 use records::{Record, Records};
 use serde::Deserialize;
@@ -184,21 +184,27 @@ impl Table {
         })
     }
 
-    /// What a record is: the rule that applies to it, if one does, and its fields.
+    /// A record that is not judged yet.
     #[inline]
-    pub fn judge<'a>(&self, record: Record<'a>) -> Result<(Option<usize>, Values<'a>), Failure> {
-        let values = self.fields.read(record)?;
+    pub fn seen<'a>(&self, record: Record<'a>) -> Seen<'a, '_> {
+        self.fields.of(record)
+    }
+
+    /// What a record is: the rule that applies to it, if one does.
+    #[inline]
+    pub fn judge(&self, seen: &mut Seen) -> Result<Option<usize>, Failure> {
+        seen.scan()?;
         let holds = |test: &Ready| match test {
-            Ready::Begins(text) => record.bytes.starts_with(text),
-            Ready::Is(field, text, number) => match values[*field] {
+            Ready::Begins(text) => seen.record.bytes.starts_with(text),
+            Ready::Is(field, text, number) => match seen.value(*field) {
                 Some(fields::Value::Bytes(bytes)) => bytes == text,
                 Some(fields::Value::Number(found)) => *number == Some(found),
                 None => false,
             },
-            Ready::Has(field) => values[*field].is_some(),
-            Ready::Lacks(field) => values[*field].is_none(),
+            Ready::Has(field) => seen.value(*field).is_some(),
+            Ready::Lacks(field) => seen.value(*field).is_none(),
         };
-        Ok((self.tests.iter().position(|tests| tests.iter().all(holds)), values))
+        Ok(self.tests.iter().position(|tests| tests.iter().all(holds)))
     }
 
     pub fn template(&self, number: usize) -> &Template {

@@ -42,7 +42,8 @@ impl Post {
     }
 
     fn read(&self, digits: &[u8]) -> Option<Postmark> {
-        let mut numbers = digits.chunks_exact(8).map(crate::stamp::number);
+        let (numbers, _) = digits.as_chunks();
+        let mut numbers = numbers.iter().map(crate::stamp::number);
         let mut next = || numbers.next().flatten();
         let (user, sequence, high, low, check, clock) = (next()?, next()?, next()?, next()?, next()?, next()?);
         let mark = Postmark { user, sequence, t_ns: u64::from(high) << 32 | u64::from(low), clock };
@@ -50,8 +51,13 @@ impl Post {
     }
 
     fn check(&self, mark: Postmark) -> u32 {
-        let of_message = self.stamps.hash(mark.user, mark.sequence.into()) as u32;
-        (self.stamps.hash(of_message ^ mark.clock, mark.t_ns) >> 16) as u32
+        let Postmark { user, sequence, t_ns, clock } = mark;
+        let words = [u64::from(user) << 32 | u64::from(sequence), t_ns, clock.into()];
+        let mut bytes = [0; 24];
+        for (chunk, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *chunk = word.to_le_bytes();
+        }
+        self.stamps.hash_of(&bytes) as u32
     }
 }
 
