@@ -90,12 +90,12 @@ impl<S: System> Worker<S> {
         if step.awaits != (Await::Rule { rule: number }) {
             return Ok(());
         }
-        if let Action::Reply { by: Some(field), .. } = rule.does {
-            if seen.number(field) != Some(as_sent(table, request)) {
-                let what = format!("step {:?} is number {request}: {}", step.name, excerpt(seen.record.bytes));
-                self.fail(index, (Kind::UnexpectedReply, what));
-                return Ok(());
-            }
+        if let Action::Reply { by: Some(field), .. } = rule.does
+            && seen.number(field) != Some(as_sent(table, request))
+        {
+            let what = format!("step {:?} is number {request}: {}", step.name, excerpt(seen.record.bytes));
+            self.fail(index, (Kind::UnexpectedReply, what));
+            return Ok(());
         }
         self.talk().users[index].step += 1;
         let part = self.part_of_opening(index);

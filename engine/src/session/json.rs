@@ -170,7 +170,8 @@ fn string(text: &[u8], at: usize) -> Result<usize, usize> {
 fn in_chunk(chunk: u64) -> Option<usize> {
     // The highest bit of the first byte that is zero; above it there may be others.
     let zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes & ONES << 7;
-    let found = zero(chunk ^ u64::from(b'"') * ONES) | zero(chunk ^ u64::from(b'\\') * ONES);
+    let places = |byte: u8| zero(chunk ^ (u64::from(byte) * ONES));
+    let found = places(b'"') | places(b'\\');
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
