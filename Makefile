@@ -14,7 +14,7 @@ CARGO    = $(FOUND) cargo --quiet
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo env "PATH=$$PATH:/usr/sbin:/sbin" "HOME=$$HOME"')
 # One server of each language, and what was changed last: building the whole catalogue takes long (`make check-all`).
 CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websocket node-nodejs-websocket@* python-websockets \
-           c-libwebsockets uwebsockets
+           c-libwebsockets uwebsockets mosquitto aedes json-rpc
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws
 

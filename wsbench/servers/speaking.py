@@ -11,6 +11,7 @@ from pathlib import Path
 from wsbench.records.errors import UserError
 from wsbench.records.session_table import Session
 from wsbench.servers.catalogue import Variant
+from wsbench.servers.manifest import Running, address
 from wsbench.sessions import compiling, session_file
 from wsbench.sessions.session_file import SessionFile
 
@@ -55,8 +56,9 @@ def file_of(variant: Variant, role: str) -> Path:
 
 
 def path_of(variant: Variant, role: str) -> str:
-    """The request target of the handshake."""
-    return variant.roles[role].path or _read(variant, role).path
+    """The request target of the handshake: of the role, of a running server's URL, or of the session."""
+    of_url = address(variant.table.url).path if isinstance(variant.table, Running) else ""
+    return variant.roles[role].path or of_url or _read(variant, role).path
 
 
 def handshake(variant: Variant, role: str) -> list[tuple[str, str]]:
