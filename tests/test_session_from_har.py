@@ -63,6 +63,41 @@ LOGIN = archive(
     ("<", 25.1, '{"kind":"said","id":2}'),
     (">", 30.0, '{"alive":true}'),
 )
+#: As Chromium records the chat of Socket.IO's tutorial, which polls first.
+CHAT = archive(
+    "ws://127.0.0.1:3000/socket.io/?EIO=4&transport=websocket&sid=BFIBVnkp",
+    (">", 1.0, "2probe"),
+    ("<", 1.0, "3probe"),
+    (">", 1.1, "5"),
+    (">", 2.0, '42["chat message","hello everyone"]'),
+    ("<", 2.0, '42["chat message","hello everyone"]'),
+    (">", 3.0, '42["chat message","ok"]'),
+    ("<", 3.0, '42["chat message","ok"]'),
+)
+POLLS = "http://127.0.0.1:3000/socket.io/?EIO=4&transport=polling&t=xhr"
+OPENED = '0{"sid":"BFIBVnkp","upgrades":["websocket"]}'
+
+
+def polled(method: str, url: str, sent: str = "", received: str = "") -> dict:
+    request = {"method": method, "url": url, "postData": {"text": sent}} if sent else {"method": method, "url": url}
+    return {"request": request, "response": {"content": {"text": received}}}
+
+
+#: As Chromium records a page with the client of graphql-ws: a subscription, and what its user types.
+ROOM = archive(
+    "ws://127.0.0.1:4000/graphql",
+    (">", 0.0, '{"type":"connection_init"}'),
+    ("<", 0.1, '{"type":"connection_ack"}'),
+    (">", 0.2, '{"id":"5b13092d","type":"subscribe","payload":{"query":"subscription { room }","variables":{"room":"lobby"}}}'),
+    (">", 1.0, '{"id":"9dcadd40","type":"subscribe","payload":{"query":"mutation { publish }","variables":{"text":"hello"}}}'),
+    ("<", 1.1, '{"id":"5b13092d","type":"next","payload":{"data":{"room":"hello"}}}'),
+    ("<", 1.1, '{"id":"9dcadd40","type":"next","payload":{"data":{"publish":true}}}'),
+    ("<", 1.1, '{"id":"9dcadd40","type":"complete"}'),
+    (">", 2.0, '{"id":"831a3a11","type":"subscribe","payload":{"query":"mutation { publish }","variables":{"text":"bye"}}}'),
+    ("<", 2.1, '{"id":"5b13092d","type":"next","payload":{"data":{"room":"bye"}}}'),
+    ("<", 2.1, '{"id":"831a3a11","type":"next","payload":{"data":{"publish":true}}}'),
+    ("<", 2.1, '{"id":"831a3a11","type":"complete"}'),
+)
 
 
 def test_graphql_is_recognised_by_its_ids(tmp_path):
@@ -93,6 +128,100 @@ def test_captures_and_keep_alives_are_recognised(tmp_path):
     assert [(one.send, one.every_s) for one in file.keepalive] == [('{"alive":true}', 10.0)]
     assert file.rules["welcome"].capture == {"token-1": "token-1"}
     assert made.captured == 1
+
+
+def test_what_users_type_and_get_back_is_a_setting(tmp_path):
+    file, made = compiled(tmp_path, CHAT)
+    assert [(one.send, one.await_) for one in file.steps] == [('42["chat message","${text}"]', "own")]
+    assert file.settings["text"].default == "${postmark}"
+    # The recording is too short for a ping; without a pong the server would end the connection.
+    assert [one.answer for one in file.rules.values() if one.answer] == ["3"]
+    assert made.setup == 2
+
+
+def test_a_room_s_name_is_not_what_a_user_typed(tmp_path):
+    chat = [
+        one
+        for at, text in enumerate(("hi", "ho"))
+        for one in ((">", at, f'{{"room":"the lobby","text":"{text}"}}'), ("<", at, f'{{"room":"the lobby","text":"{text}"}}'))
+    ]
+    file, _ = compiled(tmp_path, archive("ws://127.0.0.1/", *chat))
+    assert [(one.send, one.await_) for one in file.steps] == [('{"room":"the lobby","text":"${text}"}', "own")]
+
+
+def test_a_login_that_comes_back_is_not_typed(tmp_path):
+    login = ((">", 0, '{"login":"ann"}'), ("<", 0.1, '{"kind":"welcome","user":"ann"}'))
+    file, _ = compiled(tmp_path, archive("ws://127.0.0.1/", *login, *((way, at, text) for way, at, text in TYPED)))
+    assert [one.send for one in file.setup] == ['{"login":"ann"}']
+    assert [one.send for one in file.steps] == ['{"say":"${text}"}']
+
+
+TYPED = [one for at in (1, 2) for one in ((">", at, f'{{"say":"line {at}"}}'), ("<", at, f'{{"kind":"said","what":"line {at}"}}'))]
+
+
+def test_messages_that_come_back_are_not_ignored_although_the_setup_awaits_one(tmp_path):
+    join = ((">", 0, '{"join":1}'), ("<", 0.1, '{"kind":"said","what":"welcome"}'))
+    file, _ = compiled(tmp_path, archive("ws://127.0.0.1/", *join, *TYPED))
+    assert [one.await_ for one in file.setup] == ["said"]
+    assert file.rules["said"].push
+
+
+def test_polls_before_the_websocket_come_first(tmp_path):
+    recorded = json.loads(json.dumps(CHAT))
+    recorded["log"]["entries"][:0] = [
+        polled("GET", POLLS, received=OPENED),
+        polled("POST", f"{POLLS}&sid=BFIBVnkp", '40{"token":"t"}', "ok"),
+        polled("GET", f"{POLLS}&sid=BFIBVnkp", received='40{"sid":"x"}\x1e42["news","a"]'),
+        polled("GET", f"{POLLS}&sid=another", received='42["not","ours"]'),
+        polled("GET", f"{POLLS}&sid=BFIBVnkp", received="6"),
+    ]
+    file, _ = compiled(tmp_path, recorded)
+    assert file.path == "/socket.io/?EIO=4&transport=websocket"
+    assert [(one.send, one.await_) for one in file.setup] == [(None, "packet-0"), ('40{"token":"t"}', "packet-40")]
+
+
+def test_an_upgrade_without_its_polls_begins_as_usual(tmp_path):
+    file, _ = compiled(tmp_path, CHAT)
+    assert [(one.send, one.await_) for one in file.setup] == [(None, "packet-0"), ("40", "packet-40")]
+
+
+def test_texts_made_from_the_connection_s_name_are_different_for_every_message(tmp_path):
+    recorded = archive(
+        "ws://127.0.0.1/socket.io/?EIO=4&transport=websocket",
+        ("<", 0, '0{"sid":"N7AawcVkOv"}'),
+        (">", 0, "40"),
+        ("<", 0, '40{"sid":"Kq8ZcVkOvD"}'),
+        (">", 1, '420["say","hello","Kq8ZcVkOvD-0"]'),
+        ("<", 1, '42["say","hello"]'),
+        ("<", 1, "430[]"),
+        (">", 2, '421["say","bye","Kq8ZcVkOvD-1"]'),
+        ("<", 2, '42["say","bye"]'),
+        ("<", 2, "431[]"),
+    )
+    file, _ = compiled(tmp_path, recorded)
+    assert [one.send for one in file.steps] == ['42${sequence}["say","${text}","${user}-${sequence}"]']
+
+
+def test_a_subscription_is_the_setup_and_brings_what_is_typed(tmp_path):
+    file, _ = compiled(tmp_path, ROOM)
+    assert [one.await_ for one in file.setup] == ["connection-ack", None]
+    assert '"query":"subscription' in file.setup[1].send
+    assert [one.await_ for one in file.steps] == ["reply-complete"]
+    assert '"text":"${text}"' in file.steps[0].send
+    assert next(iter(file.rules)) == "message"
+    assert file.rules["message"].push
+
+
+def test_a_kind_may_be_called_as_a_rule_of_wsbench(tmp_path):
+    recorded = archive(
+        "ws://127.0.0.1/",
+        (">", 0, '{"join":1}'),
+        ("<", 0, '{"kind":"pushed","by":"ann"}'),
+        (">", 1, '{"id":1}'),
+        ("<", 1, '{"id":1}'),
+    )
+    file, _ = compiled(tmp_path, recorded)
+    assert list(file.rules) == ["pushed", "reply-other", "pushed-2"]
 
 
 def test_the_connection_is_chosen_by_its_url():

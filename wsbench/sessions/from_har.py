@@ -12,7 +12,7 @@ from collections import Counter
 from itertools import pairwise
 from urllib.parse import urlsplit
 
-from wsbench.sessions.har import Path, Seen, messages_of, parsed, path_text, url_of
+from wsbench.sessions.har import UPGRADED, Path, Seen, messages_of, parsed, path_text, url_of
 
 #: A value this long that the server sends first and the browser repeats was captured, not chosen.
 SHORTEST_CAPTURE = 8
@@ -24,7 +24,16 @@ FRONTED = re.compile(r"(4[23])(\d+)(?=\[)")
 FRONT = re.compile(r"\d{1,2}")
 #: The longest time between two keep-alives, in seconds.
 RAREST_S = 90.0
+#: Names of values that tell what a message is.
+KINDS = ("type", "event", "op", "action", "kind", "method", "t")
+ENDS = {(name,) for name in KINDS}
+#: Packets of Socket.IO that end the connection.
+SOCKET_IO_ERRORS = {"disconnected": "41", "refused": "44"}
 ID = "${sequence}"
+#: A name that the server gives, such as the one of a connection.
+GIVEN = re.compile(r"[\w.:-]{8,}")
+UNIQUE = "${user}-${sequence}"
+TYPED = "${text}"
 
 
 def session_of(entry: dict) -> str:
@@ -49,6 +58,10 @@ class _Guess:
         self.alive = self._guess_answers()
         self.periodic = self._guess_periodic()
         self.captures = self._guess_captures()
+        self.made = self._guess_made()
+        self.typed: dict[int, str] = {}
+        self.typed = self._guess_typed()
+        self.subscriptions = self._guess_subscriptions()
 
     # ---- what answers what ---------------------------------------------------------------------------------------------
 
@@ -64,7 +77,7 @@ class _Guess:
             for path, value in one.values().items():
                 answers = {there for values in later for there, found in values.items() if found == value}
                 votes.update((path, there) for there in answers)
-        distinct = {pair: votes[pair] for pair in votes if self._is_distinct(pair[0]) and _looks_like_id(pair)}
+        distinct = {pair: votes[pair] for pair in votes if self._is_distinct(pair[0]) and self._looks_like_id(pair)}
         if not distinct:
             return None
         return max(distinct, key=lambda pair: (distinct[pair], -len(pair[0]) - len(pair[1])))
@@ -73,6 +86,13 @@ class _Guess:
         """Whether no two different messages sent have the same value there."""
         values = [(one.values()[path], one.text) for one in self.all if one.sent and path in one.values()]
         return len({value for value, _ in values}) == len({text for _, text in values}) and bool(values)
+
+    def _looks_like_id(self, pair: tuple[Path, Path]) -> bool:
+        """The number of a request stands under a name that says so, or is a number at a place in a list."""
+        ends = pair[0][-1:], pair[1][-1:]
+        if any(end and isinstance(end[0], int) for end in ends):
+            return all(one.values().get(pair[0], "0").isdecimal() for one in self.all if one.sent)
+        return all(end and re.search(r"id$|ref$|seq|^nr$|number", end[0], re.I) for end in ends)
 
     def _id_sent(self, one: Seen) -> str | None:
         if self.id == "digits":
@@ -98,7 +118,7 @@ class _Guess:
                 for path, value in one.values().items():
                     values.setdefault(path, set()).add(value)
         received = sum(not one.sent for one in self.all)
-        wanted = [path for path in values if path and path[-1] in ("type", "event", "op", "action", "kind", "method", "t")]
+        wanted = [path for path in values if path and path[-1] in KINDS]
         wanted = [path for path in wanted if len(values[path]) <= max(8, received // 2)]
         return min(wanted, key=len, default=None)
 
@@ -111,7 +131,9 @@ class _Guess:
             if not before.sent and after.sent and self._id_sent(after) is None and len(after.text) <= 64:
                 pairs[before.text, after.text] += 1
         usual = {("2", "3")}
-        return {
+        # A short recording has no ping of Engine.IO.
+        always = {"2": "3"} if "EIO=" in url_of(self.entry) else {}
+        return always | {
             before: after
             for (before, after), count in pairs.items()
             if count > 1 or (before, after) in usual or ("ping" in before.lower() and "pong" in after.lower())
@@ -144,18 +166,85 @@ class _Guess:
                     found[value] = (f"{name if name[:1].isalpha() else 'value'}-{len(found) + 1}", path)
         return found
 
+    def _guess_made(self) -> set[str]:
+        """Texts that the browser made from a name that the server gave it, such as `<name>-0`."""
+        given: set[str] = set()
+        found = set()
+        for one in self.all:
+            texts = one.texts().values()
+            if one.sent:
+                found |= {text for text in texts if GIVEN.fullmatch(text) and any(text.startswith(name) for name in given - {text})}
+            else:
+                given |= {text for text in texts if GIVEN.fullmatch(text)}
+        return found
+
+    def _guess_typed(self) -> dict[int, str]:
+        """What a user typed, by the place of its message: the server sends it back, but not as the answer of a request."""
+        heard: dict[str, list[int]] = {}
+        for place, one in enumerate(self.all):
+            for text in () if one.sent else one.texts().values():
+                heard.setdefault(text, []).append(place)
+        found: dict[int, dict[Path, str]] = {}
+        for place, one in enumerate(self.all):
+            if not one.sent or one.text in self.alive.values() or one.text in self.periodic:
+                continue
+            texts = {
+                path: text
+                for path, text in one.texts().items()
+                if path[-1:] not in ENDS and text not in self.captures and self._comes_back(place, heard.get(text, []))
+            }
+            if texts:
+                found[place] = texts
+        # The name of a room comes back too, but it does not change.
+        values: dict[Path, set[str]] = {}
+        for texts in found.values():
+            for path, text in texts.items():
+                values.setdefault(path, set()).add(text)
+        typed = {place: texts[max(texts, key=lambda path: (len(values[path]), len(texts[path])))] for place, texts in found.items()}
+        # A login comes back as well, but it is sent once.
+        alike = Counter(self._template(place, text) for place, text in typed.items())
+        only = max(typed, default=None) if self.id is None else None
+        return {
+            place: text
+            for place, text in typed.items()
+            if alike[self._template(place, text)] > 1 or self._replies(place) or (place == only and len(alike) == len(typed))
+        }
+
+    def _comes_back(self, place: int, heard: list[int]) -> bool:
+        """Whether the server sends it, heard at these places, behind this one and not as its reply."""
+        number = self._id_sent(self.all[place])
+        return any(there > place and (number is None or self._id_received(self.all[there]) != number) for there in heard)
+
+    def _guess_subscriptions(self) -> dict[int, Path]:
+        """Requests whose replies are what was typed, again and again: by place, the path of the text in such a reply."""
+        typed = set(self.typed.values())
+        found = {}
+        for place, one in enumerate(self.all):
+            if not one.sent or place in self.typed:
+                continue
+            back = [(path, text) for reply in self._replies(place) for path, text in reply.values().items() if text in typed]
+            if back and {text for _, text in back} == typed:
+                found[place] = back[0][0]
+        return found
+
     # ---- writing -------------------------------------------------------------------------------------------------------
 
-    def _template(self, one: Seen) -> str:
-        """What is sent, with places for its number and for captured values."""
+    def _template(self, place: int, typed: str | None = None) -> str:
+        """What is sent, with places for its number, for captured values and for what was typed."""
+        one = self.all[place]
         text = one.text.replace("${", "$${")
         number = self._id_sent(one)
         if self.id == "digits" and number is not None:
             text = FRONTED.sub(rf"\g<1>{ID}", text, count=1)
         elif number is not None:
             text = _replaced(one, self.id[0], text)
+        for made in self.made:
+            text = text.replace(json.dumps(made), f'"{UNIQUE}"')
         for value, (name, _) in self.captures.items():
             text = text.replace(value, f"${{captured:{name}}}")
+        typed = typed or self.typed.get(place)
+        if typed is not None:
+            text = _typed_replaced(text, typed.replace("${", "$${"))
         return text + ("${hex:1e}" if self.separator else "")
 
     def _name_of(self, one: Seen) -> str:
@@ -179,18 +268,22 @@ class _Guess:
         for place, one in enumerate(self.all):
             if not one.sent:
                 continue
-            template = self._template(one)
+            template = self._template(place)
             if one.text in self.alive.values() or one.text in self.periodic or template in seen:
                 continue
             seen.add(template)
             replies = self._replies(place)
-            if replies:
+            if place in self.subscriptions:
+                setup.append((template, None))
+            elif replies:
                 steps.append((template, self._final_rule(replies[-1])))
+            elif place in self.typed:
+                steps.append((template, "own"))
             elif not steps:
                 awaited = self._next_received(place)
                 setup.append((template, None if awaited is None else self._setup_rule(awaited, rules)))
             else:
-                self.notes.append(f"left out, for nothing answers it by number: {template[:80]}")
+                self.notes.append(f"left out, for nothing answers it: {template[:80]}")
         if not self.all[0].sent:
             setup.insert(0, (None, self._setup_rule(self.all[0], rules)))
         if len(setup) + len(steps) > MOST_STEPS:
@@ -209,8 +302,16 @@ class _Guess:
         captured = [f"{name} = {_quoted(name)}" for value, (name, path) in self.captures.items() if values.get(path) == value]
         keeps = f", capture = {{ {', '.join(captured)} }}" if captured else ""
         if self._id_received(one) is None or name not in rules:
-            rules[name] = f"{{ {self._test_of(one)}, ignore = true{keeps} }}"
+            test = self._test_of(one)
+            # What users type may come back in messages of this kind.
+            does = "push" if any(test == self._test_of(self.all[place]) for place in self._returned()) else "ignore"
+            rules[name] = f"{{ {test}, {does} = true{keeps} }}"
         return name
+
+    def _returned(self) -> list[int]:
+        """The places of the messages in which the server sends back what was typed."""
+        typed = set(self.typed.values())
+        return [place for place, one in enumerate(self.all) if not one.sent and typed & set(one.texts().values())]
 
     def _final_rule(self, one: Seen) -> str:
         return f"reply-{self._name_of(one)}"
@@ -221,9 +322,11 @@ class _Guess:
         for text, answer in self.alive.items():
             one = Seen(False, 0, text, parsed(text))
             found[f"alive-{len(found) + 1}"] = f"{{ {self._test_of(one)}, answer = {_quoted(self._plain(answer))} }}"
+        if self.subscriptions:
+            found["message"] = '{ has = "typed", push = true }'
         parts: dict[str, str] = {}
         for place, one in enumerate(self.all):
-            replies = self._replies(place) if one.sent else []
+            replies = self._replies(place) if one.sent and place not in self.subscriptions else []
             for number, reply in enumerate(replies):
                 test = self._test_of(reply) if self.kind is not None and self.kind in reply.values() else 'has = "id"'
                 last = number == len(replies) - 1
@@ -245,6 +348,10 @@ class _Guess:
     def _written(self, rules: dict[str, str], setup: list, steps: list) -> str:
         url = urlsplit(url_of(self.entry))
         query = f"?{url.query}" if url.query else ""
+        if self.entry.get(UPGRADED):
+            self.notes.insert(0, "the browser polled by HTTP first; this session begins with the WebSocket")
+        if self.made:
+            self.notes.append(f"guessed: texts such as {min(self.made)} only have to differ, so they are {UNIQUE}")
         lines = [
             f"about  = {_quoted(f'recorded from {url.scheme}://{url.netloc}')}",
             f"source = {_quoted(url_of(self.entry))}",
@@ -255,11 +362,16 @@ class _Guess:
             lines.append(f"subprotocols = {json.dumps(offered)}")
         if self.separator:
             lines += ["# Guessed: the byte 0x1e occurs in messages.", "records = { separated = 0x1e }"]
+        if self.typed:
+            lines += ["", "[settings]", "# Guessed: the server sends it back, to all users of a room (--room-size)."]
+            lines.append('text = { about = "what a user types, with a postmark", default = "${postmark}" }')
         lines += ["", *self._fields(), "", "[rules]", "# Guessed from equal numbers and kinds. The first rule that fits counts."]
-        early = {name: body for name, body in rules.items() if "ignore" in body}
+        early = {name: body for name, body in rules.items() if " reply = " not in body and " answer = " not in body}
+        if "EIO=" in url.query:
+            rules |= {_unused(name, rules): f"{{ begins = '{front}', fail = true }}" for name, front in SOCKET_IO_ERRORS.items()}
         lines += [f"{name} = {body}" for name, body in {**early, **rules}.items()]
         lines.append("# Everything else: the server sends it of its own accord. Make errors a rule with `fail`.")
-        lines.append("pushed = { push = true }")
+        lines.append(f"{_unused('pushed', rules)} = {{ push = true }}")
         for kind, found in (("setup", setup), ("steps", steps)):
             for number, (template, awaited) in enumerate(found, 1):
                 lines += ["", f"[[{kind}]]", f'name  = "{kind.removesuffix("s")}-{number}"']
@@ -269,7 +381,7 @@ class _Guess:
             lines += ["", "# Guessed: it was sent again and again.", "[[keepalive]]", f"every_s = {every_s}"]
             lines.append(f"send    = {_quoted(self._plain(text))}")
         if not steps:
-            self.notes.append("no request was found that a message of the server answers by number: write [[steps]] yourself")
+            self.notes.append("no message was found that the server answers by number or sends back: write [[steps]] yourself")
         return "\n".join([*(f"# {note}" for note in self.notes), *lines]) + "\n"
 
     def _fields(self) -> list[str]:
@@ -281,6 +393,9 @@ class _Guess:
             lines += [f"# Guessed: what is sent as `{sent}` comes back.", f"id = {{ json = {_quoted(received)} }}"]
         if self.kind is not None:
             lines += [f"kind = {{ json = {_quoted(path_text(self.kind))} }}"]
+        for path in list(self.subscriptions.values())[:1]:
+            lines += ["# Guessed: a subscription, which nothing acknowledges, brings what was typed."]
+            lines += [f"typed = {{ json = {_quoted(path_text(path))} }}"]
         for name, path in self.captures.values():
             lines += ["# Guessed: the browser repeats it.", f"{name} = {{ json = {_quoted(path_text(path))} }}"]
         return lines
@@ -291,12 +406,6 @@ class _Guess:
         return [part.strip() for part in found[0].split(",")] if found else []
 
 
-def _looks_like_id(pair: tuple[Path, Path]) -> bool:
-    """The number of a request stands near the top of both, under a name that says so, or at a place in a list."""
-    ends = pair[0][-1:], pair[1][-1:]
-    return all(end and (isinstance(end[0], int) or re.search(r"id$|ref$|seq|^nr$|number", end[0], re.I)) for end in ends)
-
-
 def _replaced(one: Seen, path: Path, text: str) -> str:
     """The text with the sequence in place of the value at the path: a string stays one."""
     value = one.values()[path]
@@ -305,6 +414,23 @@ def _replaced(one: Seen, path: Path, text: str) -> str:
     old = re.escape(json.dumps(value) if quoted else value)
     new = f'"{ID}"' if quoted else ID
     return re.sub(f"({key}){old}", lambda found: found[1] + new, text, count=1)
+
+
+def _typed_replaced(text: str, typed: str) -> str:
+    """The text with a place for what was typed; the last one, because names come before it."""
+    if text == typed:
+        return TYPED
+    before, found, behind = text.rpartition(json.dumps(typed, ensure_ascii=False))
+    return f'{before}"{TYPED}"{behind}' if found else text
+
+
+def _unused(name: str, names: dict) -> str:
+    """The name, with a number if it is taken."""
+    free, number = name, 1
+    while free in names:
+        number += 1
+        free = f"{name}-{number}"
+    return free
 
 
 def _name(text: str) -> str:
