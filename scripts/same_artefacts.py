@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wsbench.cli import terminal
-from wsbench.servers import build, catalogue
+from wsbench.servers import build, catalogue, sources
 from wsbench.servers.catalogue import Variant
 
 PLACES = ("a", "another/and/much/longer/place")
@@ -47,7 +47,7 @@ def compare(variant: Variant) -> list[str]:
         made = []
         for place in PLACES:
             folder = Path(root, place, variant.server)
-            shutil.copytree(variant.folder, folder, ignore=shutil.ignore_patterns(*build.MADE))
+            shutil.copytree(variant.folder, folder, ignore=shutil.ignore_patterns(*sources.MADE))
             built = build.build(replace(variant, folder=folder), sorted(os.sched_getaffinity(0)))
             if built.problem is not None:
                 return [variant.name, "failed", built.problem]

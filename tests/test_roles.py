@@ -36,6 +36,7 @@ connections = 6
 [timing]
 measure_s = 1
 rounds    = 1
+again     = 0
 """
 
 
