@@ -113,6 +113,17 @@ def test_what_nobody_asked_for_is_a_reason(tmp_path, kind):
     assert judged(tmp_path / "idle", idle).of("body") == "SUSPECT", "there is nothing that it could falsify"
 
 
+def test_copies_that_are_missing_or_too_many_are_told(tmp_path):
+    assert judged(tmp_path / "right", Trial(copies=(1_000, 1_000, 0))).outcomes == ()
+    (lost,) = judged(tmp_path / "lost", Trial(copies=(1_000, 940, 0))).outcomes
+    assert (lost.name, lost.affects) == ("lost_copies", each("INVALID", "body", "tail"))
+    assert lost.seen == "60 of 1,000 copies did not arrive until the end of the drain"
+    (more,) = judged(tmp_path / "more", Trial(copies=(1_000, 27_500, 0))).outcomes
+    assert (more.kind, more.seen.split()[0]) == ("INVALID", "26,500")
+    (late,) = judged(tmp_path / "late", Trial(copies=(1_000, 1_000, 1))).outcomes
+    assert (late.name, late.kind) == ("unasked", "SUSPECT")
+
+
 def test_held_connections_need_no_message_and_must_not_die(tmp_path):
     idle = {"scenario": engine_files.Idle(), "loop": engine_files.NoLoop(), "rate": 1e-9, "connections": 2_000}
     assert judged(tmp_path / "a", Trial(**idle, server_busy=0.1)) == Verdict((), "none")

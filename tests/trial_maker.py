@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 from hdrh.histogram import HdrHistogram
 
-from wsbench.records import engine_files, frozen, rundir
+from wsbench.records import engine_files, frozen, rundir, session_table
 from wsbench.records import samples as samples_room
 
 HOUR_NS = 3_600_000_000_000
@@ -72,6 +72,7 @@ class Trial:
     busy_poll: bool = False
     broadcasts: tuple[tuple[int, int, int, int], ...] = ()  # expected, received, µs to the first and to the last
     connect_s: float = 0.2
+    copies: tuple[int, int, int] | None = None  # in rooms: expected, received, out of order
 
 
 def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = None) -> rundir.TrialFolder:
@@ -212,8 +213,19 @@ def _events(trial: Trial) -> tuple[list, int]:
         ),
         errors={kind: count for kind, count in (("timeout", trial.failed), ("unexpected_reply", trial.unasked)) if count},
         threads=[worker],
+        session=None if trial.copies is None else _session(*trial.copies),
     )
     return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
+
+
+def _session(expected: int, received: int, out_of_order: int) -> session_table.SessionCounts:
+    return session_table.SessionCounts(
+        keepalives=0,
+        pushes_in_window=received,
+        copies_expected=expected,
+        copies_received=received,
+        copies_out_of_order=out_of_order,
+    )
 
 
 def _broadcasts(trial: Trial, began_ns: int) -> list:

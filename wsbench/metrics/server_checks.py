@@ -26,6 +26,7 @@ OUTCOMES: dict[str, str] = {
     "refused": "connections missing",
     "died": "connections died",
     "lost_messages": "messages lost",
+    "lost_copies": "copies lost",
     "unasked": "unrequested replies",
     "flood": "flood of bytes",
     "rate": "rate not carried",
@@ -55,6 +56,7 @@ def checks(trial: TrialData) -> Iterator[Finding]:
     yield from connections(trial)
     yield from messages(trial)
     yield from unasked(trial)
+    yield from copies(trial)
     yield from flood(trial)
     yield from ran_out(trial)
 
@@ -112,18 +114,35 @@ def lost_messages(lost: int, due: int, kinds: str, by_engine: bool = False) -> F
 
 def unasked(trial: TrialData) -> Iterator[Finding]:
     """More replies than requests: a server that answers in advance, twice or from elsewhere gives meaningless results."""
-    control, answered = trial.end.control, trial.measured.answered
+    control, session, answered = trial.end.control, trial.end.session, trial.measured.answered
     other = trial.end.errors.get("reply_content", 0) if isinstance(trial.plan.scenario, Push) else 0
     for count, what in (
         (trial.end.errors.get("unexpected_reply", 0), "replies arrived that no message had requested"),
         (other, "messages arrived that are not broadcasts and were not triggered by this load"),
         (control.out_of_order, "copies of broadcasts arrived twice or late"),
         (control.foreign, "broadcasts arrived that this load did not trigger"),
+        (session.copies_out_of_order if session else 0, "copies in rooms arrived twice or behind later ones"),
     ):
         if count:
             kind = beyond("unasked", count / answered) if answered else "SUSPECT"
             remedy = "Check what else sends to these connections, and how the server answers."
             yield finding("server", "unasked", f"{count:,} {what}", remedy, **dict.fromkeys(LOAD, kind))
+
+
+def copies(trial: TrialData) -> Iterator[Finding]:
+    """Copies in rooms that did not arrive, or of which there were more than the room has members."""
+    counts = trial.end.session
+    if counts is None or not counts.copies_expected:
+        return
+    lost, due = counts.copies_expected - counts.copies_received, counts.copies_expected
+    if lost > 0:
+        seen = f"{lost:,} of {due:,} copies did not arrive until the end of the drain"
+        words = {"body": beyond("lost_body", lost / due), "tail": beyond("lost_tail", lost / due)}
+        yield finding("server", "lost_copies", seen, "Lower the load to find what it carries.", **words)
+    elif lost < 0:
+        seen = f"{-lost:,} more copies arrived than the {due:,} that the members of the rooms expect"
+        remedy = "Check that rooms are as large as the load says, and that the session joins them."
+        yield finding("server", "unasked", seen, remedy, **everything("INVALID"))
 
 
 def flood(trial: TrialData) -> Iterator[Finding]:
