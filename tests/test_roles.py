@@ -9,7 +9,9 @@ import pytest
 from conftest import RAN, SERVERS
 from test_catalogue import MINIMAL
 
+from wsbench.engine import program
 from wsbench.host.installation import ROOT
+from wsbench.records.engine_files import Seconds, Target
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 from wsbench.records.session_table import PostmarkPiece
@@ -145,6 +147,14 @@ def test_rooms_are_not_spread_over_server_processes(tmp_path, wsbench):
     (tmp_path / "small.toml").write_text(text)
     done = wsbench("run", "small.toml", "--server-processes", "2")
     assert "rooms need a single server process, found 2" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("publishers", "senders"), [(1, 10), (3, 30), (None, 100), (20, 100)])
+def test_in_rooms_only_publishers_send(publishers, senders):
+    scenario = speaking.spoken(chatty("right"), "rooms", Talk(128, 100, 10, publishers)).scenario
+    target = Target(address="127.0.0.1:1", replicas=[], host="127.0.0.1:1", path="/")
+    plan = program.plan(scenario, "websocket", target, 100, None, Seconds(seconds=1), seed=1, cpus=[0])
+    assert plan.senders == senders
 
 
 def test_servers_are_listed_by_session(wsbench):

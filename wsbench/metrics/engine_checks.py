@@ -61,7 +61,7 @@ def _histograms(trial: TrialData) -> Iterator[Finding]:
 
 
 def _little(trial: TrialData) -> Iterator[Finding]:
-    """Little's law for a closed loop without think time. The window's edges may cut one message per slot (connections × depth).
+    """Little's law for a closed loop without think time. The window's edges may cut one message per slot (senders × depth).
 
     Short runs that end by a count ramp up and run out within the window. Therefore slots / messages is added to both limits: below
     about fifty messages per connection, this check shows little. Such a run also waits for its last messages with fewer in flight.
@@ -73,7 +73,7 @@ def _little(trial: TrialData) -> Iterator[Finding]:
         return
     if not isinstance(loop, Closed) or loop.think is not None or trial.plan.stages is not None:
         return
-    places = trial.plan.connections * loop.depth
+    places = trial.plan.senders * loop.depth
     ratio = trial.counted / trial.window_s * times.mean / NS_PER_S / places
     gap = abs(ratio - 1) if loop.messages_per_connection is None else ratio - 1  # replaced connections also shake hands
     kind = beyond("little", gap - places / trial.counted)

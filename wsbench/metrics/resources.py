@@ -171,7 +171,7 @@ def engine_wait_us_per_message(trial):
     replies = trial.counted if trial.slices is None else trial.measured.replies_in_window
     messages = known(replies or None, "no message was answered")
     waits = sum(one.voluntary_switches + one.involuntary_switches for one in workers)
-    held_up = min(trial.plan.connections, max(1.0, messages / waits) if waits else trial.plan.connections)
+    held_up = min(trial.plan.senders, max(1.0, messages / waits) if waits else trial.plan.senders)
     return waited_ns / messages * held_up / NS_PER_US
 
 

@@ -226,6 +226,13 @@ class Plan(Frozen):
     shard: tuple[int, int]
     gate_s: float | None = None
 
+    @property
+    def senders(self) -> int:
+        """Connections that send: all, or in rooms the publishers."""
+        rooms = self.scenario.rooms if isinstance(self.scenario, Session) else None
+        publishers = None if rooms is None else rooms.publishers
+        return self.connections if publishers is None else min(self.connections, rooms.count * publishers)
+
 
 # ---- the engine's events (protocol §2) -----------------------------------------------------------------------------
 
