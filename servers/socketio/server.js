@@ -16,7 +16,7 @@ io.on('connection', socket => {
   const { room } = socket.handshake.auth
   if (room !== undefined) socket.join(room)
 
-  socket.on('echo', (data, acknowledge) => acknowledge(data))
+  socket.on('echo', (data, acknowledge) => acknowledge?.(data))
   socket.on('publish', data => io.to(room).emit('publish', data))
 })
 
