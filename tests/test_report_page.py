@@ -11,7 +11,7 @@ from run_maker import HOSTILE, SERVERS, Server, make_run
 
 from wsbench.analysis.reading import load
 from wsbench.records.errors import UserError
-from wsbench.report import document, page, palette
+from wsbench.report import document, frame, page, palette
 from wsbench.report.blocks import Block, ClaimRow, Table
 
 ONE_CELL = ({"connections": 64},)
@@ -165,7 +165,7 @@ def contrast(one: str, other: str) -> float:
 
 def schemes() -> list[dict[str, str]]:
     """The colours of the page's style, light and dark."""
-    style = (page.HERE / "page.css").read_text(encoding="utf-8")
+    style = (frame.HERE / "page.css").read_text(encoding="utf-8")
     return [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})\b", block)) for block in re.findall(r":root \{(.*?)\}", style, re.S)[:2]]
 
 

@@ -6,7 +6,6 @@ Piped output is plain lines without colour; rich respects NO_COLOR.
 from __future__ import annotations
 
 import atexit
-import math
 import sys
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from wsbench import metrics
 from wsbench.checks.selftest import judgements
+from wsbench.cli import layout
 from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
@@ -60,32 +60,20 @@ class LiveLine:
             atexit.unregister(self.clear)
 
 
-def table(title: str | None, headers: list[str], rows: list[list[str]], right: set[int] = frozenset()) -> None:
-    """A table of plain texts; columns in `right` are numbers. It wraps between words on a terminal and never in a pipe."""
-    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for index, header in enumerate(headers):
-        drawn.add_column(shown(header), justify="right" if index in right else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*[shown(text) for text in row])
-    if sys.stdout.isatty():
-        console.print(drawn)
-        return
-    unwrapped = Console(highlight=False, width=10_000, force_terminal=False)
-    with unwrapped.capture() as captured:
-        unwrapped.print(drawn)
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+def table(title: str | None, headers: list[str], rows: list[list[str]], right: set[int] = frozenset(), keys: int = 1) -> None:
+    """A table of plain texts; columns in `right` are numbers, the first `keys` name the row. It fits a terminal; a pipe gets one
+    line for each row."""
+    cells = [[plain.line(text) for text in row] for row in rows]
+    width = console.width if sys.stdout.isatty() else sys.maxsize
+    if title is not None:
+        say(title)
+    for line in layout.laid_out([plain.line(text) for text in headers], cells, width, right, keys):
+        console.print(escape(line.text), style="bold" if line.heading else None, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
-
-
-def time_text(value_ns: float) -> str:
-    """Three digits in a suitable unit: `42.7 ms`."""
-    unit, size = next((one for one in (("s", 1e9), ("ms", 1e6)) if value_ns >= one[1]), ("µs", 1e3))
-    digits = max(0, 2 - math.floor(math.log10(max(value_ns / size, 0.1)))) if value_ns else 0
-    return f"{value_ns / size:,.{min(digits, 2)}f} {unit}"
 
 
 def cell_text(cell: dict) -> str:
@@ -170,7 +158,7 @@ def campaign_summary(results) -> None:
         for row in rows
     ]
     first = 1 + len(where)
-    table(None, headers, body, right=set(range(first, first + len(metrics_shown))))
+    table(None, headers, body, right=set(range(first, first + len(metrics_shown))), keys=first)
     for row in rows:
         if row.note:
             say(f"{row.name}{f' ({row.cell_text})' if row.cell_text else ''}: {row.note}")

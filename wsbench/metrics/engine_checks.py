@@ -13,6 +13,7 @@ from wsbench.metrics.limits import LIMITS, beyond
 from wsbench.metrics.server_checks import DELAYED
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
 from wsbench.records.engine_files import Closed, Idle, Messages, Open, Push, Tick
+from wsbench.records.plain import time_text
 
 TICKS_FOR_LITTLE = 4
 TICKS_FOR_HALVES = 3
@@ -209,7 +210,7 @@ def _send_lag(trial: TrialData) -> Iterator[Finding]:
     words = {family: beyond("send_lag", share) for family, share in late.items()}
     if any(words.values()):
         p99 = lag.quantile("0.99")
-        seen = f"messages left late: p99 of the send lag is {p99 / 1e3:,.4g} µs, {late['tail']:.0%} of p99 of response"
+        seen = f"messages left late: p99 of the send lag is {time_text(p99)}, {late['tail']:.0%} of p99 of response"
         yield finding("engine", "send_lag", seen, f"Lower the rate. {MORE_CPU}", **words)
 
 
@@ -260,7 +261,9 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
     words = {"throughput": throughput, "body": worst([in_all, body])}
     words["tail"] = worst([words["body"], beyond("wait_p99", parts["p99"])])
     if worst(words.values()) != "VALID":
-        seen = f"an engine worker waited for a CPU in {share:.1%} of the window, {wait_us:.3g} µs per message on average: "
+        seen = (
+            f"an engine worker waited for a CPU in {share:.1%} of the window, {time_text(1e3 * wait_us)} per message on average: "
+        )
         seen += f"up to {min(parts['p50'], 1):.0%} of p50 and {min(parts['p99'], 1):.0%} of p99"
         yield finding("engine", "wait", seen, APART, **words)
 

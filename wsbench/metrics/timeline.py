@@ -183,7 +183,7 @@ def _bucketed(line: over_time.Series, edges: np.ndarray) -> Values:
 # ---- latencies over time -------------------------------------------------------------------------------------------
 
 
-def _tag(trial: TrialData) -> str:
+def reported(trial: TrialData) -> str:
     """The tag of the latency that users would see, as in `trial.reported_times`."""
     if "response" in trial.histograms:
         return "response"
@@ -196,7 +196,7 @@ def _intervals(trial: TrialData) -> list[Interval]:
     """Intervals of this latency, including the warm-up."""
     if not trial.folder.latency_log.exists():
         return []
-    tags = {_tag(trial), f"warmup-{_tag(trial)}"}
+    tags = {reported(trial), f"warmup-{reported(trial)}"}
     found = histogram.read_log(trial.folder.latency_log)
     return [interval for interval in found if interval.tag in tags and interval.histogram.count]
 

@@ -110,7 +110,7 @@ def trial_columns(results: Results) -> list[str]:
 def _roles(results: Results) -> dict:
     time = wording.TIMES[results.latency.partition("_")[0]].capitalize()
     chosen = {"throughput": results.throughput, "latency": results.latency, "time": time}
-    chosen |= {"leading": results.leading, "second": results.second}
+    chosen |= {"leading": results.leading, "second": results.second, "each": "server"}
     return chosen | {"columns": summary_columns(results), "trial_columns": trial_columns(results)}
 
 

@@ -1,24 +1,13 @@
-"""The page: the whole report in one HTML file that works offline, without JavaScript, and in print.
-
-Results in, HTML text out. Every text passes through an escaping template, or through `esc` of the page's script; only drawings,
-style and scripts made here are inserted unescaped. The page may run only the script whose hash it contains, and load nothing.
-"""
+"""The page of a campaign: the whole report in one HTML file (see `frame`). Results in, HTML text out."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 
-import jinja2
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
@@ -32,9 +21,9 @@ from wsbench.records.plain import visible
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow
 from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
-from wsbench.report.still import BROWSER, DRAWING, script, still, studies
+from wsbench.report.frame import framed, moment
+from wsbench.report.still import still, studies
 
-HERE = Path(__file__).parent
 LARGEST_BYTES = 2_000_000  # for a campaign of a thousand trials; a larger page opens slowly
 LARGE = 2_000  # trials: beyond it the browser delays the layout of distant parts
 MOST_CELLS, MOST_SERVERS = 8, 14  # in the answer; the others are collapsed
@@ -56,19 +45,11 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
     rows = summary(results)
     data = visible(json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":")))
     drawings = [block for block in blocks if block.figure is not None]
-    drawn, own = still(data), script(*DRAWING, *BROWSER)
-    assert "</script" not in own.lower(), "the script would end its own element"
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    environment.filters |= {"number": wording.number, "listed": wording.listed, "moment": _moment, "bytes": _bytes}
-    environment.filters |= {"prose": _prose}
-    return environment.get_template("page.html").render(
+    drawn = still(data)
+    return framed(
+        "page.html",
+        data,
         results=results,
-        policy=_policy(own),
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        script=Markup(own),
-        data=_packed(data),
         answer=answer(results, rows),
         most_cells=MOST_CELLS,
         most_servers=MOST_SERVERS,
@@ -165,7 +146,7 @@ def _facts(results: Results) -> list[str]:
     campaign, machine = results.campaign, results.machine
     completed = sum(trial.record.outcome != "failed" for trial in results.trials)
     planned = sum(not order.control for order in results.order)  # the control's trials are not results
-    facts = [_moment(campaign.created_unix_s)]
+    facts = [moment(campaign.created_unix_s)]
     if machine is not None:
         facts.append(f"{machine.cpu_model or 'unknown CPU'}, {wording.count(machine.cpus, 'CPU')}")
     facts += [wording.count(len(results.names), "server"), wording.count(len(results.cells), "cell")]
@@ -178,30 +159,3 @@ def _facts(results: Results) -> list[str]:
 
 def _log_tail(trial: TrialResult) -> str:
     return "\n".join(trial.record.log_tail[-LOG_LINES:])
-
-
-def _prose(text: str) -> Markup:
-    """The experiment's own text; text between backticks is code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _moment(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _bytes(value: int) -> str:
-    return wording.scale("bytes", [value]).with_unit(value)
-
-
-# ---- data, script and the policy -----------------------------------------------------------------------------------
-
-
-def _packed(data: str) -> str:
-    """The compressed data block, a fifth of its size. The output is reproducible."""
-    return base64.b64encode(gzip.compress(data.encode(), compresslevel=6, mtime=0)).decode("ascii")
-
-
-def _policy(own: str) -> str:
-    """Allows only this script: no eval and no requests. Inline styles are needed for the bars in tables."""
-    allowed = f"'sha256-{base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()}'"
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -45,6 +45,11 @@ def inside_tables(kind: Literal["sparkline", "meanLine"], drawn: list[dict]) -> 
     return [Markup(svg) for svg in json.loads(call("insideTables", kind, json.dumps(drawn)))] if drawn else []
 
 
+def still_load(data: str) -> dict:
+    """The parts of the page of a load: `legend`, `shapes`, `absent`, and `sections`."""
+    return json.loads(call("stillLoad", data, WIDTH))
+
+
 def still(data: str) -> dict:
     """The parts of the page: `first` (the figure of the answer), `results`, `trials`, `legend`, `absent`, and `sections`."""
     return json.loads(call("still", data, WIDTH))

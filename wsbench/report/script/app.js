@@ -26,22 +26,25 @@ function choose(change) {
 
 function show() {
   page.view = view(page.data, page.chosen);
-  const form = $("#filters"), focused = document.activeElement?.closest("#filters") ? document.activeElement : null;
+  if ($("#filters")) showFiltered($("#filters")); // the page of a load has no filters
+  sortable(document);
+  for (const list of $$("ul.legend")) for (const key of $$("button.key", list)) key.setAttribute("aria-pressed", String(page.view.servers.has(Number(key.dataset.server))));
+  page.sections = new Map();
+  page.stale = new Set($$("[data-figures]"));
+  for (const area of page.stale) { seen.unobserve(area); seen.observe(area); }
+}
+
+function showFiltered(form) {
+  const focused = document.activeElement?.closest("#filters") ? document.activeElement : null;
   const open = Boolean($("details.servers", form)?.open);
   form.innerHTML = filtersHtml(page.data, page.chosen);
   if (open) $("details.servers", form).open = true;
   if (focused) refocus(form, focused);
   $("#filtered").textContent = isFiltered(page.chosen) ? `Filtered: ${page.view.servers.size} of ${page.data.servers.length} servers, ${page.view.cells.length} of ${page.data.cells.length} cells. The answer above covers the whole campaign.` : "";
   const still = page.sections === undefined && !toAddress({ ...page.chosen, trial: null });
-  if (!still) {
-    $("#result-tables").innerHTML = resultsHtml(page.view);
-    $("#trial-tables").innerHTML = trialsHtml(page.view, page.chosen.sort, page.chosen.page);
-  }
-  sortable(document);
-  for (const list of $$("ul.legend")) for (const key of $$("button.key", list)) key.setAttribute("aria-pressed", String(page.view.servers.has(Number(key.dataset.server))));
-  page.sections = new Map();
-  page.stale = new Set($$("[data-figures]"));
-  for (const area of page.stale) { seen.unobserve(area); seen.observe(area); }
+  if (still) return;
+  $("#result-tables").innerHTML = resultsHtml(page.view);
+  $("#trial-tables").innerHTML = trialsHtml(page.view, page.chosen.sort, page.chosen.page);
 }
 
 // The heads of tables become buttons that sort.
@@ -260,13 +263,16 @@ function jump(id) {
   place.focus({ preventScroll: true });
 }
 
-function listen() {
-  const form = $("#filters");
+function listenToFilters(form) {
   underFilters.observe(form);
   form.addEventListener("change", filtersChanged);
   form.addEventListener("input", (event) => event.target.type === "search" && filtersChanged(event));
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", (event) => (event.preventDefault(), choose({ ...NOTHING, cells: {}, sort: page.chosen.sort })));
+}
+
+function listen() {
+  if ($("#filters")) listenToFilters($("#filters"));
   document.addEventListener("click", clicked);
   document.addEventListener("pointermove", (event) => {
     const drawing = event.target.closest?.(".drawing");
@@ -275,7 +281,7 @@ function listen() {
   document.addEventListener("pointerdown", (event) => event.target.closest?.(".drawing") && drag(event.target.closest(".drawing"), event));
   document.addEventListener("keydown", (event) => event.target.matches?.(".drawing") && step(event.target, event));
   document.addEventListener("focusout", (event) => event.target.matches?.(".drawing") && unpoint());
-  $("#trial").addEventListener("close", () => choose({ trial: null }));
+  $("#trial")?.addEventListener("close", () => choose({ trial: null }));
   addEventListener("hashchange", () => begin());
   addEventListener("beforeprint", everything);
   let width = innerWidth;

@@ -180,7 +180,7 @@ function percentileTable(view, cell) {
   const { roles, metrics } = view.data;
   const chosen = ["p50", "p90", "p99", "p999", "max"].map((statistic) => metrics[`${roles.latency}_${statistic}`]).filter(Boolean);
   const rows = rowsOf(view, cell).map((row) => [view.data.servers[row.server].label, ...chosen.map((metric) => shownText(metric, row.figures[metric.name]?.[0]))]);
-  return { head: ["server", ...chosen.map((metric) => `${metric.title} (${metric.shown})`)], rows };
+  return { head: [roles.each, ...chosen.map((metric) => `${metric.title} (${metric.shown})`)], rows };
 }
 
 function cdfFigure(view, cell, curves) {

@@ -6,15 +6,29 @@ function still(text, width) {
   const data = JSON.parse(text);
   const every = view(data, {});
   const all = { ...every, panels: Math.max(1, Math.min(MOST_PANELS, Math.floor(MOST_LINES / data.servers.length))) };
-  const found = { results: resultsHtml(all), trials: trialsHtml(all, null, 0), legend: legendHtml(data, all.servers, "servers"), sections: {} };
-  for (const section of sections(all)) {
-    found.sections[section.id] = { note: section.note, html: section.figures.map((figure) => figureHtml(figure, figure.lane ? 2 * width : width)).join("") };
-  }
   const [first] = sections(all)[0].figures;
-  found.first = first ? figureHtml(firstFigure(first), width) : "";
-  found.shapes = shapeDefinitions();
-  found.absent = absencesHtml(all);
-  return JSON.stringify(found);
+  return JSON.stringify({
+    ...stillParts(all, all.servers, width),
+    results: resultsHtml(all),
+    trials: trialsHtml(all, null, 0),
+    first: first ? figureHtml(firstFigure(first), width) : "",
+  });
+}
+
+// The page of a load: one trial, whose lines are kinds of latency. The load itself is the first "server" and no line.
+function stillLoad(text, width) {
+  const data = JSON.parse(text);
+  return JSON.stringify(stillParts(view(data, {}), [...data.servers.keys()].slice(1), width));
+}
+
+function stillParts(all, keys, width) {
+  const drawn = (section) => ({ note: section.note, html: section.figures.map((figure) => figureHtml(figure, figure.lane ? 2 * width : width)).join("") });
+  return {
+    sections: Object.fromEntries(sections(all).map((section) => [section.id, drawn(section)])),
+    legend: legendHtml(all.data, keys, `${all.data.roles.each}s`),
+    shapes: shapeDefinitions(),
+    absent: absencesHtml(all),
+  };
 }
 
 function absencesHtml(view) {

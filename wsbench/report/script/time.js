@@ -27,6 +27,12 @@ function timeFigures(view) {
   return { figures: [...laneFigures(view, chosen, panel), ...heatFigures(view, chosen.slice(0, MOST_HEAT_MAPS))], note };
 }
 
+// A load is its server's only trial and has no number.
+function trialName(data, i) {
+  const { label } = data.servers[data.trials.server[i]], number = data.trials.number[i];
+  return number === null ? label : `${label}, trial ${four(number)}`;
+}
+
 function endOf(view, chosen) {
   return Math.max(...chosen.map((i) => view.data.timelines[i].buckets * view.data.timelines[i].width_s));
 }
@@ -55,7 +61,7 @@ function laneFigure(view, chosen, lane) {
   const series = [];
   for (const i of chosen) {
     const timeline = view.data.timelines[i], place = view.data.trials.server[i], server = view.data.servers[place];
-    const name = `${server.label}, trial ${four(view.data.trials.number[i])}`;
+    const name = trialName(view.data, i);
     const at = (k) => (k + 0.5) * timeline.width_s;
     const line = (of, look) => series.push({ server: place, name, look, points: timeline.series[of].map((value, k) => [at(k), value === null ? null : value / lane.size]) });
     if (lane.also && timeline.series[lane.also]) line(lane.also, { ...server.look, dash: [1, 3] });
@@ -93,9 +99,9 @@ function heatFigures(view, chosen) {
   const domain = [Math.min(...edges), Math.max(...edges)];
   const ticks = logTicks(domain[0], domain[1]).filter((tick) => domain[1] < 1e4 * domain[0] || Number.isInteger(Math.log10(tick)));
   return known.map((i) => {
-    const server = view.data.servers[view.data.trials.server[i]], { heat } = view.data.timelines[i];
+    const { heat } = view.data.timelines[i];
     const y = { title: view.data.roles.time, log: true, domain, ticks, labels: ticks.map((tick) => time(tick).replace(/\.0+(?= )/, "")) };
-    const title = `${server.label}, trial ${four(view.data.trials.number[i])}`;
+    const title = trialName(view.data, i);
     const rows = heat.columns.map((column, k) => heatRow(heat, column, k)).filter(Boolean);
     return { kind: "heat", title: "Latency over time", panel: title, label: `Heat map of latency over time: ${title}. The table below has each second's most frequent and longest times.`, heat, x: timeAxis(view, known, "seconds since the engine started"), y, height: 200, left: 64, table: { head: ["from second", "messages", "most frequent", "longest below"], rows }, reads: "heat" };
   });
