@@ -169,7 +169,7 @@ def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
         (["--replica", "nonsense:x"], "--replica: found 'nonsense:x', allowed: HOST:PORT"),
         (["--cpus", "all"], "found 'all', allowed: numbers of CPUs"),
         (["--close"], "--close is for http and https"),
-        (["--bytes", "-1"], "--bytes: found -1"),
+        (["--bytes", "-1"], "--bytes: found '-1'"),
         (["--csv", "/nowhere/at/all.csv"], "does not exist"),
         (["--fail-if", "service_us_p98 > 5"], "unknown metric 'service_us_p98'; the nearest are service_us_p9"),
         (["--fail-if", "service_us_p99 over 5"], "allowed: NAME OP NUMBER"),

@@ -30,13 +30,18 @@ FORM = re.compile(
     r"\s*(?P<name>[\w.-]+)\s*(?P<operator>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?(\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)"
     r"\s*(?P<unit>[a-zA-Zµ%]*)\s*"
 )
+COUNTED = ("messages/s", "requests/s", "connections/s", "switches/s", "connections", "connects", "packets", "count")
+SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 #: Units that may stand behind the number, each with its size in a metric's unit.
 UNITS = {
+    **{unit: {"k": 1e3, "M": 1e6} for unit in COUNTED},
     "µs": {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6},
     "ms": {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3},
-    "s": {"ms": 1e-3, "s": 1.0, "m": 60.0},
-    "bytes": {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+    "s": {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0},
+    "bytes": SIZES,
+    "bytes/s": SIZES,
     "%": {"%": 1.0},
+    "fraction": {"%": 1e-2},
 }
 #: Short names of the latency that describes a trial: the first of these that it has.
 LATENCIES = ("response", "push", "request", "service")

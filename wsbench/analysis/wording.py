@@ -34,7 +34,7 @@ class Scale:
     size: float
 
     def of(self, value: float | None) -> float | None:
-        return None if value is None else value / self.size
+        return value if value is None or self.size == 1 else value / self.size
 
     def text(self, value: float | None) -> str:
         return number(self.of(value))

@@ -103,12 +103,12 @@ def has_report() -> bool:
     return not _missing()
 
 
-def require_report() -> None:
+def require_report(otherwise: str = "; or use --no-report and write the report elsewhere") -> None:
     """UserError where the report's packages are missing: before something is measured that could then not be read."""
     from wsbench.records.errors import UserError
 
     if missing := _missing():
-        raise UserError(f"{_needs_extra(missing[0])}; or use --no-report and write the report elsewhere")
+        raise UserError(f"{_needs_extra(missing[0])}{otherwise}")
 
 
 def _missing() -> list[str]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from wsbench.cli.values import count, host, port, positive, seconds_above_zero, seed, share
+from wsbench.cli.values import count, factor, host, port, positive, seconds_above_zero, seed, share
 from wsbench.records.errors import UserError
 
 FOLDERS = "folders of campaigns (default: runs and results, if they exist)"
@@ -78,7 +78,7 @@ def _install(made: Parser) -> None:
 def _check(made: Parser) -> None:
     _servers(made)
     made.add_argument("--deep", action="store_true", help="add slow checks: 15,000 push members, idle connections")
-    made.add_argument("--idle-s", type=positive, default=90, help="idle time of --deep in seconds (default: 90)")
+    made.add_argument("--idle-s", type=seconds_above_zero, default=90.0, help="idle time of --deep, such as 5m (default: 90)")
     made.add_argument("--autobahn", action="store_true", help="add the cases of Autobahn|Testsuite on /echo")
     made.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
 
@@ -96,8 +96,8 @@ def _plan(made: Parser) -> None:
 def _campaign(made: Parser) -> None:
     made.add_argument("--servers", help="comma-separated names, globs or tags, in place of the experiment's servers")
     made.add_argument("--rounds", type=positive, help="number of rounds, in place of the experiment's")
-    made.add_argument("--scale", type=float, default=1.0, help="multiply connections, messages and heap by this factor")
-    made.add_argument("--time-scale", type=float, default=1.0, help="multiply the duration of phases and stages by this factor")
+    made.add_argument("--scale", type=factor, default=1.0, help="multiply connections, messages and heap by this factor")
+    made.add_argument("--time-scale", type=factor, default=1.0, help="multiply the duration of phases and stages by this factor")
     made.add_argument(
         "--arrangement",
         choices=("trials", "slices", "together"),

@@ -46,7 +46,7 @@ def examine(arguments) -> int:
 
 def _table(findings: list[machine.Finding]) -> None:
     rows = [["ok" if one.fine else "!!", one.what, one.found, "" if one.fine else one.advice] for one in findings]
-    terminal.table(None, ["", "item", "found", "fix"], rows)
+    terminal.table(None, ["", "item", "found", "fix"], rows, keys=2)
 
 
 def _tools(variants: list[Variant]) -> None:
@@ -69,19 +69,22 @@ def _tools(variants: list[Variant]) -> None:
             ]
         )
     print()
-    terminal.table(None, ["", "tool", "found", "needed by"], rows)
+    terminal.table(None, ["", "tool", "found", "needed by"], rows, keys=2)
     lacking = {
         variant.name: variant for variant in variants if not isinstance(variant.table, Unavailable) and build.obstacle(variant)
     }
     if not lacking:
-        print("all servers can be built on this machine")
+        terminal.say("all servers can be built on this machine")
         return
     print("\nservers that cannot be built yet:")
     for name, variant in lacking.items():
-        print(f"  {name}: {build.obstacle(variant)}")
+        terminal.say(f"  {name}: {build.obstacle(variant)}")
     installable = list(dict.fromkeys(one.server for one in lacking.values() if build.missing(one)))
     if installable:
-        print(f"\nto install the missing tools and build them: wsbench build --install {' '.join(_patterns(installable, lacking))}")
+        print()
+        terminal.say(
+            f"to install the missing tools and build them: wsbench build --install {' '.join(_patterns(installable, lacking))}"
+        )
 
 
 def _patterns(servers: list[str], lacking: dict[str, Variant]) -> list[str]:

@@ -12,6 +12,7 @@ from wsbench.analysis import thresholds
 from wsbench.cli.values import (
     above_zero,
     command,
+    count,
     cpus,
     fraction,
     from_zero,
@@ -21,6 +22,8 @@ from wsbench.cli.values import (
     positive,
     seconds,
     seconds_above_zero,
+    size,
+    size_above_zero,
 )
 from wsbench.records.engine_files import (
     Closed,
@@ -101,7 +104,7 @@ def _add_load(group) -> None:
 
 
 def _add_messages(group) -> None:
-    group.add_argument("--bytes", type=int, help="payload size of a message (default 128), or length of the document")
+    group.add_argument("--bytes", type=size, help="payload size of a message, such as 64k (default 128), or length of the document")
     group.add_argument("--file", type=Path, help="the payload; a stamp that identifies the message replaces its first 16 bytes")
     group.add_argument("--binary", action="store_true", help="send binary messages in place of text")
     group.add_argument(
@@ -113,7 +116,9 @@ def _add_messages(group) -> None:
     add_session(group)
     group.add_argument("--ping", action="store_true", help="send `Ping` and expect `Pong` in place of an echo")
     group.add_argument("--close", action="store_true", help="http: a new connection for each request")
-    group.add_argument("--fragment", type=positive, metavar="BYTES", help="fragment messages into frames of at most this size")
+    group.add_argument(
+        "--fragment", type=size_above_zero, metavar="BYTES", help="fragment messages into frames of at most this size"
+    )
     group.add_argument("--mask", choices=["random", "fixed", "zero"], default="random")
     group.add_argument(
         "--deflate",
@@ -189,6 +194,7 @@ def _add_server(group) -> None:
 
 def _add_output(group) -> None:
     group.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    group.add_argument("--report", type=Path, metavar="FILE.html", help="write one page with verdict, figures and every metric")
     group.add_argument("--hdr", type=Path, metavar="FILE", help="write FILE.hlog and FILE.hgrm (milliseconds)")
     group.add_argument("--csv", type=Path, metavar="FILE", help="write every metric as one row")
     group.add_argument(
@@ -213,13 +219,13 @@ def request(arguments) -> Request:
     by_count = arguments.messages is not None
     duration_s = arguments.seconds or planned_s or DEFAULT_S
     warmup_s = arguments.warmup if arguments.warmup is not None else 0.0 if planned_s or steps else 1.0
-    if arguments.bytes is not None and not 0 <= arguments.bytes <= LARGEST_BYTES:
+    if arguments.bytes is not None and arguments.bytes > LARGEST_BYTES:
         raise UserError(f"--bytes: found {arguments.bytes}, allowed: 0 to {LARGEST_BYTES}")
     if arguments.bytes is not None and arguments.file is not None:
         raise UserError("--file sets the length; omit --bytes")
     if arguments.ca is not None and arguments.insecure:
         raise UserError("--ca and --insecure exclude each other")
-    for name, file in (("--hdr", arguments.hdr), ("--csv", arguments.csv)):
+    for name, file in (("--hdr", arguments.hdr), ("--csv", arguments.csv), ("--report", arguments.report)):
         if file is not None:
             require_writable(name, file)
     if arguments.start is not None and arguments.pid:
@@ -319,18 +325,19 @@ def setting(text: str) -> tuple[str, str]:
 def ramp(text: str) -> Segment:
     parts = text.split(":")
     if len(parts) != 3:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: FROM:TO:SECONDS, such as 0:5000:30")
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: FROM:TO:SECONDS, such as 0:5k:30")
     return Segment(from_per_s=from_zero(parts[0]), to_per_s=from_zero(parts[1]), for_s=seconds(parts[2]))
 
 
 def stages(text: str) -> list[Stage]:
     found = []
     for part in text.split(","):
-        pieces = part.split(":")
-        if len(pieces) not in (2, 3) or not pieces[0].isdigit():
-            raise argparse.ArgumentTypeError(f"found {part!r}, allowed: TO:SECONDS or TO:SECONDS:CHUNK, such as 1000:60")
-        chunk = positive(pieces[2]) if len(pieces) == 3 else 1
-        found.append(Stage(to=int(pieces[0]), over_s=seconds(pieces[1]), chunk=chunk))
+        try:
+            to, over_s, chunk = [*part.split(":"), "1"] if part.count(":") == 1 else part.split(":")
+            found.append(Stage(to=count(to), over_s=seconds(over_s), chunk=positive(chunk)))
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            allowed = "TO:SECONDS or TO:SECONDS:CHUNK, such as 1k:60"
+            raise argparse.ArgumentTypeError(f"found {part!r}, allowed: {allowed}") from error
     if max(stage.to for stage in found) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed: at least one connection in some stage")
     return found

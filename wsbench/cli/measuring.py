@@ -26,7 +26,7 @@ from wsbench.host import installation, leftovers, machine, toolchains
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import plain
-from wsbench.records.errors import UserError
+from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.rundir import Goal, RunFolder
 from wsbench.report import hdr
 from wsbench.run import campaign, duel, load, ordering, preparing, request, testbed
@@ -86,7 +86,11 @@ def start_server(arguments) -> int:
     built = build.build(chosen[0], machine.placement().server)
     if built.problem is not None:
         raise UserError(f"{chosen[0].name}: {built.problem}")
-    contract.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
+    try:
+        contract.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
+    except TrialFailed as failure:
+        terminal.say(f"wsbench: {failure}; its last lines: {contract.log_of(chosen[0], 'start')}")
+        return 1
     return 0
 
 
@@ -130,13 +134,15 @@ def plan_campaign(arguments) -> int:
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()
     estimate = terminal.duration(ordering.estimate_s(asked.experiment, len(order)))
-    print(f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}")
+    terminal.say(
+        f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}"
+    )
     for departure in asked.departures:
-        print(f"override: {departure}")
+        terminal.say(f"override: {departure}")
     for line in preparing.cells_left_out(asked.experiment, serving):
-        print(line)
+        terminal.say(line)
     for name, reason in left_out.items():
-        print(f"left out {name}: {reason}")
+        terminal.say(f"left out {name}: {reason}")
     return 0
 
 
@@ -251,6 +257,8 @@ def _testbed(arguments):
 
 def load_url(arguments) -> int:
     asked = load_options.request(arguments)
+    if arguments.report:
+        require_report(otherwise="")
     seconds = getattr(asked.measure, "seconds", None)
     load.require_sound(asked)
     end_leftovers(sys.stderr)
@@ -268,6 +276,9 @@ def load_url(arguments) -> int:
     if arguments.csv:
         show_load.write_csv(folder, done.record, arguments.csv)
         written.append(arguments.csv)
+    if arguments.report:
+        show_load.write_report(folder, done.record, judged, arguments.report)
+        written.append(arguments.report)
     if written and not arguments.json:
         print(f"written: {', '.join(map(str, written))}")
     usable = verdict.usable(trial, verdict.verdict(trial))

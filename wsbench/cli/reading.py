@@ -84,11 +84,11 @@ def compare_campaigns(arguments) -> int:
         print(compare.markdown(found), end="")
     else:
         for text in found.differences:
-            print(f"difference: {text}")
+            terminal.say(f"difference: {text}")
         terminal.table(None, compare.HEADERS, compare.table(found), right={3, 4, 5})
         for text in found.left_out:
-            print(f"left out: {text}")
-        print(compare.summary(found))
+            terminal.say(f"left out: {text}")
+        terminal.say(compare.summary(found))
     beyond = arguments.fail_if is not None and any(row.worse_by > arguments.fail_if for row in found.rows)
     return 3 if beyond else 0
 
@@ -118,7 +118,7 @@ def tell_history(arguments) -> int:
         )
     terminal.table(None, ["server", "cell", "campaigns", f"{metric}, first and last", "steps"], rows, right={2})
     if elsewhere:
-        print(f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of other machines or settings")
+        terminal.say(f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of other machines or settings")
     return 0
 
 

@@ -45,4 +45,4 @@ def listed() -> None:
         for file in sorted(experiment.EXPERIMENTS.glob("*.toml"))
         for one in experiment.read(file).claim
     ]
-    terminal.table(None, ["experiment", "claim", "says", "holds if"], rows)
+    terminal.table(None, ["experiment", "claim", "says", "holds if"], rows, keys=2)

@@ -29,7 +29,9 @@ def add(made) -> None:
         help="the process behind a URL: it is sampled, and keeps off the engine's CPUs during the rounds; repeatable",
     )
     made.add_argument("-c", "--connections", type=values.positive, default=50, help="default: 50")
-    made.add_argument("--size", type=values.count, default=128, metavar="BYTES", help="size of the messages (default: 128)")
+    made.add_argument(
+        "--size", type=values.size, default=128, metavar="BYTES", help="size of the messages, such as 64k (default: 128)"
+    )
     made.add_argument("--depth", type=values.positive, default=1, help="messages in flight per connection (default: 1)")
     made.add_argument(
         "--warmup", type=values.seconds, default=1.0, metavar="TIME", help="warm-up of each process in each round (default: 1s)"

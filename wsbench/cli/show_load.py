@@ -15,20 +15,23 @@ from rich.table import Table
 
 from wsbench import metrics
 from wsbench.analysis.thresholds import Judged
-from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, shown, table, time_text
+from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, shown, table
 from wsbench.engine.histogram import Histogram, Interval, parse_line
+from wsbench.host import machine
 from wsbench.metrics.findings import FAMILIES
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import usable, verdict
-from wsbench.records.engine_files import Closed, End, Error, NoLoop, Open, Plan, Push, Tick, parse_event, summed
+from wsbench.records.engine_files import End, Tick, parse_event, summed
+from wsbench.records.files import write_whole
 from wsbench.records.frozen import Tail
+from wsbench.records.plain import time_text
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.records.session_table import Session
+from wsbench.report import loaded
 from wsbench.run import target
 
 FAILED, BREACHED, INVALID, INTERRUPTED = 1, 3, 4, 130
 QUANTILES = ("0.5", "0.9", "0.99", "0.999")
-TAGS = ("response", "service", "send_lag", "request", "push", "connect")
 #: Latencies of the live view: the first of these that the last second has.
 SHOWN = ("response", "push", "request", "service")
 
@@ -144,38 +147,31 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
         return
     found = verdict(trial)
     _counts(trial, trial.end)
-    rows = []
-    for name, tag in _tags(trial):
-        if (of := trial.histograms.get(tag)) is not None and of.count:
-            values = [of.min, *[of.quantile(q) for q in QUANTILES], of.max]
-            rows.append([name, f"{of.count:,}", *map(time_text, values)])
+    steps = {f"  {name}": of for name, of in loaded.step_times(trial).items()}
+    rows = [
+        [name, f"{of.count:,}", *map(time_text, [of.min, *(of.quantile(q) for q in QUANTILES), of.max])]
+        for name, of in (loaded.times(trial) | steps).items()
+    ]
     table(None, ["", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
-    for kind, count in sorted(trial.end.errors.items()):
-        examples = [event.example for event in trial.events if isinstance(event, Error) and event.kind == kind]
-        console.print(f"[red]{kind}[/]: {count} ({shown(examples[0] if examples else '')})")
+    for kind, (count, example) in loaded.examples(trial).items():
+        console.print(f"[red]{kind}[/]: {count} ({shown(example)})")
     if trial.plan is not None:
-        console.print(shown(_loop_words(trial, trial.plan)))
+        console.print(shown(loaded.shape(trial)))
     console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]  limit: {found.bottleneck}")
     for one in (*found.instrument, *found.outcomes):
         console.print(f"  {shown(one.text)}")
     if not usable(trial, found):
         console.print("[red]No throughput or latency of this measurement can be used.[/]")
-    if (advice := _hint(trial)) is not None:
+    if (advice := hint(trial)) is not None:
         console.print(f"[yellow]hint[/]: {shown(advice)}")
     for one in judged:
         console.print(f"[{'red' if one.breached else 'yellow' if one.undecided else 'green'}]{shown(one.words)}[/]")
 
 
-def _tags(trial: TrialData) -> list[tuple[str, str]]:
-    """The tags of the table, in its order, with their names: those of a session's steps are the file's."""
-    found = [(tag, tag) for tag in TAGS]
-    if trial.plan is not None and isinstance(trial.plan.scenario, Session):
-        found += [("push, last", "push_last"), ("setup", "setup")]
-        found += [(f"  {step.name}", f"step_{place}") for place, step in enumerate(trial.plan.scenario.steps)]
-    return found
-
-
-def _hint(trial: TrialData) -> str | None:
+def hint(trial: TrialData) -> str | None:
+    """What to type to get a better measurement, if that is known."""
+    if (advice := loaded.no_echo(trial)) is not None:
+        return advice
     return target.hint(trial.plan, trial.record, metrics.values(trial, ["engine_wait_percent"])["engine_wait_percent"])
 
 
@@ -186,45 +182,9 @@ def _log(record: TrialRecord) -> None:
 
 
 def _counts(trial: TrialData, end: End) -> None:
-    measured, rate = end.measured, metrics.rates.messages_per_s(trial)
     console.print(f"{shown(trial.record.server)}  {end.connections.established} of {end.connections.asked} connections")
-    if trial.plan is not None and isinstance(trial.plan.loop, NoLoop):
-        return
-    window = "the measured window did not begin" if trial.window_s is None else f"over {trial.window_s:.2f} s"
-    unsent = f"; {measured.unsent:,} due but never sent" if measured.unsent else ""
-    console.print(
-        f"{'no rate' if rate is None else f'{rate:,.0f} messages/s'} {window}: {measured.sent:,} sent = "
-        f"{measured.answered:,} answered + {measured.failed:,} failed + {measured.unanswered:,} unanswered{unsent}"
-    )
-
-
-def _loop_words(trial: TrialData, plan: Plan) -> str:
-    """The load, which decides how to read the numbers."""
-    if isinstance(plan.scenario, Push):
-        found = metrics.values(trial, ["push_reach", "push_last_us_p50", "push_spread_us"])
-        if None in found.values():
-            return f"{len(trial.broadcasts)} broadcasts; none reached all its receivers"
-        reach, last, spread = found.values()
-        times = f"median to the last {time_text(1e3 * last)}, spread {time_text(1e3 * spread)}"
-        return f"{len(trial.broadcasts)} broadcasts reached {reach:.2%}; {times}"
-    if isinstance(plan.scenario, Session) and plan.scenario.rooms is not None and trial.end is not None:
-        counts = trial.end.session
-        if counts is not None:
-            arrived = f"{counts.copies_received:,} of {counts.copies_expected:,} copies arrived"
-            return f"{arrived}, {counts.copies_out_of_order:,} out of order"
-    if isinstance(plan.loop, Open):
-        ratio = metrics.rates.rate_ratio(trial)
-        reached = "it is unknown whether the rate was reached" if ratio is None else f"{ratio:.2%} of the messages left on schedule"
-        return f"open loop ({plan.loop.arrivals} arrivals), {reached}: response time counts from the due time"
-    if isinstance(plan.loop, Closed) and plan.loop.think is None:
-        return "closed loop: these are service times at saturation, not response times at a fixed rate"
-    if isinstance(plan.loop, Closed):
-        return "closed loop with pauses: a slow server receives fewer messages"
-    return (
-        f"{metrics.failures.connections_lost(trial)} connections died"
-        if trial.plan.stages is None
-        else "connections opened and closed as the stages ask"
-    )
+    if not loaded.holds_only(trial):
+        console.print(f"{loaded.rate(trial)}: {loaded.ledger(end)}")
 
 
 def exit_code(done_ok: bool, interrupted: bool, usable: bool, judged: list[Judged]) -> int:
@@ -264,7 +224,7 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
             "usable": usable(trial, found),
             "limit": found.bottleneck,
         },
-        "hint": _hint(trial),
+        "hint": hint(trial),
         "server": {"cpus": record.server_cpus, "exit": record.server_exit, "log_tail": record.log_tail},
         "plan": None if trial.plan is None else trial.plan.model_dump(),
         "connections": None if end is None else end.connections.model_dump(),
@@ -294,14 +254,22 @@ def _session(trial: TrialData) -> dict | None:
     """What a session has apart from its requests, and the times of its steps by name."""
     if trial.plan is None or not isinstance(trial.plan.scenario, Session):
         return None
-    steps = [(step.name, trial.histograms.get(f"step_{place}")) for place, step in enumerate(trial.plan.scenario.steps)]
     counts = None if trial.end is None or trial.end.session is None else trial.end.session.model_dump()
-    return {"counts": counts, "steps_ns": {name: _times(of) for name, of in steps if of is not None and of.count}}
+    return {"counts": counts, "steps_ns": {name: _times(of) for name, of in loaded.step_times(trial).items()}}
 
 
 def _times(of: Histogram) -> dict:
     quantiles = {f"p{q[2:].ljust(2, '0')}": of.quantile(q) for q in QUANTILES}
     return {"count": of.count, "min": of.min, "mean": of.mean, **quantiles, "max": of.max}
+
+
+def write_report(folder: TrialFolder, record: TrialRecord, judged: list[Judged], file: Path) -> None:
+    """One page with everything that the load found."""
+    from wsbench.report import load_page  # the base installation lacks what it needs
+
+    trial = TrialData(folder, record)
+    page = load_page.render(load_page.Load(trial, sys.argv[1:], machine.read(), hint(trial), judged))
+    write_whole(file, page.encode())
 
 
 def write_csv(folder: TrialFolder, record: TrialRecord, file: Path) -> None:

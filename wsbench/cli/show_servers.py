@@ -29,9 +29,9 @@ def list_servers(session: str | None = None) -> None:
     ]
     terminal.table(None, ["server", "language", "library", "scenarios", "version report or state"], rows)
     for folder in catalogue.OWN:
-        print(f"Your own servers: {folder} ({catalogue.VARIABLE})")
+        terminal.say(f"Your own servers: {folder} ({catalogue.VARIABLE})")
     found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
-    print(f"JDKs found: {found}. Append `+jdk17` or `+jdk25+ZGC+heap4g` to a server to choose one.")
+    terminal.say(f"JDKs found: {found}. Append `+jdk17` or `+jdk25+ZGC+heap4g` to a server to choose one.")
 
 
 def _list_speaking(session: str) -> None:

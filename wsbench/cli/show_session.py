@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from wsbench.cli import load_options, reading
-from wsbench.cli.terminal import console, shown, time_text
+from wsbench.cli.terminal import console, shown
 from wsbench.cli.values import positive
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.engine_files import Error
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
+from wsbench.records.plain import time_text
 from wsbench.records.session_table import Exchange, Session
+from wsbench.report.loaded import examples
 from wsbench.run import load
 from wsbench.sessions import compiling, from_har, har, session_file
 
@@ -97,9 +98,8 @@ def _tell(trial: TrialData) -> int:
             arrow, what = ("→" if event.sent else "←"), event.what or "no rule"
             line = f"{time_text(event.t_ns - began):>8}  {arrow}  {what:<12}  {_content(event.content)}"
             console.print(shown(line), soft_wrap=True)
-    for kind, count in sorted(trial.end.errors.items()):
-        examples = [event.example for event in trial.events if isinstance(event, Error) and event.kind == kind]
-        console.print(f"[red]{kind}[/]: {count} ({shown(examples[0] if examples else '')})", soft_wrap=True)
+    for kind, (count, example) in examples(trial).items():
+        console.print(f"[red]{kind}[/]: {count} ({shown(example)})", soft_wrap=True)
     measured = trial.end.measured
     console.print(f"{measured.sent:,} sent, {measured.answered:,} answered, {measured.failed:,} failed")
     return int(bool(trial.end.errors) or measured.answered < measured.sent or not measured.sent)

@@ -13,6 +13,7 @@ LAST_PID = 1 << 22
 DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ms|s|m|min|h)", re.ASCII)
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 THOUSANDS = re.compile(r"(\d+\.?\d*|\.\d+)([kM])", re.ASCII)
+SIZE = re.compile(r"(\d+\.?\d*|\.\d+)([kKM])(iB)?", re.ASCII)
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -23,9 +24,27 @@ def port(text: str) -> int:
 
 
 def count(text: str) -> int:
-    if not _is_number(text):
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 0, 1, 2, …")
-    return int(text)
+    """`0`, `1000`, `1k`, `1.5M`."""
+    whole = _in_thousands(text)
+    if not _is_number(whole):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 0, 1, 2, …, such as 1000 or 1k")
+    return int(whole)
+
+
+def size(text: str) -> int:
+    """Bytes: `4096`, `64k`, `1M`, `1.5MiB`. As in most tools, k is 1024 here."""
+    found = SIZE.fullmatch(text.strip())
+    whole = f"{float(found[1]) * {'k': 1 << 10, 'M': 1 << 20}[found[2].replace('K', 'k')]:.12g}" if found else text
+    if not _is_number(whole):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: bytes, such as 4096, 64k (65536) or 1M")
+    return int(whole)
+
+
+def size_above_zero(text: str) -> int:
+    found = size(text)
+    if found == 0:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: bytes from 1 on, such as 1024 or 1k")
+    return found
 
 
 def share(text: str) -> float:
@@ -142,7 +161,17 @@ def from_zero(text: str) -> float:
 
 
 def fraction(text: str) -> float:
-    return _number(text, text, 0.0, 1.0, "a number from 0 to 1")
+    """`0.1` and `10%`."""
+    percent = text.strip().endswith("%")
+    found = _number(text.strip().removesuffix("%"), text, 0.0, 100.0 if percent else 1.0, "a number from 0 to 1, or a percentage")
+    return found / 100 if percent else found
+
+
+def factor(text: str) -> float:
+    """`0.1`, `2`, `50%`."""
+    percent = text.strip().endswith("%")
+    found = _number(text.strip().removesuffix("%"), text, 1e-9, 1e9, "a number above 0, such as 0.1 or 50%")
+    return found / 100 if percent else found
 
 
 def header(text: str) -> tuple[str, str]:
