@@ -40,7 +40,7 @@ def test_every_experiment_chooses_servers_that_serve_it(file):
     of = experiment.read(file)
     variants = catalogue.select(of.servers, catalogue.read(ROOT / "servers"))
     assert variants
-    assert all(of.served in variant.scenarios for variant in variants if not isinstance(variant.table, Unavailable))
+    assert all(of.served in variant.serves for variant in variants if not isinstance(variant.table, Unavailable))
 
 
 @pytest.mark.parametrize("test", ["concurrency", "flow", "connection", "resource"])

@@ -73,8 +73,12 @@ def test_numbers_may_have_units(read, text, value):
 
 @pytest.mark.parametrize(
     ("read", "text"),
-    [(values.seconds, "2x"), (values.seconds, "-1s"), (values.positive, "1.5"), (values.positive, "0k")]
-    + [(values.size, "1.3"), (values.size, "-1"), (values.size_above_zero, "0k"), (values.fraction, "101%"), (values.factor, "0")],
+    [
+        *((values.seconds, text) for text in ("2x", "-1s")),
+        *((values.positive, text) for text in ("1.5", "0k")),
+        *((values.size, text) for text in ("1.3", "-1")),
+        *((values.size_above_zero, "0k"), (values.fraction, "101%"), (values.factor, "0")),
+    ],
 )
 def test_what_is_no_number_with_a_unit_is_refused(read, text):
     with pytest.raises(argparse.ArgumentTypeError, match=re.escape(repr(text))):

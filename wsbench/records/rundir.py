@@ -85,8 +85,7 @@ RoleName = Literal["rooms", "rpc"]
 
 
 class RoleRow(Frozen):
-    """The session that loads a server in a role: its name, or a file in the server's folder; the request target (None: that of the
-    session); and settings."""
+    """The session that loads a server in a role: its name, or a file in the server's folder. `path` None: that of the session."""
 
     session: str
     path: Annotated[str, Field(pattern=r"^/[!-\"$-~]*$")] | None = None
