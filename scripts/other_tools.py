@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""The same calls by wsbench, k6 and Artillery, in turns, against one server of the catalogue.
+
+    .venv/bin/python scripts/other_tools.py socketio [--rounds 5] [--seconds 10] [--connections 50] [--rate 1000]
+
+The tools are named by K6 and ARTILLERY (default: found on the PATH); one that is missing is left out. Each round runs every tool
+once, in another order, on a CPU of its own. Printed for each: calls answered per second, CPU time per call of the tool (its whole
+process, from start to end) and of the server, and p50 and p99 as the tool tells them; medians over the rounds, with the range.
+Without --rate each connection has one call in flight. Artillery pauses from an answer to the next call, and its ws engine tells no
+times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WSBENCH = Path(sys.executable).with_name("wsbench")
+CONTENT = "a" * 128
+PATHS = {"socketio": "/socket.io/?EIO=4&transport=websocket", "json-rpc": "/"}
+SETTINGS = {
+    "socketio": ("socket.io", "event=echo", f'data="{CONTENT}"'),
+    "json-rpc": ("json-rpc", "method=echo", f'params=["{CONTENT}"]'),
+}
+#: Calls of a connection that Artillery makes in a second, at most: it ends by a count.
+ARTILLERY_PER_S = 60
+SERVER_CPU, TOOL_CPU = "0", "1"
+
+
+@dataclass(frozen=True)
+class Asked:
+    server: str
+    address: str
+    connections: int
+    seconds: int
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one run told: calls answered, over how many seconds, p50 and p99 in ms (None: not told)."""
+
+    answered: int
+    seconds: float
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+def wsbench(asked: Asked, folder: Path) -> Said:
+    session, *settings = SETTINGS[asked.server]
+    sets = [word for setting in settings for word in ("--set", setting)]
+    rate = [] if asked.rate is None else ["--rate", str(asked.rate)]
+    command = [WSBENCH, "load", f"ws://{asked.address}", "--session", session, *sets, "-c", str(asked.connections)]
+    command += ["-t", str(asked.seconds), "--warmup", "0", "--cpus", TOOL_CPU, "--json", *rate]
+    told = json.loads(_output(command, folder, allowed=(0, 4)))
+    times = told["times_ns"]["service" if asked.rate is None else "response"]
+    return Said(told["ledger"]["answered"], asked.seconds, times["p50"] / 1e6, times["p99"] / 1e6)
+
+
+def k6(asked: Asked, folder: Path) -> Said:
+    values = {
+        "URL": f"ws://{asked.address}{PATHS[asked.server]}",
+        "SERVER": asked.server,
+        "CONTENT": CONTENT,
+        "CONNECTIONS": asked.connections,
+        "SECONDS": asked.seconds,
+        "PERIOD": 0 if asked.rate is None else asked.connections / asked.rate,
+    }
+    given = [part for name, value in values.items() for part in ("--env", f"{name}={value}")]
+    program = os.environ.get("K6", "k6")
+    told = json.loads(_output([program, "run", "--quiet", "--no-usage-report", *given, HERE / "other_tools.k6.js"], folder))
+    return Said(told["answered"], asked.seconds, told.get("p50_ms"), told.get("p99_ms"))
+
+
+def artillery(asked: Asked, folder: Path) -> Said:
+    if asked.server == "socketio":
+        call = {"emit": ["echo", CONTENT], "acknowledge": {"match": {"json": "$.0", "value": CONTENT}}}
+    else:
+        payload = {"jsonrpc": "2.0", "id": 1, "method": "echo", "params": [CONTENT]}
+        call = {"send": {"payload": payload, "capture": {"json": "$.id", "as": "id"}}}
+    per_s = ARTILLERY_PER_S if asked.rate is None else asked.rate / asked.connections
+    pause = [] if asked.rate is None else [{"think": asked.connections / asked.rate}]
+    loop = {"loop": [call, *pause], "count": round(asked.seconds * per_s)}
+    script = {
+        "config": {
+            "target": f"{'http' if asked.server == 'socketio' else 'ws'}://{asked.address}",
+            "phases": [{"duration": 1, "arrivalCount": asked.connections}],
+        },
+        "scenarios": [{"engine": "socketio" if asked.server == "socketio" else "ws", "flow": [loop]}],
+    }
+    (folder / "script.json").write_text(json.dumps(script))
+    program = os.environ.get("ARTILLERY", "artillery")
+    _output([program, "run", "--output", folder / "report.json", folder / "script.json"], folder)
+    told = json.loads((folder / "report.json").read_text())["aggregate"]
+    counts, times = told["counters"], told["summaries"].get("socketio.response_time", {})
+    answered = counts.get("socketio.emit") or counts["websocket.messages_received"]
+    lasted_s = told["summaries"]["vusers.session_length"]["max"] / 1000
+    return Said(answered, lasted_s, times.get("p50"), times.get("p99"))
+
+
+TOOLS = {"wsbench": wsbench, "k6": k6, "artillery": artillery}
+
+
+def _output(command: list, folder: Path, allowed: tuple[int, ...] = (0,)) -> str:
+    environment = {**os.environ, "ARTILLERY_DISABLE_TELEMETRY": "true"}
+    pinned = ["taskset", "-c", TOOL_CPU, *map(str, command)]
+    if Path(str(command[0])) == WSBENCH:
+        pinned = pinned[3:]  # it places its engine itself
+    ended = subprocess.run(pinned, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    if ended.returncode not in allowed:
+        raise SystemExit(f"{command[0]} ended with {ended.returncode}: {(ended.stderr or ended.stdout)[-500:]}")
+    return ended.stdout
+
+
+@contextmanager
+def started(server: str):
+    """The server's address and process."""
+    with subprocess.Popen(
+        ["taskset", "-c", f"{SERVER_CPU},{TOOL_CPU}", WSBENCH, "start", server], stdout=subprocess.PIPE, text=True
+    ) as held:
+        try:
+            told = ""
+            while " runs (process " not in told:
+                line = held.stdout.readline()
+                if not line:
+                    raise SystemExit(f"{server} did not start: {told}")
+                told += line
+            yield re.search(r"ws://([\d.:]+)", told)[1], int(re.search(r"\(process (\d+)", told)[1])
+        finally:
+            held.terminate() if held.poll() is None else None
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def own_cpu_s() -> float:
+    """CPU seconds of all programs that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measured(tool: str, asked: Asked, pid: int) -> list[float | None]:
+    """Calls per second, µs of CPU per call of the tool and of the server, p50 and p99 in ms."""
+    server_s, tool_s = cpu_s(pid), own_cpu_s()
+    with tempfile.TemporaryDirectory(prefix="wsbench-tools-") as folder:
+        said = TOOLS[tool](asked, Path(folder))
+    server_s, tool_s = cpu_s(pid) - server_s, own_cpu_s() - tool_s
+    return [said.answered / said.seconds, 1e6 * tool_s / said.answered, 1e6 * server_s / said.answered, said.p50_ms, said.p99_ms]
+
+
+def _cell(values: list[float | None]) -> str:
+    if None in values:
+        return "not told"
+    return f"{statistics.median(values):,.4g} ({min(values):,.4g}–{max(values):,.4g})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("server", choices=SETTINGS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--rate", type=float, help="calls per second in all (default: one call in flight on each connection)")
+    given = parser.parse_args()
+    tools = ["wsbench", *(name for name in ("k6", "artillery") if shutil.which(os.environ.get(name.upper(), name)))]
+    rows: dict[str, list] = {tool: [] for tool in tools}
+    with started(given.server) as (address, pid):
+        asked = Asked(given.server, address, given.connections, given.seconds, given.rate)
+        for number in range(given.rounds):
+            for tool in random.Random(number).sample(tools, len(tools)):
+                print(f"round {number + 1} of {given.rounds}: {tool}", file=sys.stderr, flush=True)
+                rows[tool].append(measured(tool, asked, pid))
+    print("| tool | calls/s | tool CPU µs/call | server CPU µs/call | p50 ms | p99 ms |\n|---|--:|--:|--:|--:|--:|")
+    for tool, found in rows.items():
+        print(f"| {tool} | {' | '.join(_cell(list(column)) for column in zip(*found, strict=True))} |")
+
+
+if __name__ == "__main__":
+    main()
