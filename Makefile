@@ -51,7 +51,7 @@ $(VENV)/.done: pyproject.toml requirements/tool.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-$(ENGINE): $(VENV)/.done engine/Cargo.toml engine/Cargo.lock $(wildcard engine/src/*.rs)
+$(ENGINE): $(VENV)/.done engine/Cargo.toml engine/Cargo.lock $(wildcard engine/src/*.rs engine/src/*/*.rs)
 	$(CARGO) build --release --locked --manifest-path engine/Cargo.toml
 	install engine/target/release/wsbench-engine $@
 

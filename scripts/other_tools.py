@@ -4,8 +4,9 @@
     .venv/bin/python scripts/other_tools.py socketio [--rounds 5] [--seconds 10] [--connections 50] [--rate 1000]
 
 The tools are named by K6 and ARTILLERY (default: found on the PATH); one that is missing is left out. Each round runs every tool
-once, in another order, on a CPU of its own. Printed for each: calls answered per second, CPU time per call of the tool (its whole
-process, from start to end) and of the server, and p50 and p99 as the tool tells them; medians over the rounds, with the range.
+once, in another order, on a CPU of its own. Printed for each: calls answered per second, CPU time per call of the tool and of the
+server, and p50 and p99 as the tool tells them; medians over the rounds, with the range. CPU time is that of whole processes. That of
+a run of one second, and its calls, are subtracted: what a tool needs to start and to tell its result is left out.
 Without --rate each connection has one call in flight. Artillery pauses from an answer to the next call, and its ws engine tells no
 times.
 """
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -92,7 +93,7 @@ def artillery(asked: Asked, folder: Path) -> Said:
         payload = {"jsonrpc": "2.0", "id": 1, "method": "echo", "params": [CONTENT]}
         call = {"send": {"payload": payload, "capture": {"json": "$.id", "as": "id"}}}
     per_s = ARTILLERY_PER_S if asked.rate is None else asked.rate / asked.connections
-    pause = [] if asked.rate is None else [{"think": asked.connections / asked.rate}]
+    pause = [] if asked.rate is None else [{"think": f"{1000 * asked.connections / asked.rate:.0f}ms"}]
     loop = {"loop": [call, *pause], "count": round(asked.seconds * per_s)}
     script = {
         "config": {
@@ -157,11 +158,18 @@ def own_cpu_s() -> float:
 
 def measured(tool: str, asked: Asked, pid: int) -> list[float | None]:
     """Calls per second, µs of CPU per call of the tool and of the server, p50 and p99 in ms."""
+    (short, *short_s), (said, *said_s) = (_run(tool, replace(asked, seconds=seconds), pid) for seconds in (1, asked.seconds))
+    calls = said.answered - short.answered
+    tool_us, server_us = (1e6 * (long - start) / calls for start, long in zip(short_s, said_s, strict=True))
+    return [said.answered / said.seconds, tool_us, server_us, said.p50_ms, said.p99_ms]
+
+
+def _run(tool: str, asked: Asked, pid: int) -> tuple[Said, float, float]:
+    """What the tool told, and the CPU seconds of the tool and of the server."""
     server_s, tool_s = cpu_s(pid), own_cpu_s()
     with tempfile.TemporaryDirectory(prefix="wsbench-tools-") as folder:
         said = TOOLS[tool](asked, Path(folder))
-    server_s, tool_s = cpu_s(pid) - server_s, own_cpu_s() - tool_s
-    return [said.answered / said.seconds, 1e6 * tool_s / said.answered, 1e6 * server_s / said.answered, said.p50_ms, said.p99_ms]
+    return said, own_cpu_s() - tool_s, cpu_s(pid) - server_s
 
 
 def _cell(values: list[float | None]) -> str:

@@ -147,7 +147,7 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
         return
     found = verdict(trial)
     _counts(trial, trial.end)
-    steps = {f"  {name}": of for name, of in loaded.step_times(trial).items()}
+    steps = {f"step {name}": of for name, of in loaded.step_times(trial).items()}
     rows = [
         [name, f"{of.count:,}", *map(time_text, [of.min, *(of.quantile(q) for q in QUANTILES), of.max])]
         for name, of in (loaded.times(trial) | steps).items()
