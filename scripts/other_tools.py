@@ -5,8 +5,9 @@
 
 The tools are named by K6 and ARTILLERY (default: found on the PATH); one that is missing is left out. Each round runs every tool
 once, in another order, on a CPU of its own. Printed for each: calls answered per second, CPU time per call of the tool and of the
-server, and p50 and p99 as the tool tells them; medians over the rounds, with the range. CPU time is that of whole processes. That of
-a run of one second, and its calls, are subtracted: what a tool needs to start and to tell its result is left out.
+server, and p50 and p99 as the tool tells them; medians over the rounds, with the range. CPU time is that of whole processes. The
+time and the calls of a run of one second are subtracted: what a tool needs to start and to tell its result is left out.
+
 Without --rate each connection has one call in flight. Artillery pauses from an answer to the next call, and its ws engine tells no
 times.
 """
