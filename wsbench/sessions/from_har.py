@@ -1,5 +1,4 @@
-"""A session file from what a browser did. Which message answers which, what the server's own messages are, and what is kept alive
-is guessed from equal values; every guess is a comment in the file.
+"""A session file from what a browser did. What the messages mean is guessed (`guessing`); every guess is a comment in the file.
 
 In: a connection of an HTTP Archive. Out: the text of a session file. Nothing is written or sent here.
 """
@@ -8,255 +7,39 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from itertools import pairwise
 from urllib.parse import urlsplit
 
-from wsbench.sessions.har import UPGRADED, Path, Seen, messages_of, parsed, path_text, url_of
+from wsbench.sessions.guessing import UNIQUE, Guesses, plain_name
+from wsbench.sessions.har import UPGRADED, Seen, parsed, path_text, url_of
 
-#: A value this long that the server sends first and the browser repeats was captured, not chosen.
-SHORTEST_CAPTURE = 8
 #: The limit of steps of a session.
 MOST_STEPS = 16
-#: Digits behind a short front, as in Socket.IO's `43<id>[`.
-FRONTED = re.compile(r"(4[23])(\d+)(?=\[)")
 #: What tells the packets of Engine.IO and Socket.IO.
 FRONT = re.compile(r"\d{1,2}")
-#: The longest time between two keep-alives, in seconds.
-RAREST_S = 90.0
-#: Names of values that tell what a message is.
-KINDS = ("type", "event", "op", "action", "kind", "method", "t")
-ENDS = {(name,) for name in KINDS}
 #: Packets of Socket.IO that end the connection.
 SOCKET_IO_ERRORS = {"disconnected": "41", "refused": "44"}
-ID = "${sequence}"
-#: A name that the server gives, such as the one of a connection.
-GIVEN = re.compile(r"[\w.:-]{8,}")
-UNIQUE = "${user}-${sequence}"
-TYPED = "${text}"
 
 
 def session_of(entry: dict) -> str:
     """The text of a session file for a recorded connection."""
-    return _Guess(entry).text()
+    return _Writer(Guesses(entry)).text()
 
 
-class _Guess:
-    """The guesses, in an order in which each may use those before it."""
-
-    def __init__(self, entry: dict):
-        self.entry = entry
-        self.all = messages_of(entry)
-        self.separator = "\x1e" if any("\x1e" in one.text for one in self.all) else None
-        if self.separator:
-            self.all = [
-                Seen(one.sent, one.at_s, part, parsed(part)) for one in self.all for part in one.text.split(self.separator) if part
-            ]
+class _Writer:
+    def __init__(self, of: Guesses):
+        self.of = of
         self.notes: list[str] = []
-        self.id = self._guess_id()
-        self.kind = self._guess_kind()
-        self.alive = self._guess_answers()
-        self.periodic = self._guess_periodic()
-        self.captures = self._guess_captures()
-        self.made = self._guess_made()
-        self.typed: dict[int, str] = {}
-        self.typed = self._guess_typed()
-        self.subscriptions = self._guess_subscriptions()
-
-    # ---- what answers what ---------------------------------------------------------------------------------------------
-
-    def _guess_id(self) -> tuple[Path, Path] | str | None:
-        """The paths of a request's number in what is sent and in its reply; `"digits"` for numbers behind a front; None."""
-        if any(FRONTED.match(one.text) for one in self.all if one.sent):
-            return "digits"
-        votes: Counter[tuple[Path, Path]] = Counter()
-        for place, one in enumerate(self.all):
-            if not one.sent:
-                continue
-            later = [other.values() for other in self.all[place + 1 :] if not other.sent]
-            for path, value in one.values().items():
-                answers = {there for values in later for there, found in values.items() if found == value}
-                votes.update((path, there) for there in answers)
-        distinct = {pair: votes[pair] for pair in votes if self._is_distinct(pair[0]) and self._looks_like_id(pair)}
-        if not distinct:
-            return None
-        return max(distinct, key=lambda pair: (distinct[pair], -len(pair[0]) - len(pair[1])))
-
-    def _is_distinct(self, path: Path) -> bool:
-        """Whether no two different messages sent have the same value there."""
-        values = [(one.values()[path], one.text) for one in self.all if one.sent and path in one.values()]
-        return len({value for value, _ in values}) == len({text for _, text in values}) and bool(values)
-
-    def _looks_like_id(self, pair: tuple[Path, Path]) -> bool:
-        """The number of a request stands under a name that says so, or is a number at a place in a list."""
-        ends = pair[0][-1:], pair[1][-1:]
-        if any(end and isinstance(end[0], int) for end in ends):
-            return all(one.values().get(pair[0], "0").isdecimal() for one in self.all if one.sent)
-        return all(end and re.search(r"id$|ref$|seq|^nr$|number", end[0], re.I) for end in ends)
-
-    def _id_sent(self, one: Seen) -> str | None:
-        if self.id == "digits":
-            found = FRONTED.match(one.text)
-            return found[2] if found else None
-        return one.values().get(self.id[0]) if isinstance(self.id, tuple) else None
-
-    def _id_received(self, one: Seen) -> str | None:
-        if self.id == "digits":
-            found = FRONTED.match(one.text)
-            return found[2] if found and found[1] == "43" else None
-        return one.values().get(self.id[1]) if isinstance(self.id, tuple) else None
-
-    def _replies(self, place: int) -> list[Seen]:
-        number = self._id_sent(self.all[place])
-        return [one for one in self.all[place + 1 :] if not one.sent and number is not None and self._id_received(one) == number]
-
-    def _guess_kind(self) -> Path | None:
-        """The path of the value that tells what a message of the server is, such as `type`."""
-        values: dict[Path, set[str]] = {}
-        for one in self.all:
-            if not one.sent:
-                for path, value in one.values().items():
-                    values.setdefault(path, set()).add(value)
-        received = sum(not one.sent for one in self.all)
-        wanted = [path for path in values if path and path[-1] in KINDS]
-        wanted = [path for path in wanted if len(values[path]) <= max(8, received // 2)]
-        return min(wanted, key=len, default=None)
-
-    # ---- keep-alives and captures --------------------------------------------------------------------------------------
-
-    def _guess_answers(self) -> dict[str, str]:
-        """Messages of the server that are always answered alike: text → answer."""
-        pairs: Counter[tuple[str, str]] = Counter()
-        for before, after in pairwise(self.all):
-            if not before.sent and after.sent and self._id_sent(after) is None and len(after.text) <= 64:
-                pairs[before.text, after.text] += 1
-        usual = {("2", "3")}
-        # A short recording has no ping of Engine.IO.
-        always = {"2": "3"} if "EIO=" in url_of(self.entry) else {}
-        return always | {
-            before: after
-            for (before, after), count in pairs.items()
-            if count > 1 or (before, after) in usual or ("ping" in before.lower() and "pong" in after.lower())
-        }
-
-    def _guess_periodic(self) -> dict[str, float]:
-        """Messages that are sent again and again without being an answer: text → the median of the time between two."""
-        times: dict[str, list[float]] = {}
-        for one in self.all:
-            if one.sent and one.text not in self.alive.values() and self._id_sent(one) is None:
-                times.setdefault(one.text, []).append(one.at_s)
-        found = {}
-        for text, at in times.items():
-            gaps = sorted(after - before for before, after in pairwise(at))
-            if len(gaps) >= 2 and 1 <= gaps[len(gaps) // 2] <= RAREST_S:
-                found[text] = round(gaps[len(gaps) // 2], 1)
-        return found
-
-    def _guess_captures(self) -> dict[str, tuple[str, Path]]:
-        """Values that the server sent first and the browser repeated: value → name, path."""
-        found: dict[str, tuple[str, Path]] = {}
-        for place, one in enumerate(self.all):
-            if one.sent:
-                continue
-            for path, value in one.values().items():
-                before = any(value in other.text for other in self.all[:place] if other.sent)
-                after = any(value in other.text for other in self.all[place:] if other.sent)
-                if len(value) >= SHORTEST_CAPTURE and after and not before and value not in found and path:
-                    name = _name(str(path[-1]))
-                    found[value] = (f"{name if name[:1].isalpha() else 'value'}-{len(found) + 1}", path)
-        return found
-
-    def _guess_made(self) -> set[str]:
-        """Texts that the browser made from a name that the server gave it, such as `<name>-0`."""
-        given: set[str] = set()
-        found = set()
-        for one in self.all:
-            texts = one.texts().values()
-            if one.sent:
-                found |= {text for text in texts if GIVEN.fullmatch(text) and any(text.startswith(name) for name in given - {text})}
-            else:
-                given |= {text for text in texts if GIVEN.fullmatch(text)}
-        return found
-
-    def _guess_typed(self) -> dict[int, str]:
-        """What a user typed, by the place of its message: the server sends it back, but not as the answer of a request."""
-        heard: dict[str, list[int]] = {}
-        for place, one in enumerate(self.all):
-            for text in () if one.sent else one.texts().values():
-                heard.setdefault(text, []).append(place)
-        found: dict[int, dict[Path, str]] = {}
-        for place, one in enumerate(self.all):
-            if not one.sent or one.text in self.alive.values() or one.text in self.periodic:
-                continue
-            texts = {
-                path: text
-                for path, text in one.texts().items()
-                if path[-1:] not in ENDS and text not in self.captures and self._comes_back(place, heard.get(text, []))
-            }
-            if texts:
-                found[place] = texts
-        # The name of a room comes back too, but it does not change.
-        values: dict[Path, set[str]] = {}
-        for texts in found.values():
-            for path, text in texts.items():
-                values.setdefault(path, set()).add(text)
-        typed = {place: texts[max(texts, key=lambda path: (len(values[path]), len(texts[path])))] for place, texts in found.items()}
-        # A login comes back as well, but it is sent once.
-        alike = Counter(self._template(place, text) for place, text in typed.items())
-        only = max(typed, default=None) if self.id is None else None
-        return {
-            place: text
-            for place, text in typed.items()
-            if alike[self._template(place, text)] > 1 or self._replies(place) or (place == only and len(alike) == len(typed))
-        }
-
-    def _comes_back(self, place: int, heard: list[int]) -> bool:
-        """Whether the server sends it, heard at these places, behind this one and not as its reply."""
-        number = self._id_sent(self.all[place])
-        return any(there > place and (number is None or self._id_received(self.all[there]) != number) for there in heard)
-
-    def _guess_subscriptions(self) -> dict[int, Path]:
-        """Requests whose replies are what was typed, again and again: by place, the path of the text in such a reply."""
-        typed = set(self.typed.values())
-        found = {}
-        for place, one in enumerate(self.all):
-            if not one.sent or place in self.typed:
-                continue
-            back = [(path, text) for reply in self._replies(place) for path, text in reply.values().items() if text in typed]
-            if back and {text for _, text in back} == typed:
-                found[place] = back[0][0]
-        return found
-
-    # ---- writing -------------------------------------------------------------------------------------------------------
-
-    def _template(self, place: int, typed: str | None = None) -> str:
-        """What is sent, with places for its number, for captured values and for what was typed."""
-        one = self.all[place]
-        text = one.text.replace("${", "$${")
-        number = self._id_sent(one)
-        if self.id == "digits" and number is not None:
-            text = FRONTED.sub(rf"\g<1>{ID}", text, count=1)
-        elif number is not None:
-            text = _replaced(one, self.id[0], text)
-        for made in self.made:
-            text = text.replace(json.dumps(made), f'"{UNIQUE}"')
-        for value, (name, _) in self.captures.items():
-            text = text.replace(value, f"${{captured:{name}}}")
-        typed = typed or self.typed.get(place)
-        if typed is not None:
-            text = _typed_replaced(text, typed.replace("${", "$${"))
-        return text + ("${hex:1e}" if self.separator else "")
 
     def _name_of(self, one: Seen) -> str:
         """What a message of the server is: the rule's name."""
-        value = one.values().get(self.kind, "") if self.kind is not None else ""
+        value = one.values().get(self.of.kind, "") if self.of.kind is not None else ""
         if not value and one.json is None and (front := FRONT.match(one.text)):
             value = f"packet-{front[0]}"
-        name = _name(value)
+        name = plain_name(value)
         return name if name[:1].isalpha() else f"m-{name}" if name else "other"
 
     def _test_of(self, one: Seen) -> str:
-        value = one.values().get(self.kind) if self.kind is not None else None
+        value = one.values().get(self.of.kind) if self.of.kind is not None else None
         if value is not None:
             return f"is = {{ kind = {_quoted(value)} }}"
         front = FRONT.match(one.text) if one.json is None else None
@@ -265,27 +48,27 @@ class _Guess:
     def text(self) -> str:
         rules, setup, steps = self._rules(), [], []
         seen: set[str] = set()
-        for place, one in enumerate(self.all):
+        for place, one in enumerate(self.of.all):
             if not one.sent:
                 continue
-            template = self._template(place)
-            if one.text in self.alive.values() or one.text in self.periodic or template in seen:
+            template = self.of.template(place)
+            if one.text in self.of.alive.values() or one.text in self.of.periodic or template in seen:
                 continue
             seen.add(template)
-            replies = self._replies(place)
-            if place in self.subscriptions:
+            replies = self.of.replies(place)
+            if place in self.of.subscriptions:
                 setup.append((template, None))
             elif replies:
                 steps.append((template, self._final_rule(replies[-1])))
-            elif place in self.typed:
+            elif place in self.of.typed:
                 steps.append((template, "own"))
             elif not steps:
                 awaited = self._next_received(place)
                 setup.append((template, None if awaited is None else self._setup_rule(awaited, rules)))
             else:
                 self.notes.append(f"left out, for nothing answers it: {template[:80]}")
-        if not self.all[0].sent:
-            setup.insert(0, (None, self._setup_rule(self.all[0], rules)))
+        if not self.of.all[0].sent:
+            setup.insert(0, (None, self._setup_rule(self.of.all[0], rules)))
         if len(setup) + len(steps) > MOST_STEPS:
             self.notes.append(f"only the first {MOST_STEPS} of {len(setup) + len(steps)} different steps are here")
         steps = steps[: max(0, MOST_STEPS - len(setup))]
@@ -293,25 +76,25 @@ class _Guess:
 
     def _next_received(self, place: int) -> Seen | None:
         """What the server sends before the browser sends again."""
-        after = self.all[place + 1] if place + 1 < len(self.all) else None
+        after = self.of.all[place + 1] if place + 1 < len(self.of.all) else None
         return None if after is None or after.sent else after
 
     def _setup_rule(self, one: Seen, rules: dict[str, str]) -> str:
         name = self._name_of(one)
         values = one.values()
-        captured = [f"{name} = {_quoted(name)}" for value, (name, path) in self.captures.items() if values.get(path) == value]
+        captured = [f"{name} = {_quoted(name)}" for value, (name, path) in self.of.captures.items() if values.get(path) == value]
         keeps = f", capture = {{ {', '.join(captured)} }}" if captured else ""
-        if self._id_received(one) is None or name not in rules:
+        if self.of.id_received(one) is None or name not in rules:
             test = self._test_of(one)
             # What users type may come back in messages of this kind.
-            does = "push" if any(test == self._test_of(self.all[place]) for place in self._returned()) else "ignore"
+            does = "push" if any(test == self._test_of(self.of.all[place]) for place in self._returned()) else "ignore"
             rules[name] = f"{{ {test}, {does} = true{keeps} }}"
         return name
 
     def _returned(self) -> list[int]:
         """The places of the messages in which the server sends back what was typed."""
-        typed = set(self.typed.values())
-        return [place for place, one in enumerate(self.all) if not one.sent and typed & set(one.texts().values())]
+        typed = set(self.of.typed.values())
+        return [place for place, one in enumerate(self.of.all) if not one.sent and typed & set(one.texts().values())]
 
     def _final_rule(self, one: Seen) -> str:
         return f"reply-{self._name_of(one)}"
@@ -319,16 +102,16 @@ class _Guess:
     def _rules(self) -> dict[str, str]:
         """The rules of keep-alives and replies; those of the setup come before them."""
         found: dict[str, str] = {}
-        for text, answer in self.alive.items():
+        for text, answer in self.of.alive.items():
             one = Seen(False, 0, text, parsed(text))
             found[f"alive-{len(found) + 1}"] = f"{{ {self._test_of(one)}, answer = {_quoted(self._plain(answer))} }}"
-        if self.subscriptions:
+        if self.of.subscriptions:
             found["message"] = '{ has = "typed", push = true }'
         parts: dict[str, str] = {}
-        for place, one in enumerate(self.all):
-            replies = self._replies(place) if one.sent and place not in self.subscriptions else []
+        for place, one in enumerate(self.of.all):
+            replies = self.of.replies(place) if one.sent and place not in self.of.subscriptions else []
             for number, reply in enumerate(replies):
-                test = self._test_of(reply) if self.kind is not None and self.kind in reply.values() else 'has = "id"'
+                test = self._test_of(reply) if self.of.kind is not None and self.of.kind in reply.values() else 'has = "id"'
                 last = number == len(replies) - 1
                 name = self._final_rule(reply) if last else f"part-{self._name_of(reply)}"
                 body = f'{{ {test}, reply = "id"{"" if last else ", more = true"} }}'
@@ -343,26 +126,26 @@ class _Guess:
         return found
 
     def _plain(self, text: str) -> str:
-        return text.replace("${", "$${") + ("${hex:1e}" if self.separator else "")
+        return text.replace("${", "$${") + ("${hex:1e}" if self.of.separator else "")
 
     def _written(self, rules: dict[str, str], setup: list, steps: list) -> str:
-        url = urlsplit(url_of(self.entry))
+        url = urlsplit(url_of(self.of.entry))
         query = f"?{url.query}" if url.query else ""
-        if self.entry.get(UPGRADED):
+        if self.of.entry.get(UPGRADED):
             self.notes.insert(0, "the browser polled by HTTP first; this session begins with the WebSocket")
-        if self.made:
-            self.notes.append(f"guessed: texts such as {min(self.made)} only have to differ, so they are {UNIQUE}")
+        if self.of.made:
+            self.notes.append(f"guessed: texts such as {min(self.of.made)} only have to differ, so they are {UNIQUE}")
         lines = [
             f"about  = {_quoted(f'recorded from {url.scheme}://{url.netloc}')}",
-            f"source = {_quoted(url_of(self.entry))}",
+            f"source = {_quoted(url_of(self.of.entry))}",
             "",
             f"path = {_quoted((url.path or '/') + query)}",
         ]
         if offered := self._subprotocols():
             lines.append(f"subprotocols = {json.dumps(offered)}")
-        if self.separator:
+        if self.of.separator:
             lines += ["# Guessed: the byte 0x1e occurs in messages.", "records = { separated = 0x1e }"]
-        if self.typed:
+        if self.of.typed:
             lines += ["", "[settings]", "# Guessed: the server sends it back, to all users of a room (--room-size)."]
             lines.append('text = { about = "what a user types, with a postmark", default = "${postmark}" }')
         lines += ["", *self._fields(), "", "[rules]", "# Guessed from equal numbers and kinds. The first rule that fits counts."]
@@ -377,7 +160,7 @@ class _Guess:
                 lines += ["", f"[[{kind}]]", f'name  = "{kind.removesuffix("s")}-{number}"']
                 lines += [] if template is None else [f"send  = {_quoted(template)}"]
                 lines += [] if awaited is None else [f'await = "{awaited}"']
-        for text, every_s in self.periodic.items():
+        for text, every_s in self.of.periodic.items():
             lines += ["", "# Guessed: it was sent again and again.", "[[keepalive]]", f"every_s = {every_s}"]
             lines.append(f"send    = {_quoted(self._plain(text))}")
         if not steps:
@@ -386,42 +169,24 @@ class _Guess:
 
     def _fields(self) -> list[str]:
         lines = ["[fields]"]
-        if self.id == "digits":
+        if self.of.id == "digits":
             lines += ["# Guessed: digits behind `42` come back behind `43`.", 'id = { digits = "43" }']
-        elif self.id is not None:
-            sent, received = map(path_text, self.id)
+        elif self.of.id is not None:
+            sent, received = map(path_text, self.of.id)
             lines += [f"# Guessed: what is sent as `{sent}` comes back.", f"id = {{ json = {_quoted(received)} }}"]
-        if self.kind is not None:
-            lines += [f"kind = {{ json = {_quoted(path_text(self.kind))} }}"]
-        for path in list(self.subscriptions.values())[:1]:
+        if self.of.kind is not None:
+            lines += [f"kind = {{ json = {_quoted(path_text(self.of.kind))} }}"]
+        for path in list(self.of.subscriptions.values())[:1]:
             lines += ["# Guessed: a subscription, which nothing acknowledges, brings what was typed."]
             lines += [f"typed = {{ json = {_quoted(path_text(path))} }}"]
-        for name, path in self.captures.values():
+        for name, path in self.of.captures.values():
             lines += ["# Guessed: the browser repeats it.", f"{name} = {{ json = {_quoted(path_text(path))} }}"]
         return lines
 
     def _subprotocols(self) -> list[str]:
-        headers = [*self.entry.get("response", {}).get("headers", []), *self.entry.get("request", {}).get("headers", [])]
+        headers = [*self.of.entry.get("response", {}).get("headers", []), *self.of.entry.get("request", {}).get("headers", [])]
         found = [one.get("value", "") for one in headers if str(one.get("name", "")).lower() == "sec-websocket-protocol"]
         return [part.strip() for part in found[0].split(",")] if found else []
-
-
-def _replaced(one: Seen, path: Path, text: str) -> str:
-    """The text with the sequence in place of the value at the path: a string stays one."""
-    value = one.values()[path]
-    quoted = isinstance(_at(one.json, path), str)
-    key = f'"{path[-1]}"\\s*:\\s*' if isinstance(path[-1], str) else ""
-    old = re.escape(json.dumps(value) if quoted else value)
-    new = f'"{ID}"' if quoted else ID
-    return re.sub(f"({key}){old}", lambda found: found[1] + new, text, count=1)
-
-
-def _typed_replaced(text: str, typed: str) -> str:
-    """The text with a place for what was typed; the last one, because names come before it."""
-    if text == typed:
-        return TYPED
-    before, found, behind = text.rpartition(json.dumps(typed, ensure_ascii=False))
-    return f'{before}"{TYPED}"{behind}' if found else text
 
 
 def _unused(name: str, names: dict) -> str:
@@ -431,16 +196,6 @@ def _unused(name: str, names: dict) -> str:
         number += 1
         free = f"{name}-{number}"
     return free
-
-
-def _name(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def _at(value, path: Path):
-    for part in path:
-        value = value[part]
-    return value
 
 
 def _quoted(text: str) -> str:
