@@ -1,9 +1,10 @@
 //! The base of the tests: a way to run the engine as a program, a reader of its output, and (in `server`) a server that
-//! misbehaves on request. It checks only the contract, which `Run::lawful` does in every test.
+//! misbehaves on request; `session` has a conversation. It checks only the contract, which `Run::lawful` does in every test.
 
 #![allow(dead_code)]
 
 pub mod server;
+pub mod session;
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
