@@ -115,7 +115,7 @@ def test_the_gate_names_what_a_server_does_wrong(wsbench):
 )
 def test_a_campaign_loads_a_role_and_leaves_out_who_fails_its_gate(scenario, headline, load, left_out, tmp_path, wsbench):
     (tmp_path / "small.toml").write_text(EXPERIMENT.format(scenario=scenario, headline=headline, load=load))
-    done = wsbench("run", "small.toml", "--servers", "chatty,chatty@mixes")
+    done = wsbench("run", "--no-report", "small.toml", "--servers", "chatty,chatty@mixes")
     assert done.returncode in RAN, done.stdout + done.stderr
     assert f"skipped chatty@mixes: {left_out}" in done.stdout
     (folder,) = (tmp_path / "runs").iterdir()
@@ -137,7 +137,7 @@ def test_a_campaign_loads_a_role_and_leaves_out_who_fails_its_gate(scenario, hea
 )
 def test_a_load_that_a_role_cannot_have_is_refused(scenario, load, says, tmp_path, wsbench):
     (tmp_path / "small.toml").write_text(EXPERIMENT.format(scenario=scenario, headline="messages_per_s", load=load))
-    done = wsbench("run", "small.toml")
+    done = wsbench("run", "--no-report", "small.toml")
     assert done.returncode == 2
     assert says in done.stderr
 
@@ -145,7 +145,7 @@ def test_a_load_that_a_role_cannot_have_is_refused(scenario, load, says, tmp_pat
 def test_rooms_are_not_spread_over_server_processes(tmp_path, wsbench):
     text = EXPERIMENT.format(scenario="rooms", headline="pushes_per_s", load="room_size = 3")
     (tmp_path / "small.toml").write_text(text)
-    done = wsbench("run", "small.toml", "--server-processes", "2")
+    done = wsbench("run", "--no-report", "small.toml", "--server-processes", "2")
     assert "rooms need a single server process, found 2" in done.stdout + done.stderr
 
 
