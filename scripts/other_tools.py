@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The same calls by wsbench, k6 and Artillery, in turns, against one server of the catalogue.
+"""The same calls by wsbench and Artillery, alternately, against one server of the catalogue.
 
     .venv/bin/python scripts/other_tools.py socketio [--rounds 5] [--seconds 10] [--connections 50] [--rate 1000]
 
-The tools are named by K6 and ARTILLERY (default: found on the PATH); one that is missing is left out. Each round runs every tool
-once, in another order, on a CPU of its own. Printed for each: calls answered per second, CPU time per call of the tool and of the
+ARTILLERY names Artillery's program (default: found on the PATH; left out if it is not there). Each round runs both tools once, in
+random order, on a CPU of their own. Printed for each: calls answered per second, CPU time per call of the tool and of the
 server, and p50 and p99 as the tool tells them; medians over the rounds, with the range. CPU time is that of whole processes. The
 time and the calls of a run of one second are subtracted: what a tool needs to start and to tell its result is left out.
 
@@ -29,7 +29,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-HERE = Path(__file__).parent
 WSBENCH = Path(sys.executable).with_name("wsbench")
 CONTENT = "a" * 128
 PATHS = {"socketio": "/socket.io/?EIO=4&transport=websocket", "json-rpc": "/"}
@@ -72,21 +71,6 @@ def wsbench(asked: Asked, folder: Path) -> Said:
     return Said(told["ledger"]["answered"], asked.seconds, times["p50"] / 1e6, times["p99"] / 1e6)
 
 
-def k6(asked: Asked, folder: Path) -> Said:
-    values = {
-        "URL": f"ws://{asked.address}{PATHS[asked.server]}",
-        "SERVER": asked.server,
-        "CONTENT": CONTENT,
-        "CONNECTIONS": asked.connections,
-        "SECONDS": asked.seconds,
-        "PERIOD": 0 if asked.rate is None else asked.connections / asked.rate,
-    }
-    given = [part for name, value in values.items() for part in ("--env", f"{name}={value}")]
-    program = os.environ.get("K6", "k6")
-    told = json.loads(_output([program, "run", "--quiet", "--no-usage-report", *given, HERE / "other_tools.k6.js"], folder))
-    return Said(told["answered"], asked.seconds, told.get("p50_ms"), told.get("p99_ms"))
-
-
 def artillery(asked: Asked, folder: Path) -> Said:
     if asked.server == "socketio":
         call = {"emit": ["echo", CONTENT], "acknowledge": {"match": {"json": "$.0", "value": CONTENT}}}
@@ -113,7 +97,7 @@ def artillery(asked: Asked, folder: Path) -> Said:
     return Said(answered, lasted_s, times.get("p50"), times.get("p99"))
 
 
-TOOLS = {"wsbench": wsbench, "k6": k6, "artillery": artillery}
+TOOLS = {"wsbench": wsbench, "artillery": artillery}
 
 
 def _output(command: list, folder: Path, allowed: tuple[int, ...] = (0,)) -> str:
@@ -187,7 +171,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--rate", type=float, help="calls per second in all (default: one call in flight on each connection)")
     given = parser.parse_args()
-    tools = ["wsbench", *(name for name in ("k6", "artillery") if shutil.which(os.environ.get(name.upper(), name)))]
+    tools = [name for name in TOOLS if name == "wsbench" or shutil.which(os.environ.get(name.upper(), name))]
     rows: dict[str, list] = {tool: [] for tool in tools}
     with started(given.server) as (address, pid):
         asked = Asked(given.server, address, given.connections, given.seconds, given.rate)
