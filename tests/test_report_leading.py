@@ -23,6 +23,7 @@ headline = "server_rss_bytes_max"
 [sweep]
 connections = [1000, 10000]
 """
+ROOMS = 'question = "Which brings the most?"\nheadline = "pushes_per_s"\n'
 FEW = tuple({"connections": number} for number in (20, 50, 100, 200))
 
 
@@ -74,6 +75,16 @@ def test_a_closed_loop_is_answered_by_its_throughput_whatever_the_headline(tmp_p
     results = load(make_run(tmp_path / "r", SERVERS[:2], ({"connections": 64},), rounds=3))
     assert (results.headline, results.leading) == ("service_us_p99", "messages_per_s")
     assert left_out(results) == {}
+
+
+def test_rooms_are_answered_by_what_reaches_the_members(tmp_path):
+    def copied(trial, order):
+        return replace(trial, copies=(90_000 if order.server == "netty" else 50_000,) * 2 + (0,))
+
+    results = load(make_run(tmp_path / "r", SERVERS[:2], FEW[:1], rounds=5, change=copied, experiment=ROOMS))
+    assert results.leading == "pushes_per_s"
+    found = answer(results, summary(results))
+    assert (found.best, found.lead.split(" (")[0]) == ("highest delivery rate", "netty: 22,500 messages/s")
 
 
 def test_users_who_pause_are_answered_by_the_headline(tmp_path):

@@ -123,6 +123,8 @@ TITLES = {
     "server_cpu_us_per_message": "Server CPU per message",
     "server_rss_bytes_max": "Server memory",
     "push_reach": "Delivery ratio",
+    "pushes_per_s": "Delivery rate",
+    "server_cpu_us_per_push": "Server CPU per delivered message",
     "push_spread_us": "Time from the first to the last receiver",
     "connections_reached": "Connections reached",
     "connects_per_s": "Connections per second",
