@@ -18,7 +18,7 @@ from pathlib import Path
 
 import alone
 import hostile
-from contenders import ENGINE, K6, SESSION, Ab, Autocannon, Engine, Floor, NoNumber, Session, Setting, UringFloor, Wrk, serves
+from contenders import ENGINE, K6, Ab, Autocannon, Engine, Floor, NoNumber, Session, Setting, UringFloor, Wrk, serves
 from trial import Bench, Measured, build_floor
 
 from wsbench.engine import program
@@ -65,7 +65,7 @@ def main() -> int:
         bench = Bench(Path(folder))
         floor = asked.floor or build_floor()
         tested = engines(asked)
-        contenders = [Floor(floor), UringFloor(floor), *tested, Session(tested[0].binary), Wrk(), Ab(), Autocannon(), K6()]
+        contenders = [Floor(floor), UringFloor(floor), *tested, *map(Session, tested), Wrk(), Ab(), Autocannon(), K6()]
         print("\n".join(versions(contenders)), flush=True)
         for key in asked.only or SETTINGS:
             if key in SETTINGS:
@@ -130,11 +130,12 @@ def compare(bench: Bench, contenders: list, setting: Setting, asked: argparse.Na
             lines.append(f"| {contender.name} | no number: {problems[contender.name]} |")
         else:
             lines.append(row([(runs[contender.name], runs.get(Floor.name)) for runs in repeats], contender.name))
-    echoes = [(runs.get(SESSION), runs.get(ENGINE)) for runs in repeats]
-    echoes = [(session, echo) for session, echo in echoes if session and echo]
-    if echoes:
-        found = ratio([(one.window_cpu_ns_per_message, other.window_cpu_ns_per_message) for one, other in echoes])
-        lines.append(f"\nA session's message costs {found} times the CPU time of an echo's.")
+    for session in (one.name for one in able if isinstance(one, Session)):
+        echo = session.removesuffix(", session")
+        pairs = [(runs[session], runs[echo]) for runs in repeats if session in runs and echo in runs]
+        if pairs:
+            found = ratio([(one.window_cpu_ns_per_message, other.window_cpu_ns_per_message) for one, other in pairs])
+            lines.append(f"\n{session}: a message costs {found} times the CPU time of an echo's.")
     if disturbed:
         taken = f"{disturbed} repeats were thrown away, for other processes took more than {DISTURBED:.0%} of a CPU"
         lines.append(f"\n{taken}; {len(repeats)} of {asked.repeats} are left.")

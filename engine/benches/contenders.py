@@ -118,7 +118,6 @@ class UringFloor(Floor):
 
 
 ENGINE = "wsbench-engine"
-SESSION = f"{ENGINE}, session"
 
 
 class Engine:
@@ -201,8 +200,8 @@ class Session(Engine):
     modes = ("echo",)
     bytes = 128
 
-    def __init__(self, binary: Path):
-        super().__init__(binary, SESSION)
+    def __init__(self, of: Engine):
+        super().__init__(of.binary, f"{of.name}, session")
 
     def plan(self, run: Run) -> dict:
         front, back = '{"jsonrpc":"2.0","method":"echo","params":["', '"],"id":'
