@@ -21,6 +21,8 @@ RESULTS = Path("results")
 
 
 def list_things(arguments) -> int:
+    if arguments.session is not None and arguments.what != "servers":
+        raise UserError("--session goes with `list servers`")
     if arguments.what == "servers":
         show_servers.list_servers(arguments.session)
     elif arguments.what == "experiments":

@@ -106,7 +106,9 @@ class Load(Frozen):
                 return Push(slow_readers=self.slow_readers)
             case "idle":
                 return Idle()
-        return Ping()
+            case "ping":
+                return Ping()
+        raise ValueError(f"{kind!r} is no scenario of the contract")
 
     def loop(self, kind: str) -> Loop:
         """The loop of the load. UserError if the rate keys do not match the kind of loop."""
