@@ -55,7 +55,7 @@ def chatty(name: str) -> catalogue.Variant:
 @pytest.mark.parametrize(("variant", "role"), SPEAKING)
 def test_every_role_of_the_catalogue_has_a_session(variant, role):
     rooms = 10 if role == "rooms" else None
-    made = speaking.spoken(variant, role, Talk(128, 100, rooms, publishers=rooms and 1))
+    made = speaking.asked(variant, role, Talk(128, 100, rooms, publishers=rooms and 1))
     (step,) = made.scenario.steps[made.scenario.setup :]
     assert step.awaits.kind == ("own" if role == "rooms" else "rule")
     assert '"postmark"' in json.dumps([piece.model_dump() for piece in made.scenario.templates[step.sends]])
@@ -63,12 +63,12 @@ def test_every_role_of_the_catalogue_has_a_session(variant, role):
 
 
 def test_the_content_of_a_message_is_as_long_as_the_load_says():
-    made = speaking.spoken(chatty("right"), "rpc", Talk(100, 6))
+    made = speaking.asked(chatty("right"), "rpc", Talk(100, 6))
     pieces = made.scenario.templates[0]
     place = pieces.index(PostmarkPiece())
     assert pieces[place + 1].letters == 100 - 52
     with pytest.raises(UserError, match="found 51 bytes, allowed: 52 and more"):
-        speaking.spoken(chatty("right"), "rpc", Talk(51, 6))
+        speaking.asked(chatty("right"), "rpc", Talk(51, 6))
 
 
 def test_the_session_is_wsbenchs_or_one_in_the_servers_folder():
@@ -151,7 +151,7 @@ def test_rooms_are_not_spread_over_server_processes(tmp_path, wsbench):
 
 @pytest.mark.parametrize(("publishers", "senders"), [(1, 10), (3, 30), (None, 100), (20, 100)])
 def test_in_rooms_only_publishers_send(publishers, senders):
-    scenario = speaking.spoken(chatty("right"), "rooms", Talk(128, 100, 10, publishers)).scenario
+    scenario = speaking.asked(chatty("right"), "rooms", Talk(128, 100, 10, publishers)).scenario
     target = Target(address="127.0.0.1:1", replicas=[], host="127.0.0.1:1", path="/")
     plan = program.plan(scenario, "websocket", target, 100, None, Seconds(seconds=1), seed=1, cpus=[0])
     assert plan.senders == senders

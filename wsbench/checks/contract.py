@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import signal
 import socket
 import time
@@ -182,9 +183,8 @@ def keep_running(variant: Variant, port: int | None, say: Callable[[str], None])
                 path = serving.document(variant.paths, 512) if scenario == "doc" else variant.paths[scenario]
                 path = "" if scheme == "tcp" else path
                 say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
-            for role, row in variant.roles.items():
-                path = speaking.path_of(variant, role)
-                say(f"{role}: --session {row.session} at ws://{serving.HOST}:{at_port}{path}")
+            for role in variant.roles:
+                say(f"{role}: {_load_command(variant, role, at_port)}")
             say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
             while server.exit_code is None:
                 time.sleep(0.1)
@@ -192,6 +192,16 @@ def keep_running(variant: Variant, port: int | None, say: Callable[[str], None])
             say(server.stop())
             return
         raise TrialFailed(f"{variant.name} {server.stop()}")
+
+
+def _load_command(variant: Variant, role: str, port: int) -> str:
+    """What loads a started server in this role."""
+    session = variant.roles[role].session
+    named = str(speaking.file_of(variant, role)) if session.endswith(".toml") else session
+    sets = [word for pair in speaking.settings_of(variant, role).items() for word in ("--set", "=".join(pair))]
+    rooms = ["--room-size", "10"] if role == "rooms" else []
+    url = f"ws://{serving.HOST}:{port}{speaking.path_of(variant, role)}"
+    return shlex.join(["wsbench", "load", url, "--session", named, *sets, *rooms])
 
 
 def log_of(variant: Variant, purpose: str) -> Path:

@@ -24,12 +24,12 @@ MESSAGES, CONNECTIONS, ROOM_SIZE = 60, 6, 3
 def check(variant: Variant, role: str, address: str, host: str, content_bytes: int | None, cpus: list[int]) -> CheckResult:
     """Carries out the session of this role. `host`: the Host header; `content_bytes` None: the usual number."""
     rooms = ROOM_SIZE if role == "rooms" else None
-    spoken = speaking.spoken(variant, role, speaking.Talk(content_bytes or CONTENT_BYTES, CONNECTIONS, rooms))
+    asked = speaking.asked(variant, role, speaking.Talk(content_bytes or CONTENT_BYTES, CONNECTIONS, rooms))
     plan = program.plan(
-        scenario=spoken.scenario,
+        scenario=asked.scenario,
         transport="websocket",
-        target=Target(address=address, replicas=[], host=host, path=spoken.path),
-        subprotocols=spoken.subprotocols,
+        target=Target(address=address, replicas=[], host=host, path=asked.path),
+        subprotocols=asked.subprotocols,
         connections=CONNECTIONS,
         warmup=None,
         measure=Messages(messages=MESSAGES),

@@ -89,7 +89,7 @@ def start_server(arguments) -> int:
     try:
         contract.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
     except TrialFailed as failure:
-        terminal.say(f"wsbench: {failure}; its last lines: {contract.log_of(chosen[0], 'start')}")
+        terminal.say(f"wsbench: {failure}; its output is in {contract.log_of(chosen[0], 'start')}")
         return 1
     return 0
 

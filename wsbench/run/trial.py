@@ -16,7 +16,7 @@ from wsbench.engine import program, shards
 from wsbench.experiments.experiment import Experiment, Load
 from wsbench.metrics import spans
 from wsbench.monitoring.runtime_logs import probes
-from wsbench.records.engine_files import Doc, Plan, Scenario, Seconds, Target
+from wsbench.records.engine_files import Doc, Plan, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
@@ -25,6 +25,7 @@ from wsbench.run.testbed import Server, Testbed
 from wsbench.servers import serving, speaking
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Started
+from wsbench.servers.speaking import Asked, Talk
 
 LOG_LINES = 20
 
@@ -237,27 +238,16 @@ def _measure(attempt: Attempt, server: Server, watch: Callable) -> str | None:
         return _stop_reason(experiment, load, running, server)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of the server, and at which request target."""
-
-    scenario: Scenario
-    path: str
-    subprotocols: list[str]
-
-
 def _asked(variant: Variant, kind: str, load: Load) -> Asked:
     """The session of a role, or a scenario of the contract. Idle connections are those of echo."""
     if kind in variant.roles:
-        talk = speaking.Talk(load.payload_bytes, load.connections, load.room_size, load.publishers)
-        found = speaking.spoken(variant, kind, talk)
-        return Asked(found.scenario, found.path, found.subprotocols)
+        return speaking.asked(variant, kind, Talk(load.payload_bytes, load.connections, load.room_size, load.publishers))
     scenario = load.scenario(kind)
     if variant.transport == "tcp":
-        return Asked(scenario, "/", [])
+        return Asked(scenario, "/")
     if isinstance(scenario, Doc):
-        return Asked(scenario, serving.document(variant.paths, scenario.bytes), [])
-    return Asked(scenario, variant.paths["echo" if kind == "idle" else kind], [])
+        return Asked(scenario, serving.document(variant.paths, scenario.bytes))
+    return Asked(scenario, variant.paths["echo" if kind == "idle" else kind])
 
 
 def _stop_reason(experiment: Experiment, load: Load, running: shards.Engines, server: Server) -> str | None:

@@ -5,11 +5,11 @@ In: a variant and a role of its manifest. Out: what a plan needs. Nothing is sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from wsbench.records.engine_files import Scenario
 from wsbench.records.errors import UserError
-from wsbench.records.session_table import Session
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running, address
 from wsbench.sessions import compiling, session_file
@@ -22,12 +22,12 @@ POSTMARK_BYTES = 52
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """What a plan needs of a role."""
+class Asked:
+    """What a plan asks of a server, and where."""
 
+    scenario: Scenario
     path: str
-    subprotocols: list[str]
-    scenario: Session
+    subprotocols: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,17 @@ class Talk:
     publishers: int | None = None
 
 
-def spoken(variant: Variant, role: str, talk: Talk) -> Spoken:
-    """UserError if the session, its settings or the load are invalid."""
-    row = variant.roles[role]
-    settings = {name: value.replace(CONTENT, _content(talk.bytes)) for name, value in row.set.items()}
+def asked(variant: Variant, role: str, talk: Talk) -> Asked:
+    """The session of a role. UserError if the session, its settings or the load are invalid."""
+    settings = settings_of(variant, role, _content(talk.bytes))
     choice = compiling.Choice(settings, room_size=talk.room_size, publishers=talk.publishers)
     made = compiling.compiled(file_of(variant, role), choice, talk.connections)
-    return Spoken(path_of(variant, role), _read(variant, role).subprotocols, made)
+    return Asked(made, path_of(variant, role), _read(variant, role).subprotocols)
+
+
+def settings_of(variant: Variant, role: str, content: str = "${postmark}") -> dict[str, str]:
+    """The settings of the session, with this content of a message."""
+    return {name: value.replace(CONTENT, content) for name, value in variant.roles[role].set.items()}
 
 
 def file_of(variant: Variant, role: str) -> Path:
