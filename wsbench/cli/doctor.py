@@ -9,7 +9,7 @@ from wsbench.cli.values import positive
 from wsbench.engine import program
 from wsbench.host import machine, sysctls, toolchains
 from wsbench.records.errors import UserError
-from wsbench.run import capacity
+from wsbench.run import host_limits
 from wsbench.servers import build, catalogue
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Unavailable
@@ -37,9 +37,9 @@ def examine(arguments) -> int:
         _tools(catalogue.read())
         return 0
     if arguments.set:
-        for change in sysctls.put(capacity.examine(arguments.connections).wanted):
+        for change in sysctls.put(host_limits.examine(arguments.connections).wanted):
             print(f"set {change.name} = {change.after} (was {change.before}); `wsbench doctor --restore` restores it")
-    found = capacity.examine(arguments.connections)
+    found = host_limits.examine(arguments.connections)
     _table(found.findings)
     return 0
 

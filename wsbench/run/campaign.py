@@ -35,7 +35,7 @@ from wsbench.records.rundir import (
     TrialRecord,
     Until,
 )
-from wsbench.run import capacity, heat, ordering, preparing, request, trial
+from wsbench.run import heat, host_limits, ordering, preparing, request, trial
 from wsbench.run.request import Request
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
@@ -69,7 +69,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     control = ordering.control_of(rounds, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
-    most = capacity.most_alive(variants, max(asked.experiment.load_of(cell).most_connections for cell in asked.experiment.cells()))
+    most = host_limits.most_alive(variants, max(asked.experiment.load_of(cell).most_connections for cell in asked.experiment.cells()))
     if asked.until is None:
         until, order = None, ordering.order_of(asked.experiment, variants, asked.seed, control, most)
     else:

@@ -35,7 +35,7 @@ from wsbench.records.engine_files import (
     Tls,
 )
 from wsbench.records.errors import UserError
-from wsbench.run import capacity
+from wsbench.run import host_limits
 from wsbench.sessions import compiling, session_file
 
 #: Scheme: transport, whether it uses TLS, default port.
@@ -109,7 +109,7 @@ def plan_of(asked: Request, cpus: list[int] | None = None) -> Plan:
         raise UserError(f"--replica: found {asked.replicas[others.index(None)]!r}, allowed: HOST:PORT")
     address, *replicas = (_address(one, usual_port, asked.mine) for one in [url, *others])
     if asked.cluster is None:
-        capacity.require_room(asked.connections, ends=2 if ipaddress.ip_address(address[0]).is_loopback else 1)
+        host_limits.require_room(asked.connections, ends=2 if ipaddress.ip_address(address[0]).is_loopback else 1)
     shown, *others = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in [address, *replicas])
     workers = len(pinned or machine.placement().engine)
     made = program.plan(

@@ -34,14 +34,14 @@ USUAL_SERVER_BYTES, SERVER_BYTES = 64 << 10, 384 << 20
 
 
 @dataclass(frozen=True)
-class Capacity:
+class HostLimits:
     """The findings, and the kernel settings to change: name and value."""
 
     findings: list[Finding]
     wanted: dict[str, str]
 
 
-def examine(connections: int) -> Capacity:
+def examine(connections: int) -> HostLimits:
     findings = [_files(connections), _ports(connections), _memory(connections)]
     wanted: dict[str, str] = {}
     for name, value, why in _settings(connections):
@@ -53,7 +53,7 @@ def examine(connections: int) -> Capacity:
             wanted[name] = value
         findings.append(Finding(fine, name, found, f"{why}: sysctl -w {name}='{value}'"))
     findings.append(_tracking(connections))
-    return Capacity(findings, wanted)
+    return HostLimits(findings, wanted)
 
 
 def most_alive(variants: list[Variant], connections: int) -> int | None:

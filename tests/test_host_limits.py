@@ -6,7 +6,7 @@ import pytest
 
 from wsbench.host import machine, sysctls
 from wsbench.records.errors import TrialFailed, UserError
-from wsbench.run import capacity
+from wsbench.run import host_limits
 from wsbench.servers import serving
 
 SETTINGS = {
@@ -33,7 +33,7 @@ def host(monkeypatch):
 
 
 def lacks(connections: int) -> dict[str, machine.Finding]:
-    return {one.what: one for one in capacity.examine(connections).findings if not one.fine}
+    return {one.what: one for one in host_limits.examine(connections).findings if not one.fine}
 
 
 def test_a_few_connections_lack_nothing(host):
@@ -45,7 +45,7 @@ def test_a_million_takes_processes_and_room_for_unread_data(host):
     assert set(missing) == {"files per process", "net.core.netdev_max_backlog", "net.ipv4.tcp_mem"}
     assert "51 engine and 52 server processes" in missing["files per process"].found
     wanted = {"net.core.netdev_max_backlog": "100000", "net.ipv4.tcp_mem": "750000 1125000 1500000"}
-    assert capacity.examine(1_000_000).wanted == wanted
+    assert host_limits.examine(1_000_000).wanted == wanted
     assert "sysctl -w net.ipv4.tcp_mem='750000 1125000 1500000'" in missing["net.ipv4.tcp_mem"].advice
 
 
