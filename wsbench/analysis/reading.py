@@ -6,12 +6,17 @@ exist and the code that computes them has changed. Missing trials are computed a
 
 from __future__ import annotations
 
+from pydantic import ValidationError
+
 from wsbench.analysis import tables
 from wsbench.analysis.as_written import Experiment, read_experiment
+from wsbench.analysis.capacity import answers
 from wsbench.analysis.dataset import DataSet
 from wsbench.analysis.measuring import digest, measured
 from wsbench.analysis.results import Results
+from wsbench.experiments.experiment import Capacity
 from wsbench.records.errors import UserError
+from wsbench.records.frozen import one_line
 from wsbench.records.rundir import RunFolder
 
 
@@ -21,6 +26,11 @@ def load(run: RunFolder, anew: bool = False, known: DataSet | None = None) -> Re
     if len({frozenset(planned.cell) for planned in order}) > 1:
         raise UserError(f"{run.path / 'order.json'}: its cells have different keys")
     experiment = read_experiment(run)
+    data = _data(run, experiment, anew, known)
+    asked = _searched(run, experiment)
+    rows = data
+    if asked is not None:
+        rows, order = answers.rows(data, order, asked)
     return Results(
         folder=run,
         campaign=run.campaign,
@@ -30,8 +40,21 @@ def load(run: RunFolder, anew: bool = False, known: DataSet | None = None) -> Re
         servers=run.servers if (run.path / "servers.json").exists() else [],
         order=order,
         experiment=experiment,
-        data=_data(run, experiment, anew, known),
+        data=data,
+        rows=rows,
+        searched=asked,
     )
+
+
+def _searched(run: RunFolder, experiment: Experiment) -> answers.Asked | None:
+    """What the campaign searches for; None unless it searches for capacities."""
+    if (table := experiment.keys.get("capacity")) is None:
+        return None
+    try:
+        return answers.Asked(Capacity.model_validate(table), float(experiment.keys.get("timing", {}).get("measure_s", 0.0)))
+    except (ValidationError, TypeError, ValueError) as error:
+        words = one_line(error) if isinstance(error, ValidationError) else str(error)
+        raise UserError(f"{run.experiment_toml}: 'capacity': {words}") from error
 
 
 def _data(run: RunFolder, experiment: Experiment, anew: bool, known: DataSet | None) -> DataSet:

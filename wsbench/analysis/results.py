@@ -15,6 +15,7 @@ from wsbench import metrics
 from wsbench.analysis import stats
 from wsbench.analysis.as_written import Experiment
 from wsbench.analysis.blocks import Blocks
+from wsbench.analysis.capacity.answers import Asked
 from wsbench.analysis.curves import Curve, curve_points
 from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
 from wsbench.engine.histogram import Histogram
@@ -40,16 +41,19 @@ class Results:
     order: list[TrialOrder]
     experiment: Experiment
     data: DataSet
+    #: The same with one row for each search, if the campaign searches for capacities (`order` likewise); and what it searches for.
+    rows: DataSet
+    searched: Asked | None = None
 
     @cached_property
     def trials(self) -> list[TrialResult]:
-        """The finished trials without the control's."""
-        return [trial for trial in self.data.trials if not trial.record.control]
+        """The finished trials without the control's. Of a campaign that searches for capacities: the searches."""
+        return [trial for trial in self.every_trial if not trial.record.control]
 
     @property
     def every_trial(self) -> list[TrialResult]:
-        """The finished trials with the control's, by number."""
-        return self.data.trials
+        """The same with the control's, by number."""
+        return self.rows.trials
 
     @cached_property
     def turns(self) -> tuple[int, int]:
@@ -64,7 +68,7 @@ class Results:
     @property
     def columns(self) -> Columns:
         """All numbers of `every_trial`, one row each."""
-        return self.data.columns
+        return self.rows.columns
 
     def pooled(self, name: str, cell: Cell, tag: str | None = None) -> Histogram | None:
         """Latencies of a server in a cell over its counted trials; by default those that describe the experiment."""
@@ -223,13 +227,13 @@ class Results:
         return [planned for planned in self.order if planned.number not in done]
 
     @cached_property
-    def rows(self) -> list[int]:
+    def row_numbers(self) -> list[int]:
         """The rows of `trials` in `columns`."""
         return [row for row, trial in enumerate(self.every_trial) if not trial.record.control]
 
     def counted_rows(self, metric: str) -> list[int]:
         """The rows in `columns` of the trials that count for a metric, without the control's."""
-        return [row for row in self.rows if self.every_trial[row].counts_for(metric)]
+        return [row for row in self.row_numbers if self.every_trial[row].counts_for(metric)]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
         return self._groups.get((name, cell), [])

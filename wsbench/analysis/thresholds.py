@@ -103,21 +103,21 @@ def in_units(value: float, unit: str) -> str:
     return f"{value / size:,.6g} {shown}"
 
 
-def parse(text: str) -> Threshold:
+def parse(text: str, option: str = "--fail-if", example: str = "p99 > 5ms") -> Threshold:
     """UserError for another form, an unknown metric, or a unit that the metric does not have."""
     found = FORM.fullmatch(text)
     if found is None:
         raise UserError(
-            f"--fail-if: found {text!r}, allowed: NAME OP NUMBER[UNIT], such as 'p99 > 5ms'; OP is one of {' '.join(OPERATORS)}"
+            f"{option}: found {text!r}, allowed: NAME OP NUMBER[UNIT], such as {example!r}; OP is one of {' '.join(OPERATORS)}"
         )
     name, unit = found["name"], found["unit"]
     timed = name in SHORT or STEP.fullmatch(name) is not None
     if not timed:
-        metrics.require([name], "--fail-if: ", also=SHORT)
+        metrics.require([name], f"{option}: ", also=SHORT)
     of = "µs" if timed else metrics.METRICS[name].unit
     if unit and unit not in UNITS.get(of, {}):
         allowed = ", ".join(UNITS.get(of, {})) or "none"
-        raise UserError(f"--fail-if: {text!r}: {name} is in {of}; units allowed: {allowed}")
+        raise UserError(f"{option}: {text!r}: {name} is in {of}; units allowed: {allowed}")
     return Threshold(name, found["operator"], float(found["number"]) * (UNITS[of][unit] if unit else 1.0), text.strip())
 
 

@@ -145,6 +145,12 @@ def _run(made: Parser) -> None:
     _install(made)
 
 
+def _capacity(made: Parser) -> None:
+    from wsbench.cli import show_capacity
+
+    show_capacity.add(made)
+
+
 def _duel(made: Parser) -> None:
     from wsbench.cli import show_duel
 
@@ -269,6 +275,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "start": ("start a server as a trial would, until Ctrl-C", "cli.measuring:start_server", _start),
     "plan": ("print every trial and the estimated duration; run nothing", "cli.measuring:plan_campaign", _plan),
     "run": ("run an experiment", "cli.measuring:run_campaign", _run),
+    "capacity": ("find the highest load that keeps a promise", "cli.measuring:find_capacity", _capacity),
     "duel": ("compare two servers until decided", "cli.measuring:duel_servers", _duel),
     "report": ("write the report and the data set of a campaign", "cli.reading:report_campaign", _report),
     "compare": (

@@ -232,6 +232,46 @@ def duel_servers(arguments) -> int:
     return show_duel.exit_code(found, conditions)
 
 
+def find_capacity(arguments) -> int:
+    require_report()
+    from wsbench.analysis.reading import load as load_results
+    from wsbench.cli import show_capacity
+    from wsbench.run import capacity
+
+    asked = capacity.Asked(
+        targets=tuple(arguments.targets),
+        promises=tuple(arguments.slo),
+        over=arguments.over,
+        connections=arguments.connections,
+        payload_bytes=arguments.size,
+        scenario="push" if arguments.push else "echo",
+        each_per_s=arguments.rate_each,
+        rate_per_s=arguments.rate,
+        start=arguments.start,
+        most=arguments.most,
+        warmup_s=arguments.warmup,
+        probe_s=arguments.probe,
+        within=arguments.within,
+        budget_s=arguments.budget,
+        rounds=arguments.rounds,
+        path=arguments.path,
+        pid=arguments.pid,
+        seed=arguments.seed,
+    )
+    end_leftovers(sys.stderr)
+    with capacity.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as made:
+        where = testbed.ThisHost(program.require_binary(), machine.placement())
+        watcher = show_duel.Progress(quiet=True) if arguments.json else terminal.Progress()
+        run = campaign.begin(made, reading.RUNS, where, None, watcher)
+    results = load_results(run)
+    if arguments.json:
+        print(show_capacity.document(results))
+    else:
+        show_capacity.summary(results)
+        print(f"kept in {run.path}; `wsbench report {run.path}` writes its report")
+    return 0 if any(one["low"] is not None for one in show_capacity.rows(results)) else show_capacity.NOTHING_FOUND
+
+
 def end_leftovers(out=None) -> None:
     """Ends processes of an earlier wsbench that was killed together with its leash, and reports them."""
     if found := leftovers.orphans():

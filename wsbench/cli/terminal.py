@@ -103,6 +103,9 @@ class Progress:
             self._line.show(f"{self._head}  {counts} … {self._left}")
 
     def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
+        self._line.clear()
+        if record.search is not None and record.outcome == "ok":
+            return  # the search says what it shows
         trial = TrialData(folder, record)
         found = verdict(trial)
         if record.outcome == "failed":
@@ -113,7 +116,6 @@ class Progress:
             rate = metrics.rates.messages_per_s(trial)
             rate_text = "no rate" if rate is None else f"{rate:,.0f} messages/s"
             result = f"{rate_text}  {verdict_line(found)}"
-        self._line.clear()
         head = f"[{record.number}/{self._total}] {record.name} {cell_text(record.cell)}".rstrip()
         console.print(f"{shown(head)}  {result}  {self._left}")
 

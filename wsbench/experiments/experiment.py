@@ -37,7 +37,7 @@ from wsbench.records.engine_files import (
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
-from wsbench.records.rundir import Arrangement, CellValue
+from wsbench.records.rundir import Arrangement, CellValue, Probe
 from wsbench.servers.settings import RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
@@ -113,11 +113,12 @@ class Load(Frozen):
     def loop(self, kind: str) -> Loop:
         """The loop of the load. UserError if the rate keys do not match the kind of loop."""
         rated = self.rate_per_s is not None or self.rate is not None
-        if rated != (kind == "open") or (self.rate_per_s is not None and self.rate is not None):
+        # In a search for a capacity each probe brings its rate.
+        if (kind != "capacity" and rated != (kind == "open")) or (self.rate_per_s is not None and self.rate is not None):
             raise UserError(
                 f"loop {kind!r} {'needs exactly one of' if kind == 'open' else 'takes neither of'} 'load.rate_per_s', 'load.rate'"
             )
-        if kind == "open":
+        if kind in ("open", "capacity"):
             steady = Segment(from_per_s=self.rate_per_s or 0, to_per_s=self.rate_per_s or 0, for_s=1)
             return Open(arrivals=self.arrivals, rate=self.rate or [steady], depth=self.depth)
         if kind == "none":
@@ -125,6 +126,8 @@ class Load(Frozen):
         return Closed(depth=self.depth or 1, think=self.think, messages_per_connection=self.messages_per_connection)
 
 
+#: A probe of recovery: the overload and how long it lasts, then the light load, as shares of the load in question.
+OVERLOAD, OVERLOAD_S, RELIEF = 1.5, 4.0, 0.5
 #: results/instrument.md shows what other lengths give.
 SLICE_S, LEAD_S = 0.05, 0.02
 
@@ -157,12 +160,31 @@ class Stop(Frozen):
     errors: Annotated[float, Field(gt=0, le=1)]
 
 
+class Capacity(Frozen):
+    """What is searched for with `loop = "capacity"`: the highest rate, or the most connections, at which each promise is kept.
+
+    A promise is a condition on metrics, such as "response.p99 < 20ms and lost = 0". A probe is a trial of `timing.measure_s`. Each
+    search, of one server in one cell and round, ends when every answer is known to `within`, or when `budget_s` is spent.
+    """
+
+    over: Literal["rate", "connections"] = "rate"
+    promises: Annotated[list[str], Field(min_length=1, max_length=3)]
+    #: The first load, and the limits of all: messages per second in all, or connections.
+    start: Annotated[float, Field(gt=0)] = 1000.0
+    least: Annotated[float, Field(gt=0)] | None = None
+    most: Annotated[float, Field(gt=0)] | None = None
+    #: Over connections: messages per second of each connection.
+    each_per_s: Annotated[float, Field(gt=0)] | None = None
+    within: Annotated[float, Field(gt=0, le=0.5)] = 0.05
+    budget_s: Annotated[float, Field(gt=0)] = 300.0
+
+
 class Experiment(Frozen):
     question: str
     reading: str
     servers: list[str]
     scenario: Literal["doc", "echo", "ping", "idle", "push", "rooms", "rpc"]
-    loop: Literal["closed", "open", "none"]
+    loop: Literal["closed", "open", "none", "capacity"]
     headline: str
     #: Differences below this share do not matter. None: the 3 % of METHODOLOGY.md.
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -172,6 +194,7 @@ class Experiment(Frozen):
     #: How the trials of a round run: one after another; alternately in short slices, with all servers alive; or all at once.
     arrangement: Arrangement = "trials"
     timing: Timing = Timing()
+    capacity: Capacity | None = None
     #: What `--scale` changes. Empty: the experiment has only one size.
     scales: list[Scaled] = []
     stop: Stop | None = None
@@ -191,7 +214,22 @@ class Experiment(Frozen):
     def load_of(self, cell: dict[str, CellValue]) -> Load:
         return Load.model_validate({**self.load.model_dump(), **cell})
 
-    def measure_of(self, load: Load) -> Seconds | Messages:
+    def probing(self, cell: dict[str, CellValue], probe: Probe) -> Load:
+        """The load of a probe. The warm-up has half of its rate, so that the backlog of a cold server is not measured."""
+        load, asked = self.load_of(cell), self.capacity
+        connections = round(probe.load) if asked.over == "connections" else load.connections
+        per_s = load.rate_per_s if asked.over == "connections" else probe.load
+        if asked.each_per_s is not None:
+            per_s = asked.each_per_s * connections
+        steps = [(per_s / 2, self.timing.warmup_s), (per_s, probe.seconds)]
+        if probe.purpose == "recovery":
+            steps[1:] = [(OVERLOAD * per_s, OVERLOAD_S), (RELIEF * per_s, probe.seconds - OVERLOAD_S)]
+        rate = [Segment(from_per_s=rate, to_per_s=rate, for_s=for_s) for rate, for_s in steps if for_s]
+        return load.model_copy(update={"connections": connections, "rate_per_s": None, "rate": rate})
+
+    def measure_of(self, load: Load, probe: Probe | None = None) -> Seconds | Messages:
+        if probe is not None:
+            return Seconds(seconds=probe.seconds)
         if load.messages is not None:
             return Messages(messages=load.messages)
         return Seconds(seconds=self.timing.measure_s or staged_s(load))
@@ -256,6 +294,25 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     if both or (neither and load.stages is None):
         raise UserError(f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'")
     load.loop(experiment.loop)
+    _require_searchable(path, experiment, load)
+
+
+def _require_searchable(path: Path, experiment: Experiment, load: Load) -> None:
+    """UserError unless a search for a capacity has what it needs, and nothing else has a part of it."""
+    asked = experiment.capacity
+    if (asked is not None) != (experiment.loop == "capacity"):
+        raise UserError(f"{path}: loop 'capacity' needs a table [capacity], and no other loop has one")
+    if asked is None:
+        return
+    timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
+    if experiment.scenario not in ("echo", "ping", "push", "rooms", "rpc") or experiment.arrangement != "trials" or not timed:
+        raise UserError(f"{path}: loop 'capacity' needs messages, 'timing.measure_s' and arrangement 'trials'")
+    by_load = load.rate_per_s is not None or load.rate is not None
+    wanted = asked.over == "connections" and asked.each_per_s is None
+    if by_load != wanted or (asked.each_per_s is not None and asked.over == "rate") or load.rate is not None:
+        raise UserError(
+            f"{path}: over connections, give 'capacity.each_per_s' or, for all together, 'load.rate_per_s'; over the rate, neither"
+        )
 
 
 def require_arranged(path: Path, experiment: Experiment) -> None:

@@ -123,9 +123,19 @@ class ServerRow(Frozen):
 Arrangement = Literal["trials", "slices", "together"]
 
 
+class Probe(Frozen):
+    """The load of one trial in a search for a capacity, and its duration in seconds. `load`: messages per second in all, or
+    connections. `recovery`: an overload, then a light load, after which responses are to be within `bound_s` again."""
+
+    purpose: Literal["search", "holdout", "recovery"]
+    load: Annotated[float, Field(gt=0)]
+    seconds: Annotated[float, Field(gt=0)]
+    bound_s: Annotated[float, Field(gt=0)] | None = None
+
+
 class TrialOrder(Frozen):
     """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats. Trials of the same `heat` run at the
-    same time, in slices or together; None: alone."""
+    same time, in slices or together; None: alone. `search`: only in a search for a capacity."""
 
     number: int
     round: int
@@ -135,6 +145,7 @@ class TrialOrder(Frozen):
     control: bool = False
     again_of: int | None = None
     heat: int | None = None
+    search: Probe | None = None
 
     @property
     def variant_name(self) -> str:
@@ -151,21 +162,13 @@ NEVER_READY = ("the server ended before it was ready", "the server was not ready
 SERVER_FAILED = ("the server ended", "the server's log exceeds", *NEVER_READY)
 
 
-class TrialRecord(Frozen):
+class TrialRecord(TrialOrder):
     """A trial after it ran, with exactly one outcome: `ok`, `failed` or `stopped`; the last two have a reason.
 
     `server_started_ns` is on the monotonic clock. `probe` is the runtime whose probe was enabled. Both are null in older runs.
     """
 
     format: Literal[1] = 1
-    number: int
-    round: int
-    server: str
-    variant: str
-    cell: dict[str, CellValue]
-    control: bool = False
-    again_of: int | None = None
-    heat: int | None = None
     outcome: Literal["ok", "failed", "stopped"]
     reason: str | None
     #: None: a trial of a published campaign whose data has neither time.
@@ -185,10 +188,6 @@ class TrialRecord(Frozen):
     engines: int = 1  # processes that shared the load
     server_processes: int = 1
     restarted: bool = True  # False: the server ran already, in one process for all trials
-
-    @property
-    def name(self) -> str:
-        return f"{self.server}@{self.variant}" + (CONTROL if self.control else "")
 
     @property
     def failed_by_server(self) -> bool:

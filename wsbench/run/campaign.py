@@ -14,7 +14,7 @@ import shutil
 import time
 from pathlib import Path
 from statistics import fmean
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wsbench import __version__
 from wsbench.experiments import experiment
@@ -41,6 +41,9 @@ from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
 
+if TYPE_CHECKING:
+    from wsbench.run.searching import Searches
+
 
 class Watcher(Protocol):
     """Receives the progress of a campaign."""
@@ -66,11 +69,18 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     for line in preparing.cells_left_out(asked.experiment, variants):
         watcher.say(line)
     rounds = asked.experiment.timing.rounds if asked.until is None else ordering.LEAST_PLANNED
-    control = ordering.control_of(rounds, variants, asked.control)
+    searches = asked.experiment.capacity is not None
+    control = None if searches else ordering.control_of(rounds, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
-    most = host_limits.most_alive(variants, max(asked.experiment.load_of(cell).most_connections for cell in asked.experiment.cells()))
-    if asked.until is None:
+    loads = map(asked.experiment.load_of, asked.experiment.cells())
+    most = host_limits.most_alive(variants, max(load.most_connections for load in loads))
+    if asked.experiment.capacity is not None:
+        from wsbench.run import searching
+
+        until, rounds = None, asked.experiment.timing.rounds
+        order = searching.first_round(asked.experiment, variants, asked.seed)
+    elif asked.until is None:
         until, order = None, ordering.order_of(asked.experiment, variants, asked.seed, control, most)
     else:
         order = ordering.round_of(1, 1, asked.experiment, variants, asked.seed, control, most)
@@ -162,8 +172,12 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
     course = _Course(run, order, setting, variants, watcher)
     for number in sorted({planned.round for planned in order}):
         course.finish(number)
+    # Their statistics are not part of every installation.
+    if setting.experiment.capacity is not None:
+        from wsbench.run import searching
+
+        course.search(searching.Searches(run, setting.experiment, watcher.say))
     if record.until is not None:
-        # Its statistics are not part of every installation.
         from wsbench.run import deciding
 
         referee = deciding.Referee(run)
@@ -188,6 +202,8 @@ class _Course:
         self._again, self._seed = run.campaign.again, run.campaign.seed
         self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
         self._took_s: list[float] = []
+        #: The most time that the searches of the campaign may still take.
+        self._searched_s: float | None = None
 
     def finish(self, number: int) -> None:
         """Runs what a round lacks, and reruns its disturbed trials."""
@@ -213,11 +229,22 @@ class _Course:
         write_json(self._run.path / "campaign.json", self._run.campaign.model_copy(update={"rounds": number}))
         return number
 
+    def search(self, searches: Searches) -> None:
+        """Runs the probes of searches until each has ended."""
+        while planned := searches.following(self._order):
+            self._order += planned
+            self._left |= {one.number for one in planned}
+            write_json(self._run.path / "order.json", self._order)
+            for one in planned:
+                self._searched_s = searches.left_s
+                self.take([one])
+
     def take(self, group: list[TrialOrder]) -> None:
         """Runs one trial, or all trials of a heat; their outcomes are then on disk."""
         total, left, began = len(self._order), len(self._left), time.monotonic()
         # The duration of a trial that ends by count is known only from finished trials.
         left_s = left * fmean(self._took_s) if self._took_s else ordering.estimate_s(self._setting.experiment, left)
+        left_s = self._searched_s or left_s
         self._watcher.trials_begin(group, total - left, total, left_s)
         self._setting.testbed.be_whole(self._watcher.say)
         folders = [self._run.trial(planned.number) for planned in group]

@@ -12,7 +12,7 @@ import json
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -75,6 +75,16 @@ def contender(text: str, letter: str, path: str, pid: int | None = None) -> Cont
     return Contender(text, rows[0].name, None, getattr(rows[0].table, "pid", 0) is not None)
 
 
+def written(chosen: Iterable[Contender], folder: Path) -> Path | None:
+    """Writes the manifests of those that are no rows of the catalogue. The folder of servers; None if there is none."""
+    own = folder / "servers"
+    for one in chosen:
+        if one.toml is not None:
+            (own / one.name.partition("@")[0]).mkdir(parents=True)
+            (own / one.name.partition("@")[0] / "server.toml").write_text(one.toml, encoding="utf-8")
+    return own if own.exists() else None
+
+
 def contenders(asked: Asked) -> tuple[Contender, Contender]:
     """Base and new. If both are the same, the new one is the control of the base."""
     pids = dict(asked.pids)
@@ -93,12 +103,7 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
     compared = list(dict.fromkeys([*(asked.metrics or usual), *asked.gated]))
     metrics.require(compared)
     with tempfile.TemporaryDirectory(prefix="wsbench-duel-") as made:
-        own = Path(made, "servers")
-        for one in [base] if alone else [base, new]:
-            if one.toml is not None:
-                folder = own / one.name.partition("@")[0]
-                folder.mkdir(parents=True)
-                (folder / "server.toml").write_text(one.toml, encoding="utf-8")
+        own = written([base] if alone else [base, new], Path(made))
         file = Path(made, f"{NAME}.toml")
         file.write_text(_experiment(asked, [base.name] if alone else [base.name, new.name]), encoding="utf-8")
         yield request_of.request(
@@ -107,7 +112,7 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
             seed=asked.seed,
             control=alone,
             until=Goal(budget_s=asked.budget_s, metrics=compared, pair=[base.name, new.name]),
-            own=own if own.exists() else None,
+            own=own,
         )
 
 
@@ -153,7 +158,7 @@ def _command(text: str, path: str) -> str:
 
 def _manifest(text: str, row: str, paths: dict[str, str], table: dict) -> str:
     head = {"language": "unknown", "library": text, "scenarios": ["echo"], "default": row}
-    lines = [*_lines(head), "[paths]", *_lines(paths), f"[variants.{row}]", *_lines(table)]
+    lines = [*toml_lines(head), "[paths]", *toml_lines(paths), f"[variants.{row}]", *toml_lines(table)]
     return "\n".join(lines) + "\n"
 
 
@@ -170,9 +175,9 @@ def _experiment(asked: Asked, names: list[str]) -> str:
     }
     load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "depth": asked.depth}
     timing = {"warmup_s": asked.warmup_s, "measure_s": asked.measure_s, "again": 0}
-    return "\n".join([*_lines(head), "[load]", *_lines(load), "[timing]", *_lines(timing)]) + "\n"
+    return "\n".join([*toml_lines(head), "[load]", *toml_lines(load), "[timing]", *toml_lines(timing)]) + "\n"
 
 
-def _lines(table: dict) -> list[str]:
+def toml_lines(table: dict) -> list[str]:
     """Keys of a TOML table. JSON's strings, numbers and lists are TOML's, except for one character."""
     return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in table.items()]

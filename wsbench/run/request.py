@@ -85,6 +85,10 @@ def request(
             f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}"
         )
     again = asked.timing.again if again is None else again
+    if asked.capacity is not None:
+        again = 0  # a search repeats what was disturbed
+        if until is not None or arrangement not in (None, "trials"):
+            raise UserError("a search for a capacity ends by itself; --until and --arrangement do not go with it")
     sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 

@@ -68,7 +68,8 @@ class Attempt:
 
     def __init__(self, order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder):
         self.order, self.variant, self.setting, self.folder = order, variant, setting, folder
-        self.load = setting.experiment.load_of(order.cell)
+        asked = setting.experiment
+        self.load = asked.load_of(order.cell) if order.search is None else asked.probing(order.cell, order.search)
         #: Why the trial failed, or why the experiment's stop rule ended it.
         self.failed: str | None = None
         self.stopped: str | None = None
@@ -124,7 +125,7 @@ class Attempt:
             subprotocols=asked.subprotocols,
             connections=load.most_connections,
             warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
-            measure=experiment.measure_of(load),
+            measure=experiment.measure_of(load, self.order.search),
             seed=self.setting.seed + self.order.number,
             cpus=testbed.engine_cpus,
             loop=load.loop(experiment.loop),

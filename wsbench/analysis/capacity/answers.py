@@ -1,0 +1,211 @@
+"""The answers of a campaign that searches for capacities: of each search, and of all searches of a server in a cell together.
+
+Trials in, frozen values out. A search is one server in one cell and round; its probes are trials. In `rows`, a search is one row,
+as a trial is in other campaigns, so comparisons, tiers and claims are about searches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from wsbench import metrics
+from wsbench.analysis.capacity import promises, search
+from wsbench.analysis.capacity.promises import Outcome, Promise
+from wsbench.analysis.capacity.search import Bounds
+from wsbench.analysis.dataset import DataSet, TrialResult, columns
+from wsbench.analysis.stats.crossing import Crossing, Probe
+from wsbench.experiments.experiment import Capacity
+from wsbench.metrics import capacities
+from wsbench.metrics.findings import Family, Finding, Kind, Verdict
+from wsbench.records.engine_files import Plan
+from wsbench.records.rundir import TrialOrder, TrialRecord
+
+#: At the end of a search, a trial this many times as long as a probe must keep the promise at the lower end of the interval.
+HOLDOUT = 3
+#: So often the load of a holdout that fails is lowered, each time by the precision.
+HOLDOUTS = 3
+#: After so many probes at loads up to it that the load generator spoilt, no higher load is tried.
+SPOILT = 3
+#: A light load takes longer: a probe has at least so many messages, within a minute.
+MESSAGES, LONGEST_S = 1000, 60.0
+RECOVERY_S = 16.0
+NOT_SHOWN = "its probes have not shown it"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a campaign searches for."""
+
+    capacity: Capacity
+    probe_s: float
+
+    @cached_property
+    def promises(self) -> tuple[Promise, ...]:
+        return tuple(map(promises.parse, self.capacity.promises))
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        asked = self.capacity
+        whole = asked.over == "connections"
+        least = asked.least or (1.0 if whole else MESSAGES / LONGEST_S)
+        return Bounds(asked.within, max(asked.start, least), least, asked.most or (1e6 if whole else 1e8), whole)
+
+    def seconds(self, load: float) -> float:
+        """The duration of a probe at this load."""
+        each = self.capacity.each_per_s
+        per_s = load if self.capacity.over == "rate" else None if each is None else each * load
+        return self.probe_s if per_s is None else min(LONGEST_S, max(self.probe_s, MESSAGES / per_s))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One probe and what it says of each promise."""
+
+    trial: TrialResult
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def purpose(self) -> str:
+        return self.trial.record.search.purpose
+
+    @property
+    def load(self) -> float:
+        return self.trial.record.search.load
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The capacity under one promise. `ended`: why the search for it is over, None while it goes on. `held`: the highest load that
+    a longer trial confirmed. `generator`: the load from which the load generator was the limit, None if it never was."""
+
+    promise: Promise
+    found: Crossing
+    ended: str | None
+    held: float | None
+    generator: float | None
+
+
+@dataclass(frozen=True)
+class Search:
+    """The probes of one search, or of several of one server in one cell, in the order in which they ran."""
+
+    asked: Asked
+    tried: tuple[Tried, ...]
+
+    def probes(self, place: int) -> list[Probe]:
+        """What the probes say of the promise at this place. Those that the instrument spoilt are left out."""
+        at = [(one.load, one.outcomes[place]) for one in self.tried if one.purpose == "search"]
+        return [Probe(load, found == "kept") for load, found in at if found in ("kept", "broken")]
+
+    @cached_property
+    def answers(self) -> tuple[Answer, ...]:
+        return tuple(self._answer(place, promise) for place, promise in enumerate(self.asked.promises))
+
+    def _answer(self, place: int, promise: Promise) -> Answer:
+        limit = self.generator(place)
+        bounds = self.bounds(place)
+        found = search.standing(self.probes(place), bounds)
+        ended = found.ended
+        if ended == "most" and limit is not None:
+            ended = "generator"
+        if ended is None and self._unknown(place):
+            ended = "unknown"
+        held = [one.load for one in self.tried if one.purpose == "holdout" and one.outcomes[place] == "kept"]
+        return Answer(promise, found.found, ended, max(held, default=None), limit)
+
+    def bounds(self, place: int) -> Bounds:
+        """The loads that may be tried for a promise."""
+        bounds, limit = self.asked.bounds, self.generator(place)
+        if limit is None:
+            return bounds
+        kept = [one.load for one in self.probes(place) if one.kept and one.load < limit]
+        return replace(bounds, most=max(kept, default=limit))
+
+    def generator(self, place: int) -> float | None:
+        """The lowest load at which the load generator was the limit, if it was so several times."""
+        spoilt = sorted(one.load for one in self.tried if one.purpose == "search" and one.outcomes[place] == "generator")
+        return spoilt[0] if len(spoilt) >= SPOILT else None
+
+    def _unknown(self, place: int) -> bool:
+        """Whether the first probes have no such number at all."""
+        outcomes = [one.outcomes[place] for one in self.tried if one.purpose == "search"]
+        return len(outcomes) >= SPOILT and set(outcomes) == {"unknown"}
+
+    @property
+    def spent_s(self) -> float:
+        return sum(one.trial.record.duration_s or 0.0 for one in self.tried)
+
+
+def of_trials(trials: Iterable[TrialResult], asked: Asked) -> Search:
+    """The probes among these trials."""
+    found = sorted((one for one in trials if one.record.search is not None), key=lambda one: one.record.number)
+    return Search(asked, tuple(Tried(one, tuple(promises.judge(promise, one) for promise in asked.promises)) for one in found))
+
+
+def searches(data: DataSet, asked: Asked) -> dict[tuple, Search]:
+    """By server (or its control), cell and round."""
+    groups: dict[tuple, list[TrialResult]] = {}
+    for trial in data.trials:
+        groups.setdefault((trial.record.name, trial.cell, trial.record.round), []).append(trial)
+    return {key: of_trials(found, asked) for key, found in groups.items()}
+
+
+def rows(data: DataSet, order: Sequence[TrialOrder], asked: Asked) -> tuple[DataSet, list[TrialOrder]]:
+    """The campaign with one row for each search: its answers and, for all else, the trial with the highest load that kept the first
+    promise. The order has the first probe of each search."""
+    found = searches(data, asked)
+    first = {}
+    for planned in order:
+        first.setdefault((planned.name, tuple(planned.cell.items()), planned.round), planned)
+    made = sorted((_row(one, first[key]) for key, one in found.items()), key=lambda one: one.record.number)
+    numbers = columns(one.numbers for one in made)
+    trials = [TrialResult(one.record, one.verdict, one.plan, numbers, row) for row, one in enumerate(made)]
+    kept = replace(data, trials=trials, columns=numbers)
+    return kept, [planned.model_copy(update={"search": None}) for planned in first.values()]
+
+
+@dataclass(frozen=True)
+class _Row:
+    record: TrialRecord
+    verdict: Verdict
+    plan: Plan | None
+    numbers: metrics.Numbers
+
+
+def _row(one: Search, planned: TrialOrder) -> _Row:
+    shown, asked = _shown(one), one.asked
+    first = one.tried[0].trial
+    values: dict[str, float | int | None] = dict.fromkeys(metrics.METRICS)
+    reasons = dict.fromkeys(metrics.METRICS, "no probe kept the first promise")
+    if shown is not None:
+        values, reasons = dict(shown.values), dict(shown.reasons)
+    for place, answer in enumerate(one.answers):
+        of = {"": answer.found.estimate, "low": answer.found.low, "high": answer.found.high, "held": answer.held}
+        for what, value in of.items():
+            name = capacities.name_of(asked.capacity.over, place, what)
+            values[name], reasons[name] = value, NOT_SHOWN
+    last = next((tried.trial for tried in one.tried if tried.purpose == "recovery"), None)
+    values["recovery_s"], reasons["recovery_s"] = (
+        (None, "no probe of recovery has run") if last is None else _of(last, "recovery_s")
+    )
+    numbers = metrics.Numbers(values, {name: reasons[name] for name, value in values.items() if value is None})
+    record = first.record.model_copy(update={"number": planned.number, "search": None, "outcome": "ok", "reason": None})
+    # Which probes count is decided already: their findings say nothing of the answer.
+    found = () if shown is None else tuple(replace(of, affects=_without_rate(of)) for of in shown.verdict.findings)
+    return _Row(record, Verdict(found, "unknown" if shown is None else shown.verdict.bottleneck), (shown or first).plan, numbers)
+
+
+def _of(trial: TrialResult, name: str) -> tuple[float | int | None, str | None]:
+    return trial.value(name), trial.reason(name)
+
+
+def _without_rate(found: Finding) -> dict[Family, Kind]:
+    return {family: kind for family, kind in found.affects.items() if family != "throughput"}
+
+
+def _shown(one: Search) -> TrialResult | None:
+    """The trial with the highest load that kept the first promise, longer ones first."""
+    kept = [tried for tried in one.tried if tried.purpose != "recovery" and tried.outcomes[0] == "kept"]
+    return max(kept, key=lambda tried: (tried.purpose == "holdout", tried.load)).trial if kept else None

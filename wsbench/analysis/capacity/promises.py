@@ -1,0 +1,118 @@
+"""Promises: conditions that a server is to keep under load, and whether it kept them in one trial.
+
+Text in, frozen values out; a trial's values and verdict in, one word out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from wsbench import metrics
+from wsbench.analysis import thresholds
+from wsbench.analysis.dataset import TrialResult
+from wsbench.analysis.thresholds import OPERATORS, SHORT
+from wsbench.metrics.findings import Family, Verdict
+from wsbench.records.errors import UserError
+
+#: `kept` and `broken` are the server's. `host`, `generator`: the probe says nothing, because one of these spoilt it. `unknown`: the
+#: trial has no such number.
+Outcome = Literal["kept", "broken", "host", "generator", "unknown"]
+LATENCY = re.compile(r"(response|service|request|push|connect|setup)\.([a-z0-9.]+)")
+NAMES = {"lost": "errors", "reach": "push_reach"}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`number` is in the metric's unit."""
+
+    metric: str
+    operator: str
+    number: float
+
+    @property
+    def beyond(self) -> float:
+        """The share of messages that may take longer, if the condition is about a quantile of times; else 1. A message without an
+        answer took longer than any bound."""
+        statistic = self.metric.rpartition("_")[2]
+        of_quantile = re.fullmatch(r"p\d+", statistic) is not None
+        return 1 - float(f"0.{statistic[1:]}") if of_quantile else 0.0 if statistic == "max" else 1.0
+
+    def keeps(self, value: float, lost: float) -> bool:
+        """`lost`: the share of messages without a correct answer."""
+        return lost <= self.beyond and OPERATORS[self.operator](value, self.number)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Conditions that must all hold. `text` is what the user wrote."""
+
+    text: str
+    conditions: tuple[Condition, ...]
+
+    @property
+    def leading(self) -> Condition:
+        """The condition that is drawn: the first on a time, else the first."""
+        return next((one for one in self.conditions if metrics.METRICS[one.metric].unit == "µs"), self.conditions[0])
+
+    @property
+    def bound_s(self) -> float | None:
+        """The bound of the first condition on a time, in s."""
+        one = self.leading
+        return one.number / 1e6 if metrics.METRICS[one.metric].unit == "µs" and one.operator in ("<", "<=") else None
+
+
+def parse(text: str) -> Promise:
+    """`response.p99 < 20ms and lost = 0`. UserError for another form, an unknown metric or a wrong unit."""
+    parts = [part.strip() for part in re.split(r"\band\b", text)]
+    return Promise(" and ".join(parts), tuple(map(_condition, parts)))
+
+
+def _condition(text: str) -> Condition:
+    equal = re.sub(r"(?<![<>=!])=(?!=)", "==", text)
+    name, rest = re.fullmatch(r"\s*([\w.]*)(.*)", equal, re.DOTALL).groups()
+    found = LATENCY.fullmatch(name)
+    meant = f"{found[1]}_us_{SHORT.get(found[2], found[2])}" if found else NAMES.get(name, name)
+    if meant in SHORT:
+        meant = f"response_us_{SHORT[meant]}"
+    try:
+        one = thresholds.parse(meant + rest, "--slo", "response.p99 < 20ms")
+    except UserError as error:
+        raise UserError(str(error).replace(repr(meant + rest), repr(text))) from error
+    return Condition(one.name, one.operator, one.number)
+
+
+def judge(promise: Promise, trial: TrialResult) -> Outcome:
+    """Whether a probe kept a promise. A number that the instrument spoilt decides nothing, whichever way it points: to leave out
+    only those that broke a promise would raise the answer."""
+    return outcome(promise, trial.record, trial.verdict, trial.value)
+
+
+def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], float | int | None]) -> Outcome:
+    if record.outcome != "ok":
+        return "broken" if record.outcome == "stopped" or record.failed_by_server else "host"
+    lost = value("error_fraction") or 0.0
+    found: list[Outcome] = []
+    for one in promise.conditions:
+        family = metrics.METRICS[one.metric].family
+        number = value(one.metric)
+        if (spoilt := _spoilt(verdict, family)) is not None:
+            found.append(spoilt)
+        elif number is None:
+            found.append("broken" if verdict.outcomes else "unknown")
+        else:
+            found.append("kept" if one.keeps(number, lost) else "broken")
+    # A condition that is certainly broken breaks the promise, whatever else is unknown.
+    order: tuple[Outcome, ...] = ("broken", "host", "generator", "unknown", "kept")
+    return min(found, key=order.index)
+
+
+def _spoilt(verdict: Verdict, family: Family) -> Outcome | None:
+    """Whether the host or the load generator made a number INVALID, or the load another one than planned."""
+    because = {one.axis for of in (family, "throughput") for one in verdict.because(of)}
+    if "host" in because:
+        return "host"
+    # A server that is full makes messages leave late, too.
+    return "generator" if "engine" in because and verdict.bottleneck != "server" else None

@@ -1,0 +1,78 @@
+"""Chooses the next load of a search, from the probes so far: first doubling, then bisection, then both sides of the estimate.
+
+Follows RFC 9971 (MLRsearch) where it fits: several goals share their probes, a load counts by the majority of its probes, and the
+answer has a stated relation to loads that failed. It does not use that document's library. That one knows only loss ratios and no
+probe that the load generator spoilt, and it stops by its own bounds, not by an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wsbench.analysis.stats.crossing import Crossing, Probe, crossing
+
+#: How far the load is raised while every probe keeps the promise, and lowered while none does.
+STEP = 2.0
+#: Probes beside the estimate are this share of the wanted precision away from it: the interval must end within the precision.
+ASIDE = 0.8
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`within`: the wanted precision, as a share. No load is chosen outside `least` to `most`; `whole`: connections."""
+
+    within: float
+    start: float
+    least: float
+    most: float
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of one promise. `ended`: why no further probe is made for it; None while the search goes on."""
+
+    found: Crossing
+    ended: str | None
+
+
+def standing(probes: Sequence[Probe], bounds: Bounds) -> Standing:
+    """`probes` in the order in which they ran."""
+    found = crossing(probes)
+    if found.within is not None and found.within <= bounds.within:
+        return Standing(found, "precision")
+    if found.low is not None and found.low >= bounds.most:
+        return Standing(found, "most")
+    if found.high is not None and found.high <= bounds.least:
+        return Standing(found, "least")
+    return Standing(found, None)
+
+
+def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
+    """The load of the next probe for a promise that is not yet known well enough."""
+    if not probes:
+        return _rounded(bounds.start, bounds)
+    kept, broken = ([one.load for one in probes if one.kept is which] for which in (True, False))
+    if not broken:
+        return _rounded(max(kept) * STEP, bounds)
+    if not kept:
+        return _rounded(min(broken) / STEP, bounds)
+    found = crossing(probes)
+    below = max((load for load in kept if load <= found.estimate), default=min(kept))
+    above = min((load for load in broken if load >= found.estimate), default=max(broken))
+    if above > below * (1 + bounds.within) ** 2:
+        return _rounded(math.sqrt(below * above), bounds)
+    away = 1 + ASIDE * bounds.within
+    low, high = found.low or bounds.least / STEP, found.high or bounds.most * STEP
+    lower = found.estimate / low >= high / found.estimate
+    return _rounded(found.estimate / away if lower else found.estimate * away, bounds)
+
+
+def _rounded(load: float, bounds: Bounds) -> float:
+    """On a grid around the first load, of a quarter of the precision, so that loads repeat; within the bounds."""
+    step = math.log1p(bounds.within / 4)
+    on_grid = bounds.start * math.exp(round(math.log(load / bounds.start) / step) * step)
+    shown = float(round(on_grid)) if bounds.whole else float(f"{on_grid:.4g}")
+    return min(max(shown, bounds.least), bounds.most)

@@ -1,0 +1,161 @@
+"""`wsbench capacity` on the terminal: its arguments, and its answers as text or JSON. It starts nothing."""
+
+from __future__ import annotations
+
+import json
+
+from wsbench.analysis.wording import lasting
+from wsbench.cli import values
+from wsbench.cli.terminal import say, table
+
+NOTHING_FOUND = 4
+
+
+def add(made) -> None:
+    """The arguments of the command."""
+    made.add_argument(
+        "targets",
+        nargs="+",
+        metavar="SERVER",
+        help="a server of the catalogue (netty@4.2), a command that starts one ('./my-server', with HOST, PORT, THREADS), or a URL",
+    )
+    made.add_argument(
+        "--slo",
+        action="append",
+        required=True,
+        metavar="PROMISE",
+        help="what the server is to keep, such as 'response.p99 < 20ms' or 'p99 < 5ms and lost = 0'; up to three, in one search",
+    )
+    made.add_argument("--over", choices=("rate", "connections"), default="rate", help="what is searched for (default: rate)")
+    made.add_argument("-c", "--connections", type=values.positive, default=50, help="over the rate: connections (default: 50)")
+    made.add_argument(
+        "--rate-each", type=values.above_zero, metavar="RATE", help="over connections: messages/s of each connection, such as 0.1"
+    )
+    made.add_argument("--rate", type=values.above_zero, metavar="RATE", help="over connections: messages/s of all together")
+    made.add_argument("--push", action="store_true", help="broadcasts in place of echoes; --rate is their rate")
+    made.add_argument("--size", type=values.size, default=128, metavar="BYTES", help="size of the messages (default: 128)")
+    made.add_argument("--start", type=values.above_zero, metavar="LOAD", help="the first load (default: 1000)")
+    made.add_argument("--most", type=values.above_zero, metavar="LOAD", help="no load is higher than this")
+    made.add_argument(
+        "--within",
+        type=values.margin,
+        default=0.05,
+        metavar="PERCENT",
+        help="end at this half width of the interval (default: 5%%)",
+    )
+    made.add_argument(
+        "--budget",
+        type=values.seconds_above_zero,
+        default=300.0,
+        metavar="TIME",
+        help="end each server's search after this time (default: 5m); the last, longer trials come after it",
+    )
+    made.add_argument(
+        "--probe", type=values.seconds_above_zero, default=5.0, metavar="TIME", help="measured time of a probe (default: 5s)"
+    )
+    made.add_argument(
+        "--warmup", type=values.seconds, default=2.0, metavar="TIME", help="warm-up of each, at half of the load (default: 2s)"
+    )
+    made.add_argument("--rounds", type=values.positive, default=1, help="independent searches of each server (default: 1)")
+    made.add_argument("--path", type=values.path, default="/echo", help="path of commands and of URLs without one (default: /echo)")
+    made.add_argument("--pid", type=values.pid, metavar="PID", help="the process behind a URL")
+    made.add_argument("--seed", type=values.seed, help="seed of all random choices")
+    made.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
+
+
+def rows(results) -> list[dict]:
+    """The answers: server, cell, promise, capacity, low, high, held, ended, generator, probes, seconds, recovery_s."""
+    from wsbench.analysis.capacity import answers
+
+    found = []
+    for (name, cell, number), one in sorted(answers.searches(results.data, results.searched).items()):
+        recovered = next((tried.trial for tried in one.tried if tried.purpose == "recovery"), None)
+        for answer in one.answers:
+            found.append(
+                {
+                    "server": name,
+                    "cell": dict(cell),
+                    "round": number,
+                    "promise": answer.promise.text,
+                    "capacity": answer.found.estimate,
+                    "low": answer.found.low,
+                    "high": answer.found.high,
+                    "within": answer.found.within,
+                    "held": answer.held,
+                    "ended": answer.ended or "budget",
+                    "generator": answer.generator,
+                    "probes": len(one.tried),
+                    "seconds": one.spent_s,
+                    "recovery_s": None if recovered is None else recovered.value("recovery_s"),
+                    "recovery": None if recovered is None else recovered.reason("recovery_s"),
+                }
+            )
+    return found
+
+
+def document(results) -> str:
+    return json.dumps({"over": results.searched.capacity.over, "answers": rows(results)}, indent=2)
+
+
+#: Why a search ended, in words.
+ENDED = {
+    "precision": "precise enough",
+    "budget": "the budget is spent",
+    "most": "it keeps the promise at the highest load allowed",
+    "least": "it breaks the promise at the lowest load allowed",
+    "generator": "the load generator was the limit: at least this much",
+    "unknown": "its trials have no such number",
+}
+
+
+def summary(results) -> None:
+    """The table of answers, and what the last probes showed."""
+    found = rows(results)
+    unit = "messages/s" if results.searched.capacity.over == "rate" else "connections"
+    several = len({one["round"] for one in found}) > 1
+    where = ["cell"] if results.swept else []
+    headers = ["server", *where, *(["round"] if several else []), "promise", f"capacity [{unit}]", "held", "probes", "ended"]
+    body = []
+    for one in found:
+        cell = [" ".join(f"{key}={value}" for key, value in one["cell"].items())] if where else []
+        number = [str(one["round"])] if several else []
+        body.append(
+            [
+                one["server"],
+                *cell,
+                *number,
+                one["promise"],
+                interval(one),
+                _number(one["held"]),
+                str(one["probes"]),
+                ENDED[one["ended"]],
+            ]
+        )
+    first = 1 + len(where) + several
+    table(None, headers, body, right={first + 1, first + 2, first + 3}, keys=first + 1)
+    told = set()
+    for one in found:
+        key = one["server"], str(one["cell"]), one["round"]
+        if key not in told and (words := _recovered(one)):
+            say(f"{one['server']}: {words}")
+        told.add(key)
+    spent = {(one["server"], str(one["cell"]), one["round"]): one["seconds"] for one in found}
+    say(f"the searches took {lasting(sum(spent.values()))} in trials")
+
+
+def interval(one: dict) -> str:
+    """`7,700 (7,400 to 8,000)`."""
+    low, high = (_number(one[end]) if one[end] is not None else "?" for end in ("low", "high"))
+    if one["capacity"] is None and one["low"] is not None:
+        return f"at least {low}"
+    return f"{_number(one['capacity'])} ({low} to {high})"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.4g}" if value < 1000 else f"{float(f'{value:.4g}'):,.0f}"
+
+
+def _recovered(one: dict) -> str:
+    if one["recovery_s"] is not None:
+        return f"recovers from an overload within {one['recovery_s']:.0f} s"
+    return f"after an overload, {one['recovery']}" if (one["recovery"] or "").startswith("not") else ""

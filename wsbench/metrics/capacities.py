@@ -1,0 +1,62 @@
+"""Metrics of a search for a capacity. A search has many trials, so its answers are computed from all of them (analysis.capacity);
+here they have their names. What a single probe can show is computed here.
+"""
+
+from __future__ import annotations
+
+from wsbench.metrics.parts import NO_PLAN
+from wsbench.metrics.registry import metric
+from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
+from wsbench.metrics.unmeasured import Unmeasured, known
+
+OF_A_SEARCH = "only a search for a capacity has it, not a single trial"
+#: The promises of one search, in their order.
+MOST_PROMISES = 3
+
+
+def _answer(name: str, unit: str, text: str) -> None:
+    def compute(trial: TrialData) -> float:
+        raise Unmeasured(OF_A_SEARCH)
+
+    compute.__name__, compute.__doc__ = name, text
+    metric(unit, "higher", "throughput")(compute)
+
+
+def name_of(over: str, place: int, what: str = "") -> str:
+    """The metric of the promise at this place (from 0): `capacity_per_s`, `capacity_2_per_s`. `what`: `low`, `high` or `held`."""
+    words = ["capacity", str(place + 1) if place else "", what, "per_s" if over == "rate" else "connections"]
+    return "_".join(filter(None, words))
+
+
+for _over, _unit, _load in (("rate", "messages/s", "rate of messages"), ("connections", "connections", "number of connections")):
+    for _place, _which in enumerate(("first", "second", "third")[:MOST_PROMISES]):
+        _of = f"of a search's {_which} promise"
+        _answer(name_of(_over, _place), _unit, f"Capacity: the highest {_load} that keeps the promise more often than not; {_of}.")
+        _answer(name_of(_over, _place, "low"), _unit, f"Lower end of the 95 % interval of the capacity {_of}.")
+        _answer(name_of(_over, _place, "high"), _unit, f"Upper end of the 95 % interval of the capacity {_of}.")
+        _answer(name_of(_over, _place, "held"), _unit, f"The {_load} that a longer trial at the end confirmed; {_of}.")
+
+
+@metric("s", "lower", "body")
+def recovery_s(trial):
+    """Time from the end of an overload until the server's backlog is gone for good, in steps of the engine's ticks (1 s).
+
+    By Little's law: the messages that are due and unanswered are no more than the light load's rate times the promised time.
+    """
+    probe = trial.record.search
+    if probe is None or probe.purpose != "recovery" or probe.bound_s is None:
+        raise Unmeasured("only the last probe of a search overloads the server and lets it recover")
+    plan, (begin_ns, end_ns) = known(trial.plan, NO_PLAN), known(trial.window, NO_WINDOW)
+    began_ns = trial.begins.get("warmup", begin_ns)
+    step_ns = began_ns + round(NS_PER_S * sum(segment.for_s for segment in plan.loop.rate[:-1]))
+    most = plan.threads + max(1.0, plan.loop.rate[-1].to_per_s * probe.bound_s)
+
+    def backlog(tick) -> float:
+        return plan.loop.due_before((tick.t_ns - began_ns) / NS_PER_S) - tick.answered - tick.failed
+
+    after = [tick for tick in trial.ticks if step_ns <= tick.t_ns <= end_ns]
+    full = [place for place, tick in enumerate(after) if backlog(tick) > most]
+    first = full[-1] + 1 if full else 0
+    if first >= len(after):
+        raise Unmeasured(f"not recovered within {(end_ns - step_ns) / NS_PER_S:.3g} s")
+    return (after[first].t_ns - step_ns) / NS_PER_S

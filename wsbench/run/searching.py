@@ -1,0 +1,137 @@
+"""Plans the probes of searches for capacities, one of each search at a time, from what the campaign has on disk.
+
+So a resumed campaign goes on where it was, and servers that are compared are probed under the same conditions of the machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from wsbench.analysis import reading, thresholds
+from wsbench.analysis.capacity import answers, search
+from wsbench.analysis.capacity.answers import HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search
+from wsbench.analysis.dataset import DataSet
+from wsbench.experiments.experiment import Experiment
+from wsbench.metrics import METRICS
+from wsbench.records.rundir import Probe, RunFolder, TrialOrder
+from wsbench.run import ordering
+from wsbench.servers.catalogue import Variant
+
+
+def asked_of(experiment: Experiment) -> Asked:
+    return Asked(experiment.capacity, experiment.timing.measure_s)
+
+
+def first_round(experiment: Experiment, variants: list[Variant], seed: int) -> list[TrialOrder]:
+    """The first probe of each search of the first round."""
+    asked = asked_of(experiment)
+    planned = ordering.round_of(1, 1, experiment, variants, seed)
+    probe = _probe(asked, asked.bounds.start)
+    return [one.model_copy(update={"search": probe}) for one in planned]
+
+
+class Searches:
+    """All searches of a campaign. Each trial is read once."""
+
+    def __init__(self, run: RunFolder, experiment: Experiment, say: Callable[[str], None]) -> None:
+        self._run, self._asked, self._say = run, asked_of(experiment), say
+        self._rounds, self._seed = run.campaign.rounds, run.campaign.seed
+        self._data: DataSet | None = None
+        self._told: set[int] | None = None
+        #: The most time that is left for searches, in s.
+        self.left_s = 0.0
+
+    def following(self, order: list[TrialOrder]) -> list[TrialOrder]:
+        """The next probe of each search that has not ended; those of the next round when all have. Empty at the end."""
+        self._data = reading.load(self._run, known=self._data).data
+        found = answers.searches(self._data, self._asked)
+        self._tell(found)
+        now = max(one.round for one in order)
+        firsts: dict[tuple, TrialOrder] = {}
+        for one in order:
+            firsts.setdefault((one.name, tuple(one.cell.items()), one.round), one)
+        of_round = {key: one for key, one in firsts.items() if one.round == now}
+        budget_s = self._asked.capacity.budget_s
+        later = (self._rounds - now) * len(of_round) * budget_s
+        self.left_s = later + sum(max(0.0, budget_s - found[key].spent_s) for key in of_round)
+        due = [(one, probe) for key, one in of_round.items() if (probe := next_probe(found[key])) is not None]
+        if not due and now < self._rounds:
+            start = _probe(self._asked, self._asked.bounds.start)
+            due = [(one.model_copy(update={"round": now + 1}), start) for one in of_round.values()]
+        random.Random(f"{self._seed} probes {len(order)}").shuffle(due)
+        return [
+            one.model_copy(update={"number": number, "search": probe}) for number, (one, probe) in enumerate(due, len(order) + 1)
+        ]
+
+    def _tell(self, found: dict[tuple, Search]) -> None:
+        """One line for each new probe. Those of an earlier process are not told again."""
+        tried = [one for each in found.values() for one in each.tried]
+        numbers = {one.trial.record.number for one in tried}
+        for one in sorted(tried, key=lambda one: one.trial.record.number):
+            record = one.trial.record
+            if self._told is not None and record.number in self._told:
+                continue
+            said = []
+            for promise, outcome in zip(self._asked.promises, one.outcomes, strict=True):
+                value = one.trial.value(promise.leading.metric)
+                number = "" if value is None else f" ({thresholds.in_units(value, METRICS[promise.leading.metric].unit)})"
+                said.append(f"{promise.text} {WORDS[outcome]}{number}")
+            unit = "messages/s" if self._asked.capacity.over == "rate" else "connections"
+            cell = "".join(f" {key}={value}" for key, value in record.cell.items())
+            purpose = "" if record.search.purpose == "search" else f" ({record.search.purpose})"
+            self._say(f"[{record.number}] {record.name}{cell}  {record.search.load:,.6g} {unit}{purpose}: {'; '.join(said)}")
+        self._told = numbers
+
+
+#: What is said of the outcome of a probe.
+WORDS = {
+    "kept": "kept",
+    "broken": "broken",
+    "host": "not judged: the host disturbed it",
+    "generator": "not judged: the load generator was the limit",
+    "unknown": "not known",
+}
+
+
+def next_probe(one: Search) -> Probe | None:
+    """The next probe of a search. None if it has ended."""
+    asked = one.asked
+    open_ = [place for place, answer in enumerate(one.answers) if answer.ended is None]
+    searched_s = sum(tried.trial.record.duration_s or 0.0 for tried in one.tried if tried.purpose == "search")
+    if open_ and searched_s < asked.capacity.budget_s:
+        widest = max(
+            open_, key=lambda place: (one.answers[place].found.within is None, one.answers[place].found.within or 0, -place)
+        )
+        return _probe(asked, search.next_load(one.probes(widest), one.bounds(widest)))
+    for place in range(len(one.answers)):
+        if (load := _to_hold(one, place)) is not None:
+            return Probe(purpose="holdout", load=load, seconds=HOLDOUT * asked.seconds(load))
+    return _recovery(one)
+
+
+def _probe(asked: Asked, load: float) -> Probe:
+    return Probe(purpose="search", load=load, seconds=asked.seconds(load))
+
+
+def _to_hold(one: Search, place: int) -> float | None:
+    """The load of the next holdout for a promise; None if one has kept it, too many have not, or there is nothing to hold."""
+    low = one.answers[place].found.low
+    if low is None:
+        return None
+    step = 1 + one.asked.capacity.within
+    near = [tried for tried in one.tried if tried.purpose == "holdout" and low / step**HOLDOUTS < tried.load <= low]
+    if any(tried.outcomes[place] == "kept" for tried in near) or len(near) >= HOLDOUTS:
+        return None
+    load = low / step ** sum(tried.outcomes[place] == "broken" for tried in near)
+    return float(round(load)) if one.asked.bounds.whole else float(f"{load:.4g}")
+
+
+def _recovery(one: Search) -> Probe | None:
+    """The last probe: from an overload to a light load, around the first promise's capacity."""
+    first = one.answers[0]
+    load = first.found.estimate or first.found.low
+    known = load is not None and first.promise.bound_s is not None and first.ended != "generator"
+    if not known or any(tried.purpose == "recovery" for tried in one.tried):
+        return None
+    return Probe(purpose="recovery", load=load, seconds=RECOVERY_S, bound_s=first.promise.bound_s)
