@@ -96,6 +96,8 @@ class Progress:
             last = f": {record.log_tail[-1]}" if record.log_tail else ""
             self.say(f"round {record.round}: {record.name} {record.outcome}: {record.reason}{last}")
             return
+        if record.search is not None:
+            return  # the search says what it shows
         found = verdict(TrialData(folder, record))
         for one in found.outcomes:
             self.say(f"round {record.round}: {record.name}: {one.seen}")

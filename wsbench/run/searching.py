@@ -11,7 +11,7 @@ from collections.abc import Callable
 from wsbench.analysis import reading, thresholds
 from wsbench.analysis.capacity import answers, search
 from wsbench.analysis.capacity.answers import HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search
-from wsbench.analysis.dataset import DataSet
+from wsbench.analysis.dataset import DataSet, TrialResult
 from wsbench.experiments.experiment import Experiment
 from wsbench.metrics import METRICS
 from wsbench.records.rundir import Probe, RunFolder, TrialOrder
@@ -72,8 +72,8 @@ class Searches:
             record = one.trial.record
             if self._told is not None and record.number in self._told:
                 continue
-            said = []
-            for promise, outcome in zip(self._asked.promises, one.outcomes, strict=True):
+            said = [_recovery_words(one.trial)] if record.search.purpose == "recovery" else []
+            for promise, outcome in zip(self._asked.promises, one.outcomes, strict=True) if not said else ():
                 value = one.trial.value(promise.leading.metric)
                 number = "" if value is None else f" ({thresholds.in_units(value, METRICS[promise.leading.metric].unit)})"
                 said.append(f"{promise.text} {WORDS[outcome]}{number}")
@@ -82,6 +82,11 @@ class Searches:
             purpose = "" if record.search.purpose == "search" else f" ({record.search.purpose})"
             self._say(f"[{record.number}] {record.name}{cell}  {record.search.load:,.6g} {unit}{purpose}: {'; '.join(said)}")
         self._told = numbers
+
+
+def _recovery_words(trial: TrialResult) -> str:
+    seconds = trial.value("recovery_s")
+    return trial.reason("recovery_s") or "" if seconds is None else f"recovered within {seconds:.3g} s"
 
 
 #: What is said of the outcome of a probe.
@@ -134,4 +139,4 @@ def _recovery(one: Search) -> Probe | None:
     known = load is not None and first.promise.bound_s is not None and first.ended != "generator"
     if not known or any(tried.purpose == "recovery" for tried in one.tried):
         return None
-    return Probe(purpose="recovery", load=load, seconds=RECOVERY_S, bound_s=first.promise.bound_s)
+    return Probe(purpose="recovery", load=float(f"{load:.4g}"), seconds=RECOVERY_S, bound_s=first.promise.bound_s)

@@ -1,7 +1,7 @@
 """One worker with a queue, whose service time is set: an echo server of which theory knows the response times.
 
-The worker's time is virtual: a reply leaves when the worker would be done with it, so the CPU time of Python counts only where it is
-longer than the wait. LAW: `fixed` or `exponential` service times of mean SERVICE_US, drawn from SEED; `cliff`: none up to LIMIT
+The worker's time is virtual: a reply leaves when the worker would be done with it, so the CPU time of Python counts only where it
+is longer than the wait. LAW: `fixed` or `exponential` service times of mean SERVICE_US, drawn from SEED; `cliff`: none up to LIMIT
 messages a second, then 50 ms each; `stuck`: fixed, but after a queue of LIMIT messages each takes four times as long, for ever.
 """
 
@@ -39,7 +39,8 @@ class Worker:
     async def work(self):
         """Returns when the worker is done with one more message."""
         now = self.loop.time()
-        self.free = max(now, self.free) + self.service_s(now)
+        # No two replies leave at the same moment, so they keep their order.
+        self.free = max(now, self.free + 1e-7) + self.service_s(now)
         self.waiting += 1
         done = self.loop.create_future()
         self.loop.call_at(self.free, done.set_result, None)

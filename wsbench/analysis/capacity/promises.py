@@ -74,6 +74,10 @@ def _condition(text: str) -> Condition:
     equal = re.sub(r"(?<![<>=!])=(?!=)", "==", text)
     name, rest = re.fullmatch(r"\s*([\w.]*)(.*)", equal, re.DOTALL).groups()
     found = LATENCY.fullmatch(name)
+    if "." in name and found is None and name not in SHORT:
+        raise UserError(
+            f"--slo: {text!r}: no latency {name!r}; allowed: response.p99, and likewise service, request, push, connect"
+        )
     meant = f"{found[1]}_us_{SHORT.get(found[2], found[2])}" if found else NAMES.get(name, name)
     if meant in SHORT:
         meant = f"response_us_{SHORT[meant]}"

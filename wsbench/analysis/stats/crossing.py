@@ -12,12 +12,13 @@ long run. So results may choose the next load, and the search may end at any tim
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
-import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.stats import beta
 
@@ -25,8 +26,7 @@ from scipy.stats import beta
 ERROR = 0.05
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """One probe: its load, and whether the promise was kept."""
 
     load: float
@@ -92,9 +92,10 @@ def _bound(probes: tuple[Probe, ...]) -> float:
     infinity if all were kept or none has run."""
     if not probes:
         return math.inf
-    loads = sorted({one.load for one in probes})
-    at = [[one.kept for one in probes if one.load == load] for load in loads]
-    shares = isotonic_regression([np.mean(one) for one in at], weights=[len(one) for one in at], increasing=False).x
+    made, kept = Counter(one.load for one in probes), Counter(one.load for one in probes if one.kept)
+    loads = sorted(made)
+    numbers = [made[load] for load in loads]
+    shares = isotonic_regression([kept[load] / made[load] for load in loads], weights=numbers, increasing=False).x
     if shares[0] < 0.5:
         return loads[0] if shares[0] > 0 else 0.0
     for (load, share), (higher, less) in pairwise(zip(loads, shares, strict=True)):

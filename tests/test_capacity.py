@@ -1,0 +1,267 @@
+"""Searches for a capacity: against theory, against a coin, and on real servers whose service time is set."""
+
+import decimal
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wsbench.analysis.capacity import promises, search
+from wsbench.analysis.capacity.search import Bounds
+from wsbench.analysis.stats import crossing
+from wsbench.analysis.stats.crossing import Probe
+from wsbench.metrics.findings import Finding, Verdict
+from wsbench.records.errors import UserError
+
+TESTS = Path(__file__).parent
+WITHIN = 0.05
+SERVED_PER_S, BOUND_S = 10_000.0, 0.003
+
+
+def found_by_search(keeps, start=1000.0, most_probes=200):
+    """Probes until the answer is known to 5 %. `keeps`: whether a load keeps the promise, in one probe."""
+    bounds, probes = Bounds(WITHIN, start, 1.0, 1e7), []
+    while len(probes) < most_probes:
+        standing = search.standing(probes, bounds)
+        if standing.ended is not None:
+            break
+        load = search.next_load(probes, bounds)
+        probes.append(Probe(load, bool(keeps(load))))
+    return search.standing(probes, bounds), probes
+
+
+def p99_of_a_queue(rate, service_s, chance, seconds=5.0):
+    """Response times of one worker by Lindley's recursion, from an empty queue, with Poisson arrivals."""
+    gaps = chance.exponential(1 / rate, int(rate * seconds))
+    steps = np.cumsum(service_s(len(gaps))[:-1] - gaps[1:])
+    waits = np.concatenate([[0.0], steps - np.minimum.accumulate(np.minimum(steps, 0.0))])
+    return np.quantile(waits + service_s(len(gaps)), 0.99)
+
+
+def md1_share_beyond(rate, bound_s, service_s):
+    """The share of response times beyond a bound in M/D/1: Crommelin's formula for the wait, in decimal arithmetic."""
+    decimal.getcontext().prec = 80  # more digits than the alternating sum loses
+    rate, service, wait = Decimal(rate), Decimal(service_s), Decimal(bound_s) - Decimal(service_s)
+    delays = [rate * (wait - k * service) for k in range(int(wait / service) + 1)]
+    total = sum((-x) ** k / math.factorial(k) * x.exp() for k, x in enumerate(delays))
+    return float(1 - (1 - rate * service) * total)
+
+
+@pytest.mark.parametrize("law", ["mm1", "md1"])
+def test_the_answer_is_that_of_theory(law):
+    chance = np.random.default_rng(7)
+    if law == "mm1":
+        theory = SERVED_PER_S - math.log(100) / BOUND_S
+
+        def service(n):
+            return chance.exponential(1 / SERVED_PER_S, n)
+    else:
+        low, high = 0.5 * SERVED_PER_S, 0.999 * SERVED_PER_S
+        for _ in range(30):
+            theory = (low + high) / 2
+            beyond = md1_share_beyond(theory, BOUND_S, 1 / SERVED_PER_S)
+            low, high = (theory, high) if beyond < 0.01 else (low, theory)
+
+        def service(n):
+            return np.full(n, 1 / SERVED_PER_S)
+
+    found, probes = found_by_search(lambda rate: p99_of_a_queue(rate, service, chance) < BOUND_S)
+    assert found.ended == "precision"
+    assert found.found.low < theory < found.found.high
+    assert found.found.estimate == pytest.approx(theory, rel=WITHIN)
+    assert len(probes) < 100
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.05])
+def test_the_interval_holds_at_the_moment_that_the_search_ends(spread):
+    missed = 0
+    for seed in range(25):
+        chance = random.Random(seed)
+        truth = chance.uniform(2_000, 50_000)
+
+        def keeps(load, truth=truth, chance=chance):
+            return load <= truth * math.exp(chance.gauss(0, spread))
+
+        found, _ = found_by_search(keeps, most_probes=60)
+        missed += not (found.found.low or 0) <= truth <= (found.found.high or math.inf)
+    assert missed <= 2
+
+
+def test_a_coin_shows_nothing():
+    """Probes that are kept half of the time at any load show neither end, in 95 % of the searches at least."""
+    shown = 0
+    for seed in range(60):
+        chance = random.Random(seed)
+        probes = [Probe(chance.uniform(900, 1100), chance.random() < 0.5) for _ in range(40)]
+        found = crossing.crossing(probes)
+        shown += found.low is not None or found.high is not None
+    assert shown <= 4
+
+
+def test_bets_on_a_coin_win_nothing_on_average():
+    fair = sum(math.comb(12, won) / 2**12 * crossing.evidence(won, 12 - won) for won in range(13))
+    assert fair == pytest.approx(1.0)
+
+
+def test_the_estimate_is_isotonic():
+    probes = [Probe(100, True), Probe(100, True), Probe(200, False), Probe(200, True), Probe(400, False), Probe(400, False)]
+    assert crossing.crossing(probes).estimate == pytest.approx(200)
+    assert crossing.crossing(probes[:2]).estimate is None
+
+
+def test_loads_are_doubled_then_halved_between_then_placed_on_both_sides():
+    _, probes = found_by_search(lambda load: load <= 5_000)
+    loads = [one.load for one in probes]
+    assert loads[:4] == pytest.approx([1000, 2000, 4000, 8000], rel=0.01)
+    assert 4000 < loads[4] < 8000
+    assert {load > 5_000 for load in loads[-8:]} == {True, False}
+    assert max(abs(load / 5_000 - 1) for load in loads[-8:]) < 2 * WITHIN
+
+
+def test_the_limits_of_the_load_end_a_search():
+    bounds = Bounds(WITHIN, 100.0, 50.0, 200.0)
+    always, never = [Probe(200.0, True)] * 8, [Probe(50.0, False)] * 9
+    assert search.standing(always, bounds).ended == "most"
+    assert search.standing(never, bounds).ended == "least"
+    assert search.next_load(always[:3], bounds) == 200.0
+    assert search.next_load(never[:3], bounds) == 50.0
+
+
+# ---- promises ------------------------------------------------------------------------------------------------------
+
+
+class Record:
+    outcome, failed_by_server = "ok", False
+
+
+def judged(text, values, *findings, limit="neither"):
+    return promises.outcome(promises.parse(text), Record(), Verdict(tuple(findings), limit), values.get)
+
+
+def finding(axis, **affects):
+    return Finding(axis, "made", "made", "", affects)
+
+
+def test_a_promise_names_latencies_losses_and_metrics():
+    made = promises.parse("response.p99 < 20ms and lost = 0")
+    assert [(one.metric, one.operator, one.number) for one in made.conditions] == [
+        ("response_us_p99", "<", 20_000.0),
+        ("errors", "==", 0.0),
+    ]
+    assert made.bound_s == 0.02
+    assert promises.parse("p99.9 <= 1s").conditions[0].metric == "response_us_p999"
+    assert promises.parse("reach >= 0.99").conditions[0].metric == "push_reach"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("p99 20ms", "NAME OP NUMBER"),
+        ("respond.p99 < 1ms", "respond.p99"),
+        ("p99 < 3MB", "units allowed"),
+        ("", "NAME OP NUMBER"),
+    ],
+)
+def test_a_wrong_promise_is_one_plain_line(text, says):
+    with pytest.raises(UserError, match=says):
+        promises.parse(text)
+
+
+def test_lost_messages_took_longer_than_any_bound():
+    fast = {"response_us_p99": 100.0, "error_fraction": 0.0}
+    assert judged("p99 < 1ms", fast) == "kept"
+    assert judged("p99 < 1ms", fast | {"error_fraction": 0.011}) == "broken"
+    assert judged("p50 < 1ms", {"response_us_p50": 100.0, "error_fraction": 0.011}) == "kept"
+
+
+def test_a_disturbed_probe_says_nothing_whichever_way_it_points():
+    for value in (100.0, 1e6):
+        values = {"response_us_p99": value, "error_fraction": 0.0}
+        assert judged("p99 < 1ms", values, finding("host", tail="INVALID")) == "host"
+        assert judged("p99 < 1ms", values, finding("engine", tail="INVALID")) == "generator"
+    # A memory that is INVALID is another matter, and a full server makes messages leave late.
+    values = {"response_us_p99": 1e6, "error_fraction": 0.0}
+    assert judged("p99 < 1ms", values, finding("host", memory="INVALID")) == "broken"
+    assert judged("p99 < 1ms", values, finding("engine", tail="INVALID"), limit="server") == "broken"
+
+
+def test_a_server_that_failed_broke_its_promise():
+    class Failed(Record):
+        outcome, failed_by_server = "failed", True
+
+    assert promises.outcome(promises.parse("p99 < 1ms"), Failed(), Verdict((), "unknown"), {}.get) == "broken"
+    assert judged("p99 < 1ms", {"error_fraction": 1.0}, finding("server", throughput="INVALID")) == "broken"
+    assert judged("p99 < 1ms", {}) == "unknown"
+
+
+# ---- on real servers -----------------------------------------------------------------------------------------------
+
+
+def capacity(folder, *words):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "WSBENCH_SERVERS": str(TESTS / "servers"), "PATH": path}
+    program = [sys.executable, str(TESTS / "quiet_machine.py"), *words]
+    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+QUICK = ("--probe", "1s", "--warmup", "0.5s", "--seed", "1")
+
+
+def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
+    """A server whose replies take 50 ms beyond 1,500 messages a second."""
+    done = capacity(
+        tmp_path, "capacity", "queue@cliff", "--slo", "p90 < 20ms", "--slo", "lost = 0", "--budget", "20s", *QUICK, "--json"
+    )
+    assert done.returncode in (0, 4), done.stderr
+    first, second = json.loads(done.stdout)["answers"]
+    assert 1_000 < first["capacity"] < 2_200
+    assert second["promise"] == "lost = 0"
+    (run,) = (tmp_path / "runs").iterdir()
+    orders = json.loads((run / "order.json").read_text())
+    purposes = [one["search"]["purpose"] for one in orders]
+    assert purposes.count("recovery") == 1
+    assert len(list(run.glob("*/trial.json"))) == len(orders) == first["probes"]
+    shown = capacity(tmp_path, "report", str(run))
+    assert shown.returncode == 0, shown.stderr
+
+
+def test_a_search_goes_on_where_it_was(tmp_path):
+    done = capacity(tmp_path, "capacity", "queue@cliff", "--slo", "p50 < 20ms", "--budget", "5s", *QUICK)
+    assert done.returncode in (0, 4), done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    last = sorted(run.glob("*/trial.json"))[-1]
+    last.unlink()
+    again = capacity(tmp_path, "run", "--resume", str(run))
+    assert again.returncode == 0, again.stderr
+    assert "resuming" in again.stdout
+    assert last.exists()
+
+
+def test_a_server_that_never_recovers_is_told(tmp_path):
+    """From a queue of 200 messages on, every message takes four times as long."""
+    done = capacity(tmp_path, "capacity", "queue@stuck", "--slo", "p99 < 20ms", "--start", "1500", "--budget", "12s", *QUICK)
+    assert "not recovered" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["queue@md1"], "--slo"),
+        (["nothing-like-this", "--slo", "p99 < 5ms"], "nothing-like-this"),
+        (["queue@md1", "--slo", "p99 < 5ms", "--over", "connections"], "each_per_s"),
+        (["queue@md1", "queue@md1", "--slo", "p99 < 5ms"], "named twice"),
+        (["queue@md1", *["--slo", "p99 < 5ms"] * 4], "promises"),
+    ],
+)
+def test_bad_input_is_one_plain_line(tmp_path, words, says):
+    done = capacity(tmp_path, "capacity", *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
