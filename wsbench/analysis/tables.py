@@ -99,7 +99,7 @@ def _table(run: RunFolder, name: str, columns: list[str] | None = None) -> pa.Ta
 def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
     """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck.
 
-    `verdict` is the word for the row's metric.
+    `verdict` is the word for the row's metric. Of probes also `search.load` and `search.purpose`.
     """
     names, trials = list(metrics.METRICS), data.trials
     cells = [planned.cell for planned in order]
@@ -125,6 +125,10 @@ def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
         values = [trial.record.cell.get(key) for trial in trials]
         as_text = [None if value is None else str(value) for value in values]
         columns[f"cell.{key}"] = of_trial(as_text if kind == pa.string() else values, kind)
+    searched = [trial.record.search for trial in trials]
+    if any(searched):
+        columns["search.load"] = of_trial([one and one.load for one in searched], pa.float64())
+        columns["search.purpose"] = of_trial([one and one.purpose for one in searched], pa.string())
     columns |= {
         "control": of_trial([trial.record.control for trial in trials], pa.bool_()),
         "outcome": of_trial([trial.record.outcome for trial in trials], pa.string()),

@@ -253,6 +253,7 @@ def find_capacity(arguments) -> int:
         probe_s=arguments.probe,
         within=arguments.within,
         budget_s=arguments.budget,
+        as_is=arguments.as_is,
         rounds=arguments.rounds,
         path=arguments.path,
         pid=arguments.pid,

@@ -56,6 +56,11 @@ def add(made) -> None:
     made.add_argument(
         "--warmup", type=values.seconds, default=2.0, metavar="TIME", help="warm-up of each, at half of the load (default: 2s)"
     )
+    made.add_argument(
+        "--as-is",
+        action="store_true",
+        help="count probes that the host disturbed, instead of repeating them: the answer is then about this host as it is",
+    )
     made.add_argument("--rounds", type=values.positive, default=1, help="independent searches of each server (default: 1)")
     made.add_argument("--path", type=values.path, default="/echo", help="path of commands and of URLs without one (default: /echo)")
     made.add_argument("--pid", type=values.pid, metavar="PID", help="the process behind a URL")
@@ -85,6 +90,7 @@ def rows(results) -> list[dict]:
                     "ended": answer.ended or "budget",
                     "generator": answer.generator,
                     "probes": len(one.tried),
+                    "disturbed": sum(tried.disturbed for tried in one.tried),
                     "seconds": one.spent_s,
                     "recovery_s": None if recovered is None else recovered.value("recovery_s"),
                     "recovery": None if recovered is None else recovered.reason("recovery_s"),
@@ -140,7 +146,11 @@ def summary(results) -> None:
             say(f"{one['server']}: {words}")
         told.add(key)
     spent = {(one["server"], str(one["cell"]), one["round"]): one["seconds"] for one in found}
-    say(f"the searches took {lasting(sum(spent.values()))} in trials")
+    disturbed = {key: (of["disturbed"], of["probes"]) for of in found for key in [(of["server"], str(of["cell"]), of["round"])]}
+    spoilt, probes = (sum(values) for values in zip(*disturbed.values(), strict=True))
+    took = f"the searches took {lasting(sum(spent.values()))} in trials"
+    how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
+    say(took + (f"; the host disturbed {spoilt} of {probes} probes, which were {how}" if spoilt else ""))
 
 
 def interval(one: dict) -> str:

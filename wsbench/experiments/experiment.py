@@ -177,6 +177,8 @@ class Capacity(Frozen):
     each_per_s: Annotated[float, Field(gt=0)] | None = None
     within: Annotated[float, Field(gt=0, le=0.5)] = 0.05
     budget_s: Annotated[float, Field(gt=0)] = 300.0
+    #: Probes that the host disturbed: repeat them, or count them. The answer is then about this host as it is.
+    disturbed: Literal["repeat", "count"] = "repeat"
 
 
 class Experiment(Frozen):

@@ -28,31 +28,43 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A server, or the requested value (name None): points joined by a line, intervals if known, and single trials."""
+    """A server, or the requested value (name None): points joined by a line, intervals if known, single trials, and marks."""
 
     name: str | None
     points: list[tuple[float, float]] = field(default_factory=list)
     intervals: list[tuple[float, float | None, float | None]] = field(default_factory=list)
     dots: list[Point] = field(default_factory=list)
+    marks: list[tuple[float, float]] = field(default_factory=list)
 
 
-def lines(results: Results, label: str, key: str, axis: str, drawn: Iterable[Line], swept: bool = False, log: bool = False) -> dict:
-    """Lines over a number. `swept`: the values of a sweep, with a tick each."""
+def lines(
+    results: Results,
+    label: str,
+    key: str,
+    axis: str,
+    drawn: Iterable[Line],
+    swept: bool = False,
+    log: bool = False,
+    log_x: bool = False,
+    asked: str = "requested",
+) -> dict:
+    """Lines over a number. `swept`: the values of a sweep, with a tick each. `asked`: the name of the requested value's line."""
     looks = _looks(results)
     series = [
         {
-            "name": "requested" if line.name is None else results.label(line.name),
+            "name": asked if line.name is None else results.label(line.name),
             "server": -1 if line.name is None else results.names.index(line.name),
             "reference": line.name in results.references,
             "look": ASKED if line.name is None else looks[line.name],
             "points": line.points,
             "intervals": line.intervals,
+            "marks": line.marks,
             "dots": [(point.x, point.y, KINDS.index(point.verdict), point.trial) for point in line.dots],
         }
         for line in drawn
     ]
     crowd = any(dot[3] is None for one in series for dot in one["dots"])
-    found = {"kind": "lines", "label": label, "key": key.replace("_", " "), "axis": axis, "swept": swept, "log": log}
+    found = {"kind": "lines", "label": label, "key": key.replace("_", " "), "axis": axis, "swept": swept, "log": log, "logX": log_x}
     return found | {"series": series, "crowd": crowd}
 
 

@@ -22,7 +22,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 @dataclass(frozen=True)
 class Asked:
     """The user's request. `start`: the first load; `each_per_s`: of each connection, where their number is searched for;
-    `budget_s`: of each server's search."""
+    `budget_s`: of each server's search; `as_is`: probes that the host disturbed count."""
 
     targets: tuple[str, ...]
     promises: tuple[str, ...]
@@ -39,6 +39,7 @@ class Asked:
     probe_s: float = 5.0
     within: float = 0.05
     budget_s: float = 300.0
+    as_is: bool = False
     rounds: int = 1
     path: str = "/echo"
     pid: int | None = None
@@ -78,7 +79,12 @@ def _experiment(asked: Asked, names: list[str]) -> str:
     }
     load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "arrivals": asked.arrivals}
     load |= {} if asked.rate_per_s is None else {"rate_per_s": asked.rate_per_s}
-    optional = {"start": asked.start, "most": asked.most, "each_per_s": asked.each_per_s}
+    optional = {
+        "disturbed": "count" if asked.as_is else None,
+        "start": asked.start,
+        "most": asked.most,
+        "each_per_s": asked.each_per_s,
+    }
     table = {"over": asked.over, "promises": list(asked.promises), "within": asked.within, "budget_s": asked.budget_s}
     table |= {key: value for key, value in optional.items() if value is not None}
     timing = {"warmup_s": asked.warmup_s, "measure_s": asked.probe_s, "rounds": asked.rounds}

@@ -129,8 +129,10 @@ def groups(due: list[TrialOrder], order: list[TrialOrder]) -> list[list[TrialOrd
 
 
 def estimate_s(asked: Experiment, trials: int) -> float:
-    """Approximate duration of that many trials, in s."""
+    """Approximate duration of that many trials, in s; of searches for a capacity, the time after which each of them ends."""
     timing, measure_s = asked.timing, asked.measure_s or COUNTED_S
+    if asked.capacity is not None:
+        return trials * asked.capacity.budget_s
     if asked.arrangement == "together":
         heats = timing.rounds * len(asked.cells())
         return OVERHEAD_S * trials + (timing.warmup_s + measure_s) * heats

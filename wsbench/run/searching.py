@@ -105,14 +105,18 @@ def next_probe(one: Search) -> Probe | None:
     open_ = [place for place, answer in enumerate(one.answers) if answer.ended is None]
     searched_s = sum(tried.trial.record.duration_s or 0.0 for tried in one.tried if tried.purpose == "search")
     if open_ and searched_s < asked.capacity.budget_s:
-        widest = max(
-            open_, key=lambda place: (one.answers[place].found.within is None, one.answers[place].found.within or 0, -place)
-        )
-        return _probe(asked, search.next_load(one.probes(widest), one.bounds(widest)))
+        place = max(open_, key=lambda place: _lacks(one, place))
+        return _probe(asked, search.next_load(one.probes(place), one.bounds(place)))
     for place in range(len(one.answers)):
         if (load := _to_hold(one, place)) is not None:
             return Probe(purpose="holdout", load=load, seconds=HOLDOUT * asked.seconds(load))
     return _recovery(one)
+
+
+def _lacks(one: Search, place: int) -> tuple:
+    """How much is unknown under a promise: whether any load is too high or too low for it, then how wide its interval is."""
+    found = one.answers[place].found
+    return found.estimate is None, found.within is None, found.within or 0.0, -len(one.probes(place)), -place
 
 
 def _probe(asked: Asked, load: float) -> Probe:

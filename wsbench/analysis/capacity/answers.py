@@ -14,7 +14,7 @@ from wsbench import metrics
 from wsbench.analysis.capacity import promises, search
 from wsbench.analysis.capacity.promises import Outcome, Promise
 from wsbench.analysis.capacity.search import Bounds
-from wsbench.analysis.dataset import DataSet, TrialResult, columns
+from wsbench.analysis.dataset import Cell, DataSet, TrialResult, columns
 from wsbench.analysis.stats.crossing import Crossing, Probe
 from wsbench.experiments.experiment import Capacity
 from wsbench.metrics import capacities
@@ -73,6 +73,11 @@ class Tried:
     @property
     def load(self) -> float:
         return self.trial.record.search.load
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the host made numbers INVALID."""
+        return any(one.axis == "host" and one.kind == "INVALID" for one in self.trial.verdict.findings)
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,8 @@ class Search:
 def of_trials(trials: Iterable[TrialResult], asked: Asked) -> Search:
     """The probes among these trials."""
     found = sorted((one for one in trials if one.record.search is not None), key=lambda one: one.record.number)
-    return Search(asked, tuple(Tried(one, tuple(promises.judge(promise, one) for promise in asked.promises)) for one in found))
+    as_is = asked.capacity.disturbed == "count"
+    return Search(asked, tuple(Tried(one, tuple(promises.judge(of, one, as_is) for of in asked.promises)) for one in found))
 
 
 def searches(data: DataSet, asked: Asked) -> dict[tuple, Search]:
@@ -191,10 +197,17 @@ def _row(one: Search, planned: TrialOrder) -> _Row:
         (None, "no probe of recovery has run") if last is None else _of(last, "recovery_s")
     )
     numbers = metrics.Numbers(values, {name: reasons[name] for name, value in values.items() if value is None})
-    record = first.record.model_copy(update={"number": planned.number, "search": None, "outcome": "ok", "reason": None})
+    record = first.record.model_copy(
+        update={"number": planned.number, "search": None, "outcome": "ok", "reason": None, "duration_s": one.spent_s}
+    )
     # Which probes count is decided already: their findings say nothing of the answer.
     found = () if shown is None else tuple(replace(of, affects=_without_rate(of)) for of in shown.verdict.findings)
     return _Row(record, Verdict(found, "unknown" if shown is None else shown.verdict.bottleneck), (shown or first).plan, numbers)
+
+
+def probed(data: DataSet, asked: Asked, name: str, cell: Cell) -> Search:
+    """All probes of a server in a cell, of every round."""
+    return of_trials((one for one in data.trials if one.record.name == name and one.cell == cell), asked)
 
 
 def _of(trial: TrialResult, name: str) -> tuple[float | int | None, str | None]:

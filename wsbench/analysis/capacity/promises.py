@@ -88,13 +88,13 @@ def _condition(text: str) -> Condition:
     return Condition(one.name, one.operator, one.number)
 
 
-def judge(promise: Promise, trial: TrialResult) -> Outcome:
+def judge(promise: Promise, trial: TrialResult, as_is: bool = False) -> Outcome:
     """Whether a probe kept a promise. A number that the instrument spoilt decides nothing, whichever way it points: to leave out
-    only those that broke a promise would raise the answer."""
-    return outcome(promise, trial.record, trial.verdict, trial.value)
+    only those that broke a promise would raise the answer. `as_is`: what the host does to a probe is part of the answer."""
+    return outcome(promise, trial.record, trial.verdict, trial.value, as_is)
 
 
-def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], float | int | None]) -> Outcome:
+def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], float | int | None], as_is: bool = False) -> Outcome:
     if record.outcome != "ok":
         return "broken" if record.outcome == "stopped" or record.failed_by_server else "host"
     lost = value("error_fraction") or 0.0
@@ -102,7 +102,7 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], f
     for one in promise.conditions:
         family = metrics.METRICS[one.metric].family
         number = value(one.metric)
-        if (spoilt := _spoilt(verdict, family)) is not None:
+        if (spoilt := _spoilt(verdict, family, as_is)) is not None:
             found.append(spoilt)
         elif number is None:
             found.append("broken" if verdict.outcomes else "unknown")
@@ -113,10 +113,10 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], f
     return min(found, key=order.index)
 
 
-def _spoilt(verdict: Verdict, family: Family) -> Outcome | None:
+def _spoilt(verdict: Verdict, family: Family, as_is: bool) -> Outcome | None:
     """Whether the host or the load generator made a number INVALID, or the load another one than planned."""
     because = {one.axis for of in (family, "throughput") for one in verdict.because(of)}
     if "host" in because:
-        return "host"
+        return None if as_is else "host"
     # A server that is full makes messages leave late, too.
     return "generator" if "engine" in because and verdict.bottleneck != "server" else None

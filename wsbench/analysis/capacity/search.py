@@ -1,4 +1,5 @@
-"""Chooses the next load of a search, from the probes so far: first doubling, then bisection, then both sides of the estimate.
+"""Chooses the next load of a search, from the probes so far: first doubling, then bisection, then the side of the estimate that
+has fewer probes to show it.
 
 Follows RFC 9971 (MLRsearch) where it fits: several goals share their probes, a load counts by the majority of its probes, and the
 answer has a stated relation to loads that failed. It does not use that document's library. That one knows only loss ratios and no
@@ -65,9 +66,10 @@ def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
     if above > below * (1 + bounds.within) ** 2:
         return _rounded(math.sqrt(below * above), bounds)
     away = 1 + ASIDE * bounds.within
-    low, high = found.low or bounds.least / STEP, found.high or bounds.most * STEP
-    lower = found.estimate / low >= high / found.estimate
-    return _rounded(found.estimate / away if lower else found.estimate * away, bounds)
+    near = found.estimate * away**2
+    lower = sum(found.estimate**2 / near <= load <= found.estimate for load in kept)
+    higher = sum(found.estimate < load <= near for load in broken)
+    return _rounded(found.estimate / away if lower <= higher else found.estimate * away, bounds)
 
 
 def _rounded(load: float, bounds: Bounds) -> float:

@@ -8,7 +8,7 @@ function studyFigure(one) {
     return { ...one, x: axisOf(values.filter((value) => value !== null), one.axis) };
   }
   const seen = [...new Set(of(0))].sort((a, b) => a - b);
-  const x = one.swept ? sweptAxis(one.key, seen) : axisOf(seen, one.key);
+  const x = one.swept ? sweptAxis(one.key, seen) : axisOf(seen, one.key, { log: one.logX });
   if (one.swept && one.key !== undefined && series.length > 1) {
     const { drawn, reference } = apart(series, (line) => line.reference);
     const values = drawn.flatMap((line) => [...line.points, ...(line.dots || [])].map(([, value]) => value)).filter((value) => value !== null);

@@ -1,0 +1,167 @@
+"""The blocks of a campaign that searches for capacities: under each promise, what the probes showed over the load, and the answers.
+
+Probes of all rounds are taken together: each is a fresh process, and the interval holds for as many as there are.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from wsbench import metrics
+from wsbench.analysis import wording
+from wsbench.analysis.capacity import answers
+from wsbench.analysis.capacity.answers import Answer, Search
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.results import Results
+from wsbench.report import figure_drawing
+from wsbench.report.blocks import Block, Table
+from wsbench.report.figure_drawing import Line, Point
+
+READING = (
+    "Every mark is a probe: a fresh process under one load. Hollow marks were spoilt by the host or the load generator and decide "
+    "nothing. The dashed line is the promise. On it, a bar per server spans the 95 % interval of its capacity, with a mark at the "
+    "estimate."
+)
+UNITS = {"rate": "messages/s", "connections": "connections"}
+#: Servers that the answer names under a promise; the tables have all.
+LED = 3
+ENDED = {
+    "precision": "precise enough",
+    "most": "the highest load allowed was kept",
+    "least": "the lowest load allowed was broken",
+    "generator": "the load generator was the limit: a lower bound",
+    "unknown": "its trials have no such number",
+    None: "the budget was spent",
+}
+
+
+def blocks(results: Results) -> list[Block]:
+    """Empty unless the campaign searches for capacities."""
+    asked = results.searched
+    if asked is None:
+        return []
+    made = []
+    for cell in results.cells:
+        found = _searches(results, cell)
+        for place, promise in enumerate(asked.promises):
+            where = results.cell_text(cell)
+            title = f"{wording.title(promise.leading.metric)} over the load: {promise.text}{f', {where}' if where else ''}"
+            id_ = f"capacity-{len(made) + 1}"
+            made.append(Block(id_, title, READING, _table(results, found, place), _figure(results, found, place)))
+    return made
+
+
+def _searches(results: Results, cell: Cell) -> dict[str, Search]:
+    """All probes of each server in a cell."""
+    of = {name: answers.probed(results.data, results.searched, name, cell) for name in results.names}
+    return {name: one for name, one in of.items() if one.tried}
+
+
+def lead(results: Results) -> str:
+    """The answers of all servers under each promise, the highest first, in sentences."""
+    said = []
+    unit = UNITS[results.searched.capacity.over]
+    for cell in results.cells:
+        found = _searches(results, cell)
+        where = results.cell_text(cell)
+        for place, promise in enumerate(results.searched.promises):
+            ranked = _ranked(found, place)
+            parts = [f"{results.label(name)} {' ('.join(interval(found[name].answers[place]))})" for name in ranked[:LED]]
+            more = f", and {wording.count(len(ranked) - LED, 'server')} less" if len(ranked) > LED else ""
+            said.append(f"{promise.text}{f', {where}' if where else ''}: {', '.join(parts)}{more}")
+    return f"Capacity in {unit}, with its 95 % interval. " + ". ".join(said) + "."
+
+
+def _figure(results: Results, found: dict[str, Search], place: int) -> dict:
+    asked = results.searched
+    condition = asked.promises[place].leading
+    metric = metrics.METRICS[condition.metric]
+    tried = {name: [(one, one.trial.value(metric.name)) for one in search.tried] for name, search in found.items()}
+    shown = {
+        name: [(one, value) for one, value in rows if value is not None and one.purpose != "recovery"]
+        for name, rows in tried.items()
+    }
+    values = [value for rows in shown.values() for _, value in rows]
+    scale = wording.scale(metric.unit, values)
+    loads = [one.load for rows in shown.values() for one, _ in rows] or [1.0]
+    lines = []
+    for name, rows in shown.items():
+        judged = [(one.load, value) for one, value in rows if one.outcomes[place] in ("kept", "broken")]
+        middle = [(load, median(value for at, value in judged if at == load)) for load in sorted({load for load, _ in judged})]
+        dots = [
+            Point(one.load, scale.of(value), "VALID" if one.outcomes[place] in ("kept", "broken") else "INVALID")
+            for one, value in rows
+        ]
+        answer = found[name].answers[place]
+        bound = scale.of(condition.number)
+        ends = [load for load in (answer.found.low, answer.found.high) if load is not None]
+        lines.append(Line(name, [(load, scale.of(value)) for load, value in middle], dots=dots))
+        marks = [] if answer.found.estimate is None else [(answer.found.estimate, bound)]
+        lines.append(Line(name, [(load, bound) for load in ends], marks=marks))
+    lines.append(Line(None, [(min(loads), scale.of(condition.number)), (max(loads), scale.of(condition.number))]))
+    log = figure_drawing.spread_out([scale.of(value) for value in values])
+    key = "messages per second" if asked.capacity.over == "rate" else "connections"
+    label = f"{wording.title(metric.name)} over {key}"
+    axis = f"{wording.title(metric.name)} ({scale.unit})"
+    return figure_drawing.lines(results, label, key, axis, lines, log=log, log_x=True, asked="the promise")
+
+
+def _table(results: Results, found: dict[str, Search], place: int) -> Table:
+    unit = UNITS[results.searched.capacity.over]
+    rows = []
+    for name in _ranked(found, place):
+        search, answer = found[name], found[name].answers[place]
+        rows.append(
+            [
+                results.label(name),
+                *interval(answer),
+                _load(answer.held),
+                str(len(search.tried)),
+                ENDED[answer.ended],
+                _recovery(search),
+            ]
+        )
+    return Table(["server", f"capacity ({unit})", "95 % interval", "held for longer", "probes", "ended because", "recovery"], rows)
+
+
+def interval(answer: Answer) -> tuple[str, str]:
+    """The capacity and its interval in words; a bound where only one end is shown."""
+    found = answer.found
+    if found.low is None and found.high is None:
+        return _load(found.estimate), "interval not known"
+    if found.high is None:
+        return f"≥ {_load(found.low)}", f"from {_load(found.low)} on"
+    if found.low is None:
+        return f"≤ {_load(found.high)}", f"up to {_load(found.high)}"
+    return _load(found.estimate), f"{_load(found.low)} to {_load(found.high)}"
+
+
+def _ranked(found: dict[str, Search], place: int) -> list[str]:
+    """The servers, the highest capacity first."""
+    known = {name: one.answers[place].found for name, one in found.items()}
+    return sorted(found, key=lambda name: -(known[name].estimate or known[name].low or 0.0))
+
+
+def disturbed(results: Results) -> str | None:
+    """How many probes the host disturbed, and what became of them; None if none or nothing was searched for."""
+    if results.searched is None:
+        return None
+    tried = [one for cell in results.cells for search in _searches(results, cell).values() for one in search.tried]
+    number = sum(one.disturbed for one in tried)
+    became = {
+        "repeat": "They decided nothing and were repeated.",
+        "count": "They were counted as asked: the answer is about this host as it is.",
+    }[results.searched.capacity.disturbed]
+    return f"The host disturbed {number:,} of {wording.count(len(tried), 'probe')}. {became}" if number else None
+
+
+def _load(value: float | None) -> str:
+    return wording.NONE if value is None else f"{float(f'{value:.3g}'):,.10g}"
+
+
+def _recovery(search: Search) -> str:
+    last = next((one.trial for one in search.tried if one.purpose == "recovery"), None)
+    if last is None:
+        return wording.NONE
+    seconds = last.value("recovery_s")
+    return (last.reason("recovery_s") or wording.NONE) if seconds is None else f"within {seconds:.3g} s"
