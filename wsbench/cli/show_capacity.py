@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from wsbench.analysis.wording import lasting
 from wsbench.cli import values
@@ -147,10 +148,10 @@ def summary(results) -> None:
         told.add(key)
     spent = {(one["server"], str(one["cell"]), one["round"]): one["seconds"] for one in found}
     disturbed = {key: (of["disturbed"], of["probes"]) for of in found for key in [(of["server"], str(of["cell"]), of["round"])]}
-    spoilt, probes = (sum(values) for values in zip(*disturbed.values(), strict=True))
+    disturbed, probes = (sum(values) for values in zip(*disturbed.values(), strict=True))
     took = f"the searches took {lasting(sum(spent.values()))} in trials"
     how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
-    say(took + (f"; the host disturbed {spoilt} of {probes} probes, which were {how}" if spoilt else ""))
+    say(took + (f"; the host disturbed {disturbed} of {probes} probes, which were {how}" if disturbed else ""))
 
 
 def interval(one: dict) -> str:
@@ -167,5 +168,5 @@ def _number(value: float | None) -> str:
 
 def _recovered(one: dict) -> str:
     if one["recovery_s"] is not None:
-        return f"recovers from an overload within {one['recovery_s']:.0f} s"
+        return f"recovers from an overload within {math.ceil(one['recovery_s'])} s"
     return f"after an overload, {one['recovery']}" if (one["recovery"] or "").startswith("not") else ""

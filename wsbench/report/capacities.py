@@ -18,9 +18,9 @@ from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Line, Point
 
 READING = (
-    "Every mark is a probe: a fresh process under one load. Hollow marks were spoilt by the host or the load generator and decide "
-    "nothing. The dashed line is the promise. On it, a bar per server spans the 95 % interval of its capacity, with a mark at the "
-    "estimate."
+    "Every mark is a probe: a fresh process under one load. Hollow marks decide nothing, because the host or the load generator "
+    "disturbed them. The dashed line is the promise. On it, a bar per server spans the 95 % interval of its capacity, with a mark "
+    "at the estimate."
 )
 UNITS = {"rate": "messages/s", "connections": "connections"}
 #: Servers that the answer names under a promise; the tables have all.

@@ -26,8 +26,8 @@ from wsbench.records.rundir import TrialOrder, TrialRecord
 HOLDOUT = 3
 #: So often the load of a holdout that fails is lowered, each time by the precision.
 HOLDOUTS = 3
-#: After so many probes at loads up to it that the load generator spoilt, no higher load is tried.
-SPOILT = 3
+#: After so many probes at loads up to it that the load generator disturbed, no higher load is tried.
+UNUSABLE = 3
 #: A light load takes longer: a probe has at least so many messages, within a minute.
 MESSAGES, LONGEST_S = 1000, 60.0
 RECOVERY_S = 16.0
@@ -100,7 +100,7 @@ class Search:
     tried: tuple[Tried, ...]
 
     def probes(self, place: int) -> list[Probe]:
-        """What the probes say of the promise at this place. Those that the instrument spoilt are left out."""
+        """What the probes say of the promise at this place. Those that the instrument disturbed are left out."""
         at = [(one.load, one.outcomes[place]) for one in self.tried if one.purpose == "search"]
         return [Probe(load, found == "kept") for load, found in at if found in ("kept", "broken")]
 
@@ -130,13 +130,13 @@ class Search:
 
     def generator(self, place: int) -> float | None:
         """The lowest load at which the load generator was the limit, if it was so several times."""
-        spoilt = sorted(one.load for one in self.tried if one.purpose == "search" and one.outcomes[place] == "generator")
-        return spoilt[0] if len(spoilt) >= SPOILT else None
+        disturbed = sorted(one.load for one in self.tried if one.purpose == "search" and one.outcomes[place] == "generator")
+        return disturbed[0] if len(disturbed) >= UNUSABLE else None
 
     def _unknown(self, place: int) -> bool:
         """Whether the first probes have no such number at all."""
         outcomes = [one.outcomes[place] for one in self.tried if one.purpose == "search"]
-        return len(outcomes) >= SPOILT and set(outcomes) == {"unknown"}
+        return len(outcomes) >= UNUSABLE and set(outcomes) == {"unknown"}
 
     @property
     def spent_s(self) -> float:

@@ -17,8 +17,8 @@ from wsbench.analysis.thresholds import OPERATORS, SHORT
 from wsbench.metrics.findings import Family, Verdict
 from wsbench.records.errors import UserError
 
-#: `kept` and `broken` are the server's. `host`, `generator`: the probe says nothing, because one of these spoilt it. `unknown`: the
-#: trial has no such number.
+#: `kept` and `broken` are the server's. `host`, `generator`: the probe says nothing, because one of these disturbed it. `unknown`:
+#: the trial has no such number.
 Outcome = Literal["kept", "broken", "host", "generator", "unknown"]
 LATENCY = re.compile(r"(response|service|request|push|connect|setup)\.([a-z0-9.]+)")
 NAMES = {"lost": "errors", "reach": "push_reach"}
@@ -89,7 +89,7 @@ def _condition(text: str) -> Condition:
 
 
 def judge(promise: Promise, trial: TrialResult, as_is: bool = False) -> Outcome:
-    """Whether a probe kept a promise. A number that the instrument spoilt decides nothing, whichever way it points: to leave out
+    """Whether a probe kept a promise. A number that the instrument disturbed decides nothing, whichever way it points: to leave out
     only those that broke a promise would raise the answer. `as_is`: what the host does to a probe is part of the answer."""
     return outcome(promise, trial.record, trial.verdict, trial.value, as_is)
 
@@ -102,8 +102,8 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], f
     for one in promise.conditions:
         family = metrics.METRICS[one.metric].family
         number = value(one.metric)
-        if (spoilt := _spoilt(verdict, family, as_is)) is not None:
-            found.append(spoilt)
+        if (unusable := _unusable(verdict, family, as_is)) is not None:
+            found.append(unusable)
         elif number is None:
             found.append("broken" if verdict.outcomes else "unknown")
         else:
@@ -113,7 +113,7 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], f
     return min(found, key=order.index)
 
 
-def _spoilt(verdict: Verdict, family: Family, as_is: bool) -> Outcome | None:
+def _unusable(verdict: Verdict, family: Family, as_is: bool) -> Outcome | None:
     """Whether the host or the load generator made a number INVALID, or the load another one than planned."""
     because = {one.axis for of in (family, "throughput") for one in verdict.because(of)}
     if "host" in because:

@@ -3,7 +3,7 @@ has fewer probes to show it.
 
 Follows RFC 9971 (MLRsearch) where it fits: several goals share their probes, a load counts by the majority of its probes, and the
 answer has a stated relation to loads that failed. It does not use that document's library. That one knows only loss ratios and no
-probe that the load generator spoilt, and it stops by its own bounds, not by an interval.
+probe that the load generator disturbed, and it stops by its own bounds, not by an interval.
 """
 
 from __future__ import annotations
