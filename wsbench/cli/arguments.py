@@ -151,6 +151,12 @@ def _capacity(made: Parser) -> None:
     show_capacity.add(made)
 
 
+def _size(made: Parser) -> None:
+    from wsbench.cli import show_size
+
+    show_size.add(made)
+
+
 def _duel(made: Parser) -> None:
     from wsbench.cli import show_duel
 
@@ -276,6 +282,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "plan": ("print every trial and the estimated duration; run nothing", "cli.measuring:plan_campaign", _plan),
     "run": ("run an experiment", "cli.measuring:run_campaign", _run),
     "capacity": ("find the highest load that keeps a promise", "cli.measuring:find_capacity", _capacity),
+    "size": ("servers, CPUs, memory and hosts for a load, from measured capacities", "cli.show_size:run", _size),
     "duel": ("compare two servers until decided", "cli.measuring:duel_servers", _duel),
     "report": ("write the report and the data set of a campaign", "cli.reading:report_campaign", _report),
     "compare": (
