@@ -41,7 +41,7 @@ def load(run: RunFolder, anew: bool = False, known: DataSet | None = None) -> Re
         order=order,
         experiment=experiment,
         data=data,
-        rows=rows,
+        by_search=rows,
         searched=asked,
     )
 

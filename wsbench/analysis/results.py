@@ -42,7 +42,7 @@ class Results:
     experiment: Experiment
     data: DataSet
     #: The same with one row for each search, if the campaign searches for capacities (`order` likewise); and what it searches for.
-    rows: DataSet
+    by_search: DataSet
     searched: Asked | None = None
 
     @cached_property
@@ -53,7 +53,7 @@ class Results:
     @property
     def every_trial(self) -> list[TrialResult]:
         """The same with the control's, by number."""
-        return self.rows.trials
+        return self.by_search.trials
 
     @cached_property
     def turns(self) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class Results:
     @property
     def columns(self) -> Columns:
         """All numbers of `every_trial`, one row each."""
-        return self.rows.columns
+        return self.by_search.columns
 
     def pooled(self, name: str, cell: Cell, tag: str | None = None) -> Histogram | None:
         """Latencies of a server in a cell over its counted trials; by default those that describe the experiment."""
@@ -227,13 +227,13 @@ class Results:
         return [planned for planned in self.order if planned.number not in done]
 
     @cached_property
-    def row_numbers(self) -> list[int]:
+    def rows(self) -> list[int]:
         """The rows of `trials` in `columns`."""
         return [row for row, trial in enumerate(self.every_trial) if not trial.record.control]
 
     def counted_rows(self, metric: str) -> list[int]:
         """The rows in `columns` of the trials that count for a metric, without the control's."""
-        return [row for row in self.row_numbers if self.every_trial[row].counts_for(metric)]
+        return [row for row in self.rows if self.every_trial[row].counts_for(metric)]
 
     def group(self, name: str, cell: Cell) -> list[TrialResult]:
         return self._groups.get((name, cell), [])

@@ -103,7 +103,7 @@ def trial_columns(results: Results) -> list[str]:
         "server_cpu_percent_mean",
         "server_rss_bytes_max",
     ]
-    known = ~np.isnan(results.columns.values[results.row_numbers]).all(axis=0)
+    known = ~np.isnan(results.columns.values[results.rows]).all(axis=0)
     return [name for name in dict.fromkeys([*chosen, results.headline]) if known[COLUMN[name]] or not known.any()]
 
 
@@ -156,7 +156,7 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
     trials, records = results.trials, [trial.record for trial in results.trials]
     plans, plan_of = _plans(trials)
     columns = results.columns
-    all_reasons = columns.reasons[results.row_numbers]
+    all_reasons = columns.reasons[results.rows]
     found = {
         "number": [record.number for record in records],
         "round": [record.round for record in records],
@@ -183,7 +183,7 @@ def _trials(results: Results, server_at: dict, cell_at: dict, typical: set[int],
         reasons = all_reasons[:, COLUMN[name]].tolist()
         place = {reason: texts.place(columns.texts[reason]) if reason else None for reason in dict.fromkeys(reasons)}
         if 0 in place:
-            found["values"][name] = _all_short(columns.of(name, results.row_numbers))
+            found["values"][name] = _all_short(columns.of(name, results.rows))
         found["why"][name] = next(iter(place.values())) if len(place) == 1 else [place[reason] for reason in reasons]
     return {"trials": found, "plans": plans}
 
