@@ -41,7 +41,7 @@ class Results:
     order: list[TrialOrder]
     experiment: Experiment
     data: DataSet
-    #: The same with one row for each search, if the campaign searches for capacities (`order` likewise); and what it searches for.
+    #: The same with a row for each search, if capacities are searched for (`order` likewise); and what is searched for.
     by_search: DataSet
     searched: Asked | None = None
 
@@ -228,7 +228,7 @@ class Results:
 
     @cached_property
     def rows(self) -> list[int]:
-        """The rows of `trials` in `columns`."""
+        """Of `trials` in `columns`."""
         return [row for row, trial in enumerate(self.every_trial) if not trial.record.control]
 
     def counted_rows(self, metric: str) -> list[int]:

@@ -16,6 +16,7 @@ from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
 from wsbench.metrics.findings import KINDS
 from wsbench.metrics.server_checks import OUTCOMES
+from wsbench.records.engine_files import Open
 from wsbench.records.rundir import RunFolder
 
 LOWER_BOUND = "lower bound"
@@ -76,7 +77,8 @@ def left_out(results: Results) -> dict[str, str]:
 def _wanted(results: Results) -> list[str]:
     latencies = [f"{results.latency}_{statistic}" for statistic in ("p50", "p99", "max")]
     resources = ["server_cpu_percent_mean", "server_cpu_us_per_message", "server_rss_bytes_max"]
-    chosen = list(dict.fromkeys([results.leading, results.throughput, *latencies, *resources]))
+    own = ["engine_adds_us"] if any(isinstance(plan.loop, Open) for plan in results.plans) else []
+    chosen = list(dict.fromkeys([results.leading, results.throughput, *latencies, *own, *resources]))
     if results.headline not in chosen:
         chosen.insert(1, results.headline)
     return chosen

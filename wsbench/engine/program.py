@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wsbench.host import installation
-from wsbench.records.engine_files import Closed, Connect, Limits, Loop, Messages, Plan, Scenario, Seconds, Stage, Target
+from wsbench.records.engine_files import Closed, Connect, Limits, Loop, Messages, Open, Plan, Scenario, Seconds, Stage, Target
 from wsbench.records.errors import TrialFailed, UserError
 
 DRAIN_S = 2.0
+#: In an open loop, the kernel timestamps what arrives on one connection in this many: how late the engine reads.
+STAMPED = 8
 CONNECT_S = 10.0
 REPLY_S = 10.0
 #: Time limit of a trial that ends by a message count.
@@ -88,7 +90,7 @@ def plan(
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,
         busy_poll=busy_poll,
-        receive_stamps=None,
+        receive_stamps=STAMPED if isinstance(loop, Open) else None,
         source_addresses=["::" if target.address.startswith("[") else "0.0.0.0"],
         headers=[],
         seed=seed,

@@ -39,6 +39,7 @@ def _family(tag: str, statistic: str) -> Family:
 _SERVICE = "service time: from sending a message to its complete reply"
 _RESPONSE = "response time: from when a message was due to its complete reply (open loops and think times)"
 _SEND_LAG = "send lag: how much later than due a message was sent (open loops and think times)"
+_RECEIVE_DELAY = "receive delay: from the kernel's timestamp of arriving bytes until the engine has read them (sampled connections)"
 _PUSH = "broadcast latency: from triggering a broadcast to one receiver's copy"
 _PUSH_STAMP = "one-way broadcast latency: from the server's timestamp to one receiver's copy, by both wall clocks"
 for _statistic, _words in [
@@ -52,6 +53,7 @@ for _statistic, _words in [
     _latency("service", "us", NS_PER_US, _statistic, f"{_words} {_SERVICE}.")
     _latency("response", "us", NS_PER_US, _statistic, f"{_words} {_RESPONSE}.")
     _latency("send_lag", "us", NS_PER_US, _statistic, f"{_words} {_SEND_LAG}.")
+    _latency("receive_delay", "us", NS_PER_US, _statistic, f"{_words} {_RECEIVE_DELAY}.")
     _latency("push", "us", NS_PER_US, _statistic, f"{_words} {_PUSH}.")
     _latency("push_stamp", "us", NS_PER_US, _statistic, f"{_words} {_PUSH_STAMP}.")
 for _statistic, _words in [("p50", "Median"), ("p99", "99th percentile of the")]:
@@ -60,4 +62,15 @@ for _statistic, _words in [("p50", "Median"), ("p90", "90th percentile of the"),
     _latency("request", "us", NS_PER_US, _statistic, f"{_words} time from `connect()` to the server's close.")
 for _statistic, _words in [("p50", "Median"), ("p99", "99th percentile of the")]:
     _latency("setup", "us", NS_PER_US, _statistic, f"{_words} time of a session's setup, from the handshake to its last reply.")
+
+
+@metric("µs", "lower", "body")
+def engine_adds_us(trial):
+    """Mean part of the response time that is the engine's own: it sent late, and it read late.
+
+    The sum of the mean send lag and the mean receive delay. It includes waking up, and is not the server's.
+    """
+    return (recorded(trial, "send_lag").mean + recorded(trial, "receive_delay").mean) / NS_PER_US
+
+
 _latency("request", "us", NS_PER_US, "max", "Longest time from `connect()` to the server's close.")

@@ -9,7 +9,7 @@ from wsbench.records.engine_files import Closed, Echo, End, Error, NoLoop, Open,
 from wsbench.records.plain import time_text
 from wsbench.records.session_table import Session
 
-TAGS = ("response", "service", "send_lag", "request", "push", "connect")
+TAGS = ("response", "service", "send_lag", "receive_delay", "request", "push", "connect")
 #: Errors by which a server shows that it does not echo.
 NO_ECHO = {"reply_opcode", "reply_length", "reply_content", "unexpected_reply", "reply_missing", "timeout", "close_frame"}
 FEW_ANSWERS = 0.01
@@ -74,7 +74,11 @@ def shape(trial: TrialData) -> str:
     if isinstance(plan.loop, Open):
         ratio = metrics.rates.rate_ratio(trial)
         reached = "it is unknown whether the rate was reached" if ratio is None else f"{ratio:.2%} of the messages left on schedule"
-        return f"open loop ({plan.loop.arrivals} arrivals), {reached}: response time counts from the due time"
+        told = f"open loop ({plan.loop.arrivals} arrivals), {reached}: response time counts from the due time"
+        adds, response = metrics.latencies.engine_adds_us(trial), trial.histograms.get("response")
+        if adds is None or response is None:
+            return told
+        return f"{told}; on average {time_text(1e3 * adds)} of {time_text(response.mean)} are the engine's own sending and reading"
     if isinstance(plan.loop, Closed) and plan.loop.think is None:
         return "closed loop: these are service times at saturation, not response times at a fixed rate"
     if isinstance(plan.loop, Closed):
