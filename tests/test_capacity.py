@@ -230,6 +230,9 @@ def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     assert len(list(run.glob("*/trial.json"))) == len(orders) == first["probes"]
     shown = capacity(tmp_path, "report", str(run))
     assert shown.returncode == 0, shown.stderr
+    page = (run / "report.html").read_text()
+    assert "Capacity in messages/s" in page
+    assert 'id="capacity-2"' in page
 
 
 def test_a_search_goes_on_where_it_was(tmp_path):

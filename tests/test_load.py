@@ -273,6 +273,8 @@ def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench, pong):
     assert lines
     assert all("p99" in line and "failed 0" in line and "left" in line for line in lines)
     assert "open loop (constant arrivals)" in done.stdout
+    assert "are the engine's own sending and reading" in done.stdout
+    assert "receive_delay" in done.stdout
     assert "\x1b" not in done.stdout
 
 

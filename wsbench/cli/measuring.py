@@ -15,6 +15,7 @@ from wsbench.cli import (
     load_options,
     reading,
     require_report,
+    show_capacity,
     show_check,
     show_duel,
     show_load,
@@ -169,7 +170,10 @@ def run_campaign(arguments) -> int:
     from wsbench.analysis.reading import load as load_results
 
     results = load_results(run)
-    terminal.campaign_summary(results)
+    if results.searched is not None:
+        show_capacity.summary(results)
+    else:
+        terminal.campaign_summary(results)
     _tell_end(results)
     if not arguments.no_report:
         reading.write_report(run, results)
@@ -235,7 +239,6 @@ def duel_servers(arguments) -> int:
 def find_capacity(arguments) -> int:
     require_report()
     from wsbench.analysis.reading import load as load_results
-    from wsbench.cli import show_capacity
     from wsbench.run import capacity
 
     asked = capacity.Asked(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from wsbench.analysis.wording import lasting
 from wsbench.cli import values
-from wsbench.cli.terminal import say, table
+from wsbench.cli.terminal import duration, say, table
 
 NOTHING_FOUND = 4
 
@@ -149,7 +148,7 @@ def summary(results) -> None:
     spent = {(one["server"], str(one["cell"]), one["round"]): one["seconds"] for one in found}
     disturbed = {key: (of["disturbed"], of["probes"]) for of in found for key in [(of["server"], str(of["cell"]), of["round"])]}
     disturbed, probes = (sum(values) for values in zip(*disturbed.values(), strict=True))
-    took = f"the searches took {lasting(sum(spent.values()))} in trials"
+    took = f"the searches took {duration(sum(spent.values()))} in trials"
     how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
     say(took + (f"; the host disturbed {disturbed} of {probes} probes, which were {how}" if disturbed else ""))
 
