@@ -75,7 +75,7 @@ def rows(results) -> list[dict]:
     found = []
     for (name, cell, number), one in sorted(answers.searches(results.data, results.searched).items()):
         recovered = next((tried.trial for tried in one.tried if tried.purpose == "recovery"), None)
-        for answer in one.answers:
+        for place, answer in enumerate(one.answers):
             found.append(
                 {
                     "server": name,
@@ -87,7 +87,7 @@ def rows(results) -> list[dict]:
                     "high": answer.found.high,
                     "within": answer.found.within,
                     "held": answer.held,
-                    "ended": answer.ended or "budget",
+                    "ended": one.ended(place),
                     "generator": answer.generator,
                     "probes": len(one.tried),
                     "disturbed": sum(tried.disturbed for tried in one.tried),
@@ -110,6 +110,7 @@ ENDED = {
     "most": "it keeps the promise at the highest load allowed",
     "least": "it breaks the promise at the lowest load allowed",
     "generator": "the load generator was the limit: at least this much",
+    "host": "the host disturbed every probe until the budget was spent",
     "unknown": "its trials have no such number",
 }
 

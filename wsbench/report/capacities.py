@@ -31,7 +31,8 @@ ENDED = {
     "least": "the lowest load allowed was broken",
     "generator": "the load generator was the limit: a lower bound",
     "unknown": "its trials have no such number",
-    None: "the budget was spent",
+    "budget": "the budget was spent",
+    "host": "the host disturbed every probe until the budget was spent",
 }
 
 
@@ -117,7 +118,7 @@ def _table(results: Results, found: dict[str, Search], place: int) -> Table:
                 *interval(answer),
                 _load(answer.held),
                 str(len(search.tried)),
-                ENDED[answer.ended],
+                ENDED[search.ended(place)],
                 _recovery(search),
             ]
         )

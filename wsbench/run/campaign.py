@@ -158,7 +158,8 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
     missing = [planned for planned in order if run.trial(planned.number).record is None]
     rows, table = catalogue.with_own(run.own_servers), setting.experiment.runtime
     variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in order}
-    wanted = order if record.until is not None else missing
+    goes_on = record.until is not None or setting.experiment.capacity is not None
+    wanted = order if goes_on else missing
     gone = sorted({planned.variant_name for planned in wanted if variants[planned.variant_name] is None})
     if len(missing) < len(order):
         rest = "".join(f"; {departure}" for departure in record.departures or [])
@@ -169,14 +170,15 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign needs")
     for line in _shapes(setting, missing, variants):
         watcher.say(line)
-    course = _Course(run, order, setting, variants, watcher)
+    course = _Course(run, list(order), setting, variants, watcher)
     for number in sorted({planned.round for planned in order}):
         course.finish(number)
     # Their statistics are not part of every installation.
     if setting.experiment.capacity is not None:
         from wsbench.run import searching
 
-        course.search(searching.Searches(run, setting.experiment, watcher.say))
+        done = {planned.number for planned in order} - {planned.number for planned in missing}
+        course.search(searching.Searches(run, setting.experiment, watcher.say, done))
     if record.until is not None:
         from wsbench.run import deciding
 

@@ -32,13 +32,13 @@ def first_round(experiment: Experiment, variants: list[Variant], seed: int) -> l
 
 
 class Searches:
-    """All searches of a campaign. Each trial is read once."""
+    """All searches of a campaign. Each trial is read once. `told`: numbers of the probes of an earlier process."""
 
-    def __init__(self, run: RunFolder, experiment: Experiment, say: Callable[[str], None]) -> None:
+    def __init__(self, run: RunFolder, experiment: Experiment, say: Callable[[str], None], told: set[int]) -> None:
         self._run, self._asked, self._say = run, asked_of(experiment), say
         self._rounds, self._seed = run.campaign.rounds, run.campaign.seed
         self._data: DataSet | None = None
-        self._told: set[int] | None = None
+        self._told = told
         #: The most time that is left for searches, in s.
         self.left_s = 0.0
 
@@ -65,12 +65,12 @@ class Searches:
         ]
 
     def _tell(self, found: dict[tuple, Search]) -> None:
-        """One line for each new probe. Those of an earlier process are not told again."""
+        """One line for each new probe."""
         tried = [one for each in found.values() for one in each.tried]
         numbers = {one.trial.record.number for one in tried}
         for one in sorted(tried, key=lambda one: one.trial.record.number):
             record = one.trial.record
-            if self._told is not None and record.number in self._told:
+            if record.number in self._told:
                 continue
             said = [_recovery_words(one.trial)] if record.search.purpose == "recovery" else []
             for promise, outcome in zip(self._asked.promises, one.outcomes, strict=True) if not said else ():

@@ -133,6 +133,10 @@ class Search:
         disturbed = sorted(one.load for one in self.tried if one.purpose == "search" and one.outcomes[place] == "generator")
         return disturbed[0] if len(disturbed) >= UNUSABLE else None
 
+    def ended(self, place: int) -> str:
+        """Why no further probe was made for a promise: as the answer says, or `budget`; `host` if it disturbed every probe."""
+        return self.answers[place].ended or ("budget" if self.probes(place) else "host")
+
     def _unknown(self, place: int) -> bool:
         """Whether the first probes have no such number at all."""
         outcomes = [one.outcomes[place] for one in self.tried if one.purpose == "search"]
