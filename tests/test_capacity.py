@@ -186,6 +186,10 @@ def test_a_disturbed_probe_says_nothing_whichever_way_it_points():
         values = {"response_us_p99": value, "error_fraction": 0.0}
         assert judged("p99 < 1ms", values, finding("host", tail="INVALID")) == "host"
         assert judged("p99 < 1ms", values, finding("engine", tail="INVALID")) == "generator"
+    # Whatever is counted of the host: the limit of the load generator is never the server's.
+    both = [finding("host", tail="INVALID"), finding("engine", tail="INVALID")]
+    as_is = promises.outcome(promises.parse("p99 < 1ms"), Record(), Verdict(tuple(both), "neither"), values.get, as_is=True)
+    assert as_is == "generator"
     # A memory that is INVALID is another matter, and a full server makes messages leave late.
     values = {"response_us_p99": 1e6, "error_fraction": 0.0}
     assert judged("p99 < 1ms", values, finding("host", memory="INVALID")) == "broken"
@@ -199,6 +203,16 @@ def test_a_server_that_failed_broke_its_promise():
     assert promises.outcome(promises.parse("p99 < 1ms"), Failed(), Verdict((), "unknown"), {}.get) == "broken"
     assert judged("p99 < 1ms", {"error_fraction": 1.0}, finding("server", throughput="INVALID")) == "broken"
     assert judged("p99 < 1ms", {}) == "unknown"
+
+
+def test_missing_connections_and_copies_break_a_promise():
+    fast = {"response_us_p99": 100.0, "error_fraction": 0.0}
+    refused = Finding("server", "refused", "made", "", {})
+    assert judged("p99 < 1ms", fast, refused) == "broken"
+    assert judged("p99 < 1ms", fast | {"error_fraction": None}) == "unknown"
+    assert judged("push.p99 < 1ms", {"push_us_p99": 100.0, "push_reach": 1.0}) == "kept"
+    assert judged("push.p99 < 1ms", {"push_us_p99": 100.0, "push_reach": 0.98}) == "broken"
+    assert judged("push.p99 < 1ms", {"push_us_p99": 100.0, "push_reach": None}) == "unknown"
 
 
 # ---- on real servers -----------------------------------------------------------------------------------------------

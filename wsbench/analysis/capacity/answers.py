@@ -129,9 +129,9 @@ class Search:
         return replace(bounds, most=max(kept, default=limit))
 
     def generator(self, place: int) -> float | None:
-        """The lowest load at which the load generator was the limit, if it was so several times."""
+        """The load up to which the load generator was the limit of so many probes; None if it was not."""
         disturbed = sorted(one.load for one in self.tried if one.purpose == "search" and one.outcomes[place] == "generator")
-        return disturbed[0] if len(disturbed) >= UNUSABLE else None
+        return disturbed[UNUSABLE - 1] if len(disturbed) >= UNUSABLE else None
 
     def ended(self, place: int) -> str:
         """Why no further probe was made for a promise: as the answer says, or `budget`; `host` if it disturbed every probe."""

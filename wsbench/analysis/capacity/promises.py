@@ -21,6 +21,8 @@ from wsbench.records.errors import UserError
 #: the trial has no such number.
 Outcome = Literal["kept", "broken", "host", "generator", "unknown"]
 LATENCY = re.compile(r"(response|service|request|push|connect|setup)\.([a-z0-9.]+)")
+#: What a server did that made the load lighter (`metrics.server_checks`).
+LIGHTER = {"refused", "died", "no_connection"}
 NAMES = {"lost": "errors", "reach": "push_reach"}
 
 
@@ -39,6 +41,15 @@ class Condition:
         statistic = self.metric.rpartition("_")[2]
         of_quantile = re.fullmatch(r"p\d+", statistic) is not None
         return 1 - float(f"0.{statistic[1:]}") if of_quantile else 0.0 if statistic == "max" else 1.0
+
+    def lost(self, value: Callable[[str], float | int | None]) -> float | None:
+        """The share of what the metric times that never arrived; None if that is not known. Nothing, if it is about no quantile."""
+        if self.beyond == 1.0 or self.metric.startswith(("connect_", "setup_")):
+            return 0.0  # connections that are missing break every promise
+        if self.metric.startswith("push_"):
+            reach = value("push_reach")
+            return None if reach is None else 1 - reach
+        return value("error_fraction")
 
     def keeps(self, value: float, lost: float) -> bool:
         """`lost`: the share of messages without a correct answer."""
@@ -97,15 +108,18 @@ def judge(promise: Promise, trial: TrialResult, as_is: bool = False) -> Outcome:
 def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], float | int | None], as_is: bool = False) -> Outcome:
     if record.outcome != "ok":
         return "broken" if record.outcome == "stopped" or record.failed_by_server else "host"
-    lost = value("error_fraction") or 0.0
+    # A server that did not take or keep every connection carried a lighter load than asked.
+    lighter = any(one.name in LIGHTER for one in verdict.outcomes)
     found: list[Outcome] = []
     for one in promise.conditions:
         family = metrics.METRICS[one.metric].family
         number = value(one.metric)
         if (unusable := _unusable(verdict, family, as_is)) is not None:
             found.append(unusable)
-        elif number is None:
-            found.append("broken" if verdict.outcomes else "unknown")
+        elif lighter or (number is None and verdict.outcomes):
+            found.append("broken")
+        elif number is None or (lost := one.lost(value)) is None:
+            found.append("unknown")
         else:
             found.append("kept" if one.keeps(number, lost) else "broken")
     # A condition that is certainly broken breaks the promise, whatever else is unknown.
@@ -116,7 +130,7 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], f
 def _unusable(verdict: Verdict, family: Family, as_is: bool) -> Outcome | None:
     """Whether the host or the load generator made a number INVALID, or the load another one than planned."""
     because = {one.axis for of in (family, "throughput") for one in verdict.because(of)}
-    if "host" in because:
-        return None if as_is else "host"
+    if "host" in because and not as_is:
+        return "host"
     # A server that is full makes messages leave late, too.
     return "generator" if "engine" in because and verdict.bottleneck != "server" else None
