@@ -17,6 +17,7 @@ from pydantic import Field
 from wsbench.analysis.capacity import answers, promises
 from wsbench.analysis.memory import memory_fits
 from wsbench.analysis.results import Results
+from wsbench.host.machine import KERNEL_BYTES
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import Frozen, read_toml
 
@@ -24,8 +25,8 @@ GIB = 1 << 30
 #: Of a load host, as docs/sizing.md derives them: bytes for each connection (kernel and engine), CPU time for each message and to
 #: open a connection, memory that is not used, and the share of its cores that may be busy.
 LOAD_CONNECTION_BYTES, LOAD_MESSAGE_S, LOAD_OPEN_S, LOAD_SPARE_BYTES, LOAD_BUSY = 5700, 21e-6, 67e-6, 2 * GIB, 0.5
-#: Kernel memory of one end of an idle connection, and what a server's host keeps free.
-KERNEL_BYTES, SPARE_BYTES = 5120, GIB
+#: What a server's host keeps free.
+SPARE_BYTES = GIB
 
 
 @dataclass(frozen=True)

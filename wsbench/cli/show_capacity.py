@@ -103,22 +103,12 @@ def document(results) -> str:
     return json.dumps({"over": results.searched.capacity.over, "answers": rows(results)}, indent=2)
 
 
-#: Why a search ended, in words.
-ENDED = {
-    "precision": "precise enough",
-    "budget": "the budget is spent",
-    "most": "it keeps the promise at the highest load allowed",
-    "least": "it breaks the promise at the lowest load allowed",
-    "generator": "the load generator was the limit: at least this much",
-    "host": "the host disturbed every probe until the budget was spent",
-    "unknown": "its trials have no such number",
-}
-
-
 def summary(results) -> None:
     """The table of answers, and what the last probes showed."""
+    from wsbench.analysis.capacity.answers import ENDED, UNITS
+
     found = rows(results)
-    unit = "messages/s" if results.searched.capacity.over == "rate" else "connections"
+    unit = UNITS[results.searched.capacity.over]
     several = len({one["round"] for one in found}) > 1
     where = ["cell"] if results.swept else []
     headers = ["server", *where, *(["round"] if several else []), "promise", f"capacity [{unit}]", "held", "probes", "ended"]
@@ -140,16 +130,13 @@ def summary(results) -> None:
         )
     first = 1 + len(where) + several
     table(None, headers, body, right={first + 1, first + 2, first + 3}, keys=first + 1)
-    told = set()
-    for one in found:
-        key = one["server"], str(one["cell"]), one["round"]
-        if key not in told and (words := _recovered(one)):
+    # What is said of a whole search stands in the row of each of its promises.
+    searches = {(one["server"], str(one["cell"]), one["round"]): one for one in found}.values()
+    for one in searches:
+        if words := _recovered(one):
             say(f"{one['server']}: {words}")
-        told.add(key)
-    spent = {(one["server"], str(one["cell"]), one["round"]): one["seconds"] for one in found}
-    disturbed = {key: (of["disturbed"], of["probes"]) for of in found for key in [(of["server"], str(of["cell"]), of["round"])]}
-    disturbed, probes = (sum(values) for values in zip(*disturbed.values(), strict=True))
-    took = f"the searches took {duration(sum(spent.values()))} in trials"
+    took = f"the searches took {duration(sum(one['seconds'] for one in searches))} in trials"
+    disturbed, probes = (sum(one[key] for one in searches) for key in ("disturbed", "probes"))
     how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
     say(took + (f"; the host disturbed {disturbed} of {probes} probes, which were {how}" if disturbed else ""))
 
@@ -159,6 +146,8 @@ def interval(one: dict) -> str:
     low, high = (_number(one[end]) if one[end] is not None else "?" for end in ("low", "high"))
     if one["capacity"] is None and one["low"] is not None:
         return f"at least {low}"
+    if one["capacity"] is None and one["high"] is not None:
+        return f"at most {high}"
     return f"{_number(one['capacity'])} ({low} to {high})"
 
 

@@ -18,6 +18,9 @@ from wsbench.host.process import output_of
 from wsbench.records.errors import UserError
 from wsbench.records.hosts import MachineRecord, Tool
 
+#: Kernel memory for one end of an idle connection on loopback: 10.0 to 10.2 GB for both ends of a million
+#: (results/2026-11-22-million).
+KERNEL_BYTES = 5120
 SYSCTLS = (
     "net.core.netdev_max_backlog",
     "net.core.somaxconn",

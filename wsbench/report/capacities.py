@@ -10,7 +10,7 @@ from statistics import median
 from wsbench import metrics
 from wsbench.analysis import wording
 from wsbench.analysis.capacity import answers
-from wsbench.analysis.capacity.answers import Answer, Search
+from wsbench.analysis.capacity.answers import ENDED, UNITS, Answer, Search
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.report import figure_drawing
@@ -22,18 +22,8 @@ READING = (
     "disturbed them. The dashed line is the promise. On it, a bar per server spans the 95 % interval of its capacity, with a mark "
     "at the estimate."
 )
-UNITS = {"rate": "messages/s", "connections": "connections"}
 #: Servers that the answer names under a promise; the tables have all.
 LED = 3
-ENDED = {
-    "precision": "precise enough",
-    "most": "the highest load allowed was kept",
-    "least": "the lowest load allowed was broken",
-    "generator": "the load generator was the limit: a lower bound",
-    "unknown": "its trials have no such number",
-    "budget": "the budget was spent",
-    "host": "the host disturbed every probe until the budget was spent",
-}
 
 
 def blocks(results: Results) -> list[Block]:

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 
 from wsbench.engine import shards
 from wsbench.host import machine
-from wsbench.host.machine import Finding
+from wsbench.host.machine import KERNEL_BYTES, Finding
 from wsbench.records.errors import UserError
 from wsbench.servers import serving, settings
 from wsbench.servers.catalogue import Variant
 
-#: Kernel memory for one end of an idle connection on loopback: 10.0 to 10.2 GB for both ends of a million
-#: (results/2026-11-22-million).
-KERNEL_BYTES = 5120
 #: Engine memory per idle connection (197 measured), and per engine process.
 ENGINE_BYTES, ENGINE_PROCESS_BYTES = 256, 8 << 20
 #: TCP keep-alive probes, every 15 s in Go, fall into slots of 256 or 512 ms, depending on the kernel's ticks: at most a

@@ -77,7 +77,7 @@ class Searches:
                 value = one.trial.value(promise.leading.metric)
                 number = "" if value is None else f" ({thresholds.in_units(value, METRICS[promise.leading.metric].unit)})"
                 said.append(f"{promise.text} {WORDS[outcome]}{number}")
-            unit = "messages/s" if self._asked.capacity.over == "rate" else "connections"
+            unit = answers.UNITS[self._asked.capacity.over]
             cell = "".join(f" {key}={value}" for key, value in record.cell.items())
             purpose = "" if record.search.purpose == "search" else f" ({record.search.purpose})"
             self._say(f"[{record.number}] {record.name}{cell}  {record.search.load:,.6g} {unit}{purpose}: {'; '.join(said)}")

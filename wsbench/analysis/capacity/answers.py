@@ -31,6 +31,17 @@ UNUSABLE = 3
 #: A light load takes longer: a probe has at least so many messages, within a minute.
 MESSAGES, LONGEST_S = 1000, 60.0
 RECOVERY_S = 16.0
+#: The unit of a load, and why a search ended, in words.
+UNITS = {"rate": "messages/s", "connections": "connections"}
+ENDED = {
+    "precision": "precise enough",
+    "budget": "the budget was spent",
+    "most": "the highest load allowed was kept",
+    "least": "the lowest load allowed was broken",
+    "generator": "the load generator was the limit: a lower bound",
+    "host": "the host disturbed every probe until the budget was spent",
+    "unknown": "its trials have no such number",
+}
 NOT_SHOWN = "its probes have not shown it"
 
 
