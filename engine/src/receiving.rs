@@ -55,14 +55,16 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// The bytes received and, on a sampled connection, how long ago the kernel had them.
+    /// The bytes received and, on a sampled connection of which messages are asked, how long ago the kernel had them.
     #[inline]
     fn receive(&mut self, index: usize, socket: S::Handle, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if !self.plan.is_stamped(self.connections[index].number) {
             return self.system.receive(socket, buffer);
         }
         let received = self.system.receive_stamped(socket, buffer)?;
-        if let Some((1.., Some(stamp_ns))) = received {
+        if let Some((1.., Some(stamp_ns))) = received
+            && self.phase >= Phase::Warmup
+        {
             let part = if self.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
             self.accounts.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.now_ns() + self.to_unix_ns);
         }
