@@ -55,7 +55,7 @@ struct Run {
 }
 
 pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
-    enough_files(&plan)?;
+    let tables = file_tables(&plan)?;
     if plan.gate_s.is_some() && !leash::stdin_is_a_pipe() {
         return Err(Stop::Plan("`gate_s` is set, but standard input is no pipe that could open a gate".into()));
     }
@@ -88,15 +88,19 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     leash::watch(run.control.clone(), run.wakers.clone(), deadline_ns, parent);
     // Now only the workers hold senders, so their end is detected.
     drop(common.reports);
-    start(workers, &run.plan, origin_ns);
+    start(workers, &run.plan, tables, origin_ns);
     run.gather(&receiver)?;
     run.conclude()
 }
 
-fn start(workers: Vec<Worker<Poll>>, plan: &Plan, origin_ns: u64) {
+fn start(workers: Vec<Worker<Poll>>, plan: &Plan, tables: Tables, origin_ns: u64) {
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
-        std::thread::spawn(move || match cpu.map_or(Ok(()), pin) {
+        let prepare = move || {
+            cpu.map_or(Ok(()), pin)?;
+            if tables == Tables::Own { take_own_table() } else { Ok(()) }
+        };
+        std::thread::spawn(move || match prepare() {
             Ok(()) => worker.run(origin_ns),
             Err(line) => worker.report(Report::HostCannot(line)),
         });
@@ -285,10 +289,18 @@ fn pin(cpu: usize) -> Result<(), String> {
     if result == 0 { Ok(()) } else { Err(format!("`cpus` names {cpu}, which this process may not use: {error}")) }
 }
 
-/// Raises the file limit as far as possible, and reports if that is not enough.
-fn enough_files(plan: &Plan) -> Result<(), Stop> {
+/// Whether the workers' sockets are in one file table or each worker's in its own. The file limit holds for each table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tables {
+    Shared,
+    Own,
+}
+
+/// Raises the file limit as far as possible. Chooses the tables, or reports that even workers with their own lack files.
+fn file_tables(plan: &Plan) -> Result<Tables, Stop> {
     let connections = plan.own_connections();
-    let needed = connections as u64 + 32 + 4 * plan.threads as u64;
+    let largest = (0..plan.threads).map(|worker| plan.share(plan.connections as u64, worker)).max().unwrap_or(0);
+    let besides = 32 + 4 * plan.threads as u64;
     // SAFETY: a valid rlimit to read into and to set from.
     let limit = unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
@@ -297,10 +309,32 @@ fn enough_files(plan: &Plan) -> Result<(), Stop> {
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
         limit.rlim_max
     };
-    if needed <= limit {
-        return Ok(());
+    if connections as u64 + besides <= limit {
+        return Ok(Tables::Shared);
+    }
+    if largest + besides <= limit {
+        return Ok(Tables::Own);
     }
     Err(Stop::Host(format!(
-        "{connections} connections need {needed} files, but this process may open {limit}: raise the hard limit (ulimit -Hn), or use several shards"
+        "{connections} connections need {} files, but this process may open {limit} for each worker: raise the hard limit (ulimit -Hn), give more threads, or use several shards",
+        connections as u64 + besides
     )))
+}
+
+/// Gives the calling thread a file table of its own, with all files that are open. Needs no privilege. Where a sandbox forbids
+/// `unshare`, `close_range` (Linux 5.9) does the same.
+fn take_own_table() -> Result<(), String> {
+    const CLOSE_RANGE_UNSHARE: libc::c_long = 2;
+    let none = libc::c_uint::MAX as libc::c_long;
+    // SAFETY: neither call closes a file; no file has the last number.
+    let taken = unsafe {
+        libc::unshare(libc::CLONE_FILES) == 0
+            || libc::syscall(libc::SYS_close_range, none, none, CLOSE_RANGE_UNSHARE) == 0
+    };
+    let error = io::Error::last_os_error();
+    if taken {
+        Ok(())
+    } else {
+        Err(format!("a worker may have no file table of its own here ({error}): use several shards"))
+    }
 }

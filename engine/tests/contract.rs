@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
 use support::server::*;
-use support::{Run, doc, echo, engine, folder, run, start, with};
+use support::{Run, doc, echo, engine, folder, run, start, start_as, with};
 
 fn examples() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/examples");
@@ -183,6 +183,19 @@ fn too_few_files_are_this_hosts_fault() {
     let line = one_line(&output, 3);
     assert!(line.contains("500") && line.contains("200") && line.contains("ulimit"), "{line}");
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn workers_with_their_own_file_tables_hold_more_than_the_limit_of_one() {
+    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let plan =
+        with(echo(address, "text", 32), json!({"connections": 400, "threads": 4, "measure": {"messages": 4000}}));
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 200; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_wsbench-engine")]);
+    let run = start_as(limited, &plan).finish();
+    run.errors_are(json!({}));
+    assert_eq!(run.end()["connections"], json!({"asked": 400, "established": 400, "open": 400}));
+    assert_eq!(run.measured("answered"), 4000);
 }
 
 #[test]
