@@ -190,11 +190,13 @@ def test_text_from_a_file_must_be_text_after_its_stamp(silent, tmp_path):
     assert plan_of(f"ws://{silent}/echo", "--file", str(file), "--binary").scenario.bytes == 17
 
 
-def test_more_connections_than_one_process_has_files_for_take_several(silent, wsbench, monkeypatch):
+def test_more_connections_than_a_worker_has_files_for_take_several(silent, wsbench, monkeypatch):
     monkeypatch.setattr(machine, "file_limit", lambda: 1024)
     plan = plan_of(f"ws://{silent}/echo", "-c", "2000", "--threads", "1")
-    assert shards.chosen(None, plan) == 3
-    assert shards.words(3) == "3 engine processes: each may open at most 1,024 files here"
+    assert shards.chosen(None, plan) == 1
+    assert shards.words(plan, 1) == "3 workers: a worker may open at most 1,024 files here"
+    assert shards.words(plan, 2) == "2 engine processes, 2 workers each: a worker may open at most 1,024 files here"
+    assert shards.words(plan, 3) == "3 engine processes"
     done = wsbench("load", f"ws://{silent}/echo", "-c", "2", "--engines", "3")
     assert done.returncode == 2
     assert "3 engine processes for 2 connections; each process needs at least one" in done.stderr

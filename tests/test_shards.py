@@ -64,17 +64,33 @@ def whole_plan(connections: int = 10, **changes) -> Plan:
 
 @pytest.mark.parametrize(
     ("connections", "limit", "processes"),
-    [(19_000, 20_000, 1), (19_952, 20_000, 1), (19_953, 20_000, 2), (60_000, 20_000, 4), (1_000_000, None, 1)],
+    [(19_952, 20_000, 1), (1_000_000, 20_000, 1), (58_564, 1000, 1), (58_565, 1000, 2), (1_000_000, None, 1)],
 )
 def test_the_file_limit_says_how_many_processes_it_takes(monkeypatch, connections, limit, processes):
     monkeypatch.setattr(machine, "file_limit", lambda: limit)
     assert shards.needed(connections, threads=4) == processes
 
 
+@pytest.mark.parametrize(
+    ("connections", "limit", "workers"),
+    [(19_952, 20_000, 4), (19_953, 20_000, 4), (79_809, 20_000, 5), (1_000_000, 20_000, 51), (1_000_000, None, 4)],
+)
+def test_a_worker_has_a_file_table_of_its_own(monkeypatch, connections, limit, workers):
+    monkeypatch.setattr(machine, "file_limit", lambda: limit)
+    [plan] = shards.plans(whole_plan(connections, cpus=[0, 1, 2, 3], busy_poll=True), 1)
+    assert (plan.threads, plan.busy_poll) == (workers, workers == 4), "workers that never sleep share no CPU"
+
+
+def test_every_worker_may_open_a_connection(monkeypatch):
+    monkeypatch.setattr(machine, "file_limit", lambda: 1000)
+    for plan in shards.plans(whole_plan(100_000), 2):
+        assert plan.connect.at_once == 2 * plan.threads > 100
+
+
 def test_what_cannot_be_shared_out_is_one_line(monkeypatch):
     monkeypatch.setattr(machine, "file_limit", lambda: 1000)
-    with pytest.raises(UserError, match="2,000 connections need 3 engine processes: each may open at most 1,000 files"):
-        shards.chosen(2, whole_plan(2000))
+    with pytest.raises(UserError, match="120,000 connections need 3 engine processes: each worker may open at most 1,000 files"):
+        shards.chosen(2, whole_plan(120_000))
     with pytest.raises(UserError, match="each process needs at least one"):
         shards.chosen(11, whole_plan(10))
     moving = {"scenario": Push(), "stages": [Stage(to=10, over_s=1)]}
@@ -124,7 +140,7 @@ def test_what_a_server_may_open_is_asked_before_it_is_started(monkeypatch, exper
 
     assert shape(19_500) == trial.Shape(engines=1, servers=1)
     assert shape(19_600) == trial.Shape(engines=1, servers=2)
-    assert shape(100_000).words == "6 engine processes, 6 server processes"
+    assert shape(100_000).words == "6 server processes"
     assert shape(100, engines=2, server_processes=3) == trial.Shape(engines=2, servers=3)
     with pytest.raises(UserError, match="need 2 server processes: the file limit is 20,000 per process"):
         shape(30_000, server_processes=1)
@@ -260,12 +276,13 @@ def test_ctrl_c_keeps_what_all_processes_measured(reference, environment, tmp_pa
     assert found["connections"] == {"asked": 6, "established": 6, "open": 6}
 
 
-def test_25000_connections_are_held_by_two_processes_against_two_servers(reference, tmp_path):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_25000_connections_are_held_against_two_servers(reference, tmp_path, processes):
     first, second = reference(2)
     target = Target(address=first, replicas=[second], host=first, path="/echo")
     plan = at(first, 25_000, target=target, scenario=Idle(), loop=NoLoop(), measure=Seconds(seconds=1))
     # On a machine that does other things too they may be long in coming.
     limits = plan.limits.model_copy(update={"connect_s": 100.0, "deadline_s": plan.limits.deadline_s + 90})
-    data = carry_out(plan.model_copy(update={"limits": limits}), 2, tmp_path)
+    data = carry_out(plan.model_copy(update={"limits": limits}), processes, tmp_path)
     assert data.end.connections.model_dump() == {"asked": 25_000, "established": 25_000, "open": 25_000}
     assert not data.end.errors

@@ -1,8 +1,9 @@
 """Runs one trial with several engine processes (shards): their number, their plans, and their common start, supervision and end.
 
-The file limit of a process limits its connections, so more connections need more processes. Their plans differ only in `shard`,
-CPUs and source addresses (protocol, section 1). Each process waits at two gates: before it connects and before its first phase.
-When the last one has arrived, all get the same instant to continue. If one process fails, the trial ends.
+Several processes use several hosts, or what the user asks for. A low file limit takes more workers first, and more processes only
+after that: each worker can have a file table of its own, and the limit holds for a table. The plans of the processes differ only in
+`shard`, workers, CPUs and source addresses (protocol, section 1). Each process waits at two gates: before it connects and before
+its first phase. When the last one has arrived, all get the same instant to continue. If one process fails, the trial ends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Tail, write_json
 from wsbench.records.rundir import TrialFolder
 
-ENGINE_FILES = 32  # files that an engine opens in addition to its connections and to four per worker
+ENGINE_FILES = 32  # open files in each of an engine's file tables, in addition to connections and to four per worker
 #: Lead time before a gate opens: longer than a line needs to reach a process on a busy machine.
 AHEAD_NS = 200_000_000
 LOOK_S, WATCH_S = 0.02, 0.25
@@ -37,13 +38,21 @@ def needed(connections: int, threads: int) -> int:
 
 
 def needed_with(limit: int | None, connections: int, threads: int) -> int:
-    """Same as `needed`, for a file limit per process. None: unlimited."""
-    if limit is None:
-        return 1
-    room = limit - ENGINE_FILES - 4 * threads
-    if room < 1:
+    """Same as `needed`, for a given file limit. None: unlimited."""
+    if workers_with(limit, 1, 1) is None:
         raise UserError(f"the limit of {limit} open files is too low for an engine; raise it with `ulimit -Hn`")
-    return -(-connections // room)
+    return next(
+        count for count in range(1, connections + 1) if workers_with(limit, -(-connections // count), threads if count == 1 else 1)
+    )
+
+
+def workers_with(limit: int | None, connections: int, threads: int) -> int | None:
+    """Workers of a process: `threads`, or as many as it takes for these connections. None: no number suffices."""
+    besides = ENGINE_FILES + 4 * threads
+    if limit is None or connections + besides <= limit:
+        return threads
+    most = min(connections, limit // 4)
+    return next((count for count in range(threads, most + 1) if -(-connections // count) + ENGINE_FILES + 4 * count <= limit), None)
 
 
 def chosen(asked: int | None, plan: Plan) -> int:
@@ -51,7 +60,7 @@ def chosen(asked: int | None, plan: Plan) -> int:
     least = needed(plan.connections, plan.threads)
     if asked is not None and asked < least:
         raise UserError(
-            f"{plan.connections:,} connections need {least} engine processes: each may open at most "
+            f"{plan.connections:,} connections need {least} engine processes: each worker may open at most "
             f"{machine.file_limit():,} files here"
         )
     count = least if asked is None else asked
@@ -71,7 +80,8 @@ def plans(whole: Plan, count: int) -> list[Plan]:
     """The plan of each process. UserError if the target's ports do not suffice."""
     _require_ports(whole)
     if count == 1:
-        return [whole.model_copy(update={"source_addresses": sources(whole, 0, 1)})]
+        workers = staff(machine.file_limit(), whole.connections, whole.threads, whole.busy_poll)
+        return connecting([whole.model_copy(update={"source_addresses": sources(whole, 0, 1), **workers})])
     found = []
     for number in range(count):
         connections = whole.connections // count + (number < whole.connections % count)
@@ -80,14 +90,26 @@ def plans(whole: Plan, count: int) -> list[Plan]:
         changed = {
             "shard": (number, count),
             "cpus": cpus,
-            "threads": min(threads, connections),
-            # Workers that poll without sleeping must not share a CPU.
-            "busy_poll": whole.busy_poll and count <= len(whole.cpus),
             "source_addresses": sources(whole, number, count),
             "gate_s": patience_s(whole),
+            **staff(machine.file_limit(), connections, min(threads, connections), whole.busy_poll and count <= len(whole.cpus)),
         }
         found.append(whole.model_copy(update=changed))
-    return found
+    return connecting(found)
+
+
+def connecting(plans: list[Plan]) -> list[Plan]:
+    """Plans in which every worker of every process may open a connection."""
+    connect = plans[0].connect
+    workers = len(plans) * max(plan.threads for plan in plans)
+    widened = connect.model_copy(update={"at_once": max(connect.at_once, workers)})
+    return [plan.model_copy(update={"connect": widened}) for plan in plans]
+
+
+def staff(limit: int | None, connections: int, threads: int, busy_poll: bool) -> dict:
+    """The workers of a process, in its plan's words. Workers that poll without sleeping must not share a CPU."""
+    workers = workers_with(limit, connections, threads) or threads
+    return {"threads": workers, "busy_poll": busy_poll and workers == threads}
 
 
 def patience_s(plan: Plan) -> float:
@@ -125,11 +147,13 @@ def _require_ports(plan: Plan) -> None:
     )
 
 
-def words(count: int) -> str:
-    """A note for the user; empty for a single process."""
-    limit = machine.file_limit()
-    why = f": each may open at most {limit:,} files here" if limit is not None else ""
-    return "" if count == 1 else f"{count} engine processes{why}"
+def words(plan: Plan, count: int) -> str:
+    """A note for the user on the numbers of processes and workers; empty for one process with the workers that were asked."""
+    limit, own = machine.file_limit(), -(-plan.connections // count)
+    several = [f"{count} engine processes"] if count > 1 else []
+    if (workers := workers_with(limit, own, plan.threads)) != plan.threads:
+        several.append(f"{workers} workers{' each' if count > 1 else ''}: a worker may open at most {limit:,} files here")
+    return ", ".join(several)
 
 
 class Hosts(Protocol):

@@ -141,8 +141,9 @@ def _hosts(asked: Request, binary: Path):
 
 def _tell_shape(asked: Request, plan: Plan, count: int, hosts: shards.Hosts, side: target.Side, say) -> None:
     """Notes on the number of processes, and on a server that may open too few files."""
-    if count > 1:
-        say(shards.words(count) if asked.cluster is None else f"{count} engine processes on {hosts.words}")
+    told = shards.words(plan, count) if asked.cluster is None else f"{count} engine processes on {hosts.words}" if count > 1 else ""
+    if told:
+        say(told)
     limits = [machine.file_limit(pid) for pid in side.pids]
     if limits and None not in limits and sum(limits) <= plan.connections and not asked.replicas:
         processes = ", ".join(map(str, side.pids))

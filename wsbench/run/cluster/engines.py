@@ -51,18 +51,17 @@ class OnCluster:
             at = self._of(number)
             beside = range(number % len(self._hosts), count, len(self._hosts))
             own = at.cpus[beside.index(number) :: len(beside)] or [at.cpus[beside.index(number) % len(at.cpus)]]
+            apart = whole.busy_poll and len(beside) <= len(at.cpus)
             connections = whole.connections // count + (number < whole.connections % count)
             changed = {
                 "shard": (number, count),
                 "cpus": own,
-                "threads": min(len(own), connections),
-                # Workers that poll must not share a CPU.
-                "busy_poll": whole.busy_poll and len(beside) <= len(at.cpus),
                 "source_addresses": shards.sources(whole, number, count),
                 "gate_s": shards.patience_s(whole) if count > 1 else None,
+                **shards.staff(at.files, connections, min(len(own), connections), apart),
             }
             found.append(whole.model_copy(update=changed))
-        return found
+        return shards.connecting(found)
 
     def start(self, number: int, folder: Path, log: Path) -> RemoteEngine:
         return RemoteEngine(self._of(number), number, folder, log)
