@@ -236,8 +236,12 @@ def test_every_host_has_a_share(tmp_path, elsewhere):
     crowded = plan.model_copy(update={"connections": 100_000})
     for one in loads:
         one.files = 20_000
-    assert on.count(None, crowded) == 6
-    with pytest.raises(UserError, match="100,000 connections need 6 engine processes on 2 hosts"):
+    assert on.count(None, crowded) == 2, "a low limit takes more workers first"
+    assert [one.threads for one in on.plans(crowded, 2)] == [3, 3]
+    for one in loads:
+        one.files = 400
+    assert on.count(None, crowded) == 12
+    with pytest.raises(UserError, match="100,000 connections need 12 engine processes on 2 hosts"):
         on.count(2, crowded)
 
 
