@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
 
@@ -53,6 +54,8 @@ class Trial:
     server_cpus: tuple[int, ...] = (0,)
     rss_mib: float = 80.0
     steal: float = 0.0  # of the CPU time that was wanted
+    bursts: tuple[tuple[float, float], ...] = ()  # at a second of the window, so much steal; replies then take 50 times as long
+    tick_s: float = 1.0
     others: float = 0.0  # CPUs used by programs outside the trial
     rival: float = 0.0  # CPUs used by another trial, sampled
     apart: bool = False  # the CPUs of the trial were sampled on their own, on a machine with as many again, idle
@@ -146,6 +149,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
         warmup=engine_files.Seconds(seconds=WARMUP_S),
         measure=engine_files.Messages(messages=messages) if trial.by_count else engine_files.Seconds(seconds=trial.window_s),
         drain_s=DRAIN_S,
+        tick_s=trial.tick_s,
         limits=engine_files.Limits(connect_s=10, reply_s=10, deadline_s=60),
         threads=1,
         cpus=[1],
@@ -173,9 +177,7 @@ def _events(trial: Trial) -> tuple[list, int]:
     events = [engine_files.Anchor(event="anchor", t_ns=START_NS, unix_ns=UNIX_NS, engine="0.1.0", pid=4242)]
     for phase, following in zip(phases, [*phases[1:], "end"], strict=True):
         events.append(engine_files.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
-        first = at[phase] + SECOND - (at[phase] - START_NS) % SECOND
-        stops = [*range(first, at[following], SECOND), at[following]]
-        events.extend(_tick(trial, at, phase, t_ns) for t_ns in stops)
+        events.extend(_tick(trial, at, phase, t_ns) for t_ns in _stops(trial, at[phase], at[following]))
     window_ns = at["drain"] - at["measure"]
     cpu_ns = round(trial.engine_busy * window_ns)
     worker = engine_files.Worker(
@@ -216,6 +218,13 @@ def _events(trial: Trial) -> tuple[list, int]:
         session=None if trial.copies is None else _session(*trial.copies),
     )
     return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
+
+
+def _stops(trial: Trial, begin_ns: int, end_ns: int) -> list[int]:
+    """The times of the ticks of a phase."""
+    step = round(trial.tick_s * SECOND)
+    first = begin_ns + step - (begin_ns - START_NS) % step
+    return [*range(first, end_ns, step), end_ns]
 
 
 def _session(expected: int, received: int, out_of_order: int) -> session_table.SessionCounts:
@@ -307,6 +316,8 @@ def _machine(trial: Trial, t_ns: int, elapsed: float) -> samples_room.MachineSam
     cpus = max(2, len(trial.server_cpus) + 1)
     busy = elapsed * (trial.server_busy * len(trial.server_cpus) + trial.engine_busy + trial.others + trial.rival)
     stolen = busy * trial.steal / (1 - trial.steal)
+    began_s = (_times(trial)["measure"] - START_NS) / SECOND
+    stolen += sum(seconds for at_s, seconds in trial.bursts if elapsed > began_s + at_s + seconds - 1e-6)
     cpu = {"user": busy * 0.6, "system": busy * 0.4, "idle": max(0.0, cpus * elapsed - busy - stolen), "steal": stolen}
     throttled = None if trial.throttled_s is None else trial.throttled_s * elapsed
     spent = samples_room.MachineCpu(iowait=0, irq=0, softirq=0, **cpu)
@@ -321,23 +332,36 @@ def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
     mean_ns = trial.little * trial.connections / trial.rate * SECOND
     recorded = answered if trial.recorded is None else trial.recorded
     shape = _lognormal(mean_ns, trial.sigma)
+    at = _times(trial)
     whole = max(1, math.ceil(trial.window_s))
+    spans = [(place, 1.0) for place in range(whole)]
+    if trial.tick_s < 1:
+        edges = [at["measure"], *_stops(trial, at["measure"], at["drain"])]
+        spans = [((begin - START_NS) / SECOND, (end - begin) / SECOND) for begin, end in pairwise(edges)]
+        whole = len(spans)
     per_request = trial.scenario.kind == "doc" and not trial.scenario.persistent
     lines = ["#[Histogram log format version 1.3]"]
-    for place in range(whole):
+    for place, (begin_s, long_s) in enumerate(spans):
         part = recorded * (place + 1) // whole - recorded * place // whole
-        service = _histogram(shape, part, trial.longest_ns if place == 0 else None)
+        slow = any(_delays(trial, burst, begin_s, long_s) for burst in trial.bursts)
+        service = _histogram([50 * one for one in shape] if slow else shape, part, trial.longest_ns if place == 0 else None)
         tag = "push" if trial.scenario.kind == "push" else "service"
-        lines.append(f"Tag={tag},{place}.000,1.000,0.000,{service}")
+        lines.append(f"Tag={tag},{begin_s:.3f},{long_s:.3f},0.000,{service}")
         if trial.lag_us is not None:
             lag = _histogram(_lognormal(trial.lag_us * 1000, 0.2), part, None)
-            lines.append(f"Tag=response,{place}.000,1.000,0.000,{service}")
-            lines.append(f"Tag=send_lag,{place}.000,1.000,0.000,{lag}")
+            lines.append(f"Tag=response,{begin_s:.3f},{long_s:.3f},0.000,{service}")
+            lines.append(f"Tag=send_lag,{begin_s:.3f},{long_s:.3f},0.000,{lag}")
         if per_request:
-            lines.append(f"Tag=request,{place}.000,1.000,0.000,{service}")
+            lines.append(f"Tag=request,{begin_s:.3f},{long_s:.3f},0.000,{service}")
     lines.append(f"Tag=connect,0.000,1.000,0.000,{_histogram(_lognormal(200_000, 0.2), trial.connections, None)}")
     lines.append(f"Tag=warmup-service,0.000,1.000,0.000,{_histogram([HOUR_NS], 1, None)}")
     file.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def _delays(trial: Trial, burst: tuple[float, float], begin_s: float, long_s: float) -> bool:
+    """Whether replies of this interval waited for stolen time: until the server, four fifths busy, has caught up."""
+    at_s = (_times(trial)["measure"] - START_NS) / SECOND + burst[0]
+    return begin_s < at_s + 5 * burst[1] and at_s < begin_s + long_s
 
 
 def _lognormal(mean_ns: float, sigma: float) -> list[int]:

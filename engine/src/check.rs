@@ -43,6 +43,7 @@ impl Plan {
             require(within(seconds, 1e-3, 90_000.0), key, seconds, "0.001 to 90000 seconds")?;
         }
         require(within(self.drain_s, 0.0, 3600.0), "drain_s", self.drain_s, "0 to 3600 seconds")?;
+        require(within(self.tick_s, 0.05, 1.0), "tick_s", self.tick_s, "0.05 to 1 second")?;
         let cpus = online_cpus();
         for &cpu in &self.cpus {
             require(cpu < cpus, "cpus", cpu, &format!("0 to {}", cpus - 1))?;

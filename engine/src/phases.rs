@@ -5,7 +5,7 @@ use crate::control::{Final, Moment, Phase, Report, Tick, Window};
 use crate::plan::{Loop, Until};
 use crate::slices::Edge;
 use crate::system::System;
-use crate::worker::{SECOND_NS, Worker};
+use crate::worker::Worker;
 
 /// A server that refuses this many connections in a row is considered absent.
 const FAILURES_IN_A_ROW: u32 = 1000;
@@ -14,7 +14,7 @@ impl<S: System> Worker<S> {
     /// Takes the ticks and enters the phases that `now` has reached, in order of time.
     pub fn keep_time(&mut self, now: u64) {
         while !self.finished {
-            let tick_ns = self.origin_ns + (self.ticks + 1) * SECOND_NS;
+            let tick_ns = self.origin_ns + (self.ticks + 1) * (self.plan.tick_s * 1e9) as u64;
             let (next, begins_ns) = self.next_phase();
             let (tick_ns, edge_ns) = match &self.slices {
                 None => (tick_ns, u64::MAX),

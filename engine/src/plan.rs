@@ -220,6 +220,8 @@ pub struct Plan {
     #[serde(deserialize_with = "present")]
     pub slices: Option<Slices>,
     pub drain_s: f64,
+    /// The time between two ticks.
+    pub tick_s: f64,
     pub limits: Limits,
     pub threads: usize,
     pub cpus: Vec<usize>,

@@ -162,7 +162,7 @@ fn from_the_read_to_the_send() {
             "target": {"address": address.to_string(), "replicas": [], "host": "x", "path": "/"},
             "loop": {"kind": "closed", "depth": depth, "think": null, "messages_per_connection": null},
             "connections": connections, "connect": {"per_s": null, "at_once": 10}, "stages": null, "mask": "random", "tls": null,
-            "deflate": null, "fragment_bytes": null, "subprotocols": [], "warmup": null, "measure": {"seconds": 3.0}, "slices": null, "drain_s": 1.0,
+            "deflate": null, "fragment_bytes": null, "subprotocols": [], "warmup": null, "measure": {"seconds": 3.0}, "slices": null, "drain_s": 1.0, "tick_s": 1.0,
             "limits": {"connect_s": 5.0, "reply_s": 5.0, "deadline_s": 20.0}, "threads": 1, "cpus": [], "busy_poll": false,
             "receive_stamps": null, "source_addresses": ["127.0.0.1"], "headers": [], "seed": 1, "shard": [0, 1], "gate_s": null,
         });

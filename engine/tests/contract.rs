@@ -106,6 +106,7 @@ fn a_broken_plan_is_refused_in_one_line_that_names_the_key() {
         ("/measure", "measure", json!(null)),
         ("/warmup", "warmup", json!({"minutes": 1})),
         ("/drain_s", "drain_s", json!(-0.5)),
+        ("/tick_s", "tick_s", json!(0.01)),
         ("/limits/reply_s", "reply_s", json!(0)),
         ("/limits/connect_s", "connect_s", json!(null)),
         ("/cpus", "cpus", json!([100_000])),

@@ -62,6 +62,7 @@ def plan(
     reply_s: float = REPLY_S,
     connect_s: float = CONNECT_S,
     subprotocols: Sequence[str] = (),
+    tick_s: float = 1.0,
 ) -> Plan:
     """A plan for one local engine process, with a worker per CPU but no more workers than connections."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
@@ -82,6 +83,7 @@ def plan(
         warmup=warmup,
         measure=measure,
         drain_s=DRAIN_S,
+        tick_s=tick_s,
         limits=Limits(
             connect_s=connect_s,
             reply_s=reply_s,

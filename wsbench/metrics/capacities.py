@@ -39,9 +39,10 @@ for _over, _unit, _load in (("rate", "messages/s", "rate of messages"), ("connec
 
 @metric("s", "lower", "body")
 def recovery_s(trial):
-    """Time from the end of an overload until the server's backlog is gone for good, in steps of the engine's ticks (1 s).
+    """Time from the end of an overload until the server's backlog is gone for good, in steps of the engine's ticks (0.2 s).
 
-    By Little's law: the messages that are due and unanswered are no more than the light load's rate times the promised time.
+    By Little's law: the messages that are unanswered are no more than the light load's rate times the promised time. Ticks at which
+    the host was disturbed say nothing.
     """
     probe = trial.record.search
     if probe is None or probe.purpose != "recovery" or probe.bound_s is None:
@@ -52,9 +53,17 @@ def recovery_s(trial):
     most = plan.threads + max(1.0, plan.loop.rate[-1].to_per_s * probe.bound_s)
 
     def backlog(tick) -> float:
-        return plan.loop.due_before((tick.t_ns - began_ns) / NS_PER_S) - tick.answered - tick.failed
+        """Of random arrivals only those that were sent are known: how many were due is not the mean."""
+        constant = plan.loop.arrivals == "constant"
+        due = plan.loop.due_before((tick.t_ns - began_ns) / NS_PER_S) if constant else tick.sent
+        return due - tick.answered - tick.failed
 
-    after = [tick for tick in trial.ticks if step_ns <= tick.t_ns <= end_ns]
+    if plan.loop.depth is not None and plan.loop.arrivals == "poisson":
+        raise Unmeasured("messages that await a free connection are not in the engine's ticks")
+    quiet = None if trial.quiet is None else {end for _, end in trial.quiet}
+    after = [tick for tick in trial.ticks if step_ns <= tick.t_ns <= end_ns and (quiet is None or tick.t_ns in quiet)]
+    if after and (gone := plan.connections - after[-1].open) > 0:
+        raise Unmeasured(f"not recovered: {gone:,} of {plan.connections:,} connections were lost")
     full = [place for place, tick in enumerate(after) if backlog(tick) > most]
     first = full[-1] + 1 if full else 0
     if first >= len(after):

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from wsbench import metrics
-from wsbench.metrics import slices
+from wsbench.metrics import quiet, slices
 from wsbench.metrics.findings import Family, Finding, Kind, finding, worst
 from wsbench.metrics.limits import beyond
-from wsbench.metrics.tracks import TICK_S, MachineTrace, cpu_rounding_s, cpu_s
+from wsbench.metrics.tracks import TICK_S, MachineTrace, cpu_rounding_s, cpu_s, of_trial
 from wsbench.metrics.trial_data import NS_PER_S, TrialData
 from wsbench.records.samples import MachineCpu, MachineSample, TurnSample
 
@@ -58,11 +58,14 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
         stretches.append((opened, _connecting, " while connections were opened"))
     else:
         stretches = [(trial.window, _in_window_and_near, "")]
+    if trial.quiet is not None:
+        yield from quiet_stretches(trial)
     for name, trace in trial.machines.items():
         for (begin_ns, end_ns), words, when in stretches:
             around = enclosing(trace.samples, begin_ns, end_ns)
             if around is not None:
-                yield from _judge(name, taken(trace, *around), words, when)
+                without_steal = words is _connecting or trial.quiet is None
+                yield from _judge(name, taken(trace, *around), words, when, words if without_steal else _by_quiet_stretches)
             elif words is not _connecting:
                 seen = f"{name} was not sampled across the window, so steal and throttling are unknown"
                 yield finding("host", "not_sampled", seen, "Run the trial again.", **words("SUSPECT"))
@@ -81,6 +84,15 @@ def turns(trial: TrialData) -> Iterator[Finding]:
     if beyond("turn_steal", stolen := slices.stolen_share(kept)):
         seen = f"the hypervisor took {stolen:.1%} of the CPU time of the turns that count: all rates of the round are too low"
         yield finding("host", "steal", seen, NOT_SHARED, **_in_window("SUSPECT"))
+
+
+def quiet_stretches(trial: TrialData) -> Iterator[Finding]:
+    """A trial whose quiet stretches are too short. What lies between them is left out, and is no finding."""
+    whole_s = (trial.window[1] - trial.window[0]) / NS_PER_S
+    quiet_s = quiet.seconds(quiet.inside(trial.quiet, trial.window))
+    if kind := beyond("disturbed_stretches", 1 - quiet_s / whole_s):
+        seen = f"the hypervisor left the trial undisturbed for only {quiet_s:.3g} s of {whole_s:.3g} s"
+        yield finding("host", "stretches", seen, NOT_SHARED, throughput=kind, body=kind, tail=kind)
 
 
 Words = dict[Family, Kind | None]
@@ -103,6 +115,11 @@ def _connecting(kind: Kind) -> Words:
     return {"connect": kind}
 
 
+def _by_quiet_stretches(kind: Kind) -> Words:
+    """Steal in a trial whose times are those of its quiet stretches. At a given rate, it does not change the throughput."""
+    return {"throughput": "SUSPECT", "cpu": kind, "connect": "SUSPECT" if kind == "INVALID" else None}
+
+
 def _connects_in_window(trial: TrialData) -> bool:
     plan = trial.plan
     return (
@@ -110,12 +127,14 @@ def _connects_in_window(trial: TrialData) -> bool:
     )
 
 
-def _judge(name: str, found: Taken, words: Callable[[Kind], Words], when: str) -> Iterator[Finding]:
+def _judge(
+    name: str, found: Taken, words: Callable[[Kind], Words], when: str, of_steal: Callable[[Kind], Words]
+) -> Iterator[Finding]:
     # A counter of ticks may be wrong by one.
     share = max(0.0, found.stolen_s - TICK_S) / found.wanted_s if found.wanted_s > 0 else 0.0
     if kind := beyond("steal", share):
         seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name}{when}"
-        yield finding("host", "steal", seen, NOT_SHARED, **words(kind))
+        yield finding("host", "steal", seen, NOT_SHARED, **of_steal(kind))
     if found.throttled_s > 0:
         seen = f"a CPU quota throttled {name} for {found.throttled_s:.3g} s{when}"
         yield finding("host", "throttled", seen, "Raise the quota or remove it.", **words("INVALID"))
@@ -163,7 +182,7 @@ def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) ->
     if not trace.complete or end_ns - begin_ns < SHORTEST_S * NS_PER_S:
         return None
     at = [sample.t_ns for sample in trace.samples]
-    busy = [_of_trial(sample, first).user + _of_trial(sample, first).system for sample in trace.samples]
+    busy = [of_trial(sample, first).user + of_trial(sample, first).system for sample in trace.samples]
     rest = _grown(at, busy, begin_ns, end_ns) - 4 * TICK_S
     for samples in filter(None, trace.processes.values()):
         cpu = [cpu_s(sample) for sample in samples]
@@ -187,13 +206,8 @@ def _grown(at_ns: list[int], counts: list[float], begin_ns: int, end_ns: int) ->
     return float(last - first)
 
 
-def _of_trial(sample: MachineSample, like: MachineSample) -> MachineCpu:
-    """The CPUs of the trial if they were sampled, else the whole machine."""
-    return sample.cpu_s if like.trial_cpu_s is None or sample.trial_cpu_s is None else sample.trial_cpu_s
-
-
 def _used(first: MachineSample, last: MachineSample) -> MachineCpu:
-    before, after = _of_trial(first, last), _of_trial(last, first)
+    before, after = of_trial(first, last), of_trial(last, first)
     return MachineCpu(**{key: value - getattr(before, key) for key, value in after.model_dump().items()})
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from wsbench.metrics.spans import NS_PER_S, Span
 from wsbench.metrics.unmeasured import Unmeasured
-from wsbench.records.samples import MachineSample, ProcessSample, SamplerCost, Tree
+from wsbench.records.samples import MachineCpu, MachineSample, ProcessSample, SamplerCost, Tree
 
 TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 
@@ -95,6 +95,11 @@ def _between(t_ns: int, at: list[int], counts: list[float]) -> float:
     if at[0] == at[-1]:
         return counts[0]
     return counts[0] + (counts[-1] - counts[0]) * (t_ns - at[0]) / (at[-1] - at[0])
+
+
+def of_trial(sample: MachineSample, like: MachineSample) -> MachineCpu:
+    """The CPUs of the trial if they were sampled in both, else the whole machine."""
+    return sample.cpu_s if like.trial_cpu_s is None or sample.trial_cpu_s is None else sample.trial_cpu_s
 
 
 def idle_s(sample: MachineSample) -> float:

@@ -6,13 +6,15 @@ Takes a `TrialFolder` and provides a `TrialData`. It computes no metric. Missing
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from wsbench.engine import histogram
-from wsbench.engine.histogram import Histogram
-from wsbench.metrics import slices, spans
+from wsbench.engine.histogram import Histogram, Interval
+from wsbench.metrics import quiet, slices, spans
+from wsbench.metrics.quiet import Stretch
 from wsbench.metrics.slices import Slice
 from wsbench.metrics.spans import NO_WINDOW, NS_PER_S, Span
 from wsbench.metrics.tracks import TICK_S, MachineTrace, Track, around, by_tree, cpu_rounding_s, cpu_s, growth, idle_s, whole_s
@@ -27,6 +29,8 @@ from wsbench.records.samples import MachineSample, ProcessSample, SamplerCost, T
 CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
 MOST_SAMPLED = 0.5  # with fewer slices, their CPU time is not that of the trial
 IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in steps of 5 %
+#: Times of the phase before the window.
+OF_CONNECTING = ("connect", "setup")
 TOOK_TURNS = "the server took turns with others, and was measured only in its slices"
 NO_PLAN = "the trial has no plan"
 NO_END = "the engine's record has no end event"
@@ -55,15 +59,28 @@ class TrialData:
     @cached_property
     def histograms(self) -> dict[str, Histogram]:
         """Latencies of the measured window by tag, without the warm-up. Empty if no log was written."""
-        if self.slices is None or not self.folder.latency_log.exists():
-            return self.recorded
-        origin_ns, kept = self.begins["connect"], self.kept_slices
+        if not self.folder.latency_log.exists():
+            return {}
+        if self.slices is not None:
+            origin_ns, kept = self.begins["connect"], self.kept_slices
+            return self._histograms_of(lambda one: any(slice_.holds(one.start_s, origin_ns) for slice_ in kept))
+        if self.quiet is not None:
+            origin_ns, stretches = self.begins["connect"], self.quiet
+            return self._histograms_of(
+                lambda one: (
+                    one.tag in OF_CONNECTING or quiet.holds(stretches, origin_ns + (one.start_s + one.length_s / 2) * NS_PER_S)
+                )
+            )
+        return self.recorded
+
+    def _histograms_of(self, counts: Callable[[Interval], bool]) -> dict[str, Histogram]:
+        """The same of the intervals that count."""
         intervals = (one for one in histogram.read_log(self.folder.latency_log) if not one.tag.startswith("warmup-"))
-        return histogram.merge(one for one in intervals if any(slice_.holds(one.start_s, origin_ns) for slice_ in kept))
+        return histogram.merge(one for one in intervals if counts(one))
 
     @cached_property
     def recorded(self) -> dict[str, Histogram]:
-        """The same with the slices of turns that do not count."""
+        """The same with turns and stretches that do not count."""
         log = self.folder.latency_log
         return histogram.read_merged(log, without=("warmup-",)) if log.exists() else {}
 
@@ -108,6 +125,13 @@ class TrialData:
     def kept_slices(self) -> list[Slice]:
         """The slices of turns that count."""
         return [one for one in self.slices or [] if one.disturbed is None]
+
+    @cached_property
+    def quiet(self) -> list[Stretch] | None:
+        """The stretches whose times count, in a trial that has short ticks to leave out the others. None for any other trial."""
+        if self.plan is None or self.window is None or not quiet.is_told(self.plan):
+            return None
+        return quiet.of(self.ticks, self.window[0], [trace.samples for trace in self.machines.values()])
 
     @cached_property
     def connection_per_request(self) -> bool:

@@ -30,7 +30,7 @@ import psutil
 
 from wsbench.monitoring import hsperf, kernel
 from wsbench.monitoring.kernel import Standing
-from wsbench.records.engine_files import PhaseBegin, parse_event
+from wsbench.records.engine_files import PhaseBegin, Plan, parse_event
 from wsbench.records.files import named
 from wsbench.records.samples import HeapSample, ProcessSample, Sample, SamplerCost, SharedMemorySample, SwitchesSample
 
@@ -43,6 +43,8 @@ CHILDREN_S, SWITCHES_S = 0.25, 1.0
 SWEEP_SHARE = 0.002
 #: Shortest idle stretch in which the proportional set size is read.
 SHORTEST_QUIET_S = 2.0
+#: Two samples for each of the engine's ticks tell which of them were disturbed.
+SAMPLES_PER_TICK = 2
 CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
 
 
@@ -59,6 +61,7 @@ class Sampler:
         self._server = Tree("server", *server_pids) if server_pids else None
         self._engine: Tree | None = None
         self._quiet: Quiet | None = None
+        self._longest_s = LONGEST_S
         self._group = kernel.own_group(server_pids[0]) if server_pids else None
         self._machine = kernel.Machine(cpus)
         self._began = time.monotonic()
@@ -89,9 +92,10 @@ class Sampler:
             if self._failed is not None:
                 raise self._failed
 
-    def watch_engine(self, events: Path, quiet_s: float, *pids: int) -> None:
-        """Starts sampling the engine processes on this host. The engine is idle for `quiet_s` after connecting (0: not idle)."""
-        self._began = time.monotonic()
+    def watch_engine(self, events: Path, quiet_s: float, *pids: int, longest_s: float = LONGEST_S) -> None:
+        """Starts sampling the engine processes on this host, at intervals of at most `longest_s`. The engine is idle for `quiet_s`
+        after connecting (0: not idle)."""
+        self._began, self._longest_s = time.monotonic(), longest_s
         self._engine = Tree("engine", *pids)
         self._quiet = Quiet(events, quiet_s) if quiet_s >= SHORTEST_QUIET_S else None
 
@@ -134,7 +138,7 @@ class Sampler:
             self._fine()
             if self._quiet is not None:
                 self._look_into(self._quiet, now)
-            self._stop.wait(min(LONGEST_S, max(SHORTEST_S, SHARE_OF_ELAPSED * (now - self._began))))
+            self._stop.wait(min(self._longest_s, max(SHORTEST_S, SHARE_OF_ELAPSED * (now - self._began))))
         self._next_coarse = self._next_children = self._next_switches = 0.0
         self._coarse(time.monotonic())
         self._fine()
@@ -188,6 +192,11 @@ class Sampler:
         for one in (self._server, self._engine, self._group, self._machine, self._file):
             if one is not None:
                 one.close()
+
+
+def longest_s(plan: Plan) -> float:
+    """The interval at which a trial is sampled in the end."""
+    return min(LONGEST_S, plan.tick_s / SAMPLES_PER_TICK)
 
 
 def _sweep_again_s(at_most_every_s: float, began: float) -> float:

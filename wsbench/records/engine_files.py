@@ -215,6 +215,7 @@ class Plan(Frozen):
     measure: Seconds | Messages
     slices: Slices | None = None
     drain_s: float
+    tick_s: Annotated[float, Field(gt=0)] = 1.0
     limits: Limits
     threads: Annotated[int, Field(ge=1)]
     cpus: list[int]

@@ -37,7 +37,7 @@ class Server(Protocol):
 class Samples(Protocol):
     """The part of `sampler.Sampler` that a trial uses."""
 
-    def watch_engine(self, events: Path, quiet_s: float, *pids: int) -> None: ...
+    def watch_engine(self, events: Path, quiet_s: float, *pids: int, longest_s: float = ...) -> None: ...
 
 
 class Testbed(Protocol):

@@ -15,6 +15,7 @@ from pathlib import Path
 from wsbench.engine import program, shards
 from wsbench.experiments.experiment import Experiment, Load
 from wsbench.metrics import spans
+from wsbench.monitoring import sampler
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.records.engine_files import Doc, Plan, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
@@ -28,6 +29,8 @@ from wsbench.servers.manifest import Started
 from wsbench.servers.speaking import Asked, Talk
 
 LOG_LINES = 20
+#: The engine's ticks in a probe, so short that the stretches that the host disturbed can be left out.
+PROBE_TICK_S = 0.2
 
 
 class Stopped(Exception):
@@ -136,6 +139,7 @@ class Attempt:
             busy_poll=experiment.loop == "open" and experiment.stop is None and testbed.apart,
             reply_s=load.reply_s,
             connect_s=load.connect_s,
+            tick_s=1.0 if self.order.search is None else PROBE_TICK_S,
         )
 
     def settle(self, server: Server) -> None:
@@ -215,7 +219,7 @@ def _measure(attempt: Attempt, server: Server, watch: Callable) -> str | None:
         shards.Engines(plan, count, folder, setting.testbed.engines) as running,
     ):
         events = running.folders[0].path / "events.jsonl"
-        samples.watch_engine(events, spans.quiet_s(plan), *running.pids)
+        samples.watch_engine(events, spans.quiet_s(plan), *running.pids, longest_s=sampler.longest_s(plan))
 
         def look() -> None:
             watch(folder)

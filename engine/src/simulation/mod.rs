@@ -122,7 +122,7 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         "fragment_bytes": if transport == "websocket" { one(random, &[Value::Null, Value::Null, json!(if bytes > 1000 { 5000 } else { 7 }), json!(1000)]) } else { Value::Null },
         "subprotocols": [], "warmup": warmup, "measure": measure,
         "slices": if random.u32(..4) == 0 { sliced } else { Value::Null },
-        "drain_s": if kind == "push" { 3.0 } else { 0.3 },
+        "drain_s": if kind == "push" { 3.0 } else { 0.3 }, "tick_s": one(random, &[1.0, 0.2]),
         "limits": {"connect_s": patience, "reply_s": patience, "deadline_s": 20.0},
         "threads": random.usize(1..=3.min(connections)), "cpus": [], "busy_poll": random.u32(..4) == 0,
         "receive_stamps": one(random, &[Value::Null, Value::Null, json!(2)]),

@@ -72,6 +72,7 @@ pub fn plan(scenario: Value, transport: &str, address: SocketAddr, path: &str) -
         "measure": {"messages": 5},
         "slices": null,
         "drain_s": 10.0,
+        "tick_s": 1.0,
         "limits": {"connect_s": 5.0, "reply_s": 5.0, "deadline_s": 30.0},
         "threads": 1,
         "cpus": [],

@@ -103,11 +103,12 @@ class OnHost:
         self._sampler = Sampler(self._folder / "resources.jsonl", *pids)
         self._sampler.__enter__()
 
-    def watch_engine(self, quiet_s: float) -> None:
+    def watch_engine(self, quiet_s: float, longest_s: float) -> None:
         """Samples the engines. Without an engine here, phases begin when `hear` receives them."""
         first = min(self._engines, default=None)
         events = self._folder / "heard.jsonl" if first is None else self._folder / str(first) / "events.jsonl"
-        self._sampler.watch_engine(events, quiet_s, *(engine.pid for engine in self._engines.values()))
+        pids = [engine.pid for engine in self._engines.values()]
+        self._sampler.watch_engine(events, quiet_s, *pids, longest_s=longest_s)
 
     def hear(self, lines: bytes) -> None:
         with (self._folder / "heard.jsonl").open("ab") as file:

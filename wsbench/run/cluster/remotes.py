@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from wsbench.monitoring.sampler import LONGEST_S
 from wsbench.records.errors import TrialFailed
 from wsbench.records.frozen import Tail, write_json
 from wsbench.records.hosts import ClockRecord, HostKey, HostRecord
@@ -126,9 +127,9 @@ class Samples:
             one.call("sample")
         return self
 
-    def watch_engine(self, events: Path, quiet_s: float, *_: int) -> None:
+    def watch_engine(self, events: Path, quiet_s: float, *_: int, longest_s: float = LONGEST_S) -> None:
         for one in self._hosts:
-            one.call("watch_engine", quiet_s)
+            one.call("watch_engine", quiet_s, longest_s)
         self._phases = Tail(events)
 
     def pass_on(self) -> None:
