@@ -196,6 +196,24 @@ def test_a_disturbed_probe_says_nothing_whichever_way_it_points():
     assert judged("p99 < 1ms", values, finding("engine", tail="INVALID"), limit="server") == "broken"
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "says"),
+    [
+        ("send_lag", {"send_lag_us_p99": 400.0}, "kept"),
+        ("send_lag", {"send_lag_us_p99": 600.0}, "generator"),
+        ("send_lag", {}, "generator"),
+        ("wait", {"engine_wait_percent": 2.0, "engine_wait_us_per_message": 100.0}, "kept"),
+        ("wait", {"engine_wait_percent": 2.0, "engine_wait_us_per_message": 200.0}, "generator"),
+        ("wait", {"engine_wait_percent": 12.0, "engine_wait_us_per_message": 1.0}, "generator"),
+        ("ledger", {"send_lag_us_p99": 1.0}, "generator"),
+    ],
+)
+def test_the_part_of_the_engine_counts_against_the_promised_time(name, values, says):
+    """Its share of a time that is far below the bound is large, and changes nothing."""
+    because = Finding("engine", name, "made", "", {"tail": "INVALID"})
+    assert judged("p99 < 1ms", {"response_us_p99": 500.0, "error_fraction": 0.0} | values, because) == says
+
+
 def test_a_server_that_failed_broke_its_promise():
     class Failed(Record):
         outcome, failed_by_server = "failed", True

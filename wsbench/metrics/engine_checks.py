@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from statistics import fmean, pstdev
 
 from wsbench import metrics
-from wsbench.metrics import quiet
 from wsbench.metrics.bottleneck import bottleneck, engine_busy, rate_met, server_busy, shortfall
 from wsbench.metrics.findings import Family, Finding, everything, finding, worst
 from wsbench.metrics.limits import LIMITS, beyond
@@ -253,8 +252,7 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
         seen = f"how long the engine waited for a CPU is unknown: {reason}"
         yield finding("engine", "wait", seen, "Use a kernel with schedstat.", **dict.fromkeys(RATES, "SUSPECT"))
         return
-    part = _wait_in_quiet(trial)
-    share, wait_us = part * found.values["engine_wait_percent"] / 100, part * found.values["engine_wait_us_per_message"]
+    share, wait_us = found.values["engine_wait_percent"] / 100, found.values["engine_wait_us_per_message"]
     parts = {
         name: above * wait_us * metrics.NS_PER_US / times.quantile(q)
         for name, q, above in (("p50", "0.5", 2), ("p99", "0.99", 100))
@@ -271,21 +269,6 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
         )
         seen += f"up to {min(parts['p50'], 1):.0%} of p50 and {min(parts['p99'], 1):.0%} of p99"
         yield finding("engine", "wait", seen, APART, **words)
-
-
-def _wait_in_quiet(trial: TrialData) -> float:
-    """How much of its wait the engine had in the quiet stretches, against as much time of the whole window; 1 if all counts. While
-    the hypervisor runs another machine, every worker waits."""
-    if trial.quiet is None:
-        return 1.0
-    waited = {tick.t_ns: tick.wait_ns for tick in trial.ticks}
-    begin_ns, end_ns = trial.window
-    kept = quiet.inside(trial.quiet, trial.window)
-    if None in waited.values() or begin_ns not in waited or end_ns not in waited or not kept:
-        return 1.0
-    whole = (waited[end_ns] - waited[begin_ns]) / (end_ns - begin_ns)
-    here = sum(waited[end] - waited[begin] for begin, end in kept) / sum(end - begin for begin, end in kept)
-    return here / whole if whole > 0 else 1.0
 
 
 def _window(trial: TrialData) -> Iterator[Finding]:

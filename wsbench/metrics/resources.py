@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from wsbench.metrics import quiet
 from wsbench.metrics.parts import NO_SAMPLES, NO_SCHEDSTAT, NS_PER_US, workers_of
 from wsbench.metrics.registry import metric
 from wsbench.metrics.tracks import cpu_s
@@ -154,9 +155,11 @@ def engine_cpu_percent_mean(trial):
 
 @metric("%", "lower", "cpu")
 def engine_wait_percent(trial):
-    """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU."""
+    """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU. In a probe, of its
+    quiet stretches."""
     workers = workers_of(trial)
-    return max(100 * known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
+    share = max(known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
+    return 100 * share * _wait_in_quiet(trial)
 
 
 @metric("µs", "lower", "cpu")
@@ -167,12 +170,27 @@ def engine_wait_us_per_message(trial):
     one and at most one per connection.
     """
     workers = workers_of(trial)
-    waited_ns = sum(known(one.wait_ns, NO_SCHEDSTAT) for one in workers)
+    waited_ns = sum(known(one.wait_ns, NO_SCHEDSTAT) for one in workers) * _wait_in_quiet(trial)
     replies = trial.counted if trial.slices is None else trial.measured.replies_in_window
     messages = known(replies or None, "no message was answered")
     waits = sum(one.voluntary_switches + one.involuntary_switches for one in workers)
     held_up = min(trial.plan.senders, max(1.0, messages / waits) if waits else trial.plan.senders)
     return waited_ns / messages * held_up / NS_PER_US
+
+
+def _wait_in_quiet(trial: TrialData) -> float:
+    """The wait per second of the quiet stretches, against that of the whole window; 1 if the whole window counts. While the
+    hypervisor runs another machine, every worker waits."""
+    if trial.quiet is None:
+        return 1.0
+    waited = {tick.t_ns: tick.wait_ns for tick in trial.ticks}
+    begin_ns, end_ns = trial.window
+    kept = quiet.inside(trial.quiet, trial.window)
+    if None in waited.values() or begin_ns not in waited or end_ns not in waited or not kept:
+        return 1.0
+    whole = (waited[end_ns] - waited[begin_ns]) / (end_ns - begin_ns)
+    here = sum(waited[end] - waited[begin] for begin, end in kept) / sum(end - begin for begin, end in kept)
+    return here / whole if whole > 0 else 1.0
 
 
 @metric("s", "lower", "connect")

@@ -87,8 +87,8 @@ class Tried:
 
     @property
     def disturbed(self) -> bool:
-        """Whether the host made numbers INVALID."""
-        return any(one.axis == "host" and one.kind == "INVALID" for one in self.trial.verdict.findings)
+        """Whether the host made it say nothing of some promise."""
+        return "host" in self.outcomes
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,16 @@ from wsbench import metrics
 from wsbench.analysis import thresholds
 from wsbench.analysis.dataset import TrialResult
 from wsbench.analysis.thresholds import OPERATORS, SHORT
-from wsbench.metrics.findings import Family, Verdict
+from wsbench.metrics.findings import Verdict
+from wsbench.metrics.limits import LIMITS
 from wsbench.records.errors import UserError
 
 #: `kept` and `broken` are the server's. `host`, `generator`: the probe says nothing, because one of these disturbed it. `unknown`:
 #: the trial has no such number.
 Outcome = Literal["kept", "broken", "host", "generator", "unknown"]
 LATENCY = re.compile(r"(response|service|request|push|connect|setup)\.([a-z0-9.]+)")
+#: The value of a metric, by its name.
+Values = Callable[[str], float | int | None]
 #: What a server did that made the load lighter (`metrics.server_checks`).
 LIGHTER = {"refused", "died", "no_connection"}
 NAMES = {"lost": "errors", "reach": "push_reach"}
@@ -42,7 +45,7 @@ class Condition:
         of_quantile = re.fullmatch(r"p\d+", statistic) is not None
         return 1 - float(f"0.{statistic[1:]}") if of_quantile else 0.0 if statistic == "max" else 1.0
 
-    def lost(self, value: Callable[[str], float | int | None]) -> float | None:
+    def lost(self, value: Values) -> float | None:
         """The share of what the metric times that never arrived; None if that is not known. Nothing, if it is about no quantile."""
         if self.beyond == 1.0 or self.metric.startswith(("connect_", "setup_")):
             return 0.0  # connections that are missing break every promise
@@ -99,22 +102,41 @@ def _condition(text: str) -> Condition:
     return Condition(one.name, one.operator, one.number)
 
 
+def _is_within_bound(name: str, one: Condition, value: Values) -> bool:
+    """Whether this finding compares the engine's own part of a time with the time, and that part is small against the bound.
+
+    A promise asks on which side of its bound a time lies. Far below the bound, an engine that needs most of a short time changes
+    nothing. The outcome does not take part, so neither side is favoured.
+    """
+    bound_us = one.number if metrics.METRICS[one.metric].unit == "µs" and one.operator in ("<", "<=") else 0.0
+    if bound_us <= 0:
+        return False
+    if name == "send_lag":
+        lag_us = value(one.metric.replace("response", "send_lag")) if one.metric.startswith("response") else None
+        return lag_us is not None and lag_us / bound_us <= LIMITS["send_lag"].invalid
+    if name == "wait":
+        percent, wait_us = value("engine_wait_percent"), value("engine_wait_us_per_message")
+        if percent is None or wait_us is None or percent / 100 > LIMITS["wait_share"].invalid:
+            return False
+        return 2 * wait_us / bound_us <= LIMITS["wait_p50"].invalid
+    return False
+
+
 def judge(promise: Promise, trial: TrialResult, as_is: bool = False) -> Outcome:
     """Whether a probe kept a promise. A number that the instrument disturbed decides nothing, whichever way it points: to leave out
     only those that broke a promise would raise the answer. `as_is`: what the host does to a probe is part of the answer."""
     return outcome(promise, trial.record, trial.verdict, trial.value, as_is)
 
 
-def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], float | int | None], as_is: bool = False) -> Outcome:
+def outcome(promise: Promise, record, verdict: Verdict, value: Values, as_is: bool = False) -> Outcome:
     if record.outcome != "ok":
         return "broken" if record.outcome == "stopped" or record.failed_by_server else "host"
     # A server that did not take or keep every connection carried a lighter load than asked.
     lighter = any(one.name in LIGHTER for one in verdict.outcomes)
     found: list[Outcome] = []
     for one in promise.conditions:
-        family = metrics.METRICS[one.metric].family
         number = value(one.metric)
-        if (unusable := _unusable(verdict, family, as_is)) is not None:
+        if (unusable := _unusable(verdict, one, value, as_is)) is not None:
             found.append(unusable)
         elif lighter or (number is None and verdict.outcomes):
             found.append("broken")
@@ -127,9 +149,10 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Callable[[str], f
     return min(found, key=order.index)
 
 
-def _unusable(verdict: Verdict, family: Family, as_is: bool) -> Outcome | None:
+def _unusable(verdict: Verdict, one: Condition, value: Values, as_is: bool) -> Outcome | None:
     """Whether the host or the load generator made a number INVALID, or the load another one than planned."""
-    because = {one.axis for of in (family, "throughput") for one in verdict.because(of)}
+    found = [*verdict.because("throughput"), *verdict.because(metrics.METRICS[one.metric].family)]
+    because = {of.axis for of in found if not _is_within_bound(of.name, one, value)}
     if "host" in because and not as_is:
         return "host"
     # A server that is full makes messages leave late, too.
