@@ -19,6 +19,7 @@ from wsbench.analysis.stats import crossing
 from wsbench.analysis.stats.crossing import Probe
 from wsbench.metrics.findings import Finding, Verdict
 from wsbench.records.errors import UserError
+from wsbench.run import request
 
 TESTS = Path(__file__).parent
 WITHIN = 0.05
@@ -132,6 +133,16 @@ def test_the_limits_of_the_load_end_a_search():
     assert search.standing(never, bounds).ended == "least"
     assert search.next_load(always[:3], bounds) == 200.0
     assert search.next_load(never[:3], bounds) == 50.0
+
+
+def test_an_experiment_searches_as_long_as_the_command_says():
+    asked = request.request("capacity", "a test", searching=request.Searching(within=0.1, budget_s=60.0))
+    assert (asked.experiment.capacity.within, asked.experiment.capacity.budget_s) == (0.1, 60.0)
+    assert "searches with budget_s = 60 instead of the experiment's 300" in asked.departures
+    with pytest.raises(UserError, match="--within needs an experiment that searches"):
+        request.request("quick", "a test", searching=request.Searching(within=0.1))
+    with pytest.raises(UserError, match="--budget needs --until decided, or an experiment"):
+        request.request("quick", "a test", searching=request.Searching(budget_s=60.0))
 
 
 # ---- promises ------------------------------------------------------------------------------------------------------

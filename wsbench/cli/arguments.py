@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from wsbench.cli.values import count, factor, host, port, positive, seconds_above_zero, seed, share
+from wsbench.cli.values import count, factor, host, margin, port, positive, seconds_above_zero, seed, share
 from wsbench.records.errors import UserError
 
 FOLDERS = "folders of campaigns (default: runs and results, if they exist)"
@@ -132,8 +132,13 @@ def _run(made: Parser) -> None:
     )
     made.add_argument("--until", choices=["decided"], help="run rounds until every comparison is decided, or the budget is spent")
     made.add_argument(
-        "--budget", type=seconds_above_zero, metavar="TIME", help="with --until: time for all rounds, such as 20m (default: 20m)"
+        "--budget",
+        type=seconds_above_zero,
+        metavar="TIME",
+        help="with --until: time for all rounds, such as 20m (default: 20m); "
+        "of an experiment that searches for capacities: time of each search",
     )
+    made.add_argument("--within", type=margin, metavar="PERCENT", help="end each search at this half width of the interval")
     made.add_argument(
         "--metric",
         action="append",

@@ -108,16 +108,25 @@ def request_of(arguments) -> request.Request:
         tags=arguments.tag,
         control=False if arguments.no_control else None,
         until=_goal(arguments),
+        searching=_searching(arguments),
         **{name: getattr(arguments, name, None) for name in ("engines", "server_processes", "again")},
     )
+
+
+def _searching(arguments) -> request.Searching | None:
+    """How long an experiment is to search for a capacity."""
+    within, budget = (getattr(arguments, name, None) for name in ("within", "budget"))
+    if getattr(arguments, "until", None) is not None:
+        budget = None  # that of the rounds
+    return None if within is None and budget is None else request.Searching(within, budget)
 
 
 def _goal(arguments) -> Goal | None:
     """What `--until decided` asks for. UserError for an option that does not go with it, or without it."""
     until, budget, named = (getattr(arguments, name, None) for name in ("until", "budget", "metric"))
     if until is None:
-        if budget is not None or named:
-            raise UserError(f"{'--budget' if budget is not None else '--metric'} needs --until decided")
+        if named:
+            raise UserError("--metric needs --until decided")
         return None
     if arguments.rounds is not None:
         raise UserError("--rounds and --until exclude each other: the budget limits the rounds")

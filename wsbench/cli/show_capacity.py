@@ -142,13 +142,15 @@ def summary(results) -> None:
 
 
 def interval(one: dict) -> str:
-    """`7,700 (7,400 to 8,000)`."""
-    low, high = (_number(one[end]) if one[end] is not None else "?" for end in ("low", "high"))
-    if one["capacity"] is None and one["low"] is not None:
-        return f"at least {low}"
-    if one["capacity"] is None and one["high"] is not None:
+    """`7,700 (7,400 to 8,000)`; a bound where only one end is shown."""
+    low, high = (_number(one[end]) for end in ("low", "high"))
+    if one["low"] is not None and one["high"] is not None and one["capacity"] is not None:
+        return f"{_number(one['capacity'])} ({low} to {high})"
+    if one["low"] is not None:
+        return f"at least {low}" if one["high"] is None else f"{low} to {high}"
+    if one["high"] is not None:
         return f"at most {high}"
-    return f"{_number(one['capacity'])} ({low} to {high})"
+    return "–" if one["capacity"] is None else f"near {_number(one['capacity'])}, no interval"
 
 
 def _number(value: float | None) -> str:

@@ -13,6 +13,7 @@ from wsbench.analysis.capacity import answers
 from wsbench.analysis.capacity.answers import ENDED, UNITS, Answer, Search
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
+from wsbench.analysis.stats.crossing import Crossing
 from wsbench.report import figure_drawing
 from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Line, Point
@@ -119,18 +120,23 @@ def interval(answer: Answer) -> tuple[str, str]:
     """The capacity and its interval in words; a bound where only one end is shown."""
     found = answer.found
     if found.low is None and found.high is None:
-        return _load(found.estimate), "interval not known"
+        return wording.NONE if found.estimate is None else f"near {_load(found.estimate)}", "not known"
     if found.high is None:
         return f"≥ {_load(found.low)}", f"from {_load(found.low)} on"
     if found.low is None:
         return f"≤ {_load(found.high)}", f"up to {_load(found.high)}"
-    return _load(found.estimate), f"{_load(found.low)} to {_load(found.high)}"
+    between = found.estimate is None
+    return "between" if between else _load(found.estimate), f"{_load(found.low)} to {_load(found.high)}"
 
 
 def _ranked(found: dict[str, Search], place: int) -> list[str]:
-    """The servers, the highest capacity first."""
+    """The servers, the highest capacity first. Where only one end is shown, it stands for it."""
     known = {name: one.answers[place].found for name, one in found.items()}
-    return sorted(found, key=lambda name: -(known[name].estimate or known[name].low or 0.0))
+
+    def load(of: Crossing) -> float:
+        return (of.low or of.high or of.estimate or 0.0) if of.low is None or of.high is None else of.estimate or of.low
+
+    return sorted(found, key=lambda name: -load(known[name]))
 
 
 def disturbed(results: Results) -> str | None:

@@ -43,6 +43,14 @@ class Request:
     own: Path | None = None
 
 
+@dataclass(frozen=True)
+class Searching:
+    """When a search for a capacity ends: at this half width of the interval, or after this time. None: as the experiment says."""
+
+    within: float | None = None
+    budget_s: float | None = None
+
+
 def request(
     name: str,
     command: str,
@@ -59,6 +67,7 @@ def request(
     server_processes: int | None = None,
     again: int | None = None,
     until: Goal | None = None,
+    searching: Searching | None = None,
     own: Path | None = None,
 ) -> Request:
     """Checks everything before anything starts. `command` is the user's command line; None for an option: the experiment's value.
@@ -69,6 +78,8 @@ def request(
     written = experiment.read(file)
     asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement)
     experiment.require_arranged(file, asked)
+    if searching is not None:
+        asked = _searched(asked, searching)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
     named = catalogue.select(asked.servers, catalogue.with_own(own))
@@ -93,6 +104,14 @@ def request(
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
+def _searched(asked: Experiment, searching: Searching) -> Experiment:
+    if asked.capacity is None:
+        option = "--budget needs --until decided, or" if searching.within is None else "--within needs"
+        raise UserError(f"{option} an experiment that searches for a capacity")
+    given = {key: value for key, value in vars(searching).items() if value is not None}
+    return asked.model_copy(update={"capacity": asked.capacity.model_copy(update=given)})
+
+
 def sized(written: Experiment, rounds: int, scale: float, time_scale: float, arrangement: Arrangement | None = None) -> Experiment:
     repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
     arranged = repeated if arrangement is None else repeated.model_copy(update={"arrangement": arrangement})
@@ -106,6 +125,10 @@ def _departures(written: Experiment, asked: Experiment) -> list[str]:
         found.append(f"{rounds_text(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
     if asked.servers != written.servers:
         found.append(f"servers {', '.join(asked.servers)} instead of the experiment's {', '.join(written.servers)}")
+    for name in ("within", "budget_s") if asked.capacity is not None else ():
+        ours, theirs = getattr(asked.capacity, name), getattr(written.capacity, name)
+        if ours != theirs:
+            found.append(f"searches with {name} = {ours:g} instead of the experiment's {theirs:g}")
     if asked.arrangement != written.arrangement:
         found.append(f"arrangement {asked.arrangement!r} instead of the experiment's {written.arrangement!r}")
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsbench.analysis.stats.crossing import Crossing, Probe, crossing
 
@@ -40,8 +40,10 @@ class Standing:
 
 
 def standing(probes: Sequence[Probe], bounds: Bounds) -> Standing:
-    """`probes` in the order in which they ran."""
+    """`probes` in the order in which they ran. Between loads that are far apart there is no estimate."""
     found = crossing(probes)
+    if found.estimate is not None and not _are_near(*_around(probes, found.estimate), bounds):
+        found = replace(found, estimate=None)
     if found.within is not None and found.within <= bounds.within:
         return Standing(found, "precision")
     if found.low is not None and found.low >= bounds.most:
@@ -61,15 +63,25 @@ def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
     if not kept:
         return _rounded(min(broken) / STEP, bounds)
     found = crossing(probes)
-    below = max((load for load in kept if load <= found.estimate), default=min(kept))
-    above = min((load for load in broken if load >= found.estimate), default=max(broken))
-    if above > below * (1 + bounds.within) ** 2:
+    below, above = _around(probes, found.estimate)
+    if not _are_near(below, above, bounds):
         return _rounded(math.sqrt(below * above), bounds)
     away = 1 + ASIDE * bounds.within
     near = found.estimate * away**2
     lower = sum(found.estimate**2 / near <= load <= found.estimate for load in kept)
     higher = sum(found.estimate < load <= near for load in broken)
     return _rounded(found.estimate / away if lower <= higher else found.estimate * away, bounds)
+
+
+def _around(probes: Sequence[Probe], estimate: float) -> tuple[float, float]:
+    """The highest load up to the estimate that was kept, and the lowest from there on that was broken."""
+    kept, broken = ([one.load for one in probes if one.kept is which] for which in (True, False))
+    below = max((load for load in kept if load <= estimate), default=min(kept))
+    return below, min((load for load in broken if load >= estimate), default=max(broken))
+
+
+def _are_near(below: float, above: float, bounds: Bounds) -> bool:
+    return above <= below * (1 + bounds.within) ** 2
 
 
 def _rounded(load: float, bounds: Bounds) -> float:
