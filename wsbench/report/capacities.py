@@ -58,10 +58,16 @@ def lead(results: Results) -> str:
         where = results.cell_text(cell)
         for place, promise in enumerate(results.searched.promises):
             ranked = _ranked(found, place)
-            parts = [f"{results.label(name)} {' ('.join(interval(found[name].answers[place]))})" for name in ranked[:LED]]
-            more = f", and {wording.count(len(ranked) - LED, 'server')} less" if len(ranked) > LED else ""
+            parts = [f"{results.label(name)} {_words(found[name].answers[place])}" for name in ranked[:LED]]
+            more = f", and {wording.count(len(ranked) - LED, 'other server')}" if len(ranked) > LED else ""
             said.append(f"{promise.text}{f', {where}' if where else ''}: {', '.join(parts)}{more}")
-    return f"Capacity in {unit}, with its 95 % interval. " + ". ".join(said) + "."
+    return f"Capacity in {unit}, with its 95 % interval where one is known. " + ". ".join(said) + "."
+
+
+def _words(answer: Answer) -> str:
+    """The capacity, and both ends of its interval if they are known."""
+    number, between = interval(answer)
+    return f"{number} ({between})" if None not in (answer.found.low, answer.found.high) else number
 
 
 def _figure(results: Results, found: dict[str, Search], place: int) -> dict:
