@@ -19,7 +19,8 @@ from wsbench.analysis.stats import crossing
 from wsbench.analysis.stats.crossing import Probe
 from wsbench.metrics.findings import Finding, Verdict
 from wsbench.records.errors import UserError
-from wsbench.run import request
+from wsbench.run import duel, request
+from wsbench.servers import catalogue, speaking
 
 TESTS = Path(__file__).parent
 WITHIN = 0.05
@@ -207,6 +208,35 @@ def test_a_disturbed_probe_says_nothing_whichever_way_it_points():
     assert judged("p99 < 1ms", values, finding("engine", tail="INVALID"), limit="server") == "broken"
 
 
+def test_a_command_and_a_url_speak_a_session(tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text((TESTS / "servers" / "chatty" / "chat.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    spoken = duel.Spoken(str(own), {"text": "${content}"})
+    chosen = [
+        duel.contender(f"{sys.executable} -V", "A", "/talk", spoken=spoken),
+        duel.contender("ws://127.0.0.1:9/chat", "B", None, spoken=duel.Spoken("json-rpc", {"method": "echo"})),
+    ]
+    made = catalogue.read(duel.written(chosen, tmp_path))
+    assert {one.name: (list(one.serves), one.roles["rpc"].set) for one in made} == {
+        "A@command": (["rpc"], {"text": "${content}"}),
+        "B@running": (["rpc"], {"method": "echo"}),
+    }
+    command, running = (one for one in sorted(made, key=lambda one: one.name))
+    assert speaking.file_of(command, "rpc").read_bytes() == own.read_bytes()
+    assert (speaking.path_of(command, "rpc"), speaking.path_of(running, "rpc")) == ("/talk", "/chat")
+    with pytest.raises(UserError, match="no session 'nope'"):
+        duel.contender("ws://127.0.0.1:9/chat", "A", None, spoken=duel.Spoken("nope", {}))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--set", "a=b"], "--set needs --session"), (["--push", "--rpc"], "--push does not go with --rpc or --session")],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path, words, said):
+    done = capacity(tmp_path, "capacity", "netty", "--slo", "p99 < 1ms", *words)
+    assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (2, f"wsbench: {said}")
+
+
 @pytest.mark.parametrize(
     ("name", "values", "says"),
     [
@@ -259,9 +289,8 @@ QUICK = ("--probe", "1s", "--warmup", "0.5s", "--seed", "1")
 
 def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     """A server whose replies take 50 ms beyond 1,500 messages a second."""
-    done = capacity(
-        tmp_path, "capacity", "queue@cliff", "--slo", "p90 < 20ms", "--slo", "lost = 0", "--budget", "20s", *QUICK, "--json"
-    )
+    promised = ("--slo", "p90 < 20ms", "--slo", "lost = 0", "--within", "20%")
+    done = capacity(tmp_path, "capacity", "queue@cliff", *promised, "--budget", "40s", *QUICK, "--json")
     assert done.returncode in (0, 4), done.stderr
     first, second = json.loads(done.stdout)["answers"]
     assert 1_000 < first["capacity"] < 2_200
@@ -288,6 +317,24 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     assert again.returncode == 0, again.stderr
     assert "resuming" in again.stdout
     assert last.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["chatty@right", "--rpc"],
+        [
+            f"{sys.executable} {TESTS / 'servers' / 'chatty' / 'server.py'}",
+            "--session",
+            "json-rpc",
+            "--set",
+            'params=["${content}"]',
+        ],
+    ],
+)
+def test_a_server_is_searched_in_its_own_protocol(tmp_path, words):
+    done = capacity(tmp_path, "capacity", *words, "--slo", "p50 < 1s", "--start", "200", "--most", "200", "--budget", "8s", *QUICK)
+    assert "200 messages/s: p50 < 1s kept" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_server_that_never_recovers_is_told(tmp_path):

@@ -245,6 +245,17 @@ def duel_servers(arguments) -> int:
     return show_duel.exit_code(found, conditions)
 
 
+def _scenario(arguments) -> str:
+    """What `wsbench capacity` loads its servers with. UserError for two at once."""
+    if arguments.set and arguments.session is None:
+        raise UserError("--set needs --session")
+    if not (arguments.rpc or arguments.session):
+        return "push" if arguments.push else "echo"
+    if arguments.push:
+        raise UserError("--push does not go with --rpc or --session")
+    return "rpc"
+
+
 def find_capacity(arguments) -> int:
     require_report()
     from wsbench.analysis.reading import load as load_results
@@ -256,7 +267,8 @@ def find_capacity(arguments) -> int:
         over=arguments.over,
         connections=arguments.connections,
         payload_bytes=arguments.size,
-        scenario="push" if arguments.push else "echo",
+        scenario=_scenario(arguments),
+        spoken=None if arguments.session is None else duel.Spoken(arguments.session, dict(arguments.set)),
         each_per_s=arguments.rate_each,
         rate_per_s=arguments.rate,
         start=arguments.start,

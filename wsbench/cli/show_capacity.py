@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from wsbench.cli import values
+from wsbench.cli import load_options, values
 from wsbench.cli.terminal import duration, say, table
 
 NOTHING_FOUND = 4
@@ -33,6 +33,18 @@ def add(made) -> None:
     )
     made.add_argument("--rate", type=values.above_zero, metavar="RATE", help="over connections: messages/s of all together")
     made.add_argument("--push", action="store_true", help="broadcasts in place of echoes; --rate is their rate")
+    made.add_argument("--rpc", action="store_true", help="requests in each server's own protocol in place of echoes")
+    made.add_argument(
+        "--session", metavar="NAME|FILE", help="commands and URLs answer requests in this session (`wsbench list sessions`)"
+    )
+    made.add_argument(
+        "--set",
+        type=load_options.setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the session; repeatable",
+    )
     made.add_argument("--size", type=values.size, default=128, metavar="BYTES", help="size of the messages (default: 128)")
     made.add_argument("--start", type=values.above_zero, metavar="LOAD", help="the first load (default: 1000)")
     made.add_argument("--most", type=values.above_zero, metavar="LOAD", help="no load is higher than this")
@@ -62,7 +74,9 @@ def add(made) -> None:
         help="count probes that the host disturbed, instead of repeating them: the answer is then about this host as it is",
     )
     made.add_argument("--rounds", type=values.positive, default=1, help="independent searches of each server (default: 1)")
-    made.add_argument("--path", type=values.path, default="/echo", help="path of commands and of URLs without one (default: /echo)")
+    made.add_argument(
+        "--path", type=values.path, help="path of commands and of URLs without one (default: /echo, or that of the session)"
+    )
     made.add_argument("--pid", type=values.pid, metavar="PID", help="the process behind a URL")
     made.add_argument("--seed", type=values.seed, help="seed of all random choices")
     made.add_argument("--json", action="store_true", help="print one JSON document instead of tables")

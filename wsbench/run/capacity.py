@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from wsbench.analysis.capacity import promises
 from wsbench.metrics import capacities
@@ -21,15 +22,17 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's request. `start`: the first load; `each_per_s`: of each connection, where their number is searched for;
-    `budget_s`: of each server's search; `as_is`: probes that the host disturbed count."""
+    """The user's request. `start`: the first load; `each_per_s`: of each connection, where their number is searched for; `spoken`:
+    what commands and URLs speak in scenario rpc; `budget_s`: of each server's search; `as_is`: probes that the host disturbed
+    count."""
 
     targets: tuple[str, ...]
     promises: tuple[str, ...]
     over: str = "rate"
     connections: int = 50
     payload_bytes: int = 128
-    scenario: str = "echo"
+    scenario: Literal["echo", "push", "rpc"] = "echo"
+    spoken: duel.Spoken | None = None
     each_per_s: float | None = None
     rate_per_s: float | None = None
     arrivals: str = "poisson"
@@ -41,7 +44,7 @@ class Asked:
     budget_s: float = 300.0
     as_is: bool = False
     rounds: int = 1
-    path: str = "/echo"
+    path: str | None = None
     pid: int | None = None
     seed: int | None = None
 
@@ -56,7 +59,8 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
     pid = asked.pid
     if pid is not None and len(asked.targets) > 1:
         raise UserError("--pid goes with a single URL")
-    chosen = [duel.contender(text, letter, asked.path, pid) for text, letter in zip(asked.targets, LETTERS, strict=False)]
+    lettered = zip(asked.targets, LETTERS, strict=False)
+    chosen = [duel.contender(text, letter, asked.path, pid, asked.spoken) for text, letter in lettered]
     if len({one.name for one in chosen}) < len(chosen):
         raise UserError("a server is named twice; --rounds repeats a search")
     with tempfile.TemporaryDirectory(prefix="wsbench-capacity-") as made:

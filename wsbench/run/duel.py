@@ -21,12 +21,15 @@ from wsbench.records.errors import UserError
 from wsbench.records.rundir import CONTROL, Goal, RunFolder
 from wsbench.run import request as request_of
 from wsbench.servers import catalogue, manifest
+from wsbench.sessions import session_file
 
 #: The name of the experiment, and so of the campaign's folder.
 NAME = "duel"
 RATE, CPU = "messages_per_s", "server_cpu_us_per_message"
 #: Rows of the manifests of a duel.
 COMMAND, RUNNING = "command", "running"
+#: The user's session file, next to the manifest.
+SESSION = "session.toml"
 
 
 @dataclass(frozen=True)
@@ -51,24 +54,41 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Spoken:
+    """What a command or a URL speaks in place of an echo: a session's name, or its file (.toml), and its settings."""
+
+    session: str
+    settings: dict[str, str]
+
+    @property
+    def file(self) -> Path | None:
+        return Path(self.session) if self.session.endswith(".toml") else None
+
+
+@dataclass(frozen=True)
 class Contender:
     """`text` is what the user wrote, `name` its name in the campaign, `toml` its manifest; None for a row of the catalogue.
-    `sampled`: its processes are known."""
+    `sampled`: its processes are known. `session`: the user's own session file."""
 
     text: str
     name: str
     toml: str | None
     sampled: bool = True
+    session: Path | None = None
 
 
-def contender(text: str, letter: str, path: str, pid: int | None = None) -> Contender:
-    """`letter` names its folder. UserError if it is no URL, no row of the catalogue and no program."""
+def contender(text: str, letter: str, path: str | None, pid: int | None = None, spoken: Spoken | None = None) -> Contender:
+    """`letter` names its folder; `path` None: the contract's, or that of the session. UserError if it is no URL, no row of the
+    catalogue and no program."""
+    if spoken is not None:
+        session_file.read(session_file.path_of(spoken.session))
+    file = None if spoken is None else spoken.file
     if "://" in text:
-        return Contender(text, f"{letter}@{RUNNING}", _running(text, path, pid), pid is not None)
+        return Contender(text, f"{letter}@{RUNNING}", _running(text, path, pid, spoken), pid is not None, file)
     if pid is not None:
         raise UserError(f"--pid {letter}={pid}: only a URL has a process that runs already")
     if "/" in text or len(text.split()) > 1:
-        return Contender(text, f"{letter}@{COMMAND}", _command(text, path))
+        return Contender(text, f"{letter}@{COMMAND}", _command(text, path, spoken), session=file)
     rows = catalogue.select([text], catalogue.read())
     if len(rows) != 1:
         raise UserError(f"{text!r}: expected one server; matched {', '.join(row.name for row in rows)}")
@@ -80,8 +100,11 @@ def written(chosen: Iterable[Contender], folder: Path) -> Path | None:
     own = folder / "servers"
     for one in chosen:
         if one.toml is not None:
-            (own / one.name.partition("@")[0]).mkdir(parents=True)
-            (own / one.name.partition("@")[0] / "server.toml").write_text(one.toml, encoding="utf-8")
+            folder_ = own / one.name.partition("@")[0]
+            folder_.mkdir(parents=True)
+            (folder_ / "server.toml").write_text(one.toml, encoding="utf-8")
+            if one.session is not None:
+                shutil.copyfile(one.session, folder_ / SESSION)
     return own if own.exists() else None
 
 
@@ -126,15 +149,15 @@ def _text(row) -> str:
     return row.library if row.variant in (COMMAND, RUNNING) and row.server in ("A", "B") else row.name
 
 
-def _running(text: str, path: str, pid: int | None) -> str:
+def _running(text: str, path: str | None, pid: int | None, spoken: Spoken | None) -> str:
     try:
         found = manifest.address(text)
     except ValueError as error:
         raise UserError(str(error)) from error
-    return _manifest(text, RUNNING, {} if found.path else {"echo": path}, {"url": text} | ({} if pid is None else {"pid": pid}))
+    return _manifest(text, RUNNING, None if found.path else path, {"url": text} | ({} if pid is None else {"pid": pid}), spoken)
 
 
-def _command(text: str, path: str) -> str:
+def _command(text: str, path: str | None, spoken: Spoken | None) -> str:
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -153,13 +176,19 @@ def _command(text: str, path: str) -> str:
         "run": ["env", "-C", str(Path.cwd()), program, *words[1:]],
         "version": ["sha256sum", str(script)],
     }
-    return _manifest(text, COMMAND, {"echo": path}, table)
+    return _manifest(text, COMMAND, path, table, spoken)
 
 
-def _manifest(text: str, row: str, paths: dict[str, str], table: dict) -> str:
-    head = {"language": "unknown", "library": text, "scenarios": ["echo"], "default": row}
-    lines = [*toml_lines(head), "[paths]", *toml_lines(paths), f"[variants.{row}]", *toml_lines(table)]
-    return "\n".join(lines) + "\n"
+def _manifest(text: str, row: str, path: str | None, table: dict, spoken: Spoken | None) -> str:
+    """`path` None: that of the URL, of the contract, or of the session."""
+    head = {"language": "unknown", "library": text, "default": row}
+    if spoken is None:
+        served = ["[paths]", *toml_lines({} if path is None else {"echo": path})]
+        head |= {"scenarios": ["echo"]}
+    else:
+        role = {"session": spoken.session if spoken.file is None else SESSION} | ({} if path is None else {"path": path})
+        served = ["[sessions.rpc]", *toml_lines(role), "[sessions.rpc.set]", *toml_lines(spoken.settings)]
+    return "\n".join([*toml_lines(head), *served, f"[variants.{row}]", *toml_lines(table)]) + "\n"
 
 
 def _experiment(asked: Asked, names: list[str]) -> str:
