@@ -155,8 +155,10 @@ def engine_cpu_percent_mean(trial):
 
 @metric("%", "lower", "cpu")
 def engine_wait_percent(trial):
-    """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU. In a probe, of its
-    quiet stretches."""
+    """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU.
+
+    In a probe: of its quiet stretches.
+    """
     workers = workers_of(trial)
     share = max(known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
     return 100 * share * _wait_in_quiet(trial)
