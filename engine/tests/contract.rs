@@ -76,7 +76,7 @@ fn every_example_plan_is_understood() {
 #[test]
 fn a_broken_plan_is_refused_in_one_line_that_names_the_key() {
     let (_, good) = examples().into_iter().find(|(name, _)| name == "plan-echo.json").unwrap();
-    let broken: [(&str, &str, Value); 37] = [
+    let broken: [(&str, &str, Value); 38] = [
         ("/format", "format", json!(2)),
         ("/connections", "connections", json!(0)),
         ("/connections", "connections", json!("50")),
