@@ -64,8 +64,8 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
         for (begin_ns, end_ns), words, when in stretches:
             around = enclosing(trace.samples, begin_ns, end_ns)
             if around is not None:
-                without_steal = words is _connecting or trial.quiet is None
-                yield from _judge(name, taken(trace, *around), words, when, words if without_steal else _by_quiet_stretches)
+                of_steal = words if words is _connecting or trial.quiet is None else _by_quiet_stretches(words)
+                yield from _judge(name, taken(trace, *around), words, when, of_steal)
             elif words is not _connecting:
                 seen = f"{name} was not sampled across the window, so steal and throttling are unknown"
                 yield finding("host", "not_sampled", seen, "Run the trial again.", **words("SUSPECT"))
@@ -90,7 +90,7 @@ def quiet_stretches(trial: TrialData) -> Iterator[Finding]:
     """A trial whose quiet stretches are too short. What lies between them is left out, and is no finding."""
     whole_s = (trial.window[1] - trial.window[0]) / NS_PER_S
     quiet_s = quiet.seconds(quiet.inside(trial.quiet, trial.window))
-    if kind := beyond("disturbed_stretches", 1 - quiet_s / whole_s):
+    if kind := beyond("disturbed_stretches", 1 - quiet_s / whole_s if whole_s > 0 else 1.0):
         seen = f"the hypervisor left the trial undisturbed for only {quiet_s:.3g} s of {whole_s:.3g} s"
         yield finding("host", "stretches", seen, NOT_SHARED, throughput=kind, body=kind, tail=kind)
 
@@ -115,9 +115,10 @@ def _connecting(kind: Kind) -> Words:
     return {"connect": kind}
 
 
-def _by_quiet_stretches(kind: Kind) -> Words:
-    """Steal in a trial whose times are those of its quiet stretches. At a given rate, it does not change the throughput."""
-    return {"throughput": "SUSPECT", "cpu": kind, "connect": "SUSPECT" if kind == "INVALID" else None}
+def _by_quiet_stretches(words: Callable[[Kind], Words]) -> Callable[[Kind], Words]:
+    """Steal in a trial whose times are those of its quiet stretches. At a given rate, it does not change the throughput. Connect
+    times are those of the whole trial."""
+    return lambda kind: {"throughput": "SUSPECT", "cpu": kind, "connect": words(kind).get("connect")}
 
 
 def _connects_in_window(trial: TrialData) -> bool:
