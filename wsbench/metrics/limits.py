@@ -126,7 +126,8 @@ LIMITS = {
         0.5,
         0.75,
         "Share of a probe that lies outside its quiet stretches and is left out. They are chosen by the host's condition alone. A "
-        "quarter of a probe still has hundreds of messages; below that, the host is too busy for what is hidden below its ticks.",
+        "quarter of a probe still has hundreds of messages. Where less is quiet, the host takes so much that some of it is "
+        "probably hidden in the rest: its counters miss pieces below 10 ms.",
     ),
     "start_spread_s": Limit(0.05, 0.5, "Until the last worker has entered the window, the load is lighter: 50 ms are 1 % of 5 s."),
     "window_s": Limit(0.5, 0.0, "A shorter window is dominated by its edges and by momentary disturbances of the machine."),

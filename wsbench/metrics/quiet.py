@@ -19,7 +19,7 @@ CATCHING_UP = 4
 Stretch = tuple[int, int]
 
 
-def is_told(plan: Plan) -> bool:
+def applies_to(plan: Plan) -> bool:
     """Whether the engine ticked so often that a trial can be judged by its quiet stretches. Only the times of an open loop can: its
     load is the same in all of them."""
     return plan.tick_s < 1 and isinstance(plan.loop, Open) and not isinstance(plan.scenario, Push) and plan.slices is None

@@ -129,7 +129,7 @@ class TrialData:
     @cached_property
     def quiet(self) -> list[Stretch] | None:
         """The stretches whose times count, in a trial that has short ticks to leave out the others. None for any other trial."""
-        if self.plan is None or self.window is None or not quiet.is_told(self.plan):
+        if self.plan is None or self.window is None or not quiet.applies_to(self.plan):
             return None
         return quiet.of(self.ticks, self.window[0], [trace.samples for trace in self.machines.values()])
 

@@ -67,7 +67,9 @@ def lead(results: Results) -> str:
 def _words(answer: Answer) -> str:
     """The capacity, and both ends of its interval if they are known."""
     number, between = interval(answer)
-    return f"{number} ({between})" if None not in (answer.found.low, answer.found.high) else number
+    if None in (answer.found.low, answer.found.high):
+        return number
+    return between if answer.found.estimate is None else f"{number} ({between})"
 
 
 def _figure(results: Results, found: dict[str, Search], place: int) -> dict:
@@ -131,8 +133,7 @@ def interval(answer: Answer) -> tuple[str, str]:
         return f"≥ {_load(found.low)}", f"from {_load(found.low)} on"
     if found.low is None:
         return f"≤ {_load(found.high)}", f"up to {_load(found.high)}"
-    between = found.estimate is None
-    return "between" if between else _load(found.estimate), f"{_load(found.low)} to {_load(found.high)}"
+    return _load(found.estimate), f"{_load(found.low)} to {_load(found.high)}"
 
 
 def _ranked(found: dict[str, Search], place: int) -> list[str]:

@@ -100,11 +100,11 @@ def written(chosen: Iterable[Contender], folder: Path) -> Path | None:
     own = folder / "servers"
     for one in chosen:
         if one.toml is not None:
-            folder_ = own / one.name.partition("@")[0]
-            folder_.mkdir(parents=True)
-            (folder_ / "server.toml").write_text(one.toml, encoding="utf-8")
+            place = own / one.name.partition("@")[0]
+            place.mkdir(parents=True)
+            (place / "server.toml").write_text(one.toml, encoding="utf-8")
             if one.session is not None:
-                shutil.copyfile(one.session, folder_ / SESSION)
+                shutil.copyfile(one.session, place / SESSION)
     return own if own.exists() else None
 
 
