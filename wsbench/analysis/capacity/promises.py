@@ -14,6 +14,7 @@ from wsbench import metrics
 from wsbench.analysis import thresholds
 from wsbench.analysis.dataset import TrialResult
 from wsbench.analysis.thresholds import OPERATORS, SHORT
+from wsbench.metrics.engine_checks import RAISES_MEDIAN
 from wsbench.metrics.findings import Verdict
 from wsbench.metrics.limits import LIMITS
 from wsbench.records.errors import UserError
@@ -118,7 +119,7 @@ def _is_within_bound(name: str, one: Condition, value: Values) -> bool:
         percent, wait_us = value("engine_wait_percent"), value("engine_wait_us_per_message")
         if percent is None or wait_us is None or percent / 100 > LIMITS["wait_share"].invalid:
             return False
-        return 2 * wait_us / bound_us <= LIMITS["wait_p50"].invalid
+        return RAISES_MEDIAN * wait_us / bound_us <= LIMITS["wait_p50"].invalid
     return False
 
 
