@@ -321,9 +321,9 @@ def test_looking_after_every_round_spends_the_error_once():
 
 
 def test_a_number_stated_is_compared_with_the_mean():
-    assert of_constant([10.0, 11.0, 12.0, 10.5], 5.0).above(0.0) < 0.01
-    assert of_constant([0.0, 0.0, 1.0], 5.0).below(0.0) < 0.05
-    assert of_constant([1.0], 5.0).needed == 2
+    assert of_constant(dict(enumerate([10.0, 11.0, 12.0, 10.5])), 5.0).above(0.0) < 0.01
+    assert of_constant(dict(enumerate([0.0, 0.0, 1.0])), 5.0).below(0.0) < 0.05
+    assert of_constant({1: 1.0}, 5.0).needed == 2
 
 
 # ---- letters -------------------------------------------------------------------------------------------------------

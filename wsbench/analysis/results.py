@@ -15,6 +15,7 @@ from wsbench import metrics
 from wsbench.analysis import stats
 from wsbench.analysis.as_written import Experiment
 from wsbench.analysis.blocks import Blocks
+from wsbench.analysis.capacity import answers
 from wsbench.analysis.capacity.answers import Asked
 from wsbench.analysis.curves import Curve, curve_points
 from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
@@ -158,9 +159,7 @@ class Results:
         """Properties of the machine that had changed after the last trial; None if it was not read again."""
         if self.machine is None or self.machine_after is None:
             return None
-        before, after = _flat(self.machine), _flat(self.machine_after)
-        keys = [key for key in before | after if before.get(key) != after.get(key)]
-        return [f"{key}: {before.get(key, 'unknown')} → {after.get(key, 'unknown')}" for key in keys]
+        return self.machine.changes(self.machine_after)
 
     @cached_property
     def throughput(self) -> str:
@@ -268,8 +267,10 @@ class Results:
         return {}
 
     def _estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
-        counted = self.counted(name, cell, metric)
-        found = stats.estimate([trial.value(metric) for trial in counted])
+        counted, by_round = self.counted(name, cell, metric), self.by_round(name, cell, metric)
+        if isinstance(by_round, stats.Searched):
+            return by_round.pooled(answers.NOT_SHOWN)
+        found = stats.estimate(list(by_round.values()))
         if found.values:
             return found
         if counted:
@@ -279,7 +280,10 @@ class Results:
 
     def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
         """Block → the value of the trial that counts for this metric. A block is a round, or one of its heats (`block`)."""
-        return {self.block(trial): trial.value(metric) for trial in self.counted(name, cell, metric)}
+        found = {self.block(trial): trial.value(metric) for trial in self.counted(name, cell, metric)}
+        if self.searched is None:
+            return found
+        return answers.series(found, self.data, self.searched, name, cell, metric)
 
     def lost(self, name: str, cell: Cell, metric: str) -> frozenset[int]:
         """The rounds in which the server's own failure left it without a usable value of this metric (`lost_by_server`).
@@ -381,11 +385,6 @@ class Results:
         """The swept values of a cell in words; empty if nothing is swept."""
         shown = [key for key in self.swept if key not in without]
         return ", ".join(f"{key.replace('_', ' ')} {_value(value)}" for key, value in cell if key in shown)
-
-
-def _flat(machine: MachineRecord) -> dict[str, object]:
-    plain = machine.model_dump(exclude={"sysctls", "tools"})
-    return plain | machine.sysctls | {tool.name: tool.version for tool in machine.tools}
 
 
 def _value(value: CellValue) -> str:

@@ -30,6 +30,16 @@ class MachineRecord(Frozen):
     tools: list[Tool]
     git_revision: str | None
 
+    def changes(self, after: MachineRecord) -> list[str]:
+        """Properties that a later record of the machine has otherwise, kernel settings and tools among them."""
+        was, is_ = self._flat(), after._flat()
+        keys = [key for key in was | is_ if was.get(key) != is_.get(key)]
+        return [f"{key}: {was.get(key, 'unknown')} → {is_.get(key, 'unknown')}" for key in keys]
+
+    def _flat(self) -> dict[str, object]:
+        plain = self.model_dump(exclude={"sysctls", "tools"})
+        return plain | self.sysctls | {tool.name: tool.version for tool in self.tools}
+
 
 class HostKey(Frozen):
     """A host of a cluster: its role in a campaign and the CPUs it uses."""

@@ -15,7 +15,9 @@ from wsbench.analysis.capacity import promises, search
 from wsbench.analysis.capacity.promises import Outcome, Promise
 from wsbench.analysis.capacity.search import Bounds
 from wsbench.analysis.dataset import Cell, DataSet, TrialResult, columns
-from wsbench.analysis.stats.crossing import Crossing, Probe
+from wsbench.analysis.stats.contrasts import Series
+from wsbench.analysis.stats.crossing import Crossing, Evidence, Probe
+from wsbench.analysis.stats.searched import Searched
 from wsbench.experiments.experiment import Capacity
 from wsbench.metrics import capacities
 from wsbench.metrics.findings import Family, Finding, Kind, Verdict
@@ -55,6 +57,11 @@ class Asked:
     @cached_property
     def promises(self) -> tuple[Promise, ...]:
         return tuple(map(promises.parse, self.capacity.promises))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The metric of the capacity under each promise → the place of the promise."""
+        return {capacities.name_of(self.capacity.over, place): place for place in range(len(self.promises))}
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -223,6 +230,15 @@ def _row(one: Search, planned: TrialOrder) -> _Row:
 def probed(data: DataSet, asked: Asked, name: str, cell: Cell) -> Search:
     """All probes of a server in a cell, of every round."""
     return of_trials((one for one in data.trials if one.record.name == name and one.cell == cell), asked)
+
+
+def series(by_round: Series, data: DataSet, asked: Asked, name: str, cell: Cell, metric: str) -> Series:
+    """A metric of a server by round; with what the probes show, if it is one of the capacities that are searched for."""
+    place = asked.places.get(metric)
+    if place is None:
+        return by_round
+    found = probed(data, asked, name, cell)
+    return Searched(by_round, Evidence(tuple(found.probes(place))), found.answers[place].found.estimate)
 
 
 def _of(trial: TrialResult, name: str) -> tuple[float | int | None, str | None]:

@@ -140,13 +140,16 @@ def _contrast(asked: Asked) -> stats.Contrast:
             return stats.of_mean(np.array([left.constant - right.constant] * stats.LEAST_ROUNDS))
         if term.lost:
             return stats.Open(f"{term.text}: {len(term.lost)} rounds lost by its own fault")
-        found = stats.of_constant(list(term.rounds.values()), constant)
+        found = stats.of_constant(term.rounds, constant)
+        if isinstance(found, stats.Bracketed) and term is right:
+            return stats.Bracketed(found.other, found.one, found.estimates[::-1], found.rounds)
         if term is left or not isinstance(found, stats.Measured):
             return found
         return replace(found, estimate=-found.estimate)
     values = [*left.rounds.values(), *right.rounds.values()]
     common = sorted(set(left.rounds) & set(right.rounds))
-    if not common and not (left.lost or right.lost):
+    searched = isinstance(left.rounds, stats.Searched) and isinstance(right.rounds, stats.Searched)
+    if not common and not (left.lost or right.lost) and not searched:
         return stats.Open("no round has both values")
     if values and min(values) < 0:
         if len(common) < stats.LEAST_ROUNDS or asked.op == "within":
@@ -178,6 +181,8 @@ def _by_estimate(asked: Asked, found: stats.Contrast) -> bool | None:
     if math.isnan(estimate):
         return None
     low, high = asked.bounds
+    if math.isinf(estimate):
+        return estimate > 0 and asked.op != "within"
     return low < estimate < high if asked.op == ">" else low - EXACTLY <= estimate <= high + EXACTLY
 
 
@@ -209,7 +214,8 @@ def _ours(asked: Asked, found: stats.Contrast, errors: tuple[float, float]) -> s
     values = list(term.rounds.values())
     if not values:
         return "–"
-    if not isinstance(found, stats.Measured) or min(values) <= 0 or constant <= 0:
+    sized = isinstance(found, stats.Measured | stats.Bracketed) and math.isfinite(found.estimate)
+    if not sized or min(values) <= 0 or constant <= 0:
         return f"{number(min(values))} to {number(max(values))}"
     if term is asked.right:  # the difference is constant − value
         low, high = -high, -low

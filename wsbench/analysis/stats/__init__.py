@@ -1,6 +1,6 @@
 """Statistics over repeats: numbers in, frozen values out; no trial and no file is known here.
 
-`estimates`: a mean or a ratio with its interval. `lines`: a straight line with its intervals. `decision`: the one rule that says
+`estimates`: a mean or a ratio with its interval. `crossing`: a capacity with its interval; `searched` compares two. `lines`: a straight line with its intervals. `decision`: the one rule that says
 better, worse, equal or undecided; it rests on `contrasts`, `fit` and `looks`. `simulation` measures how often it is wrong.
 """
 
@@ -17,6 +17,7 @@ from wsbench.analysis.stats.contrasts import (
     of_constant,
     of_mean,
 )
+from wsbench.analysis.stats.crossing import Evidence
 from wsbench.analysis.stats.decision import (
     ERROR,
     MARGIN,
@@ -38,6 +39,7 @@ from wsbench.analysis.stats.estimates import LEVEL, Estimate, estimate, ratio
 from wsbench.analysis.stats.fit import Prior
 from wsbench.analysis.stats.lines import Line, line
 from wsbench.analysis.stats.looks import Looks
+from wsbench.analysis.stats.searched import Bracketed, Searched
 
 __all__ = [
     "ERROR",
@@ -47,11 +49,13 @@ __all__ = [
     "Ask",
     "Baseline",
     "Best",
+    "Bracketed",
     "Contrast",
     "Contrasts",
     "Decided",
     "Decision",
     "Estimate",
+    "Evidence",
     "Failed",
     "Line",
     "Looks",
@@ -61,6 +65,7 @@ __all__ = [
     "Prior",
     "Ranked",
     "Rules",
+    "Searched",
     "Series",
     "Two",
     "common_variance",

@@ -1,8 +1,8 @@
 """A difference of two servers with what the rounds say of it: one-sided p values against any bound, and limits.
 
-Differences are of logarithms, so a bound is the logarithm of a ratio. Four kinds, by what was measured: `Measured` (positive
+Differences are of logarithms, so a bound is the logarithm of a ratio. Five kinds, by what was measured: `Measured` (positive
 values: a t test on the fit of server + block), `Ranked` (a value is zero: exact permutations of ranks), `Failed` (rounds that a
-server lost by its own fault) and `Open` (nothing can be said, with the reason).
+server lost by its own fault), `Bracketed` (capacities: by their probes) and `Open` (nothing can be said, with the reason).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from scipy import special
 
 from wsbench.analysis.stats.fit import Fit, Prior, fit
+from wsbench.analysis.stats.searched import Bracketed, Exactly, Searched
 
 Series = Mapping[int, float | None]
 Lost = Mapping[str, Collection[int]]
@@ -198,7 +199,7 @@ class Open:
         return self
 
 
-Contrast = Measured | Ranked | Failed | Open
+Contrast = Measured | Ranked | Failed | Bracketed | Open
 
 
 class Contrasts:
@@ -209,10 +210,11 @@ class Contrasts:
     ) -> None:
         self.values = {name: [value for value in found.values() if value is not None] for name, found in series.items()}
         self.lost = {name: len(set((lost or {}).get(name, ()))) for name in series}
+        self._searched = {name: found for name, found in series.items() if isinstance(found, Searched)}
         self._logs = {
             name: {at: math.log(value) for at, value in series[name].items() if value is not None}
             for name, known in self.values.items()
-            if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known))
+            if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known)) and name not in self._searched
         }
         self._prior, self._paired = prior, paired
 
@@ -228,6 +230,8 @@ class Contrasts:
 
     def obstacle(self, name: str) -> Open | None:
         """Why a server cannot be compared at all; None if it can."""
+        if name in self._searched:
+            return None if self._searched[name].evidence.probes else Open("no probe of its capacity counts")
         known = self.values[name]
         few = LEAST_ROUNDS - len(known)
         if few > 0 and not self.lost[name]:
@@ -242,6 +246,8 @@ class Contrasts:
         """`one` − `other`."""
         if stop := self.obstacle(one) or self.obstacle(other):
             return stop
+        if one in self._searched and other in self._searched:
+            return of_searched(self._searched[one], self._searched[other])
         found = self._of_values(one, other)
         lost = self.lost[one], self.lost[other]
         of = len(self.values[one]) + lost[0], len(self.values[other]) + lost[1]
@@ -266,8 +272,18 @@ class Contrasts:
         return found
 
 
-def of_constant(values: list[float], constant: float) -> Contrast:
-    """`values` against a stated number: a t test of their mean, on logarithms where all are positive."""
+def of_searched(one: Searched, other: Searched | float) -> Bracketed:
+    """A capacity against another, or against a stated one."""
+    if isinstance(other, Searched):
+        return Bracketed(one.evidence, other.evidence, (one.estimate, other.estimate), min(len(one), len(other)))
+    return Bracketed(one.evidence, Exactly(other), (one.estimate, other), len(one))
+
+
+def of_constant(series: Series, constant: float) -> Contrast:
+    """A series against a stated number: a t test of its mean, on logarithms where all are positive."""
+    if isinstance(series, Searched) and constant > 0:
+        return of_searched(series, constant)
+    values = [value for value in series.values() if value is not None]
     if len(values) < LEAST_ROUNDS:
         return Open(f"{LEAST_ROUNDS} rounds are needed, there {_are(len(values))}", LEAST_ROUNDS - len(values))
     found = np.log(np.array(values) / constant) if min(values) > 0 and constant > 0 else np.array(values) - constant

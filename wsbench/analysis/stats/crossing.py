@@ -12,11 +12,12 @@ long run. So results may choose the next load, and the search may end at any tim
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from scipy.optimize import isotonic_regression
@@ -24,6 +25,8 @@ from scipy.stats import beta
 
 #: That the interval misses the capacity, at any moment of the search; half of it on each side.
 ERROR = 0.05
+#: Loads that differ by a smaller share are the same.
+ALMOST = 1e-9
 
 
 class Probe(NamedTuple):
@@ -52,41 +55,85 @@ class Crossing:
 
 def crossing(probes: Sequence[Probe], error: float = ERROR) -> Crossing:
     """The capacity that these probes show."""
-    probes = tuple(probes)
-    before = [_bound(probes[:number]) for number in range(len(probes))]
-    bets = list(zip(probes, before, strict=True))
-    below = [one for one, estimate in bets if one.load <= estimate]
-    above = [one for one, estimate in bets if one.load > estimate]
-    return Crossing(
-        estimate=_bound(probes) if len({one.kept for one in probes}) == 2 else None,
-        low=_shown(sorted(below, key=lambda one: -one.load), True, error / 2),
-        high=_shown(sorted(above, key=lambda one: one.load), False, error / 2),
-    )
+    found = Evidence(tuple(probes))
+    estimate = _bound(found.probes) if len({one.kept for one in probes}) == 2 else None
+    return Crossing(estimate, found.low(error / 2), found.high(error / 2))
 
 
-def evidence(right: int, wrong: int) -> float:
-    """How strongly bets speak against their losing at least half of the time: the likelihood of a share p that is won, divided by
-    that of one half, in the mean over all p from 1/2 to 1. Its expectation is at most 1 if the bets are no better than a coin."""
+@dataclass(frozen=True)
+class Evidence:
+    """What probes show of a capacity, as p values that hold at every moment of the search. `probes` in the order in which they ran.
+    `times`: as if every probe had been made so often, with the same result."""
+
+    probes: tuple[Probe, ...]
+    times: float = 1.0
+
+    def above(self, load: float) -> float:
+        """The p value of "the capacity is at most `load`"."""
+        loads, p_values = self._kept
+        place = bisect_left(loads, load * (1 - ALMOST))
+        return p_values[place] if place < len(loads) else 1.0
+
+    def below(self, load: float) -> float:
+        """The p value of "the capacity is at least `load`"."""
+        loads, p_values = self._broken
+        place = bisect_right(loads, load * (1 + ALMOST)) - 1
+        return p_values[place] if place >= 0 else 1.0
+
+    def low(self, error: float) -> float | None:
+        """The highest load that is shown to be kept more often than not; None if none is."""
+        return max((load for load, p_value in zip(*self._kept, strict=True) if p_value <= error), default=None)
+
+    def high(self, error: float) -> float | None:
+        """The lowest load that is shown to be broken more often than not; None if none is."""
+        return min((load for load, p_value in zip(*self._broken, strict=True) if p_value <= error), default=None)
+
+    @property
+    def loads(self) -> list[float]:
+        """The loads at which p values change."""
+        return [*self._kept[0], *self._broken[0]]
+
+    @cached_property
+    def _bets(self) -> tuple[list[Probe], list[Probe]]:
+        """Probes up to the estimate of their moment, and those above it."""
+        sides: tuple[list[Probe], list[Probe]] = ([], [])
+        for number, one in enumerate(self.probes):
+            sides[one.load > _bound(self.probes[:number])].append(one)
+        return sides
+
+    @cached_property
+    def _kept(self) -> tuple[list[float], list[float]]:
+        """Loads, ascending, with the p value of "the capacity is at most this": of all bets from this load on. What is not shown of
+        a lower load is not shown of a higher one."""
+        found = self._p_values(sorted(self._bets[0], key=lambda one: -one.load), True)[::-1]
+        return [load for load, _ in found], list(accumulate((p_value for _, p_value in found), max))
+
+    @cached_property
+    def _broken(self) -> tuple[list[float], list[float]]:
+        """Likewise with the p value of "the capacity is at least this": of all bets up to this load."""
+        found = self._p_values(sorted(self._bets[1], key=lambda one: one.load), False)[::-1]
+        shown = list(accumulate((p_value for _, p_value in found), max))
+        return [load for load, _ in found][::-1], shown[::-1]
+
+    def _p_values(self, bets: list[Probe], kept: bool) -> list[tuple[float, float]]:
+        """Bets from the far end to the near one: each load with the p value of all bets up to it."""
+        found: dict[float, float] = {}
+        won = 0
+        for number, one in enumerate(bets, 1):
+            won += one.kept == kept
+            found[one.load] = math.exp(min(0.0, -log_evidence(won * self.times, (number - won) * self.times)))
+        return list(found.items())
+
+
+def log_evidence(right: float, wrong: float) -> float:
+    """How strongly bets speak against their losing at least half of the time, as a logarithm: the likelihood of a share p that is
+    won, divided by that of one half, in the mean over all p from 1/2 to 1. The expectation of what it is the logarithm of is at
+    most 1 if the bets are no better than a coin."""
     log = (right + wrong + 1) * math.log(2) + math.lgamma(right + 1) + math.lgamma(wrong + 1) - math.lgamma(right + wrong + 2)
-    return math.exp(log + float(beta.logsf(0.5, right + 1, wrong + 1)))
+    return log + float(beta.logsf(0.5, right + 1, wrong + 1))
 
 
-def _shown(bets: list[Probe], kept: bool, error: float) -> float | None:
-    """Bets from the far end to the near one; the farthest load from the near end up to which all are shown."""
-    strong: dict[float, bool] = {}
-    won = 0
-    for number, one in enumerate(bets, 1):
-        won += one.kept == kept
-        strong[one.load] = evidence(won, number - won) >= 1 / error
-    shown = None
-    for load in reversed(strong):
-        if not strong[load]:
-            break
-        shown = load
-    return shown
-
-
-@lru_cache(1024)
+@lru_cache(16_384)
 def _bound(probes: tuple[Probe, ...]) -> float:
     """Where the isotonic share of kept probes crosses one half, between two loads on a logarithmic scale. 0 if all were broken,
     infinity if all were kept or none has run."""

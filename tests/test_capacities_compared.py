@@ -1,0 +1,104 @@
+"""Two servers compared by what the probes of their searches show, with as little as one search each."""
+
+import math
+import random
+
+import pytest
+
+from wsbench.analysis import stats
+from wsbench.analysis.capacity import search
+from wsbench.analysis.capacity.search import Bounds
+from wsbench.analysis.stats.crossing import Evidence, Probe, crossing
+from wsbench.analysis.stats.decision import Baseline, Best, Two, decide
+
+PROBES = 40
+
+
+def searched(truth, chance, scatter=0.03, probes=PROBES, rounds=1):
+    """The series of a server whose capacity scatters from probe to probe; every round is a search of its own."""
+    made, by_round = [], {}
+    for number in range(1, rounds + 1):
+        mine, bounds = [], Bounds(0.05, 1000.0, 1.0, 1e7)
+        while len(mine) < probes:
+            load = search.next_load(mine, bounds)
+            mine.append(Probe(load, load <= truth * math.exp(chance.gauss(0, scatter))))
+        made += mine
+        by_round[number] = crossing(mine).estimate
+    return stats.Searched(by_round, Evidence(tuple(made)), crossing(made).estimate)
+
+
+def test_one_search_each_is_enough_for_a_difference_of_a_fifth():
+    chance = random.Random(1)
+    found = decide({"a": searched(12_000, chance), "b": searched(10_000, chance)}, Two("a", "b")).decisions[0]
+    assert (found.says, found.leans) == ("better", "better")
+    assert found.low < 1.2 < found.high
+    assert found.reason == "by the intervals of both capacities"
+
+
+def test_the_same_capacity_is_rarely_called_different():
+    chance = random.Random(2)
+    wrong = 0
+    for _ in range(60):
+        series = {name: searched(20_000, chance, probes=25) for name in "ab"}
+        wrong += decide(series, Two("a", "b")).decisions[0].leans is not None
+    assert wrong <= 3
+
+
+def test_the_interval_of_a_ratio_holds_it():
+    chance = random.Random(3)
+    held = 0
+    for _ in range(40):
+        one, other = chance.uniform(5_000, 40_000), chance.uniform(5_000, 40_000)
+        series = {"a": searched(one, chance), "b": searched(other, chance)}
+        found = decide(series, Two("a", "b")).decisions[0]
+        held += found.low is None or found.low <= one / other <= found.high
+    assert held >= 38
+
+
+def test_among_several_the_best_is_found_and_a_baseline_compared_with():
+    chance = random.Random(4)
+    series = {"slow": searched(8_000, chance), "fast": searched(30_000, chance), "middle": searched(15_000, chance)}
+    best = decide(series, Best())
+    assert (best.order, best.first) == (("fast", "middle", "slow"), ("fast",))
+    assert {one.one: one.says for one in best.decisions} == {"middle": "worse", "slow": "worse"}
+    against = decide(series, Baseline("middle"))
+    assert {one.one: one.says for one in against.decisions} == {"fast": "better", "slow": "worse"}
+
+
+def test_a_lower_bound_beyond_the_other_interval_decides_without_a_ratio():
+    chance = random.Random(5)
+    at_least = stats.Searched({1: None}, Evidence(tuple(Probe(100_000.0, True) for _ in range(12))), None)
+    found = decide({"a": at_least, "b": searched(20_000, chance)}, Two("a", "b")).decisions[0]
+    assert (found.says, found.ratio, found.high) == ("better", None, None)
+
+
+def test_what_few_probes_do_not_show_is_undecided_with_the_searches_that_would_decide():
+    chance = random.Random(6)
+    series = {"a": searched(11_000, chance, 0.01, 14), "b": searched(10_000, chance, 0.01, 14)}
+    found = decide(series, Two("a", "b")).decisions[0]
+    assert found.says == "undecided"
+    assert found.more_rounds is not None and found.more_rounds >= 1
+    nothing = stats.Searched({}, Evidence(()), None)
+    assert decide({"a": nothing, "b": series["b"]}, Two("a", "b")).reason == "no probe of its capacity counts"
+
+
+def test_more_searches_of_a_server_are_taken_together():
+    chance = random.Random(7)
+    few = decide({"a": searched(10_800, chance, probes=20), "b": searched(10_000, chance, probes=20)}, Two("a", "b"))
+    many = decide({name: searched(load, chance, rounds=4) for name, load in (("a", 10_800), ("b", 10_000))}, Two("a", "b"))
+    assert many.decisions[0].leans == "better"
+    assert many.decisions[0].high - many.decisions[0].low < (few.decisions[0].high or math.inf) - (few.decisions[0].low or 0)
+
+
+@pytest.mark.parametrize(("stated", "above", "below"), [(8_000.0, True, False), (12_500.0, False, True), (10_000.0, False, False)])
+def test_a_stated_capacity_is_compared_with_the_probes(stated, above, below):
+    found = stats.of_constant(searched(10_000, random.Random(8)), stated)
+    assert (found.above(0.0) <= 0.05, found.below(0.0) <= 0.05) == (above, below)
+
+
+def test_p_values_and_interval_say_the_same():
+    found = Evidence(searched(10_000, random.Random(9)).evidence.probes)
+    low, high = found.low(0.025), found.high(0.025)
+    assert found.above(low) <= 0.025 < found.above(high)
+    assert found.below(high) <= 0.025 < found.below(low)
+    assert found.above(1e9) == found.below(1.0) == 1.0
