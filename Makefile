@@ -18,7 +18,7 @@ CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websoc
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws
 
-.PHONY: quick test docs faults simulate setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
+.PHONY: quick test docs site faults simulate setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick --install
@@ -29,6 +29,11 @@ test: setup-test check-python check-engine check-servers check-fresh
 # The documentation site, in build/site.
 docs: $(VENV)/.done-docs
 	$(BIN)/python scripts/docs.py
+
+# The published campaigns as pages, in build/campaigns: what to choose for which load, the claims, every campaign and its history.
+site: $(VENV)/.done
+	rm -rf build/campaigns
+	$(WSBENCH) site build/campaigns results
 
 # Without a lock file (`scripts/lock.sh` writes it) pyproject.toml alone pins Zensical.
 $(VENV)/.done-docs: $(VENV)/.done $(wildcard requirements/docs.txt)

@@ -50,8 +50,9 @@ PLACES = {
 NOTES = re.compile(r"results/(?P<campaign>[^/]+)/NOTES\.md")
 IMAGES = {".png", ".svg", ".jpg", ".webp"}
 
-#: Between these stands the table of packages in ARCHITECTURE.md.
+#: Between these stand the table of packages in ARCHITECTURE.md, and that of the answers in README.
 PACKAGES = re.compile(r"(?<=<!-- packages -->\n).*?(?=<!-- /packages -->)", re.DOTALL)
+ANSWERS = re.compile(r"(?<=<!-- answers -->\n).*?(?=<!-- /answers -->)", re.DOTALL)
 
 # ---- Markdown --------------------------------------------------------------------------------------------------------
 
@@ -161,6 +162,12 @@ def write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+def between(name: str, marks: re.Pattern, text: str) -> None:
+    """Replaces what stands between two marks."""
+    file = ROOT / name
+    write(file, marks.sub(lambda _: text, file.read_text(encoding="utf-8")))
+
+
 def packages() -> str:
     """The table of packages: the layers of pyproject.toml, and what each package's docstring says first."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -173,14 +180,32 @@ def packages() -> str:
     return "\n".join(table(["layer", "package", "task"], rows))
 
 
+def answers() -> str:
+    """Which server for which load, from the published campaigns: for each load one line, and below it the machines."""
+    from wsbench.analysis import campaigns, choices
+
+    found = choices.columns(campaigns.find([ROOT / "results"]))
+    rows, links = [], {}
+    for said in choices.answers(found):
+        one = said.column
+        links[one.campaign.run.path.name] = f"[{one.campaign.run.path.name}]: results/{one.campaign.run.path.name}"
+        date = f"[{one.campaign.created[:10]}][{one.campaign.run.path.name}]"
+        rows.append([f"{one.choice.need}: {one.choice.shows}", said.best, said.next, date])
+    machine = f"\n\nMachine: {'; '.join(choices.machines(found))}.\n\n"
+    return "\n".join(table(["your load", "best (95 % interval)", "then", "measured"], rows)) + machine + "\n".join(links.values()) + "\n"
+
+
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--packages", action="store_true", help="only write the table of packages in ARCHITECTURE.md")
+    asked.add_argument("--answers", action="store_true", help="only write the table of answers in README.md")
     asked.add_argument("--source-only", action="store_true", help="write build/docs, do not run Zensical")
     options = asked.parse_args()
     if options.packages:
-        file = ROOT / "ARCHITECTURE.md"
-        write(file, PACKAGES.sub(lambda _: packages(), file.read_text(encoding="utf-8")))
+        between("ARCHITECTURE.md", PACKAGES, packages())
+        return 0
+    if options.answers:
+        between("README.md", ANSWERS, answers())
         return 0
     assemble()
     if options.source_only:

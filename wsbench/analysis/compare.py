@@ -24,7 +24,7 @@ SAME_MACHINE = ("hostname", "cpu_model", "cpus", "memory_bytes", "kernel", "virt
 #: Parameters of a campaign that change its trials.
 AS_ASKED = ("scale", "time_scale", "arrangement", "engines", "server_processes")
 #: Keys of experiment.toml that do not change a trial.
-OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "versions")
+OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "choice", "versions")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
 

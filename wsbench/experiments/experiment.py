@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, ValidationError
 
@@ -181,6 +181,32 @@ class Capacity(Frozen):
     disturbed: Literal["repeat", "count"] = "repeat"
 
 
+#: Loads in the words of somebody who chooses a server, in the order in which they are shown.
+Need = Literal[
+    "A million idle connections",
+    "Many idle connections",
+    "Messages with short response times",
+    "As many messages as possible",
+    "Requests in a protocol",
+    "One message to all",
+    "Rooms",
+    "Connections that come and go",
+    "Large messages",
+]
+NEEDS: tuple[str, ...] = get_args(Need)
+
+
+class Choice(Frozen):
+    """What the experiment answers for somebody who chooses a server: a column of the page "Which server for my load?"."""
+
+    need: Need
+    #: What is compared under this load.
+    shows: str
+    metric: str
+    #: The cell; every swept key has a value.
+    at: dict[str, CellValue] = {}
+
+
 class Experiment(Frozen):
     question: str
     reading: str
@@ -201,6 +227,7 @@ class Experiment(Frozen):
     scales: list[Scaled] = []
     stop: Stop | None = None
     figure: list[FigureTable] = []
+    choice: list[Choice] = []
     versions: Versions = {}
     claim: list[Claim] = []
 
@@ -280,6 +307,9 @@ def read(path: Path) -> Experiment:
     except ValidationError as error:
         raise UserError(f"{path}: {one_line(error)}") from error
     _check_claims(path, experiment)
+    for one in experiment.choice:
+        if one.at not in experiment.cells():
+            raise UserError(f"{path}: 'choice.at': found {one.at}, allowed: a cell of the sweep, such as {experiment.cells()[0]}")
     return experiment
 
 

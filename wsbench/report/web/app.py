@@ -54,6 +54,9 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
     def top(request: Request) -> Response:
         return page(pages.listing(*look(folders), SERVED, request.query_params.get("q", "")))
 
+    def claims(request: Request) -> Response:
+        return page(pages.claims(find(folders), SERVED))
+
     def campaign(request: Request) -> Response:
         one = campaign_of(request)
         others = [other for other in find(folders) if other.experiment == one.experiment and other.id != one.id]
@@ -107,6 +110,7 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
     made = Starlette(
         routes=[
             Route("/", top),
+            Route("/claims", claims),
             Route("/assets/{name}", asset),
             Route("/campaign/{folder}/{name}/", campaign),
             Route("/campaign/{folder}/{name}/live", live),

@@ -18,6 +18,9 @@ class Links:
     def top(self) -> str:
         return f"{self.up}index.html" if self.static else "/"
 
+    def claims(self) -> str:
+        return f"{self.up}claims.html" if self.static else "/claims"
+
     def asset(self, name: str) -> str:
         return f"{self.up}assets/{name}"
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
 from wsbench import metrics
-from wsbench.analysis import stats, wording
+from wsbench.analysis import choices, stats, wording
 from wsbench.analysis.campaigns import MOST_KEPT, Campaign, metrics_in_common, overlay
+from wsbench.analysis.claims.over_campaigns import judged
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import summary
 from wsbench.report.answer import answer
@@ -18,7 +20,7 @@ from wsbench.report.web.links import Links
 from wsbench.report.web.over_time import over_time
 from wsbench.report.web.template import HERE, common, template
 
-__all__ = ["ASSETS", "HERE", "Links", "campaign", "listing", "live", "over_time", "overlaid"]
+__all__ = ["ASSETS", "HERE", "Links", "campaign", "claims", "listing", "live", "over_time", "overlaid"]
 
 ASSETS = ("browse.css", "browse.js")
 
@@ -33,11 +35,31 @@ class Bar:
 
 
 def listing(campaigns: list[Campaign], broken: list[str], links: Links, query: str = "") -> str:
+    """The front page: what to choose for which load, and every campaign."""
     words_ = query.lower().split()
     shown = [one for one in campaigns if all(word in search_text(one) for word in words_)]
+    columns = choices.columns(campaigns)
     return template("list.html").render(
-        campaigns=shown, broken=broken, query=query, links=links, search_text=search_text, lead=lead, **common()
+        campaigns=shown,
+        broken=broken,
+        query=query,
+        links=links,
+        search_text=search_text,
+        lead=lead,
+        answers=choices.answers(columns),
+        columns=columns,
+        servers=choices.rows(columns),
+        machines=choices.machines(columns),
+        **common(),
     )
+
+
+def claims(campaigns: list[Campaign], links: Links) -> str:
+    """The claims of all campaigns, with verdict and evidence."""
+    found = judged([one for one in campaigns if not one.running])
+    counts = Counter(one.found.verdict for one in found)
+    decided = len(found) - counts["undecided"]
+    return template("claims.html").render(claims=found, counts=counts, decided=decided, links=links, **common())
 
 
 def campaign(one: Campaign, others: list[Campaign], links: Links) -> str:

@@ -23,6 +23,7 @@ def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
         campaigns, broken = look(folders)
         campaigns = [one for one in campaigns if not one.running and _downloads(one, part / "campaign" / one.id, broken)]
         _write(part / "index.html", pages.listing(campaigns, broken, pages.Links("", static=True)))
+        _write(part / "claims.html", pages.claims(campaigns, pages.Links("", static=True)))
         for one in campaigns:
             folder = part / "campaign" / one.id
             others = [other for other in campaigns if other.experiment == one.experiment and other.id != one.id]

@@ -1,0 +1,182 @@
+"""Which server for which load: the columns that experiments declare (`[[choice]]`), each filled from the newest campaign that has it.
+
+Campaigns in, frozen values out. A column is one metric in one cell of one campaign, so its servers can be ranked. Two columns are
+never compared: their campaigns may come from different days and machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from wsbench import metrics
+from wsbench.analysis import stats, wording
+from wsbench.analysis.campaigns import Campaign
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.results import Results
+from wsbench.experiments import experiment as experiments
+from wsbench.experiments.experiment import NEEDS, Choice
+from wsbench.metrics.findings import Kind, worst
+from wsbench.records.errors import UserError
+
+#: `best`: alone, or with its equals. `may be best`: no other is shown to be better. `open`: nothing is ranked.
+Rank = Literal["best", "may be best", "behind", "reference", "open"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A server in a column. `value` is in the metric's unit, None where there is none; `bound`: it is an end of an interval, as
+    nothing else is shown. `note`: how far it is behind, or why there is no number."""
+
+    server: str
+    value: float | None
+    text: str
+    interval: str
+    bound: bool
+    verdict: Kind | None
+    rank: Rank
+    note: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """`entries`: the best first. `ranked`: at least one server is shown to be behind the best."""
+
+    choice: Choice
+    campaign: Campaign
+    unit: str
+    higher: bool
+    entries: tuple[Entry, ...]
+
+    @property
+    def best(self) -> tuple[Entry, ...]:
+        """Those that may be the best; empty if nothing is ranked."""
+        return tuple(one for one in self.entries if one.rank in ("best", "may be best"))
+
+    @property
+    def next(self) -> Entry | None:
+        """The best of those that are shown to be behind."""
+        return next((one for one in self.entries if one.rank == "behind"), None)
+
+    def of(self, server: str) -> Entry | None:
+        return next((one for one in self.entries if one.server == server), None)
+
+
+def columns(campaigns: list[Campaign]) -> list[Column]:
+    """By need, then by experiment, as declared. `campaigns`: the newest first."""
+    made = []
+    for name in sorted({one.experiment for one in campaigns}):
+        for choice in _choices(name):
+            found = (_column(one, choice) for one in campaigns if one.experiment == name and not one.running)
+            if (column := next((one for one in found if one is not None), None)) is not None:
+                made.append(column)
+    return sorted(made, key=lambda one: NEEDS.index(one.choice.need))
+
+
+@cache
+def _choices(name: str) -> tuple[Choice, ...]:
+    """The columns of an experiment of the repository. Its words may be newer than the campaign; cell and metric must fit."""
+    try:
+        return tuple(experiments.read(experiments.path_of(name)).choice)
+    except UserError:
+        return ()
+
+
+def _column(campaign: Campaign, choice: Choice) -> Column | None:
+    """None if the campaign has no number for it."""
+    results = campaign.results
+    cell = next((one for one in results.cells if dict(one) == choice.at), None)
+    if cell is None or not any(_has(results, name, cell, choice.metric) for name in results.names):
+        return None
+    metric = metrics.METRICS[choice.metric]
+    found = results.best(cell, choice.metric)
+    order = {name: at for at, name in enumerate(found.order)}
+    scale = wording.scale(metric.unit, [results.estimate(name, cell, choice.metric).mean for name in results.names])
+    entries = [_entry(results, name, cell, choice.metric, found, scale) for name in results.names]
+    higher = metric.direction == "higher"
+
+    def place(one: Entry) -> tuple:
+        value = 0.0 if one.value is None else one.value
+        return one.value is None, order.get(one.server, len(order)), -value if higher else value
+
+    return Column(choice, campaign, scale.unit, higher, tuple(sorted(entries, key=place)))
+
+
+def _has(results: Results, name: str, cell: Cell, metric: str) -> bool:
+    found = results.estimate(name, cell, metric)
+    return (found.mean, found.low, found.high) != (None, None, None)
+
+
+def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.Decided, scale: wording.Scale) -> Entry:
+    estimate = results.estimate(name, cell, metric)
+    counted = results.counted(name, cell, metric)
+    verdict = worst(one.kind(metric) for one in counted) if counted else None
+    value, text, bound = estimate.mean, scale.text(estimate.mean), False
+    if value is None and (end := estimate.low or estimate.high) is not None:
+        value, bound = end, True
+        text = f"{'≥' if estimate.low else '≤'} {scale.text(end)}"
+    interval = "" if None in (estimate.mean, estimate.low, estimate.high) else scale.interval(estimate)
+    rank, note = _rank(results, name, found)
+    return Entry(name, value, text, interval, bound, verdict, rank, note if value is not None else estimate.reason or "")
+
+
+def _rank(results: Results, name: str, found: stats.Decided) -> tuple[Rank, str]:
+    if name in results.references:
+        return "reference", "the baseline: it does the least work, and is not ranked"
+    if found.reason is not None or not found.first:
+        return "open", found.left_out.get(name) or found.reason or ""
+    of = found.of(name)
+    clear = all(one == found.order[0] or found.of(one).says == "equal" for one in found.first)
+    if name in found.first:
+        return ("best" if clear else "may be best"), ("" if of is None else of.reason)
+    if name in found.left_out:
+        return "open", found.left_out[name]
+    return "behind", f"{wording.decided(of)} of {results.label(of.other)}" if of is not None and of.ratio else ""
+
+
+# ---- for people ----------------------------------------------------------------------------------------------------
+
+HEADERS = ["your load", "compared by", "best", "then", "measured"]
+#: So many servers are named where more than one may be the best.
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Said:
+    """A column in words: who is best, and who comes next; empty if nobody does."""
+
+    column: Column
+    best: str
+    next: str
+
+
+def answers(found: list[Column]) -> list[Said]:
+    return [Said(column, _best(column), "" if (after := column.next) is None else _entry(column, after)) for column in found]
+
+
+def _best(column: Column) -> str:
+    leaders = column.best
+    if not leaders:
+        known = [one for one in column.entries if one.value is not None]
+        return f"not decided among {wording.count(len(known), 'server')}" if len(known) > 1 else _entry(column, known[0])
+    said = ", ".join(_entry(column, one) for one in leaders[:NAMED])
+    return said + (f" or one of {len(leaders) - NAMED} more" if len(leaders) > NAMED else "")
+
+
+def _entry(column: Column, one: Entry) -> str:
+    """`netty 24,100 (22,900–25,000) messages/s`."""
+    between = f" ({one.interval})" if one.interval else ""
+    return f"{column.campaign.results.label(one.server)} {one.text}{between} {column.unit}".strip()
+
+
+def rows(found: list[Column]) -> list[str]:
+    """Every server that is in a column, by name."""
+    return sorted({one.server for column in found for one in column.entries})
+
+
+def machines(found: list[Column]) -> list[str]:
+    """The machines of the campaigns, in words."""
+    every = (column.campaign.results.machine for column in found)
+    said = (f"{one.cpus} CPUs ({one.cpu_model}), Linux {one.kernel.partition('-')[0]}" for one in every if one is not None)
+    return list(dict.fromkeys(said))

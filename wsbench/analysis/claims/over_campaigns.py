@@ -1,0 +1,44 @@
+"""The claims of many campaigns: each claim by the campaign that says most of it.
+
+Campaigns in, verdicts out. `evaluate` judges each campaign; no verdict is made of two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wsbench.analysis.campaigns import Campaign
+from wsbench.analysis.claims.evaluate import evaluate
+from wsbench.analysis.claims.outcome import ClaimVerdict
+from wsbench.records.errors import UserError
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim for one set of versions, and the campaign that it was judged on."""
+
+    found: ClaimVerdict
+    campaign: Campaign
+
+
+def judged(campaigns: list[Campaign]) -> list[Judged]:
+    """Of every experiment the campaign in which fewest claims lack a server or a number; the newest of several. A campaign is chosen
+    as a whole and without regard to its verdicts, so that no verdict is picked."""
+    best: dict[str, tuple[int, Campaign, list[ClaimVerdict]]] = {}
+    for one in campaigns:  # the newest first
+        try:
+            found = evaluate(one.results)
+        except UserError:
+            continue  # its report says why the claims do not fit it
+        lacking = sum(verdict.obstacle in ("missing", "failed") for verdict in found)
+        if found and (one.experiment not in best or lacking < best[one.experiment][0]):
+            best[one.experiment] = lacking, one, found
+    every = [Judged(verdict, one) for _, one, found in best.values() for verdict in found]
+    return sorted(every, key=lambda one: (_by_number(one.found.id), one.campaign.experiment, one.found.versions))
+
+
+def _by_number(id_: str) -> tuple[str, int]:
+    """H2 comes before H10."""
+    letters, digits = re.fullmatch(r"(\D*)(\d*).*", id_, re.DOTALL).groups()
+    return letters, int(digits or 0)
