@@ -144,6 +144,8 @@ class Timing(Frozen):
     slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
     lead_s: Annotated[float, Field(ge=0.001, le=60)] = LEAD_S
     measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    #: The engine's counters and latencies are kept for every stretch of this length.
+    tick_s: Annotated[float, Field(ge=0.05, le=1)] = 1.0
     rounds: Annotated[int, Field(ge=1, le=1000)] = 5
     again: Annotated[int, Field(ge=0, le=100)] = 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -10,6 +11,7 @@ from wsbench.metrics.findings import Family
 from wsbench.metrics.parts import NS_PER_US, recorded
 from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import Unmeasured
 
 
 @cache
@@ -62,6 +64,32 @@ for _statistic, _words in [("p50", "Median"), ("p90", "90th percentile of the"),
     _latency("request", "us", NS_PER_US, _statistic, f"{_words} time from `connect()` to the server's close.")
 for _statistic, _words in [("p50", "Median"), ("p99", "99th percentile of the")]:
     _latency("setup", "us", NS_PER_US, _statistic, f"{_words} time of a session's setup, from the handshake to its last reply.")
+
+
+@metric("µs", "lower", "tail")
+def service_us_tick_mean_max(trial):
+    """Highest mean service time of one tick of the engine (`timing.tick_s`): a short peak.
+
+    Ticks without a message say nothing.
+    """
+    return max(_tick_means(trial)) / NS_PER_US
+
+
+@metric("µs", "lower", "tail")
+def service_us_tick_mean_p99(trial):
+    """99th percentile of the mean service times of the engine's ticks.
+
+    Ticks without a message say nothing.
+    """
+    means = sorted(_tick_means(trial))
+    return means[math.ceil(0.99 * len(means)) - 1] / NS_PER_US
+
+
+def _tick_means(trial: TrialData) -> list[float]:
+    recorded(trial, "service")
+    if trial.slices is not None:
+        raise Unmeasured("in slices no stretch of time is whole")
+    return [one.histogram.mean for one in trial.intervals("service")]
 
 
 @metric("µs", "lower", "body")

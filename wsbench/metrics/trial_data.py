@@ -78,6 +78,11 @@ class TrialData:
         intervals = (one for one in histogram.read_log(self.folder.latency_log) if not one.tag.startswith("warmup-"))
         return histogram.merge(one for one in intervals if counts(one))
 
+    def intervals(self, tag: str) -> list[Interval]:
+        """The latencies of every stretch between two ticks in the measured window that has any."""
+        found = histogram.read_log(self.folder.latency_log)
+        return [one for one in found if one.tag == tag and one.histogram.count]
+
     @cached_property
     def recorded(self) -> dict[str, Histogram]:
         """The same with turns and stretches that do not count."""

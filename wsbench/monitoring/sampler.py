@@ -30,7 +30,7 @@ import psutil
 
 from wsbench.monitoring import hsperf, kernel
 from wsbench.monitoring.kernel import Standing
-from wsbench.records.engine_files import PhaseBegin, Plan, parse_event
+from wsbench.records.engine_files import Open, PhaseBegin, Plan, parse_event
 from wsbench.records.files import named
 from wsbench.records.samples import HeapSample, ProcessSample, Sample, SamplerCost, SharedMemorySample, SwitchesSample
 
@@ -196,7 +196,8 @@ class Sampler:
 
 def longest_s(plan: Plan) -> float:
     """The interval at which a trial is sampled in the end."""
-    return min(LONGEST_S, plan.tick_s / SAMPLES_PER_TICK)
+    # Where ticks choose what counts (`metrics.quiet`), the host must have been sampled between them.
+    return min(LONGEST_S, plan.tick_s / SAMPLES_PER_TICK) if isinstance(plan.loop, Open) else LONGEST_S
 
 
 def _sweep_again_s(at_most_every_s: float, began: float) -> float:

@@ -139,7 +139,7 @@ class Attempt:
             busy_poll=experiment.loop == "open" and experiment.stop is None and testbed.apart,
             reply_s=load.reply_s,
             connect_s=load.connect_s,
-            tick_s=1.0 if self.order.search is None else PROBE_TICK_S,
+            tick_s=experiment.timing.tick_s if self.order.search is None else PROBE_TICK_S,
         )
 
     def settle(self, server: Server) -> None:

@@ -33,6 +33,7 @@ def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
         _verdict(claim, name, Scope(results, _rows(roles, results.names), tuple(results.cells)))
         for claim in claims
         for name, roles in versions.items()
+        if name in (claim.versions or versions)
     ]
 
 

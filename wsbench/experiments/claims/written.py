@@ -32,6 +32,8 @@ class Claim(Frozen):
     means: str = ""
     holds_if: str
     needs: str | None = None
+    #: The sets of versions that it is about; empty: all.
+    versions: list[str] = []
     figures: dict[str, float] = {}
 
     @cached_property
@@ -67,6 +69,8 @@ def check(claims: list[Claim], versions: Versions, swept: list[str]) -> None:
             claim.needed  # noqa: B018 - parsed here so that a syntax error is reported
         except UserError as error:
             raise UserError(f"claim {claim.id!r}: {error}") from error
+        for name in set(claim.versions) - set(versions):
+            raise UserError(f"claim {claim.id!r}: unknown versions {name!r}; known: {', '.join(versions)}")
         for role in conditions.roles(parts) - known:
             raise UserError(f"claim {claim.id!r}: unknown role {role!r}; known roles: {', '.join(sorted(known))}")
         for key in conditions.keys(parts) - set(swept):
