@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import docs_tables
 from docs_markdown import MARKDOWN, anchored, lines_outside_code
 from docs_reference import GENERATED, table
 
@@ -50,9 +51,8 @@ PLACES = {
 NOTES = re.compile(r"results/(?P<campaign>[^/]+)/NOTES\.md")
 IMAGES = {".png", ".svg", ".jpg", ".webp"}
 
-#: Between these stand the table of packages in ARCHITECTURE.md, and that of the answers in README.
+#: Between these stands the table of packages in ARCHITECTURE.md.
 PACKAGES = re.compile(r"(?<=<!-- packages -->\n).*?(?=<!-- /packages -->)", re.DOTALL)
-ANSWERS = re.compile(r"(?<=<!-- answers -->\n).*?(?=<!-- /answers -->)", re.DOTALL)
 
 # ---- Markdown --------------------------------------------------------------------------------------------------------
 
@@ -162,12 +162,6 @@ def write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def between(name: str, marks: re.Pattern, text: str) -> None:
-    """Replaces what stands between two marks."""
-    file = ROOT / name
-    write(file, marks.sub(lambda _: text, file.read_text(encoding="utf-8")))
-
-
 def packages() -> str:
     """The table of packages: the layers of pyproject.toml, and what each package's docstring says first."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -180,32 +174,21 @@ def packages() -> str:
     return "\n".join(table(["layer", "package", "task"], rows))
 
 
-def answers() -> str:
-    """Which server for which load, from the published campaigns: for each load one line, and below it the machines."""
-    from wsbench.analysis import campaigns, choices
-
-    found = choices.columns(campaigns.find([ROOT / "results"]))
-    rows, links = [], {}
-    for said in choices.answers(found):
-        one = said.column
-        links[one.campaign.run.path.name] = f"[{one.campaign.run.path.name}]: results/{one.campaign.run.path.name}"
-        date = f"[{one.campaign.created[:10]}][{one.campaign.run.path.name}]"
-        rows.append([f"{one.choice.need}: {one.choice.shows}", said.best, said.next, date])
-    machine = f"\n\nMachine: {'; '.join(choices.machines(found))}.\n\n"
-    return "\n".join(table(["your load", "best (95 % interval)", "then", "measured"], rows)) + machine + "\n".join(links.values()) + "\n"
-
-
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--packages", action="store_true", help="only write the table of packages in ARCHITECTURE.md")
-    asked.add_argument("--answers", action="store_true", help="only write the table of answers in README.md")
+    asked.add_argument("--tables", action="store_true", help="only write the tables that come from published campaigns")
     asked.add_argument("--source-only", action="store_true", help="write build/docs, do not run Zensical")
     options = asked.parse_args()
     if options.packages:
-        between("ARCHITECTURE.md", PACKAGES, packages())
+        file = ROOT / "ARCHITECTURE.md"
+        write(file, PACKAGES.sub(lambda _: packages(), file.read_text(encoding="utf-8")))
         return 0
-    if options.answers:
-        between("README.md", ANSWERS, answers())
+    if options.tables:
+        for file in docs_tables.files():
+            text = file.read_text(encoding="utf-8")
+            if (made := docs_tables.made(text, file.relative_to(ROOT).as_posix())) != text:
+                write(file, made)
         return 0
     assemble()
     if options.source_only:

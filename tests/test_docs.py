@@ -26,7 +26,7 @@ SPEC = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "docs.p
 docs = importlib.util.module_from_spec(SPEC)
 sys.path.insert(0, str(ROOT / "scripts"))
 SPEC.loader.exec_module(docs)
-docs_markdown = sys.modules["docs_markdown"]
+docs_markdown, docs_tables = sys.modules["docs_markdown"], sys.modules["docs_tables"]
 
 TRACKED = subprocess.run(
     ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -106,6 +106,25 @@ def test_lists_become_those_of_the_site():
     text = "words\n- a\n  more\n  - b\n\n  a paragraph\n1. c\n   - d\n\n```\n  - code\n```\n"
     expected = "words\n\n- a\n  more\n    - b\n\n    a paragraph\n1. c\n    - d\n\n```\n  - code\n```\n"
     assert docs.listed(text) == expected
+
+
+# ---- tables of published campaigns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", docs_tables.files(), ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_a_table_of_a_campaign_has_the_numbers_of_that_campaign(file):
+    """`python scripts/docs.py --tables` makes them again."""
+    text = file.read_text(encoding="utf-8")
+    assert docs_tables.made(text, file.relative_to(ROOT).as_posix()) == text
+
+
+def test_a_table_that_says_something_else_is_seen():
+    asked = "2026-11-22-million | idle_rss_bytes | connections = 1000000 | netty@4.2"
+    made = docs_tables.made(f"<!-- table: {asked} -->\n| 1 |\n<!-- /table -->", "README.md")
+    assert "| netty |" in made and "| 1 |" not in made
+    for wrong in ("nothing | idle_rss_bytes", asked.replace("idle_rss", "idle"), asked.replace("1000000", "7"), asked + "9"):
+        with pytest.raises(docs_tables.Wrong):
+            docs_tables.made(f"<!-- table: {wrong} -->\n<!-- /table -->", "README.md")
 
 
 # ---- generated pages ---------------------------------------------------------------------------------------------------
@@ -272,3 +291,8 @@ def test_avoided_words_are_seen_in_prose_alone():
 def test_the_table_of_packages_is_that_of_the_layers():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert docs.PACKAGES.search(text)[0] == docs.packages(), "python scripts/docs.py --packages"
+
+
+def test_the_citation_names_the_version():
+    version = re.search(r'^version = "([^"]+)"', (ROOT / "engine" / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -1,0 +1,126 @@
+"""Tables in Markdown whose numbers come from campaigns in results/, made again by `python scripts/docs.py --tables`.
+
+A table stands between two comments; the first says what it shows:
+
+    <!-- table: 2026-11-24-million | idle_rss_bytes, connects_per_s | connections = 1000000 -->
+    <!-- /table -->
+
+The parts are the campaign, its metrics (a column each) and, where something is swept, the cell. A fourth part may name the
+servers. `<!-- answers -->` … `<!-- /answers -->` is the table "which server for which load". A number with brackets has its 95 %
+interval in them. One that no trial has is a dash.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from docs_reference import table
+
+from wsbench import metrics
+from wsbench.analysis import campaigns, choices, wording
+from wsbench.analysis.dataset import Cell
+from wsbench.analysis.reading import load
+from wsbench.analysis.results import Results
+from wsbench.records.rundir import RunFolder
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = re.compile(r"(?P<head><!-- table: (?P<asked>[^\n]*?) -->\n).*?(?P<end><!-- /table -->)", re.DOTALL)
+ANSWERS = re.compile(r"(?P<head><!-- answers -->\n).*?(?P<end><!-- /answers -->)", re.DOTALL)
+
+
+class Wrong(Exception):
+    """A table that cannot be made: what its comment asks for does not exist."""
+
+
+def made(text: str, name: str) -> str:
+    """The text of a file of the repository with all its tables made again."""
+    text = TABLE.sub(lambda found: f"{found['head']}\n{of_campaign(found['asked'])}\n{found['end']}", text)
+    return ANSWERS.sub(lambda found: f"{found['head']}\n{of_answers(name)}\n{found['end']}", text)
+
+
+def of_campaign(asked: str) -> str:
+    parts = [part.strip() for part in asked.split("|")]
+    if not 2 <= len(parts) <= 4:
+        raise Wrong(f"{asked!r}: expected CAMPAIGN | METRICS | CELL | SERVERS")
+    results = _results(parts[0])
+    names = _listed(parts[1])
+    for name in names:
+        if name not in metrics.METRICS:
+            raise Wrong(f"{asked!r}: no metric {name!r}")
+    cell = _cell(results, parts[2] if len(parts) > 2 else "", asked)
+    servers = _listed(parts[3]) if len(parts) > 3 else results.names
+    if unknown := set(servers) - set(results.names):
+        raise Wrong(f"{asked!r}: the campaign has no {', '.join(sorted(unknown))}")
+    scales = {
+        name: wording.scale(metrics.METRICS[name].unit, [results.estimate(one, cell, name).mean for one in servers]) for name in names
+    }
+    head = ["server", *(f"{wording.title(name)} [{scales[name].unit}]" for name in names)]
+    return "\n".join(
+        table(head, [[results.label(one), *(_number(results, one, cell, name, scales[name]) for name in names)] for one in servers])
+    )
+
+
+def _number(results: Results, server: str, cell: Cell, metric: str, scale: wording.Scale) -> str:
+    found = results.estimate(server, cell, metric)
+    between = scale.interval(found) if found.mean is not None and None not in (found.low, found.high) else ""
+    if found.mean is None and (end := found.low or found.high) is not None:
+        return f"{'≥' if found.low else '≤'} {scale.text(end)}"
+    return f"{scale.text(found.mean)}{f' ({between})' if between else ''}"
+
+
+@cache
+def _results(campaign: str) -> Results:
+    folder = ROOT / "results" / campaign
+    if not folder.is_dir():
+        raise Wrong(f"results/ has no campaign {campaign!r}")
+    return load(RunFolder.open(folder))
+
+
+def _cell(results: Results, asked: str, whole: str) -> Cell:
+    wanted = dict(part.split("=") for part in _listed(asked)) if asked else {}
+    wanted = {key.strip(): value.strip() for key, value in wanted.items()}
+    found = [
+        cell
+        for cell in results.cells
+        if all(str(dict(cell).get(key)) == value for key, value in wanted.items()) and (wanted or len(results.cells) == 1)
+    ]
+    if len(found) != 1:
+        raise Wrong(f"{whole!r}: {len(found)} cells of {len(results.cells)} fit; name one")
+    return found[0]
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def of_answers(name: str) -> str:
+    """For each load one line, and below it the machines. `name`: the file that links from."""
+    up = "../" * name.count("/")
+    found = choices.columns(campaigns.find([ROOT / "results"]))
+    rows, links = [], {}
+    for said in choices.answers(found):
+        folder = said.column.campaign.run.path.name
+        date = said.column.campaign.created[:10]
+        label = _label(folder, links)
+        links[label] = f"[{label}]: {up}results/{folder}"
+        rows.append([f"{said.column.choice.need}: {said.column.choice.shows}", said.best, f"[{date}][{label}]"])
+    machines = "; ".join(choices.machines(found))
+    return "\n".join(table(["your load", "best", "measured"], rows)) + f"\nMachine: {machines}.\n\n" + "\n".join(links.values()) + "\n"
+
+
+def _label(folder: str, links: dict[str, str]) -> str:
+    """A short name of a link: `a1`, `a2`, …"""
+    known = next((label for label, line in links.items() if line.endswith(f"/{folder}")), None)
+    return known or f"a{len(links) + 1}"
+
+
+def files() -> list[Path]:
+    """The Markdown files that may have such tables."""
+    return [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "results").glob("*.md")),
+        *sorted((ROOT / "results").glob("*/NOTES.md")),
+    ]

@@ -1,0 +1,181 @@
+"""Which server for which load: the columns that experiments declare, the front page, and the page of all claims."""
+
+from dataclasses import replace
+
+import pytest
+from browsing import axe_complaints
+from claims_maker import LEVELS, as_paper, claim
+from claims_maker import SERVERS as JUDGED
+from run_maker import EXPERIMENT, HOSTILE, SERVERS, Server, failed, make_run
+
+from wsbench import metrics
+from wsbench.analysis import campaigns, choices
+from wsbench.analysis.claims.over_campaigns import judged
+from wsbench.experiments import experiment
+from wsbench.experiments.experiment import NEEDS, Choice
+from wsbench.records.errors import UserError
+from wsbench.records.frozen import write_json
+from wsbench.report.web.site import write
+
+HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
+AT = {"connections": 64}
+DECLARED = (
+    Choice(need="Large messages", shows="CPU per message", metric="server_cpu_us_per_message", at=AT),
+    Choice(need="Many idle connections", shows="messages per second", metric="messages_per_s", at=AT),
+    Choice(need="Rooms", shows="copies", metric="pushes_per_s", at=AT),
+    Choice(need="Rooms", shows="elsewhere", metric="messages_per_s", at={"connections": 65}),
+)
+
+
+def lose_the_hostile(trial, order):
+    return failed("it ended") if order.server == HOSTILE_SERVER.name else trial
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An old campaign, a newer one with another order of the servers, and one of claims."""
+    runs = tmp_path_factory.mktemp("choices") / "runs"
+    runs.mkdir()
+    slower = (SERVERS[0], replace(SERVERS[1], rate=9_000), SERVERS[2], HOSTILE_SERVER)
+    made = [
+        make_run(runs / "old", SERVERS[:3]),
+        make_run(runs / "new", slower, change=lose_the_hostile),
+        make_run(runs / "claims", JUDGED, LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL)),
+    ]
+    for number, run in enumerate(made):
+        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + 3600 * number}))
+    return runs
+
+
+ALL_FALL = "every server in (netty, jetty): falls(server.requests_per_s, connections)"
+
+
+@pytest.fixture(scope="module")
+def columns(folder):
+    patch = pytest.MonkeyPatch()
+    patch.setattr(choices, "_choices", lambda name: DECLARED)
+    found = choices.columns(campaigns.find([folder]))
+    yield found
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def site(folder, columns, tmp_path_factory):
+    out = tmp_path_factory.mktemp("site") / "out"
+    write([folder], out)
+    return out
+
+
+def test_a_column_is_of_the_newest_campaign_that_has_it_in_the_order_of_needs(columns):
+    found = [one for one in columns if one.campaign.id != "runs/claims"]
+    assert [one.choice.shows for one in found] == ["messages per second", "CPU per message"]
+    assert {one.campaign.id for one in found} == {"runs/new"}
+
+
+def test_the_best_is_ranked_and_the_baseline_is_not(columns):
+    column = next(one for one in columns if one.choice.shows == "messages per second")
+    assert [one.server for one in column.best] == ["ws@8.18"]
+    assert column.next.server == "netty@4.2"
+    assert column.of("reference@1.0").rank == "reference"
+    lost = column.of(f"{HOSTILE_SERVER.name}@1.0")
+    assert (lost.value, lost.rank) == (None, "open")
+    assert column.entries[-1] == lost
+    assert column.of("bun@1") is None
+    said = next(one for one in choices.answers(columns) if one.column is column)
+    assert said.best.startswith("ws 1") and said.best.endswith("messages/s")
+    assert said.next.startswith("netty ")
+
+
+def test_where_nothing_is_decided_no_server_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(choices, "_choices", lambda name: DECLARED[1:2])
+    make_run(tmp_path / "runs" / "few", SERVERS[1:3], rounds=2)
+    (said,) = choices.answers(choices.columns(campaigns.find([tmp_path / "runs"])))
+    assert (said.best, said.next) == ("not decided among 2 servers", "")
+
+
+def test_every_declared_column_exists():
+    declared = [one for file in experiment.EXPERIMENTS.glob("*.toml") for one in experiment.read(file).choice]
+    assert {one.need for one in declared} == set(NEEDS)
+    for one in declared:
+        assert metrics.METRICS[one.metric].direction != "neither", one
+
+
+def test_a_column_of_no_cell_is_refused(tmp_path):
+    file = tmp_path / "own.toml"
+    text = EXPERIMENT.replace("repeats = 3\n", "") + '[[choice]]\nneed = "Rooms"\nshows = "x"\nmetric = "messages_per_s"\n'
+    file.write_text(text + "at = { connections = 5 }\n")
+    with pytest.raises(UserError, match="'choice.at': found {'connections': 5}, allowed: a cell of the sweep"):
+        experiment.read(file)
+    file.write_text(text.replace('"Rooms"', '"rooms"') + "at = { connections = 16 }\n")
+    with pytest.raises(UserError, match="need"):
+        experiment.read(file)
+
+
+def test_claims_are_judged_on_the_campaign_that_lacks_least(folder, tmp_path):
+    runs = tmp_path / "runs"
+    whole = make_run(runs / "whole", JUDGED, LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL))
+    part = make_run(runs / "part", JUDGED[:1], LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL))
+    for number, run in enumerate((whole, part)):
+        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
+    found = judged(campaigns.find([runs]))
+    assert {one.campaign.id for one in found} == {"runs/whole"}
+    assert [(one.found.versions, one.found.verdict) for one in found] == [("published", "holds"), ("today", "holds")]
+
+
+# ---- the pages -------------------------------------------------------------------------------------------------------
+
+
+def opened(browser, site, page="index.html", **options):
+    made = browser.new_context(bypass_csp=True, **options).new_page()
+    made.goto((site / page).as_uri())
+    return made
+
+
+def test_the_front_page_answers_before_it_lists(browser, site):
+    page = opened(browser, site)
+    assert page.locator("h1").inner_text() == "Which WebSocket server for my load?"
+    first = page.locator("#answers tbody tr").first
+    assert "ws" in first.locator(".best").inner_text()
+    assert page.locator("#campaigns tbody tr").count() == 3
+    first.get_by_role("link").click()
+    assert page.locator("h1").inner_text().startswith("How many small messages")
+    page.context.close()
+
+
+def test_servers_are_sorted_by_a_column_and_filtered(browser, site):
+    page = opened(browser, site)
+    rows = page.locator("#choose tbody tr")
+    page.get_by_role("button", name="messages per second").first.click()
+    names = [one.split("\t")[0] for one in rows.all_inner_texts()]
+    assert names[:2] == ["reference@1.0", "ws@8.18"]
+    assert page.locator("#choose th[aria-sort=descending]").count() == 1
+    page.get_by_role("button", name="server", exact=True).click()
+    names = [one.split("\t")[0] for one in rows.all_inner_texts()]
+    assert names == sorted(names)
+    page.get_by_label("name contains").fill("netty 4.2")
+    assert rows.locator("visible=true").count() == 1
+    assert page.locator("#kept").inner_text() == "1 shown"
+    page.context.close()
+
+
+def test_every_claim_stands_on_one_page_with_its_evidence(browser, site):
+    page = opened(browser, site)
+    page.get_by_role("link", name="published claims").click()
+    assert "2 of 2 verdicts are decided: 2 hold, 0 do not hold" in page.locator("main").inner_text()
+    row = page.locator("#claims tbody tr").first
+    assert "X1" in row.inner_text() and "holds" in row.inner_text()
+    row.get_by_role("link").click()
+    assert "runs/claims" in page.locator("main").inner_text()
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index.html", "claims.html"])
+def test_axe_finds_nothing_and_a_phone_is_never_scrolled_sideways(browser, site, name, scheme):
+    page = opened(browser, site, name, color_scheme=scheme)
+    assert axe_complaints(page) == []
+    page.context.close()
+    page = opened(browser, site, name, viewport={"width": 390, "height": 800})
+    assert page.title() != "owned"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.context.close()
