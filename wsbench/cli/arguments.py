@@ -240,6 +240,9 @@ def _site(made: Parser) -> None:
 def _pack(made: Parser) -> None:
     made.add_argument("run", type=Path)
     made.add_argument("folder", type=Path, help="the folder to create")
+    made.add_argument(
+        "--trials", type=Path, metavar="FILE", help="write the archive of the trials to this file, and its checksum to the folder"
+    )
 
 
 def _claims(made: Parser) -> None:

@@ -173,6 +173,6 @@ def write_site(arguments) -> int:
 def pack_campaign(arguments) -> int:
     run = RunFolder.open(arguments.run).path
     words = {str(installation.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS", str(Path.home()): "HOME"}
-    packed = packing.pack(run, arguments.folder, words)
+    packed = packing.pack(run, arguments.folder, words, arguments.trials)
     print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
     return 0

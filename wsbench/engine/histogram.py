@@ -85,10 +85,18 @@ class Histogram:
     @cached_property
     def mean(self) -> float | None:
         """Mean of the buckets' midpoints, as in HdrHistogram. None if the histogram is empty."""
+        return self._moment(1)
+
+    @cached_property
+    def mean_square(self) -> float | None:
+        """Mean of the squares of the buckets' midpoints. None if the histogram is empty."""
+        return self._moment(2)
+
+    def _moment(self, power: int) -> float | None:
         if not self.count:
             return None
-        midpoints = self._bounds[0][self._used] + (self._bounds[1][self._used] >> 1)
-        return float((midpoints * self.counts[self._used].astype(np.float64)).sum() / self.count)
+        midpoints = (self._bounds[0][self._used] + (self._bounds[1][self._used] >> 1)).astype(np.float64)
+        return float((midpoints**power * self.counts[self._used]).sum() / self.count)
 
     @cached_property
     def saturated(self) -> bool:

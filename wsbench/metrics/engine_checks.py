@@ -104,9 +104,11 @@ def waited_for_server(trial: TrialData) -> bool:
 def _little_open(trial: TrialData) -> Iterator[Finding]:
     """Little's law for an open loop: messages in flight at the ticks, which do not depend on latencies, against rate × mean time.
 
-    The ticks sample a varying number, so the check allows four standard errors of their mean (at least those of a Poisson number).
-    It also allows what the edges of the window cut, and one message: at a constant rate, all ticks can fall at one point between
-    two messages. Below about ten messages in flight, this check shows little.
+    The ticks sample a varying number, so the check allows four standard errors of their mean. Ticks can miss a stall of
+    milliseconds that the times have, and their own spread then shows nothing of it. So the spread is at least the one that the
+    times imply: in a queue that is served in order, N messages in flight have E[N(N − 1)] = rate² × E[time²] (Keilson and Servi
+    1988). The check also allows what the edges of the window cut, and one message: at a constant rate, all ticks can fall at one
+    point between two messages. Below about ten messages in flight, this check shows little.
     """
     times, window = trial.times, trial.window
     if not isinstance(trial.plan.loop, Open) or isinstance(trial.plan.scenario, Push) or trial.connection_per_request:
@@ -123,9 +125,11 @@ def _little_open(trial: TrialData) -> Iterator[Finding]:
     under_way = [tick.sent - tick.answered - tick.failed for tick in ticks]
     if len(under_way) < TICKS_FOR_LITTLE or not trial.counted:
         return
-    expected = trial.counted / trial.window_s * times.mean / NS_PER_S
+    rate = trial.counted / trial.window_s / NS_PER_S
+    expected = rate * times.mean
+    implied = expected + max(0.0, rate**2 * times.mean_square - expected**2)
     seen = fmean(under_way)
-    error = 4 * max(pstdev(under_way), math.sqrt(expected)) / math.sqrt(len(under_way))
+    error = 4 * max(pstdev(under_way), math.sqrt(implied)) / math.sqrt(len(under_way))
     edges = expected * (under_way[0] + under_way[-1]) / trial.measured.sent
     gap = max(0.0, abs(seen - expected) - 1 - error - edges)
     if expected and (kind := beyond("little", gap / expected)):

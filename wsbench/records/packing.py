@@ -7,6 +7,7 @@ of the trial folders, not their contents.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import io
 import lzma
 import os
@@ -22,6 +23,8 @@ from wsbench.records.errors import UserError
 from wsbench.records.files import is_own_folder, is_plain, read_file, whole_folder
 
 ARCHIVE = "trials.tar.xz"
+#: The checksum of an archive that is published apart from its campaign.
+CHECKSUM = "trials.sha256"
 BINARY = ".parquet"
 #: File names in the archive: the trial's number, then plain names that do not begin with a dot.
 NAME = re.compile(r"[0-9]+(/\w[\w.@+-]*)+")
@@ -33,13 +36,16 @@ RATIO, SMALL, LARGEST = 200, 256 << 20, 64 << 30
 LONGEST_READ = 4 << 20
 
 
-def pack(run: Path, destination: Path, words: Mapping[str, str]) -> Path:
+def pack(run: Path, destination: Path, words: Mapping[str, str], apart: Path | None = None) -> Path:
     """Copies a campaign to a new folder, with its trials packed. Links and special files are left out. Returns the folder.
 
-    `words` maps private folders of this machine to placeholders that replace them in the copy. UserError if the folder exists.
+    `words` maps private folders of this machine to placeholders that replace them in the copy. `apart`: a new file for the trials
+    that are then published elsewhere; the folder has their checksum. UserError if a folder or file exists.
     """
     if (run / ARCHIVE).exists():
         raise UserError(f"{run} is already packed; copy it instead")
+    if apart is not None and (apart.exists() or not apart.parent.is_dir()):
+        raise UserError(f"{apart}: give a new file in an existing folder")
     with whole_folder(destination) as part:
         with tarfile.open(part / ARCHIVE, "w:xz", preset=9) as archive:
             for folder in sorted(entry for entry in run.iterdir() if entry.name.isdigit() and is_own_folder(entry)):
@@ -52,6 +58,12 @@ def pack(run: Path, destination: Path, words: Mapping[str, str]) -> Path:
         for entry in run.iterdir():
             if is_plain(entry) and not entry.name.startswith("."):
                 (part / entry.name).write_bytes(_placeless(entry, words))
+        if apart is not None:
+            # `sha256sum -c` finds the archive where a reader is to put it: in the campaign's folder.
+            with (part / ARCHIVE).open("rb") as packed:
+                sum_ = hashlib.file_digest(packed, "sha256").hexdigest()
+            (part / CHECKSUM).write_text(f"{sum_}  {ARCHIVE}\n")
+            shutil.move(part / ARCHIVE, apart)
     return destination
 
 
