@@ -144,7 +144,7 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Said:
-    """A column in words: who is best, and who comes next; empty if nobody does."""
+    """A column in words: who is best, and who comes next; empty if no server does."""
 
     column: Column
     best: str

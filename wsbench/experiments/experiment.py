@@ -183,7 +183,7 @@ class Capacity(Frozen):
     disturbed: Literal["repeat", "count"] = "repeat"
 
 
-#: Loads in the words of somebody who chooses a server, in the order in which they are shown.
+#: Loads in the words of a reader who chooses a server, in the order in which they are shown.
 Need = Literal[
     "A million idle connections",
     "Many idle connections",
@@ -199,7 +199,7 @@ NEEDS: tuple[str, ...] = get_args(Need)
 
 
 class Choice(Frozen):
-    """What the experiment answers for somebody who chooses a server: a column of the page "Which server for my load?"."""
+    """What the experiment answers for a reader who chooses a server: a column of the page "Which server for my load?"."""
 
     need: Need
     #: What is compared under this load.

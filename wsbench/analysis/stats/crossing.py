@@ -98,7 +98,7 @@ class Evidence:
         """Probes up to the estimate of their moment, and those above it."""
         sides: tuple[list[Probe], list[Probe]] = ([], [])
         for number, one in enumerate(self.probes):
-            sides[one.load > _bound(self.probes[:number])].append(one)
+            sides[bool(one.load > _bound(self.probes[:number]))].append(one)
         return sides
 
     @cached_property
