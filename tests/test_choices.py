@@ -179,3 +179,18 @@ def test_axe_finds_nothing_and_a_phone_is_never_scrolled_sideways(browser, site,
     assert page.title() != "owned"
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_screenshot_shows_the_answers(browser, site, scheme, width):
+    """The best server's cell is on the first screen and its text can be seen: hidden, the same spot packs to far fewer bytes."""
+    page = opened(browser, site, color_scheme=scheme, viewport={"width": width, "height": 900})
+    cell = page.locator("#answers .best").first
+    box = cell.bounding_box()
+    assert 0 <= box["x"] and box["x"] + box["width"] <= width
+    assert box["y"] + box["height"] <= 900
+    shown = page.screenshot(clip=box)
+    cell.evaluate("cell => cell.style.visibility = 'hidden'")
+    assert len(shown) > 2 * len(page.screenshot(clip=box))
+    page.context.close()

@@ -152,19 +152,19 @@ class Said:
 
 
 def answers(found: list[Column]) -> list[Said]:
-    return [Said(column, _best(column), "" if (after := column.next) is None else _entry(column, after)) for column in found]
+    return [Said(column, _best(column), "" if (after := column.next) is None else _in_words(column, after)) for column in found]
 
 
 def _best(column: Column) -> str:
     leaders = column.best
     if not leaders:
         known = [one for one in column.entries if one.value is not None]
-        return f"not decided among {wording.count(len(known), 'server')}" if len(known) > 1 else _entry(column, known[0])
-    said = ", ".join(_entry(column, one) for one in leaders[:NAMED])
+        return f"not decided among {wording.count(len(known), 'server')}" if len(known) > 1 else _in_words(column, known[0])
+    said = ", ".join(_in_words(column, one) for one in leaders[:NAMED])
     return said + (f" or one of {len(leaders) - NAMED} more" if len(leaders) > NAMED else "")
 
 
-def _entry(column: Column, one: Entry) -> str:
+def _in_words(column: Column, one: Entry) -> str:
     """`netty 24,100 (22,900–25,000) messages/s`."""
     between = f" ({one.interval})" if one.interval else ""
     return f"{column.campaign.results.label(one.server)} {one.text}{between} {column.unit}".strip()
