@@ -7,16 +7,18 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from wsbench.analysis.capacity import promises, search
+from wsbench.analysis.capacity import answers, promises, search
 from wsbench.analysis.capacity.search import Bounds
 from wsbench.analysis.stats import crossing
 from wsbench.analysis.stats.crossing import Probe
+from wsbench.experiments.experiment import Capacity
 from wsbench.metrics.findings import Finding, Verdict
 from wsbench.records.errors import UserError
 from wsbench.run import duel, request
@@ -134,6 +136,35 @@ def test_the_limits_of_the_load_end_a_search():
     assert search.standing(never, bounds).ended == "least"
     assert search.next_load(always[:3], bounds) == 200.0
     assert search.next_load(never[:3], bounds) == 50.0
+
+
+def test_up_to_the_limit_of_the_generator_loads_are_halved():
+    """A generator that can offer 9,000, and servers that carry 7,000 and 20,000."""
+    for truth, said in ((7_000, None), (20_000, "generator")):
+        tried = []
+        while len(tried) < 80:
+            one = answers.Search(ASKED, tuple(tried))
+            if one.answers[0].ended is not None:
+                break
+            load = search.next_load(one.probes(0), one.bounds(0))
+            outcome = "generator" if load > 9_000 else "kept" if load <= truth else "broken"
+            tried.append(Probed(load, (outcome,)))
+        answer = answers.Search(ASKED, tuple(tried)).answers[0]
+        assert answer.ended == (said or "precision")
+        assert answer.found.low == pytest.approx(min(truth, 9_000), rel=2 * WITHIN)
+        assert (answer.found.high is None) == (truth > 9_000)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A probe as a search sees it."""
+
+    load: float
+    outcomes: tuple[str, ...]
+    purpose: str = "search"
+
+
+ASKED = answers.Asked(Capacity(promises=["p99 < 10ms"], start=1_000, within=WITHIN), 4.0)
 
 
 def test_an_experiment_searches_as_long_as_the_command_says():

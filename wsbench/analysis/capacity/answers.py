@@ -139,12 +139,12 @@ class Search:
         return Answer(promise, found.found, ended, max(held, default=None), limit)
 
     def bounds(self, place: int) -> Bounds:
-        """The loads that may be tried for a promise."""
+        """The loads that may be tried for a promise: none from the load generator's limit on, and half of the way to it at a time."""
         bounds, limit = self.asked.bounds, self.generator(place)
         if limit is None:
             return bounds
-        kept = [one.load for one in self.probes(place) if one.kept and one.load < limit]
-        return replace(bounds, most=max(kept, default=limit))
+        kept = max((one.load for one in self.probes(place) if one.kept and one.load < limit), default=None)
+        return replace(bounds, most=limit if kept is None else search.below(limit, kept, bounds))
 
     def generator(self, place: int) -> float | None:
         """The load up to which the load generator was the limit of so many probes; None if it was not."""

@@ -73,6 +73,11 @@ def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
     return _rounded(found.estimate / away if lower <= higher else found.estimate * away, bounds)
 
 
+def below(limit: float, kept: float, bounds: Bounds) -> float:
+    """The highest load to try where the load generator is the limit: half of the way from a kept load, until that is near."""
+    return kept if limit <= kept * (1 + bounds.within) else _rounded(math.sqrt(kept * limit), bounds)
+
+
 def _around(probes: Sequence[Probe], estimate: float) -> tuple[float, float]:
     """The highest load up to the estimate that was kept, and the lowest from there on that was broken."""
     kept, broken = ([one.load for one in probes if one.kept is which] for which in (True, False))
