@@ -73,7 +73,7 @@ check-python: setup-test
 	$(BIN)/lint-imports
 	$(FOUND) $(BIN)/python scripts/notices.py --check
 	$(WSBENCH) build --install $(TESTED)
-	$(BIN)/pytest -m "not root"
+	$(BIN)/pytest -m "not root" --durations=30
 	$(AS_ROOT) $(BIN)/python -B -m pytest -m root -p no:cacheprovider
 
 check-engine: setup-test

@@ -8,6 +8,11 @@ A table stands between two comments; the first says what it shows:
 The parts are the campaign, its metrics (a column each) and, where something is swept, the cell. A fourth part may name the
 servers. `<!-- answers -->` … `<!-- /answers -->` is the table "which server for which load". A number with brackets has its 95 %
 interval in them. One that no trial has is a dash.
+
+`<!-- campaigns -->` … `<!-- /campaigns -->` lists every published campaign.
+
+In the rows between `<!-- verdicts -->` and `<!-- /verdicts -->`, which begin with a claim, the last two cells are its verdicts for
+the published and for today's versions: what the means alone say stands in brackets.
 """
 
 from __future__ import annotations
@@ -20,13 +25,18 @@ from docs_reference import table
 
 from wsbench import metrics
 from wsbench.analysis import campaigns, choices, wording
+from wsbench.analysis.claims.over_campaigns import judged
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
+from wsbench.metrics.findings import FAMILIES
 from wsbench.records.rundir import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = re.compile(r"(?P<head><!-- table: (?P<asked>[^\n]*?) -->\n).*?(?P<end><!-- /table -->)", re.DOTALL)
+VERDICTS = re.compile(r"(?P<head><!-- verdicts -->\n)(?P<rows>.*?)(?P<end><!-- /verdicts -->)", re.DOTALL)
+CLAIM = re.compile(r"^\| (?P<id>[A-Z]\d+\S*) \| (?P<says>[^|]*) \|[^|]*\|[^|]*\|$", re.MULTILINE)
+CAMPAIGNS = re.compile(r"(?P<head><!-- campaigns -->\n).*?(?P<end><!-- /campaigns -->)", re.DOTALL)
 ANSWERS = re.compile(r"(?P<head><!-- answers -->\n).*?(?P<end><!-- /answers -->)", re.DOTALL)
 
 
@@ -37,6 +47,8 @@ class Wrong(Exception):
 def made(text: str, name: str) -> str:
     """The text of a file of the repository with all its tables made again."""
     text = TABLE.sub(lambda found: f"{found['head']}\n{of_campaign(found['asked'])}\n{found['end']}", text)
+    text = VERDICTS.sub(lambda found: f"{found['head']}{CLAIM.sub(_judged, found['rows'])}{found['end']}", text)
+    text = CAMPAIGNS.sub(lambda found: f"{found['head']}\n{of_campaigns()}\n{found['end']}", text)
     return ANSWERS.sub(lambda found: f"{found['head']}\n{of_answers(name)}\n{found['end']}", text)
 
 
@@ -93,6 +105,53 @@ def _cell(results: Results, asked: str, whole: str) -> Cell:
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _judged(row: re.Match) -> str:
+    found = _verdicts()
+    words = [found.get((row["id"], versions), wording.NONE) for versions in ("published", "today")]
+    return f"| {row['id']} | {row['says']} | {' | '.join(words)} |"
+
+
+@cache
+def _verdicts() -> dict[tuple[str, str], str]:
+    """By claim and versions, of the published campaigns."""
+    sign = {True: " (+)", False: " (−)", None: ""}
+    return {
+        (one.found.id, one.found.versions): one.found.verdict + (sign[one.found.by_means] if one.found.verdict == "undecided" else "")
+        for one in judged(campaigns.find([ROOT / "results"]))
+    }
+
+
+#: The families in the list of campaigns, in its order.
+LISTED_FAMILIES = ("counts", "throughput", "body", "tail", "cpu", "memory")
+
+
+def of_campaigns() -> str:
+    """Each campaign with its rounds and minutes, the share of trials whose numbers count by metric family, and the smallest
+    difference in its leading metric that it decides."""
+    head = ["campaign", "rounds", "trials", "minutes", *(FAMILIES[one] for one in LISTED_FAMILIES), "decides from"]
+    rows = []
+    for one in campaigns.find([ROOT / "results"])[::-1]:
+        results, name = one.results, one.run.path.name
+        trials = [trial for trial in results.data.trials if not trial.record.control]
+        seconds = sum(trial.record.duration_s or 0.0 for trial in results.data.trials)
+        ran = [trial for trial in trials if trial.record.outcome != "failed"]
+        shares = [_percent(sum(trial.verdict.of(family) != "INVALID" for trial in ran), len(ran)) for family in LISTED_FAMILIES]
+        smallest = _smallest(results)
+        rows.append([f"[{name[5:]}]({name})", str(one.record.rounds), f"{len(trials):,}", f"{seconds / 60:,.0f}", *shares, smallest])
+    return "\n".join(table(head, rows))
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else wording.NONE
+
+
+def _smallest(results: Results) -> str:
+    """The smallest difference from the best of a cell that is decided, in the leading metric."""
+    found = [results.best(cell, results.leading) for cell in results.cells]
+    losses = [one.loss for decided in found for one in decided.decisions if one.says == "worse" and one.ratio]
+    return f"{100 * min(losses):.2g} %" if losses else wording.NONE
 
 
 def of_answers(name: str) -> str:

@@ -1,16 +1,19 @@
 """The claims of many campaigns: each claim by the campaign that says most of it.
 
-Campaigns in, verdicts out. `evaluate` judges each campaign; no verdict is made of two.
+Campaigns in, verdicts out. `evaluate` judges each campaign; no verdict is made of two. If the experiment is in the catalogue, its
+claims are read from there: a condition that was put right is put right for the campaigns that exist, too.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from wsbench.analysis.campaigns import Campaign
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.claims.outcome import ClaimVerdict
+from wsbench.experiments import experiment as experiments
 from wsbench.records.errors import UserError
 
 
@@ -28,7 +31,7 @@ def judged(campaigns: list[Campaign]) -> list[Judged]:
     best: dict[str, tuple[int, Campaign, list[ClaimVerdict]]] = {}
     for one in campaigns:  # the newest first
         try:
-            found = evaluate(one.results)
+            found = evaluate(one.results, _claims(one.experiment))
         except UserError:
             continue  # its report says why the claims do not fit it
         lacking = sum(verdict.obstacle in ("missing", "failed") for verdict in found)
@@ -36,6 +39,13 @@ def judged(campaigns: list[Campaign]) -> list[Judged]:
             best[one.experiment] = lacking, one, found
     every = [Judged(verdict, one) for _, one, found in best.values() for verdict in found]
     return sorted(every, key=lambda one: (_by_number(one.found.id), one.campaign.experiment, one.found.versions))
+
+
+@cache
+def _claims(experiment: str) -> str | None:
+    """The experiment of the catalogue; None if it has none of this name."""
+    file = experiments.EXPERIMENTS / f"{experiment}.toml"
+    return experiments.text_of(file) if file.exists() else None
 
 
 def _by_number(id_: str) -> tuple[str, int]:
