@@ -40,6 +40,7 @@ PLACES = {
     "results/README.md": "project/results.md",
     "results/instrument.md": "rationale/instrument.md",
     "engine/benches/RESULTS.md": "rationale/engine-benchmarks.md",
+    "docs/report.md": "rationale/report.md",
     "docs/studies.md": "rationale/studies.md",
     "docs/cluster.md": "rationale/cluster.md",
     "docs/sizing.md": "reference/sizing.md",

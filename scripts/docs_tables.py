@@ -118,8 +118,8 @@ def _verdicts() -> dict[tuple[str, str], str]:
     """By claim and versions, of the published campaigns."""
     sign = {True: " (+)", False: " (−)", None: ""}
     return {
-        (one.found.id, one.found.versions): one.found.verdict + (sign[one.found.by_means] if one.found.verdict == "undecided" else "")
-        for one in judged(campaigns.find([ROOT / "results"]))
+        (one.id, one.versions): one.verdict + (sign[one.by_means] if one.verdict == "undecided" else "")
+        for one in (each.found for each in judged(campaigns.find([ROOT / "results"])))
     }
 
 
@@ -139,7 +139,8 @@ def of_campaigns() -> str:
         ran = [trial for trial in trials if trial.record.outcome != "failed"]
         shares = [_percent(sum(trial.verdict.of(family) != "INVALID" for trial in ran), len(ran)) for family in LISTED_FAMILIES]
         smallest = _smallest(results)
-        rows.append([f"[{name[5:]}]({name})", str(one.record.rounds), f"{len(trials):,}", f"{seconds / 60:,.0f}", *shares, smallest])
+        numbers = str(one.record.rounds), f"{len(trials):,}", f"{seconds / 60:,.0f}"
+        rows.append([f"[{name[5:]}]({name})", *numbers, *shares, smallest])
     return "\n".join(table(head, rows))
 
 
@@ -166,7 +167,8 @@ def of_answers(name: str) -> str:
         links[label] = f"[{label}]: {up}results/{folder}"
         rows.append([f"{said.column.choice.need}: {said.column.choice.shows}", said.best, f"[{date}][{label}]"])
     machines = "; ".join(choices.machines(found))
-    return "\n".join(table(["your load", "best", "measured"], rows)) + f"\nMachine: {machines}.\n\n" + "\n".join(links.values()) + "\n"
+    lines = [*table(["your load", "best", "measured"], rows), f"Machine: {machines}.", "", *links.values(), ""]
+    return "\n".join(lines)
 
 
 def _label(folder: str, links: dict[str, str]) -> str:

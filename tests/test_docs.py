@@ -119,10 +119,10 @@ def test_a_table_of_a_campaign_has_the_numbers_of_that_campaign(file):
 
 
 def test_a_table_that_says_something_else_is_seen():
-    asked = "2026-11-22-million | idle_rss_bytes | connections = 1000000 | netty@4.2"
+    asked = "2026-11-22-idle-memory | server_rss_bytes_max | connections = 10000 | netty@4.2"
     made = docs_tables.made(f"<!-- table: {asked} -->\n| 1 |\n<!-- /table -->", "README.md")
     assert "| netty |" in made and "| 1 |" not in made
-    for wrong in ("nothing | idle_rss_bytes", asked.replace("idle_rss", "idle"), asked.replace("1000000", "7"), asked + "9"):
+    for wrong in ("nothing | server_rss_bytes_max", asked.replace("_max", "_most"), asked.replace("10000", "7"), asked + "9"):
         with pytest.raises(docs_tables.Wrong):
             docs_tables.made(f"<!-- table: {wrong} -->\n<!-- /table -->", "README.md")
 

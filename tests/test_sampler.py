@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from wsbench.monitoring import kernel, sampler
+from wsbench.monitoring import kernel, programs, sampler
 from wsbench.records.rundir import TrialFolder
-from wsbench.records.samples import MachineSample, ProcessSample
+from wsbench.records.samples import MachineSample, ProcessSample, Program, ProgramsSample, parse_sample
 
 BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
 
@@ -109,3 +109,29 @@ def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(pro
     assert [s.moment for s in samples if s.of == "pss"] == ["ready", "idle", "ended"]
     at = [(s.t_ns - began) / 1e9 for s in samples if s.of == "server"]
     assert sum(2.5 <= t < 3.5 for t in at) <= 8 < sum(3.7 <= t < 4.3 for t in at)
+
+
+def test_the_busiest_programs_beside_a_trial_are_named(process, tmp_path):
+    """A server that waits, and a shell that is none of the trial's."""
+    server = process("input()")
+    file = tmp_path / "resources.jsonl"
+    with sampler.Sampler(file, server.pid):
+        beside = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+        time.sleep(0.5)
+    beside.kill()
+    beside.wait()
+    (told,) = (one for one in map(parse_sample, file.read_bytes().splitlines()) if isinstance(one, ProgramsSample))
+    assert "sh" in {one.name for one in told.programs}
+    assert next(one.cpu_s for one in told.programs if one.name == "sh") >= 0.1
+    assert told.began_ns < told.t_ns
+
+
+def test_what_belongs_to_the_trial_or_used_nothing_is_not_named():
+    before = {1: Program(name="init", cpu_s=5.0), 2: Program(name="old", cpu_s=9.0), 3: Program(name="server", cpu_s=1.0)}
+    after = {
+        1: Program(name="init", cpu_s=5.0),
+        2: Program(name="new", cpu_s=0.5),  # another process with the number of the old one
+        3: Program(name="server", cpu_s=4.0),
+        4: Program(name="new", cpu_s=0.25),
+    }
+    assert programs.busiest(before, after, {3}) == [Program(name="new", cpu_s=0.75)]

@@ -7,6 +7,7 @@ from run_maker import Trial
 from wsbench.metrics import host_checks
 from wsbench.metrics.verdict import disturbed
 from wsbench.records import engine_files
+from wsbench.records.samples import Program, ProgramsSample
 
 
 def test_idle_cpus_do_not_dilute_steal(tmp_path):
@@ -18,6 +19,14 @@ def test_idle_cpus_do_not_dilute_steal(tmp_path):
 def test_the_cpu_time_of_a_rival_that_is_sampled_is_not_foreign(tmp_path):
     assert not judge(tmp_path / "rival", rival=0.6).findings
     assert "other programs" in judge(tmp_path / "foreign", others=0.6).findings[0].seen
+
+
+def test_the_programs_that_used_most_are_named(tmp_path):
+    trial = trial_of(tmp_path / "0001", Trial(others=0.6))
+    used = [Program(name="backup", cpu_s=4.5), Program(name="cron", cpu_s=0.01)]
+    trial._by_kind[ProgramsSample] = [ProgramsSample(t_ns=10 * 10**9, of="programs", began_ns=0, programs=used)]
+    (one,) = [one for one in host_checks.checks(trial) if one.name == "foreign_cpu"]
+    assert "of a CPU of the machine (busiest: backup 45%)" in one.seen
 
 
 @pytest.mark.parametrize("lacking", ["server", "engine"])

@@ -35,6 +35,7 @@ class Taken:
     stolen_s: float
     throttled_s: float
     foreign_s: float | None  # at least; None if it is unknown which processes belong to the trial
+    busiest: str = ""  # the programs that used most of it
 
 
 def checks(trial: TrialData) -> Iterator[Finding]:
@@ -140,7 +141,8 @@ def _judge(
         seen = f"a CPU quota throttled {name} for {found.throttled_s:.3g} s{when}"
         yield finding("host", "throttled", seen, "Raise the quota or remove it.", **words("INVALID"))
     if found.foreign_s is not None and (kind := beyond("foreign_cpu", found.foreign_s / found.seconds)):
-        seen = f"other programs used at least {found.foreign_s / found.seconds:.0%} of a CPU of {name}{when}"
+        busiest = f" (busiest: {found.busiest})" if found.busiest else ""
+        seen = f"other programs used at least {found.foreign_s / found.seconds:.0%} of a CPU of {name}{when}{busiest}"
         # The CPU time of a server is its own account; a rival on its CPU only cools its caches.
         affects = {family: "SUSPECT" if family == "cpu" else word for family, word in words(kind).items()}
         yield finding("host", "foreign_cpu", seen, QUIETER, **affects)
@@ -169,7 +171,7 @@ def taken(trace: MachineTrace, first: MachineSample, last: MachineSample) -> Tak
     if first.throttled_s is not None and last.throttled_s is not None:
         throttled = last.throttled_s - first.throttled_s
     seconds = (last.t_ns - first.t_ns) / NS_PER_S
-    return Taken(seconds, busy + used.steal, used.steal, throttled, foreign_s(trace, first, last))
+    return Taken(seconds, busy + used.steal, used.steal, throttled, foreign_s(trace, first, last), trace.busiest)
 
 
 def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) -> float | None:

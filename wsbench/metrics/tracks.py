@@ -9,8 +9,10 @@ from itertools import pairwise
 
 from wsbench.metrics.spans import NS_PER_S, Span
 from wsbench.metrics.unmeasured import Unmeasured
-from wsbench.records.samples import MachineCpu, MachineSample, ProcessSample, SamplerCost, Tree
+from wsbench.records.samples import MachineCpu, MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree
 
+#: A program is named if it used this share of a CPU.
+NAMED_SHARE = 0.01
 TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 
 
@@ -18,13 +20,24 @@ TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 class MachineTrace:
     """The samples of one machine: of the whole, and of every process tree that is known there, by its kind.
 
-    `complete`: these trees are all that the trial ran on this machine, so the rest of its CPU time is foreign.
+    `complete`: these trees are all that the trial ran on this machine, so the rest of its CPU time is foreign. `programs`: what used
+    most of that, if it was looked at.
     """
 
     samples: list[MachineSample]
     processes: dict[Tree, list[ProcessSample]]
     sampler: list[SamplerCost]
     complete: bool
+    programs: ProgramsSample | None = None
+
+    @property
+    def busiest(self) -> str:
+        """`process_api 9%, kdamond 2%` of a CPU, over all that was sampled; empty if no program stood out."""
+        if self.programs is None:
+            return ""
+        seconds = (self.programs.t_ns - self.programs.began_ns) / NS_PER_S
+        shares = [(one.name, one.cpu_s / seconds) for one in self.programs.programs] if seconds > 0 else []
+        return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= NAMED_SHARE)
 
 
 def by_tree(samples: list[ProcessSample]) -> dict[Tree, list[ProcessSample]]:

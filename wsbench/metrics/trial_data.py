@@ -24,7 +24,7 @@ from wsbench.monitoring.runtime_logs.record import Telemetry
 from wsbench.records.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.records.hosts import HostRecord
 from wsbench.records.rundir import TrialFolder, TrialRecord
-from wsbench.records.samples import MachineSample, ProcessSample, SamplerCost, Tree, TurnSample
+from wsbench.records.samples import MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree, TurnSample
 
 CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
 MOST_SAMPLED = 0.5  # with fewer slices, their CPU time is not that of the trial
@@ -286,7 +286,8 @@ class TrialData:
         # Hosts of a cluster may share a machine, where each sees only its own processes.
         alone = not self.hosts and self.record.heat is None
         complete = alone and bool(self.processes("server")) and bool(self.processes("engine"))
-        found = {own: MachineTrace(self.machine, self._processes, self.samples_of(SamplerCost), complete)}
+        programs = next(iter(self.samples_of(ProgramsSample)), None)
+        found = {own: MachineTrace(self.machine, self._processes, self.samples_of(SamplerCost), complete, programs)}
         for host, folder in self.hosts:
             if host.role == "load":
                 machine = [sample for sample in folder.samples() if isinstance(sample, MachineSample)]

@@ -20,6 +20,7 @@ Every trial records the cost of sampling: the last line is the CPU time of this 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable
@@ -28,11 +29,19 @@ from pathlib import Path
 
 import psutil
 
-from wsbench.monitoring import hsperf, kernel
+from wsbench.monitoring import hsperf, kernel, programs
 from wsbench.monitoring.kernel import Standing
 from wsbench.records.engine_files import Open, PhaseBegin, Plan, parse_event
 from wsbench.records.files import named
-from wsbench.records.samples import HeapSample, ProcessSample, Sample, SamplerCost, SharedMemorySample, SwitchesSample
+from wsbench.records.samples import (
+    HeapSample,
+    ProcessSample,
+    ProgramsSample,
+    Sample,
+    SamplerCost,
+    SharedMemorySample,
+    SwitchesSample,
+)
 
 SHARE_OF_ELAPSED = 0.05
 SHORTEST_S, LONGEST_S = 0.025, 0.25
@@ -64,6 +73,7 @@ class Sampler:
         self._longest_s = LONGEST_S
         self._group = kernel.own_group(server_pids[0]) if server_pids else None
         self._machine = kernel.Machine(cpus)
+        self._programs = programs.used()
         self._began = time.monotonic()
         self._next_coarse = self._next_children = self._next_switches = 0.0
         self._stop = threading.Event()
@@ -87,6 +97,7 @@ class Sampler:
                     cost = SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=self._spent_ns)
                     self._write(cost)
                 self._look_at_shared_memory("ended")
+                self._write(self._other_programs())
             finally:
                 self._close()
             if self._failed is not None:
@@ -176,6 +187,11 @@ class Sampler:
     def _look_at_shared_memory(self, moment: str) -> None:
         if self._server is not None:
             self._write(self._server.shared_memory(moment))
+
+    def _other_programs(self) -> ProgramsSample:
+        ours = {os.getpid()}.union(*(tree.pids for tree in (self._server, self._engine) if tree is not None))
+        found = programs.busiest(self._programs, programs.used(), ours)
+        return ProgramsSample(t_ns=time.monotonic_ns(), of="programs", began_ns=self._began_ns, programs=found)
 
     def _look_into(self, quiet: Quiet, now: float) -> None:
         quiet.look()

@@ -169,6 +169,20 @@ class SamplerCost(Frozen):
     cpu_ns: int
 
 
+class Program(Frozen):
+    name: str
+    cpu_s: float
+
+
+class ProgramsSample(Frozen):
+    """The programs outside the trial that used most CPU time from `began_ns` to `t_ns`."""
+
+    t_ns: int
+    of: Literal["programs"]
+    began_ns: int
+    programs: list[Program]
+
+
 Sample = Annotated[
     ProcessSample
     | MachineSample
@@ -178,6 +192,7 @@ Sample = Annotated[
     | GroupSample
     | HeapSample
     | TurnSample
+    | ProgramsSample
     | SamplerCost,
     Field(discriminator="of"),
 ]

@@ -114,9 +114,11 @@ def next_probe(one: Search) -> Probe | None:
 
 
 def _lacks(one: Search, place: int) -> tuple:
-    """How much is unknown under a promise: whether any load is too high or too low for it, then how wide its interval is."""
+    """How much is unknown under a promise: whether any load is too high or too low for it, then how wide its interval is, then how
+    few probes are near its estimate."""
     found = one.answers[place].found
-    return found.estimate is None, found.within is None, found.within or 0.0, -len(one.probes(place)), -place
+    few = -search.near(one.probes(place), one.bounds(place))
+    return found.estimate is None, found.within is None, found.within or 0.0, few, -place
 
 
 def _probe(asked: Asked, load: float) -> Probe:

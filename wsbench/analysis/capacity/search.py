@@ -16,8 +16,15 @@ from wsbench.analysis.stats.crossing import Crossing, Probe, crossing
 
 #: How far the load is raised while every probe keeps the promise, and lowered while none does.
 STEP = 2.0
+#: Loads lie on a grid; none is farther from the load that was meant.
+STEP_OF_GRID = 0.03
 #: Probes beside the estimate are this share of the wanted precision away from it: the interval must end within the precision.
 ASIDE = 0.8
+#: While an end of the interval is not shown, probes go this many times as far, if nearer ones disagree: a probe that agrees with the
+#: others says most. So a search of little time ends with a wide interval, not with none.
+FARTHER = (1, 2, 4)
+#: Probes agree if this share of at least so many do.
+AGREE, OF = 0.8, 3
 
 
 @dataclass(frozen=True)
@@ -66,11 +73,55 @@ def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
     below, above = _around(probes, found.estimate)
     if not _are_near(below, above, bounds):
         return _rounded(math.sqrt(below * above), bounds)
-    away = 1 + ASIDE * bounds.within
-    near = found.estimate * away**2
-    lower = sum(found.estimate**2 / near <= load <= found.estimate for load in kept)
-    higher = sum(found.estimate < load <= near for load in broken)
-    return _rounded(found.estimate / away if lower <= higher else found.estimate * away, bounds)
+    away = _away(bounds)
+    lower, higher = (_supports(probes, found.estimate, side, away ** FARTHER[-1]) for side in (True, False))
+    open_low, open_high = _is_open(found, bounds)
+    side = lower <= higher if open_low == open_high else open_low
+    if open_low if side else open_high:
+        away = _agreed(probes, found.estimate, side, away)
+    return _rounded(found.estimate / away if side else found.estimate * away, bounds)
+
+
+def near(probes: Sequence[Probe], bounds: Bounds) -> int:
+    """How many probes say something of the capacity under a promise: those around its estimate."""
+    found = crossing(probes)
+    if found.estimate is None:
+        return 0
+    return sum(_supports(probes, found.estimate, side, _away(bounds) ** FARTHER[-1]) for side in (True, False))
+
+
+def _away(bounds: Bounds) -> float:
+    return 1 + ASIDE * bounds.within
+
+
+def _is_open(found: Crossing, bounds: Bounds) -> tuple[bool, bool]:
+    """Whether the lower and the upper end of the interval are not shown, or only far away."""
+    far = _away(bounds) ** FARTHER[-1] * (1 + bounds.within / 4)
+    return (
+        found.low is None or found.low * far < found.estimate,
+        found.high is None or found.high > found.estimate * far,
+    )
+
+
+def _between(probes: Sequence[Probe], estimate: float, lower: bool, far: float) -> list[bool]:
+    """The outcomes of probes on one side of the estimate, as far as `far` times away (with the grid's step)."""
+    edge = far * (1 + STEP_OF_GRID)
+    inside = (one for one in probes if (estimate / edge <= one.load <= estimate if lower else estimate < one.load <= estimate * edge))
+    return [one.kept for one in inside]
+
+
+def _supports(probes: Sequence[Probe], estimate: float, lower: bool, far: float) -> int:
+    """How many probes on one side of the estimate speak for it: kept below it, broken above it."""
+    return _between(probes, estimate, lower, far).count(lower)
+
+
+def _agreed(probes: Sequence[Probe], estimate: float, lower: bool, away: float) -> float:
+    """The nearest distance at which probes agree, or at which there are too few to disagree."""
+    for times in FARTHER:
+        found = _between(probes, estimate, lower, away**times)
+        if len(found) < OF or found.count(lower) >= AGREE * len(found):
+            return away**times
+    return away ** FARTHER[-1]
 
 
 def below(limit: float, kept: float, bounds: Bounds) -> float:
