@@ -66,12 +66,18 @@ def of_campaign(asked: str) -> str:
     if unknown := set(servers) - set(results.names):
         raise Wrong(f"{asked!r}: the campaign has no {', '.join(sorted(unknown))}")
     scales = {
-        name: wording.scale(metrics.METRICS[name].unit, [results.estimate(one, cell, name).mean for one in servers]) for name in names
+        name: wording.scale(metrics.METRICS[name].unit, [results.estimate(one, cell, name).mean for one in servers])
+        for name in names
     }
-    head = ["server", *(f"{wording.title(name)} [{scales[name].unit}]" for name in names)]
+    head = ["server", *(_heading(name, scales[name].unit) for name in names)]
     return "\n".join(
         table(head, [[results.label(one), *(_number(results, one, cell, name, scales[name]) for name in names)] for one in servers])
     )
+
+
+def _heading(metric: str, unit: str) -> str:
+    """The metric, and its unit where that says more."""
+    return wording.title(metric) + ("" if unit in ("connections", "connections/s", "fraction") else f", {unit}")
 
 
 def _number(results: Results, server: str, cell: Cell, metric: str, scale: wording.Scale) -> str:
@@ -125,12 +131,13 @@ def _verdicts() -> dict[tuple[str, str], str]:
 
 #: The families in the list of campaigns, in its order.
 LISTED_FAMILIES = ("counts", "throughput", "body", "tail", "cpu", "memory")
+SHORT = dict(FAMILIES) | {"body": "typical", "tail": "tail", "cpu": "CPU", "throughput": "rates"}
 
 
 def of_campaigns() -> str:
     """Each campaign with its rounds and minutes, the share of trials whose numbers count by metric family, and the smallest
     difference in its leading metric that it decides."""
-    head = ["campaign", "rounds", "trials", "minutes", *(FAMILIES[one] for one in LISTED_FAMILIES), "decides from"]
+    head = ["campaign", "rounds", "trials", "minutes", *(SHORT[one] for one in LISTED_FAMILIES), "decides from"]
     rows = []
     for one in campaigns.find([ROOT / "results"])[::-1]:
         results, name = one.results, one.run.path.name
@@ -140,34 +147,42 @@ def of_campaigns() -> str:
         shares = [_percent(sum(trial.verdict.of(family) != "INVALID" for trial in ran), len(ran)) for family in LISTED_FAMILIES]
         smallest = _smallest(results)
         numbers = str(one.record.rounds), f"{len(trials):,}", f"{seconds / 60:,.0f}"
-        rows.append([f"[{name[5:]}]({name})", *numbers, *shares, smallest])
+        rows.append([name[5:], *numbers, *shares, smallest])
     return "\n".join(table(head, rows))
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else wording.NONE
+    return f"{100 * part / whole:.0f}" if whole else wording.NONE
 
 
 def _smallest(results: Results) -> str:
     """The smallest difference from the best of a cell that is decided, in the leading metric."""
     found = [results.best(cell, results.leading) for cell in results.cells]
     losses = [one.loss for decided in found for one in decided.decisions if one.says == "worse" and one.ratio]
-    return f"{100 * min(losses):.2g} %" if losses else wording.NONE
+    return f"{100 * min(losses):.0f} %" if losses else wording.NONE
 
 
 def of_answers(name: str) -> str:
     """For each load one line, and below it the machines. `name`: the file that links from."""
     up = "../" * name.count("/")
     found = choices.columns(campaigns.find([ROOT / "results"]))
-    rows, links = [], {}
+    rows, links, needs = [], {}, set()
     for said in choices.answers(found):
-        folder = said.column.campaign.run.path.name
-        date = said.column.campaign.created[:10]
-        label = _label(folder, links)
+        choice, folder = said.column.choice, said.column.campaign.run.path.name
+        date, label = said.column.campaign.created[:10], _label(folder, links)
         links[label] = f"[{label}]: {up}results/{folder}"
-        rows.append([f"{said.column.choice.need}: {said.column.choice.shows}", said.best, f"[{date}][{label}]"])
+        if choice.need not in needs:
+            needs.add(choice.need)
+            rows.append([f"**{choice.need}**", "", ""])
+        rows.append([choice.shows, said.best, f"[{date}][{label}]"])
     machines = "; ".join(choices.machines(found))
-    lines = [*table(["your load", "best", "measured"], rows), f"Machine: {machines}.", "", *links.values(), ""]
+    lines = [
+        *table(["your load, and what is compared", "best", "measured"], rows),
+        f"Machine: {machines}.",
+        "",
+        *links.values(),
+        "",
+    ]
     return "\n".join(lines)
 
 

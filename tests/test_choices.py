@@ -1,5 +1,6 @@
 """Which server for which load: the columns that experiments declare, the front page, and the page of all claims."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -82,7 +83,7 @@ def test_the_best_is_ranked_and_the_baseline_is_not(columns):
     assert column.entries[-1] == lost
     assert column.of("bun@1") is None
     said = next(one for one in choices.answers(columns) if one.column is column)
-    assert said.best.startswith("ws 1") and said.best.endswith("messages/s")
+    assert re.fullmatch(r"ws 1[\d,.]+ \(.*\) messages/s", said.best)
     assert said.next.startswith("netty ")
 
 
@@ -90,7 +91,8 @@ def test_where_nothing_is_decided_no_server_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(choices, "_choices", lambda name: DECLARED[1:2])
     make_run(tmp_path / "runs" / "few", SERVERS[1:3], rounds=2)
     (said,) = choices.answers(choices.columns(campaigns.find([tmp_path / "runs"])))
-    assert (said.best, said.next) == ("not decided among 2 servers", "")
+    assert re.fullmatch(r"undecided; by the mean netty [\d,]+ messages/s", said.best)
+    assert said.next == ""
 
 
 def test_every_declared_column_exists():
@@ -104,7 +106,7 @@ def test_a_column_of_no_cell_is_refused(tmp_path):
     file = tmp_path / "own.toml"
     text = EXPERIMENT.replace("repeats = 3\n", "") + '[[choice]]\nneed = "Rooms"\nshows = "x"\nmetric = "messages_per_s"\n'
     file.write_text(text + "at = { connections = 5 }\n")
-    with pytest.raises(UserError, match="'choice.at': found {'connections': 5}, allowed: a cell of the sweep"):
+    with pytest.raises(UserError, match=r"'choice.at': found \{'connections': 5\}, allowed: a cell of the sweep"):
         experiment.read(file)
     file.write_text(text.replace('"Rooms"', '"rooms"') + "at = { connections = 16 }\n")
     with pytest.raises(UserError, match="need"):
@@ -163,7 +165,8 @@ def test_every_claim_stands_on_one_page_with_its_evidence(browser, site):
     page.get_by_role("link", name="published claims").click()
     assert "2 of 2 verdicts are decided: 2 hold, 0 do not hold" in page.locator("main").inner_text()
     row = page.locator("#claims tbody tr").first
-    assert "X1" in row.inner_text() and "holds" in row.inner_text()
+    assert row.inner_text().startswith("X1")
+    assert "holds" in row.inner_text()
     row.get_by_role("link").click()
     assert "runs/claims" in page.locator("main").inner_text()
     page.context.close()
@@ -188,7 +191,8 @@ def test_a_screenshot_shows_the_answers(browser, site, scheme, width):
     page = opened(browser, site, color_scheme=scheme, viewport={"width": width, "height": 900})
     cell = page.locator("#answers .best").first
     box = cell.bounding_box()
-    assert 0 <= box["x"] and box["x"] + box["width"] <= width
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
     assert box["y"] + box["height"] <= 900
     shown = page.screenshot(clip=box)
     cell.evaluate("cell => cell.style.visibility = 'hidden'")

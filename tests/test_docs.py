@@ -121,7 +121,8 @@ def test_a_table_of_a_campaign_has_the_numbers_of_that_campaign(file):
 def test_a_table_that_says_something_else_is_seen():
     asked = "2026-11-22-idle-memory | server_rss_bytes_max | connections = 10000 | netty@4.2"
     made = docs_tables.made(f"<!-- table: {asked} -->\n| 1 |\n<!-- /table -->", "README.md")
-    assert "| netty |" in made and "| 1 |" not in made
+    assert "| netty |" in made
+    assert "| 1 |" not in made
     for wrong in ("nothing | server_rss_bytes_max", asked.replace("_max", "_most"), asked.replace("10000", "7"), asked + "9"):
         with pytest.raises(docs_tables.Wrong):
             docs_tables.made(f"<!-- table: {wrong} -->\n<!-- /table -->", "README.md")
@@ -219,7 +220,9 @@ def test_every_path_of_the_repository_exists(name):
 @pytest.mark.parametrize("name", MARKDOWN)
 def test_lines_fit(name):
     text = text_of(name)
-    prose = {number for number, line in docs_markdown.lines_outside_code(text) if not re.match(r"\s*\||\[[^\]]+\]: ", line)}
+    prose = {
+        number for number, line in docs_markdown.lines_outside_code(text) if not re.match(r"\s*\||\[[^\]]+\]: |<!-- table: ", line)
+    }
     too_long = [
         f"{name}:{number}: {len(line)}"
         for number, line in enumerate(text.splitlines(), 1)

@@ -90,7 +90,7 @@ def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, t
     assert 4 <= len(late) <= 11
     assert abs(sum(isinstance(s, MachineSample) for s in samples) - len(server)) <= 1
     assert 4 <= sum(s.of == "engine" for s in samples) <= 9
-    assert {s.of for s in samples} == {"server", "engine", "machine", "network", "switches", "pss", "sampler"}
+    assert {s.of for s in samples} == {"server", "engine", "machine", "network", "switches", "pss", "sampler", "programs"}
 
 
 def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(process, tmp_path):

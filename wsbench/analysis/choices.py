@@ -1,4 +1,4 @@
-"""Which server for which load: the columns that experiments declare (`[[choice]]`), each filled from the newest campaign that has it.
+"""Which server for which load: the columns that experiments declare (`[[choice]]`), each filled from the newest campaign with it.
 
 Campaigns in, frozen values out. A column is one metric in one cell of one campaign, so its servers can be ranked. Two columns are
 never compared: their campaigns may come from different days and machines.
@@ -137,9 +137,8 @@ def _rank(results: Results, name: str, found: stats.Decided) -> tuple[Rank, str]
 
 # ---- for people ----------------------------------------------------------------------------------------------------
 
-HEADERS = ["your load", "compared by", "best", "then", "measured"]
-#: So many servers are named where more than one may be the best.
-NAMED = 3
+#: So many others are named that may be the best, too.
+NAMED = 2
 
 
 @dataclass(frozen=True)
@@ -156,12 +155,16 @@ def answers(found: list[Column]) -> list[Said]:
 
 
 def _best(column: Column) -> str:
-    leaders = column.best
-    if not leaders:
-        known = [one for one in column.entries if one.value is not None]
-        return f"not decided among {wording.count(len(known), 'server')}" if len(known) > 1 else _in_words(column, known[0])
-    said = ", ".join(_in_words(column, one) for one in leaders[:NAMED])
-    return said + (f" or one of {len(leaders) - NAMED} more" if len(leaders) > NAMED else "")
+    if column.best:
+        first, *others = column.best
+        named = wording.listed(column.campaign.results.label(one.server) for one in others) if others else ""
+        rest = named if len(others) <= NAMED else f"one of {len(others)} more"
+        return _in_words(column, first) + (f", or {rest}" if rest else "")
+    known = [one for one in column.entries if one.value is not None and one.rank != "reference"]
+    if not known:
+        return "no server but the baseline has a number"
+    said = _in_words(column, known[0])
+    return f"undecided; by the mean {said}" if len(known) > 1 else said
 
 
 def _in_words(column: Column, one: Entry) -> str:

@@ -139,7 +139,7 @@ class Search:
         return Answer(promise, found.found, ended, max(held, default=None), limit)
 
     def bounds(self, place: int) -> Bounds:
-        """The loads that may be tried for a promise: none from the load generator's limit on, and half of the way to it at a time."""
+        """The loads that may be tried for a promise: none from the generator's limit on, and half of the way to it at a time."""
         bounds, limit = self.asked.bounds, self.generator(place)
         if limit is None:
             return bounds

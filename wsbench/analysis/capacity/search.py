@@ -20,8 +20,8 @@ STEP = 2.0
 STEP_OF_GRID = 0.03
 #: Probes beside the estimate are this share of the wanted precision away from it: the interval must end within the precision.
 ASIDE = 0.8
-#: While an end of the interval is not shown, probes go this many times as far, if nearer ones disagree: a probe that agrees with the
-#: others says most. So a search of little time ends with a wide interval, not with none.
+#: While an end of the interval is not shown, probes go this many times as far, if nearer ones disagree: a probe that agrees with
+#: the others says most. So a search of little time ends with a wide interval, not with none.
 FARTHER = (1, 2, 4)
 #: Probes agree if this share of at least so many do.
 AGREE, OF = 0.8, 3
@@ -106,7 +106,9 @@ def _is_open(found: Crossing, bounds: Bounds) -> tuple[bool, bool]:
 def _between(probes: Sequence[Probe], estimate: float, lower: bool, far: float) -> list[bool]:
     """The outcomes of probes on one side of the estimate, as far as `far` times away (with the grid's step)."""
     edge = far * (1 + STEP_OF_GRID)
-    inside = (one for one in probes if (estimate / edge <= one.load <= estimate if lower else estimate < one.load <= estimate * edge))
+    inside = (
+        one for one in probes if (estimate / edge <= one.load <= estimate if lower else estimate < one.load <= estimate * edge)
+    )
     return [one.kept for one in inside]
 
 

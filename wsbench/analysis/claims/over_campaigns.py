@@ -26,8 +26,8 @@ class Judged:
 
 
 def judged(campaigns: list[Campaign]) -> list[Judged]:
-    """Of every experiment the campaign in which fewest claims lack a server or a number; the newest of several. A campaign is chosen
-    as a whole and without regard to its verdicts, so that no verdict is picked."""
+    """Of every experiment the campaign in which fewest claims lack a server or a number; the newest of several. A campaign is
+    chosen as a whole and without regard to its verdicts, so that no verdict is picked."""
     best: dict[str, tuple[int, Campaign, list[ClaimVerdict]]] = {}
     for one in campaigns:  # the newest first
         try:

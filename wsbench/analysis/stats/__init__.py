@@ -1,7 +1,8 @@
 """Statistics over repeats: numbers in, frozen values out; no trial and no file is known here.
 
-`estimates`: a mean or a ratio with its interval. `crossing`: a capacity with its interval; `searched` compares two. `lines`: a straight line with its intervals. `decision`: the one rule that says
-better, worse, equal or undecided; it rests on `contrasts`, `fit` and `looks`. `simulation` measures how often it is wrong.
+`estimates`: a mean or a ratio with its interval. `crossing`: a capacity with its interval; `searched` compares two. `lines`: a
+straight line with its intervals. `decision`: the one rule that says better, worse, equal or undecided; it rests on `contrasts`,
+`fit` and `looks`. `simulation` measures how often it is wrong.
 """
 
 from wsbench.analysis.stats.cells import common_variance, overall, trend

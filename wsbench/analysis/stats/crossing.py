@@ -4,7 +4,8 @@ In: the probes in the order in which they ran, each with its load and whether it
 higher load makes a promise no easier to keep. Nothing here measures.
 
 The interval comes from a test martingale (Ville 1939; Ramdas et al., Statistical Science 38, 2023). Each probe is a bet, made
-before it runs: below the estimate of that moment that it will keep the promise, above it that it will not. If the capacity were at
+before it runs: below the estimate of that moment that it will keep the promise, above it that it will not; no bet where nothing is
+known yet. If the capacity were at
 or below a load, every probe from that load on would keep the promise at most half of the time, and such bets could not win in the
 long run. So results may choose the next load, and the search may end at any time.
 """
@@ -95,10 +96,17 @@ class Evidence:
 
     @cached_property
     def _bets(self) -> tuple[list[Probe], list[Probe]]:
-        """Probes up to the estimate of their moment, and those above it."""
+        """Probes on which a bet was made: that they would be kept, and that they would be broken. A load between the highest kept
+        and the lowest broken one explores, and nothing is bet on it."""
         sides: tuple[list[Probe], list[Probe]] = ([], [])
+        kept, broken = 0.0, math.inf
         for number, one in enumerate(self.probes):
-            sides[bool(one.load > _bound(self.probes[:number]))].append(one)
+            estimate = _bound(self.probes[:number])
+            if one.load <= min(estimate, kept):
+                sides[0].append(one)
+            elif one.load > estimate and one.load >= broken:
+                sides[1].append(one)
+            kept, broken = (max(kept, one.load), broken) if one.kept else (kept, min(broken, one.load))
         return sides
 
     @cached_property

@@ -27,10 +27,12 @@ class Searched(dict[int, float | None]):
         self.evidence, self.estimate = evidence, estimate
 
     def pooled(self, otherwise: str) -> Estimate:
-        """The capacity of all rounds together, with the interval of its probes. `otherwise`: why it may have no mean."""
+        """The capacity of all rounds together, with the interval of its probes. Where only one end is shown, it stands alone: the
+        estimate may be far from it. `otherwise`: why there may be no mean."""
         low, high = (side(ERROR / 2) for side in (self.evidence.low, self.evidence.high))
         values = tuple(float(value) for value in self.values() if value is not None)
-        return Estimate(values, self.estimate, low, high, otherwise if self.estimate is None else None)
+        mean = self.estimate if (low is None) == (high is None) else None
+        return Estimate(values, mean, low, high, otherwise if mean is None else None)
 
     def measured(self) -> Searched:
         """The same without rounds that have no estimate."""
