@@ -334,7 +334,8 @@ def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     shown = capacity(tmp_path, "report", str(run))
     assert shown.returncode == 0, shown.stderr
     page = (run / "report.html").read_text()
-    assert "Capacity in messages/s" in page
+    assert "Capacity while p90 &lt; 20ms, in messages/s: queue" in page
+    assert "The tables below have 1 other promise." in page
     assert 'id="capacity-2"' in page
 
 

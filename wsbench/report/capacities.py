@@ -50,18 +50,19 @@ def _searches(results: Results, cell: Cell) -> dict[str, Search]:
 
 
 def lead(results: Results) -> str:
-    """The answers of all servers under each promise, the highest first, in sentences."""
+    """The answers under the first promise, the highest first, a sentence for each cell."""
     said = []
-    unit = UNITS[results.searched.capacity.over]
+    asked, place = results.searched, 0
     for cell in results.cells:
         found = _searches(results, cell)
         where = results.cell_text(cell)
-        for place, promise in enumerate(results.searched.promises):
-            ranked = _ranked(found, place)
-            parts = [f"{results.label(name)} {_words(found[name].answers[place])}" for name in ranked[:LED]]
-            more = f", and {wording.count(len(ranked) - LED, 'other server')}" if len(ranked) > LED else ""
-            said.append(f"{promise.text}{f', {where}' if where else ''}: {', '.join(parts)}{more}")
-    return f"Capacity in {unit}, with its 95 % interval where one is known. " + ". ".join(said) + "."
+        ranked = _ranked(found, place)
+        parts = [f"{results.label(name)} {_words(found[name].answers[place])}" for name in ranked[:LED]]
+        more = f", and {wording.count(len(ranked) - LED, 'other server')}" if len(ranked) > LED else ""
+        said.append(f"{f'with {where}: ' if where else ''}{', '.join(parts)}{more}")
+    others = len(asked.promises) - 1
+    also = f" The tables below have {wording.count(others, 'other promise')}." if others else ""
+    return f"Capacity while {asked.promises[place].text}, in {UNITS[asked.capacity.over]}: {'; '.join(said)}.{also}"
 
 
 def _words(answer: Answer) -> str:
@@ -137,11 +138,11 @@ def interval(answer: Answer) -> tuple[str, str]:
 
 
 def _ranked(found: dict[str, Search], place: int) -> list[str]:
-    """The servers, the highest capacity first. Where only one end is shown, it stands for it."""
+    """The servers, the highest capacity first. Where only the lower end is shown, it stands for it; an upper end says too little."""
     known = {name: one.answers[place].found for name, one in found.items()}
 
     def load(of: Crossing) -> float:
-        return (of.low or of.high or of.estimate or 0.0) if of.low is None or of.high is None else of.estimate or of.low
+        return (of.estimate or of.low or 0.0) if of.high is not None or of.low is None else of.low
 
     return sorted(found, key=lambda name: -load(known[name]))
 
