@@ -131,7 +131,7 @@ def test_loads_are_doubled_then_halved_between_then_placed_on_both_sides():
 
 def test_the_limits_of_the_load_end_a_search():
     bounds = Bounds(WITHIN, 100.0, 50.0, 200.0)
-    always, never = [Probe(200.0, True)] * 8, [Probe(50.0, False)] * 9
+    always, never = [Probe(200.0, True)] * 9, [Probe(50.0, False)] * 9
     assert search.standing(always, bounds).ended == "most"
     assert search.standing(never, bounds).ended == "least"
     assert search.next_load(always[:3], bounds) == 200.0
