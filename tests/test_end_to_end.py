@@ -60,6 +60,7 @@ def test_a_campaign_runs_every_trial_and_writes_its_report(wsbench, experiment, 
             "switches",
             "pss",
             "sampler",
+            "programs",
         }
         assert "SIGTERM" in record.server_exit
 

@@ -18,7 +18,6 @@ from wsbench.analysis.results import Results
 from wsbench.experiments import experiment as experiments
 from wsbench.experiments.experiment import NEEDS, Choice
 from wsbench.metrics.findings import Kind, worst
-from wsbench.records.errors import UserError
 
 #: `best`: alone, or with its equals. `may be best`: no other is shown to be better. `open`: nothing is ranked.
 Rank = Literal["best", "may be best", "behind", "reference", "open"]
@@ -26,14 +25,13 @@ Rank = Literal["best", "may be best", "behind", "reference", "open"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A server in a column. `value` is in the metric's unit, None where there is none; `bound`: it is an end of an interval, as
-    nothing else is shown. `note`: how far it is behind, or why there is no number."""
+    """A server in a column. `value` is in the metric's unit, or the end of its interval where nothing else is shown; None where
+    there is none. `note`: how far it is behind, or why there is no number."""
 
     server: str
     value: float | None
     text: str
     interval: str
-    bound: bool
     verdict: Kind | None
     rank: Rank
     note: str
@@ -77,10 +75,8 @@ def columns(campaigns: list[Campaign]) -> list[Column]:
 @cache
 def _choices(name: str) -> tuple[Choice, ...]:
     """The columns of an experiment of the repository. Its words may be newer than the campaign; cell and metric must fit."""
-    try:
-        return tuple(experiments.read(experiments.path_of(name)).choice)
-    except UserError:
-        return ()
+    file = experiments.in_catalogue(name)
+    return () if file is None else tuple(experiments.read(file).choice)
 
 
 def _column(campaign: Campaign, choice: Choice) -> Column | None:
@@ -112,13 +108,12 @@ def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.De
     estimate = results.estimate(name, cell, metric)
     counted = results.counted(name, cell, metric)
     verdict = worst(one.kind(metric) for one in counted) if counted else None
-    value, text, bound = estimate.mean, scale.text(estimate.mean), False
+    value, text = estimate.mean, scale.text(estimate.mean)
     if value is None and (end := estimate.low or estimate.high) is not None:
-        value, bound = end, True
-        text = f"{'≥' if estimate.low else '≤'} {scale.text(end)}"
+        value, text = end, f"{'≥' if estimate.low else '≤'} {scale.text(end)}"
     interval = "" if None in (estimate.mean, estimate.low, estimate.high) else scale.interval(estimate)
     rank, note = _rank(results, name, found)
-    return Entry(name, value, text, interval, bound, verdict, rank, note if value is not None else estimate.reason or "")
+    return Entry(name, value, text, interval, verdict, rank, note if value is not None else estimate.reason or "")
 
 
 def _rank(results: Results, name: str, found: stats.Decided) -> tuple[Rank, str]:

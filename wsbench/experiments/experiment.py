@@ -286,11 +286,16 @@ def path_of(name: str) -> Path:
     """The file of an experiment, given by name or by a path that ends in .toml."""
     if name.endswith(".toml"):
         return Path(name)
-    path = EXPERIMENTS / f"{name}.toml"
-    if len(name.encode()) > LONGEST_NAME or not path.exists():
+    if (path := in_catalogue(name)) is None:
         known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
         raise UserError(f"no experiment {name[:LONGEST_NAME]!r}; known: {known} (or give a path to a .toml file)")
     return path
+
+
+def in_catalogue(name: str) -> Path | None:
+    """The file of the catalogue's experiment of this name; None if it has none. The name may come from a foreign campaign."""
+    path = EXPERIMENTS / f"{name}.toml"
+    return path if "/" not in name and len(name.encode()) <= LONGEST_NAME and path.exists() else None
 
 
 def read(path: Path) -> Experiment:

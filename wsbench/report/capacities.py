@@ -138,7 +138,7 @@ def interval(answer: Answer) -> tuple[str, str]:
 
 
 def _ranked(found: dict[str, Search], place: int) -> list[str]:
-    """The servers, the highest capacity first. Where only the lower end is shown, it stands for it; an upper end says too little."""
+    """The servers, the highest capacity first. Where only the lower end is shown, it stands for the capacity."""
     known = {name: one.answers[place].found for name, one in found.items()}
 
     def load(of: Crossing) -> float:

@@ -44,8 +44,8 @@ def judged(campaigns: list[Campaign]) -> list[Judged]:
 @cache
 def _claims(experiment: str) -> str | None:
     """The experiment of the catalogue; None if it has none of this name."""
-    file = experiments.EXPERIMENTS / f"{experiment}.toml"
-    return experiments.text_of(file) if file.exists() else None
+    file = experiments.in_catalogue(experiment)
+    return None if file is None else experiments.text_of(file)
 
 
 def _by_number(id_: str) -> tuple[str, int]:
