@@ -42,7 +42,7 @@ def test_a_published_campaign_has_its_data_set_and_the_verdicts_of_its_page_but_
     run = RunFolder.open(folder)
     results = load(run)
     assert results.data.numbers == tables.trials_in(run)
-    assert results.data.numbers <= {planned.number for planned in results.order}
+    assert results.data.numbers <= {planned.number for planned in run.order}
     verdicts = {(one.id, one.versions): one.verdict for one in evaluate(results)}
     assert set(verdicts.values()) <= VERDICTS
     page = folder / "report.html"
