@@ -20,8 +20,8 @@ TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 class MachineTrace:
     """The samples of one machine: of the whole, and of every process tree that is known there, by its kind.
 
-    `complete`: these trees are all that the trial ran on this machine, so the rest of its CPU time is foreign. `programs`: what used
-    most of that, if it was looked at.
+    `complete`: these trees are all that the trial ran on this machine, so the rest of its CPU time is foreign. `programs`: what
+    used most of that, if it was looked at.
     """
 
     samples: list[MachineSample]
