@@ -13,7 +13,7 @@ from wsbench import metrics
 from wsbench.analysis import campaigns, choices
 from wsbench.analysis.claims.over_campaigns import judged
 from wsbench.experiments import experiment
-from wsbench.experiments.experiment import NEEDS, Choice
+from wsbench.experiments.choice import NEEDS, Choice
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import write_json
 from wsbench.report.web.site import write

@@ -1,15 +1,17 @@
-// Bun's own server. Environment: HOST, PORT; one thread, THREADS is ignored.
+// Bun's own server. Environment: HOST, PORT, TLS_CERT, TLS_KEY, DEFLATE; one thread, THREADS is ignored.
 
 if (process.argv[2] === '--version') {
   console.log(`bun ${Bun.version}, revision ${Bun.revision.slice(0, 9)}`)
   process.exit()
 }
 
+const { TLS_CERT, TLS_KEY, DEFLATE } = process.env
+const compress = Boolean(DEFLATE)
 const members = new Set()
 
 /** What each endpoint does with a message: a string is a text, a Buffer a binary. */
 const endpoints = {
-  '/echo': (websocket, message) => websocket.send(message),
+  '/echo': (websocket, message) => websocket.send(message, compress),
   '/ping': (websocket, message) => {
     if (message === 'Ping') websocket.send('Pong')
   },
@@ -24,6 +26,7 @@ Bun.serve({
   hostname: process.env.HOST,
   port: process.env.PORT,
   idleTimeout: 0,
+  tls: TLS_CERT && { cert: Bun.file(TLS_CERT), key: Bun.file(TLS_KEY) },
   fetch (request, server) {
     const { pathname, searchParams } = new URL(request.url)
     if (pathname === '/doc') return doc(searchParams.get('size'))
@@ -34,6 +37,7 @@ Bun.serve({
   },
   websocket: {
     idleTimeout: 0,
+    perMessageDeflate: compress,
     open (websocket) {
       if (websocket.data.receive === endpoints['/push']) members.add(websocket)
     },

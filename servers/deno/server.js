@@ -1,4 +1,5 @@
-// Deno's own server and WebSocket. Environment: HOST, PORT; one thread of JavaScript, THREADS is ignored.
+// Deno's own server and WebSocket. Environment: HOST, PORT, TLS_CERT, TLS_KEY; one thread of JavaScript, THREADS is
+// ignored.
 
 if (Deno.args[0] === '--version') {
   console.log(`deno ${Deno.version.deno}, v8 ${Deno.version.v8}`)
@@ -7,7 +8,10 @@ if (Deno.args[0] === '--version') {
 
 const endpoints = { '/echo': echo, '/ping': ping, '/push': push }
 
-Deno.serve({ hostname: Deno.env.get('HOST'), port: Number(Deno.env.get('PORT')) }, request => {
+const certificate = Deno.env.get('TLS_CERT')
+const tls = certificate && { cert: Deno.readTextFileSync(certificate), key: Deno.readTextFileSync(Deno.env.get('TLS_KEY')) }
+
+Deno.serve({ hostname: Deno.env.get('HOST'), port: Number(Deno.env.get('PORT')), ...tls }, request => {
   const { pathname, searchParams } = new URL(request.url)
   if (pathname === '/doc') return doc(searchParams.get('size'))
   const endpoint = endpoints[pathname]

@@ -1,4 +1,4 @@
-// coder/websocket behind net/http. Environment: HOST, PORT, THREADS.
+// coder/websocket behind net/http. Environment: HOST, PORT, THREADS, TLS_CERT, TLS_KEY, DEFLATE.
 package main
 
 import (
@@ -36,6 +36,9 @@ func main() {
 	http.HandleFunc("/ping", ping)
 	http.HandleFunc("/push", members.serve)
 	address := net.JoinHostPort(os.Getenv("HOST"), os.Getenv("PORT"))
+	if certificate := os.Getenv("TLS_CERT"); certificate != "" {
+		log.Fatal(http.ListenAndServeTLS(address, certificate, os.Getenv("TLS_KEY"), nil))
+	}
 	log.Fatal(http.ListenAndServe(address, nil))
 }
 
@@ -51,7 +54,11 @@ func doc(w http.ResponseWriter, r *http.Request) {
 }
 
 func accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
-	connection, err := websocket.Accept(w, r, nil)
+	var options websocket.AcceptOptions
+	if os.Getenv("DEFLATE") != "" {
+		options.CompressionMode = websocket.CompressionNoContextTakeover
+	}
+	connection, err := websocket.Accept(w, r, &options)
 	if err == nil {
 		connection.SetReadLimit(largestMessage)
 	}

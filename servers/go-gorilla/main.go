@@ -1,4 +1,4 @@
-// gorilla/websocket behind net/http. Environment: HOST, PORT, THREADS.
+// gorilla/websocket behind net/http. Environment: HOST, PORT, THREADS, TLS_CERT, TLS_KEY, DEFLATE.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-var upgrader = websocket.Upgrader{}
+var upgrader = websocket.Upgrader{EnableCompression: os.Getenv("DEFLATE") != ""}
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
@@ -34,6 +34,9 @@ func main() {
 	http.HandleFunc("/ping", ping)
 	http.HandleFunc("/push", members.serve)
 	address := net.JoinHostPort(os.Getenv("HOST"), os.Getenv("PORT"))
+	if certificate := os.Getenv("TLS_CERT"); certificate != "" {
+		log.Fatal(http.ListenAndServeTLS(address, certificate, os.Getenv("TLS_KEY"), nil))
+	}
 	log.Fatal(http.ListenAndServe(address, nil))
 }
 

@@ -1,7 +1,9 @@
-// ws, at the upgrades of Node's http server. Environment: HOST, PORT; one thread, THREADS is ignored.
+// ws, at the upgrades of Node's http server. Environment: HOST, PORT, TLS_CERT, TLS_KEY, DEFLATE; one thread, THREADS is ignored.
 'use strict'
 
+const fs = require('fs')
 const http = require('http')
+const https = require('https')
 const { WebSocketServer } = require('ws')
 
 if (process.argv[2] === '--version') {
@@ -9,7 +11,13 @@ if (process.argv[2] === '--version') {
   process.exit()
 }
 
-const server = http.createServer({ keepAliveTimeout: 0, headersTimeout: 0, requestTimeout: 0 }, (request, response) => {
+const { TLS_CERT, TLS_KEY, DEFLATE } = process.env
+const timeouts = { keepAliveTimeout: 0, headersTimeout: 0, requestTimeout: 0 }
+const server = TLS_CERT
+  ? https.createServer({ ...timeouts, cert: fs.readFileSync(TLS_CERT), key: fs.readFileSync(TLS_KEY) }, document)
+  : http.createServer(timeouts, document)
+
+function document (request, response) {
   const { pathname, searchParams } = new URL(request.url, 'http://localhost')
   const size = searchParams.get('size')
   if (pathname !== '/doc' || !/^\d+$/.test(size)) {
@@ -18,10 +26,10 @@ const server = http.createServer({ keepAliveTimeout: 0, headersTimeout: 0, reque
   }
   response.writeHead(200, { 'Content-Type': 'text/html', 'Content-Length': size })
   response.end(Buffer.alloc(Number(size), '.'))
-})
+}
 
 const endpoints = { '/echo': echo, '/ping': ping, '/push': push }
-const websockets = new WebSocketServer({ noServer: true })
+const websockets = new WebSocketServer({ noServer: true, perMessageDeflate: Boolean(DEFLATE) })
 
 server.on('upgrade', (request, socket, head) => {
   const endpoint = endpoints[request.url]

@@ -1,4 +1,5 @@
-"""An ASGI application under uvicorn. Environment: HOST, PORT; one process, one thread, THREADS is ignored."""
+"""An ASGI application under uvicorn. Environment: HOST, PORT, TLS_CERT, TLS_KEY; one process, one thread, THREADS is
+ignored. uvicorn compresses messages whenever a client asks for it."""
 
 import asyncio
 import os
@@ -99,6 +100,8 @@ def main() -> None:
         timeout_keep_alive=3600,
         timeout_graceful_shutdown=2,
         ws_ping_interval=None,
+        ssl_certfile=os.environ.get("TLS_CERT"),
+        ssl_keyfile=os.environ.get("TLS_KEY"),
     )
 
 

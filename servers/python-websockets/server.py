@@ -1,8 +1,10 @@
-"""websockets on asyncio. Environment: HOST, PORT; one thread, THREADS is ignored."""
+"""websockets on asyncio. Environment: HOST, PORT, TLS_CERT, TLS_KEY; one thread, THREADS is ignored. The library compresses messages
+whenever a client asks for it."""
 
 import asyncio
 import os
 import platform
+import ssl
 import sys
 import time
 from contextlib import suppress
@@ -58,7 +60,11 @@ async def handle(websocket: ServerConnection) -> None:
 
 async def main() -> None:
     host, port = os.environ["HOST"], int(os.environ["PORT"])
-    async with serve(handle, host, port, ping_interval=None, max_size=LARGEST_MESSAGE) as server:
+    tls = None
+    if certificate := os.environ.get("TLS_CERT"):
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, os.environ["TLS_KEY"])
+    async with serve(handle, host, port, ping_interval=None, max_size=LARGEST_MESSAGE, ssl=tls) as server:
         await server.serve_forever()
 
 

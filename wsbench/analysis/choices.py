@@ -16,7 +16,7 @@ from wsbench.analysis.campaigns import Campaign
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.experiments import experiment as experiments
-from wsbench.experiments.experiment import NEEDS, Choice
+from wsbench.experiments.choice import NEEDS, Choice
 from wsbench.metrics.findings import Kind, worst
 
 #: `best`: alone, or with its equals. `may be best`: no other is shown to be better. `open`: nothing is ranked.

@@ -12,12 +12,12 @@ import shlex
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsbench.checks import autobahn, conformance, conversation
+from wsbench.checks import autobahn, conformance, conversation, offered
 from wsbench.checks.conformance import deep as deep_checks
 from wsbench.checks.use import Use
 from wsbench.host import machine
@@ -26,7 +26,7 @@ from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.rundir import CheckResult
 from wsbench.servers import build, serving, speaking
 from wsbench.servers.catalogue import Variant
-from wsbench.servers.manifest import Running
+from wsbench.servers.manifest import Offer, Running
 
 OPEN_AT_THE_END = 20
 
@@ -105,7 +105,19 @@ def check(
         if place.server is not None:
             watch("ends_within_five_seconds")
             results.append(_ends_in_time(place.server, place.port))
+    for offer in variant.offers if use is None else use.asks:
+        watch(f"echo_with_{offer}")
+        results.append(_offered(variant, offer, port))
     return results
+
+
+def _offered(variant: Variant, offer: Offer, port: int | None) -> CheckResult:
+    """Starts the server once more, with what it offers."""
+    try:
+        with started(variant, port, f"check-{offer}", [offer]) as (_, at_port):
+            return offered.check(variant, offer, serving.shown(serving.HOST, at_port), machine.placement().engine)
+    except TrialFailed as failure:
+        return offered.result(offer, str(failure))
 
 
 def _contracted(
@@ -164,9 +176,9 @@ def reached(variant: Variant, port: int | None, purpose: str) -> Iterator[Place]
 
 
 @contextmanager
-def started(variant: Variant, port: int | None, purpose: str) -> Iterator[tuple[Server, int]]:
+def started(variant: Variant, port: int | None, purpose: str, asks: Sequence[Offer] = ()) -> Iterator[tuple[Server, int]]:
     """The running server and its port. Its output goes to the build log for that purpose."""
-    asked = serving.Order(port=port, number=os.getpid(), cpus=machine.placement().server)
+    asked = serving.Order(port=port, number=os.getpid(), cpus=machine.placement().server, asks=list(asks))
     log = log_of(variant, purpose)
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from wsbench.engine import program, shards
-from wsbench.records.engine_files import End, Error, Messages, Target
+from wsbench.records.engine_files import End, Error, Messages, Plan, Target
 from wsbench.records.errors import TrialFailed
 from wsbench.records.rundir import CheckResult, TrialFolder
 from wsbench.servers import speaking
@@ -36,14 +37,7 @@ def check(variant: Variant, role: str, address: str, host: str, content_bytes: i
         seed=secrets.randbits(32),
         cpus=cpus,
     )
-    with tempfile.TemporaryDirectory(prefix="wsbench-check-") as place:
-        folder = TrialFolder(Path(place))
-        try:
-            with shards.Engines(plan, 1, folder, shards.ThisHost(program.require_binary())) as running:
-                running.carry_out(lambda: None)
-            wrong = _wrong(folder)
-        except TrialFailed as failure:
-            wrong = str(failure)
+    wrong = problem(plan, _wrong)
     return CheckResult(
         name=f"{role}_session",
         section=f"session {variant.roles[role].session}",
@@ -51,6 +45,18 @@ def check(variant: Variant, role: str, address: str, host: str, content_bytes: i
         passed=wrong is None,
         detail=wrong or "",
     )
+
+
+def problem(plan: Plan, wrong: Callable[[TrialFolder], str | None]) -> str | None:
+    """Carries the plan out. What is wrong with it by this function of what the engine wrote; None if nothing is."""
+    with tempfile.TemporaryDirectory(prefix="wsbench-check-") as place:
+        folder = TrialFolder(Path(place))
+        try:
+            with shards.Engines(plan, 1, folder, shards.ThisHost(program.require_binary())) as running:
+                running.carry_out(lambda: None)
+            return wrong(folder)
+        except TrialFailed as failure:
+            return str(failure)
 
 
 def _wrong(folder: TrialFolder) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from wsbench.records.frozen import Frozen
+from wsbench.servers.manifest import Offer
 
 #: The largest message of the contract, in bytes.
 CONTRACT_BYTES = 16 << 20
@@ -15,7 +16,8 @@ class Use(Frozen):
 
     `connections`: most at once. `bursts`: a connection may have several messages in flight. `replaced`: connections come and go
     while messages are under way. `persistent`, `closing`: documents over connections that stay open, and of one connection each.
-    `strict`: also what the contract demands although no load depends on it.
+    `asks`: what the server has switched on for some of the loads. `strict`: also what the contract demands although no load depends
+    on it.
     """
 
     sizes: list[int]
@@ -25,6 +27,7 @@ class Use(Frozen):
     replaced: bool
     persistent: bool
     closing: bool
+    asks: list[Offer] = []
     strict: bool = False
 
     @property

@@ -269,6 +269,8 @@ def find_capacity(arguments) -> int:
         payload_bytes=arguments.size,
         scenario=_scenario(arguments),
         spoken=None if arguments.session is None else duel.Spoken(arguments.session, dict(arguments.set)),
+        tls=arguments.tls,
+        deflate=arguments.deflate,
         each_per_s=arguments.rate_each,
         rate_per_s=arguments.rate,
         start=arguments.start,

@@ -22,12 +22,12 @@ def list_servers(session: str | None = None) -> None:
             variant.name + (" (default)" if variant.is_default else ""),
             variant.manifest.language,
             variant.manifest.library,
-            " ".join(variant.serves),
+            " ".join([*variant.serves, *variant.offers]),
             _state(variant),
         ]
         for variant in catalogue.read()
     ]
-    terminal.table(None, ["server", "language", "library", "scenarios", "version report or state"], rows)
+    terminal.table(None, ["server", "language", "library", "serves", "version report or state"], rows)
     for folder in catalogue.OWN:
         terminal.say(f"Your own servers: {folder} ({catalogue.VARIABLE})")
     found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"

@@ -12,7 +12,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wsbench.host import installation
-from wsbench.records.engine_files import Closed, Connect, Limits, Loop, Messages, Open, Plan, Scenario, Seconds, Stage, Target
+from wsbench.records.engine_files import (
+    Closed,
+    Connect,
+    Deflate,
+    Limits,
+    Loop,
+    Messages,
+    Open,
+    Plan,
+    Scenario,
+    Seconds,
+    Stage,
+    Target,
+    Tls,
+)
 from wsbench.records.errors import TrialFailed, UserError
 
 DRAIN_S = 2.0
@@ -63,6 +77,8 @@ def plan(
     connect_s: float = CONNECT_S,
     subprotocols: Sequence[str] = (),
     tick_s: float = 1.0,
+    tls: Tls | None = None,
+    deflate: Deflate | None = None,
 ) -> Plan:
     """A plan for one local engine process, with a worker per CPU but no more workers than connections."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
@@ -76,8 +92,8 @@ def plan(
         connect=connect,
         stages=stages,
         mask="random",
-        tls=None,
-        deflate=None,
+        tls=tls,
+        deflate=deflate,
         fragment_bytes=None,
         subprotocols=list(subprotocols),
         warmup=warmup,

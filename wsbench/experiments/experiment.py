@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, ValidationError
 
 from wsbench.experiments.claims import written
+from wsbench.experiments.choice import Choice
 from wsbench.experiments.claims.written import Claim, Versions
 from wsbench.experiments.figure_table import FigureTable
 from wsbench.host import installation
@@ -38,6 +39,7 @@ from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
 from wsbench.records.rundir import Arrangement, CellValue, Probe
+from wsbench.servers.manifest import Offer
 from wsbench.servers.settings import RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
@@ -55,6 +57,9 @@ SWEPT = (
     "slow_readers",
     "room_size",
     "publishers",
+    "tls",
+    "deflate",
+    "content",
 )
 
 
@@ -71,6 +76,11 @@ class Load(Frozen):
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
     payload_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 128
     opcode: Literal["text", "binary"] = "text"
+    #: Of echoed messages: letters and digits, which hardly compress; or a part of a JSON document, as services send it.
+    content: Literal["letters", "json"] = "letters"
+    #: Over TLS. With permessage-deflate, each message compressed by itself. Only servers that offer it take part.
+    tls: bool = False
+    deflate: bool = False
     persistent: bool = True
     messages: Annotated[int, Field(ge=1)] | None = None
     depth: Annotated[int, Field(ge=1)] | None = None
@@ -89,6 +99,11 @@ class Load(Frozen):
     reply_s: Annotated[float, Field(gt=0)] = REPLY_S
     #: Seconds allowed for opening a connection.
     connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
+
+    @property
+    def asks(self) -> list[Offer]:
+        """What the server must have switched on."""
+        return [one for one in get_args(Offer) if getattr(self, one)]
 
     @property
     def most_connections(self) -> int:
@@ -181,32 +196,6 @@ class Capacity(Frozen):
     budget_s: Annotated[float, Field(gt=0)] = 300.0
     #: Probes that the host disturbed: repeat them, or count them. The answer is then about this host as it is.
     disturbed: Literal["repeat", "count"] = "repeat"
-
-
-#: Loads in the words of a reader who chooses a server, in the order in which they are shown.
-Need = Literal[
-    "A million idle connections",
-    "Many idle connections",
-    "Messages with short response times",
-    "As many messages as possible",
-    "Requests in a protocol",
-    "One message to all",
-    "Rooms",
-    "Connections that come and go",
-    "Large messages",
-]
-NEEDS: tuple[str, ...] = get_args(Need)
-
-
-class Choice(Frozen):
-    """What the experiment answers for a reader who chooses a server: a column of the page "Which server for my load?"."""
-
-    need: Need
-    #: What is compared under this load.
-    shows: str
-    metric: str
-    #: The cell; every swept key has a value.
-    at: dict[str, CellValue] = {}
 
 
 class Experiment(Frozen):
@@ -332,6 +321,8 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     both, neither = None not in ends, ends == [None, None]
     if both or (neither and load.stages is None):
         raise UserError(f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'")
+    if experiment.scenario != "echo" and (load.content != "letters" or load.deflate):
+        raise UserError(f"{path}: 'load.content' and 'load.deflate' need scenario 'echo'")
     load.loop(experiment.loop)
     _require_searchable(path, experiment, load)
 

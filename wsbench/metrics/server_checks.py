@@ -13,10 +13,12 @@ from wsbench.metrics.bottleneck import bottleneck
 from wsbench.metrics.findings import Family, Finding, Kind, everything, finding
 from wsbench.metrics.limits import beyond
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.engine_files import Echo, Idle, Push
+from wsbench.records.engine_files import Closed, Echo, Idle, Push
 
 #: Allowance around a reply: frame headers, a TLS record, an occasional Ping.
 WRAPPING_BYTES = 100
+#: Allowance for opening a connection with TLS: the server's part of the handshake, with its certificate and session tickets.
+OPENING_BYTES = 4096
 #: The outcomes in a few words, for tables that count trials.
 OUTCOMES: dict[str, str] = {
     "failed": "failed",
@@ -151,7 +153,9 @@ def flood(trial: TrialData) -> Iterator[Finding]:
     if not isinstance(scenario, Echo):
         return
     replies = trial.measured.replies_in_window + trial.plan.connections
-    most = 2 * replies * (scenario.bytes + WRAPPING_BYTES)
+    loop = trial.plan.loop
+    opens = trial.plan.tls is not None and isinstance(loop, Closed) and loop.messages_per_connection is not None
+    most = 2 * replies * (scenario.bytes + WRAPPING_BYTES + (OPENING_BYTES if opens else 0))
     if (came := trial.measured.bytes_received) > most:
         seen = f"{came:,} bytes arrived with {replies:,} replies of {scenario.bytes:,}: a flood delays other connections"
         yield finding("server", "flood", seen, "Check what the server sends besides replies.", **dict.fromkeys(LOAD, "SUSPECT"))

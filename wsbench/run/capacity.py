@@ -33,6 +33,8 @@ class Asked:
     payload_bytes: int = 128
     scenario: Literal["echo", "push", "rpc"] = "echo"
     spoken: duel.Spoken | None = None
+    tls: bool = False
+    deflate: bool = False
     each_per_s: float | None = None
     rate_per_s: float | None = None
     arrivals: str = "poisson"
@@ -82,6 +84,7 @@ def _experiment(asked: Asked, names: list[str]) -> str:
         "headline": capacities.name_of(asked.over, 0),
     }
     load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "arrivals": asked.arrivals}
+    load |= {name: True for name in ("tls", "deflate") if getattr(asked, name)}
     load |= {} if asked.rate_per_s is None else {"rate_per_s": asked.rate_per_s}
     optional = {
         "disturbed": "count" if asked.as_is else None,

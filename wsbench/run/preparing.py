@@ -46,6 +46,7 @@ def use_of(experiment: Experiment, cells: list[dict]) -> Use:
         replaced=any(load.stages is not None or load.messages_per_connection is not None for load in loads),
         persistent=documents and any(load.persistent for load in loads),
         closing=documents and not all(load.persistent for load in loads),
+        asks=sorted({one for load in loads for one in load.asks}),
     )
 
 
@@ -54,18 +55,20 @@ def wanted(experiment: Experiment, variant: Variant) -> Wanted:
 
 
 def cells_of(experiment: Experiment, variant: Variant) -> list[dict]:
-    """The cells of the experiment that are within the variant's limits."""
+    """The cells of the experiment that the variant can serve."""
     return [cell for cell in experiment.cells() if exceeded(experiment, variant, cell) is None]
 
 
 def exceeded(experiment: Experiment, variant: Variant, cell: dict) -> str | None:
-    """Which limit of the variant this cell exceeds, in words. None if it fits."""
+    """What this cell asks that the variant does not offer, or which of its limits it exceeds, in words. None if it fits."""
     load = experiment.load_of(cell)
+    if lacking := [one for one in load.asks if one not in variant.offers]:
+        return f"does not offer {' and '.join(lacking)}"
     return variant.limits.exceeded(load.payload_bytes if experiment.scenario in SIZED else 0, load.most_connections)
 
 
 def cells_left_out(experiment: Experiment, variants: list[Variant]) -> list[str]:
-    """One line per variant whose limits leave out some cells."""
+    """One line per variant that cannot serve some of the cells."""
     lines = []
     for variant in variants:
         reasons = [reason for cell in experiment.cells() if (reason := exceeded(experiment, variant, cell)) is not None]

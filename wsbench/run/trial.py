@@ -17,11 +17,11 @@ from wsbench.experiments.experiment import Experiment, Load
 from wsbench.metrics import spans
 from wsbench.monitoring import sampler
 from wsbench.monitoring.runtime_logs import probes
-from wsbench.records.engine_files import Doc, Plan, Seconds, Target
+from wsbench.records.engine_files import Deflate, Doc, Echo, Plan, Scenario, Seconds, Target, Tls
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
-from wsbench.run import stopping
+from wsbench.run import content, stopping
 from wsbench.run.testbed import Server, Testbed
 from wsbench.servers import serving, speaking
 from wsbench.servers.catalogue import Variant
@@ -31,6 +31,10 @@ from wsbench.servers.speaking import Asked, Talk
 LOG_LINES = 20
 #: The engine's ticks in a probe, so short that the stretches that the host disturbed can be left out.
 PROBE_TICK_S = 0.2
+#: Not verified, because wsbench has started the server: the client's work on a certificate is no part of the server's.
+SEALED = Tls(verify=False)
+#: Every message is compressed by itself, which all libraries can, at the client's cheapest level: the server is measured.
+DEFLATED = Deflate(client_context_takeover=False, server_context_takeover=False, level=1)
 
 
 class Stopped(Exception):
@@ -110,6 +114,7 @@ class Attempt:
             cpus=setting.testbed.server_cpus,
             processes=self._shape.servers,
             probe=self._probe,
+            asks=self.load.asks,
         )
         with setting.testbed.serving(self.variant, setting.experiment.runtime, asked, self.folder.path) as server:
             self._ready = server.ready
@@ -122,7 +127,7 @@ class Attempt:
         transport = "http" if experiment.scenario == "doc" else self.variant.transport
         address, *replicas = self._ready.addresses
         return program.plan(
-            scenario=asked.scenario,
+            scenario=self._filled(asked.scenario),
             transport=transport,
             target=Target(address=address, replicas=replicas, host=self._ready.host, path=asked.path),
             subprotocols=asked.subprotocols,
@@ -140,7 +145,17 @@ class Attempt:
             reply_s=load.reply_s,
             connect_s=load.connect_s,
             tick_s=experiment.timing.tick_s if self.order.search is None else PROBE_TICK_S,
+            tls=SEALED if load.tls else None,
+            deflate=DEFLATED if load.deflate else None,
         )
+
+    def _filled(self, scenario: Scenario) -> Scenario:
+        """The scenario, with the content that the load asks for in a file of the trial."""
+        if not isinstance(scenario, Echo) or self.load.content == "letters":
+            return scenario
+        file = self.folder.path / "content.json"
+        file.write_bytes(content.json_text(scenario.bytes))
+        return scenario.model_copy(update={"content": str(file.resolve())})
 
     def settle(self, server: Server) -> None:
         """Lets the runtime write its last lines, and stops the server. TrialFailed if it had ended by itself."""

@@ -21,6 +21,7 @@ from wsbench.servers.manifest import (
     Limits,
     Manifest,
     Need,
+    Offer,
     Running,
     ScenarioName,
     Started,
@@ -115,6 +116,13 @@ class Variant:
     @property
     def limits(self) -> Limits:
         return self.manifest.limits if self.table.limits is None else self.table.limits
+
+    @property
+    def offers(self) -> list[Offer]:
+        """What can be switched on. A server that runs already speaks as its address says."""
+        if isinstance(self.table, Running):
+            return []
+        return self.manifest.offers if self.table.offers is None else self.table.offers
 
     @property
     def needs(self) -> dict[str, str | Need]:

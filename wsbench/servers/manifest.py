@@ -22,6 +22,8 @@ from wsbench.servers.settings import CHOSEN_ELSEWHERE, Jdk, RuntimeName
 
 ScenarioName = Literal["doc", "echo", "ping", "push"]
 TransportName = Literal["websocket", "tcp"]
+#: What a server may have switched on by its environment (`serving.Order.asks`).
+Offer = Literal["tls", "deflate"]
 #: The contract's path of each scenario. A manifest may name others.
 PATHS: dict[ScenarioName, str] = {"doc": "/doc", "echo": "/echo", "ping": "/ping", "push": "/push"}
 WEBSOCKET_SCENARIOS: tuple[ScenarioName, ...] = ("echo", "ping", "push")
@@ -95,6 +97,7 @@ class VariantTable(Frozen):
     scenarios: list[ScenarioName] | None = None
     paths: dict[ScenarioName, RequestTarget] = {}
     limits: Limits | None = None
+    offers: list[Offer] | None = None
     tags: list[str] = []
     departures: list[str] = []
     sessions: dict[RoleName, RoleRow] = {}
@@ -156,6 +159,8 @@ class Manifest(Frozen):
     runtime: RuntimeName | None = None
     paths: dict[ScenarioName, RequestTarget] = {}
     limits: Limits = Limits()
+    #: What it offers beyond plain WebSocket, to loads that ask for it.
+    offers: list[Offer] = []
     tags: list[str] = []
     default: str
     #: Required tools: the minimum version of a tool in toolchains.toml, or a table for another tool.
@@ -189,6 +194,9 @@ def _contradictions(raw: dict) -> Iterator[str]:
         key = f"variants.{name}"
         if not any(place.get(one) for place in (raw, table) for one in serves):
             yield f"'{key}': it serves nothing: give 'scenarios' or 'sessions'"
+        offers, scenarios = (table.get(one, raw.get(one)) for one in ("offers", "scenarios"))
+        if offers and "echo" not in (scenarios or []):
+            yield f"'{key}': what it offers is checked by an echo: it needs scenario 'echo'"
         if "+" in name:
             yield f"'{key}': a variant's name contains no '+', which introduces runtime settings"
         yield from _unknown_tools(f"{key}.needs", table.get("needs"))

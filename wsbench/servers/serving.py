@@ -11,6 +11,7 @@ import errno
 import http.client
 import ipaddress
 import socket
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Frozen
 from wsbench.servers import runtime, speaking
 from wsbench.servers.catalogue import Variant
-from wsbench.servers.manifest import Address, Running, address
+from wsbench.servers.manifest import Address, Offer, Running, address
 
 HOST = "127.0.0.1"
 LOG = "server.log"
@@ -44,12 +45,26 @@ UPGRADE = (
     ("Sec-WebSocket-Version", "13"),
 )
 Headers = Sequence[tuple[str, str]]
+#: A certificate for loopback addresses and its key, which everybody knows.
+TLS = Path(__file__).parent / "tls"
+#: What switches on what a server offers, in its environment.
+SWITCHES: dict[Offer, dict[str, str]] = {
+    "tls": {
+        "TLS_CERT": str(TLS / "certificate.pem"),
+        "TLS_KEY": str(TLS / "key.pem"),
+        "TLS_KEYSTORE": str(TLS / "keystore.p12"),
+    },
+    "deflate": {"DEFLATE": "on"},
+}
 #: Limit for a server's output in bytes. One hour of a collector's trace is a few MB.
 LARGEST_LOG = 1 << 30
 
 
 class Order(Frozen):
-    """How to run a server. `port` is the requested port; otherwise the search for a free one starts at index `number`."""
+    """How to run a server. `port` is the requested port; otherwise the search for a free one starts at index `number`.
+
+    `asks`: which of its offers are switched on.
+    """
 
     address: str = HOST
     port: int | None
@@ -57,6 +72,7 @@ class Order(Frozen):
     cpus: list[int]
     processes: int = 1
     probe: str | None = None
+    asks: list[Offer] = []
 
 
 class Ready(Frozen):
@@ -207,10 +223,12 @@ def started(variant: Variant, order: Order, log: Path):
         "PORT": str(port),
         "THREADS": str(len(order.cpus)),
     }
+    for one in order.asks:
+        env |= SWITCHES[one]
     env = probes.environment(order.probe, env, log.parent)
     clock = time.monotonic()
     with Server(variant.table.run, variant.folder, env, order.cpus, log) as server:
-        await_ready(server, order.address, port, question(variant))
+        await_ready(server, order.address, port, question(variant), sealed="tls" in order.asks)
         yield server, port, time.monotonic() - clock
 
 
@@ -239,13 +257,13 @@ def document(paths: Mapping[str, str], size: int) -> str:
     return f"{path}{'&' if '?' in path else '?'}size={size}"
 
 
-def await_ready(server: Server, host: str, port: int, question: Question) -> None:
+def await_ready(server: Server, host: str, port: int, question: Question, sealed: bool = False) -> None:
     """Waits for an answer, never for a log line. TrialFailed if the server ends, or does not answer within READY_S."""
     until, answer = time.monotonic() + READY_S, None
     while time.monotonic() < until:
         if server.exit_code is not None:
             raise TrialFailed("the server ended before it was ready")
-        if (answer := asked(host, port, question)) is None:
+        if (answer := asked(host, port, question, sealed=sealed)) is None:
             return
         time.sleep(0.02)
     raise TrialFailed(f"the server was not ready within {READY_S:g} s: it {answer.words}")
@@ -259,14 +277,19 @@ class Answer:
     refused: bool = False
 
 
-def asked(host: str, port: int, question: Question, name: str | None = None, headers: Headers = ()) -> Answer | None:
-    """Asks a server whether it is ready. None if it is, otherwise its answer. `name` replaces the Host header."""
+def asked(
+    host: str, port: int, question: Question, name: str | None = None, headers: Headers = (), sealed: bool = False
+) -> Answer | None:
+    """Asks a server whether it is ready. None if it is, otherwise its answer. `name` replaces the Host header; `sealed`: by TLS."""
     target, status = question.target, question.status
     try:
         if target is None:
             with socket.create_connection((host, port), 1):
                 return None
-        connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
+        if sealed:
+            connection = http.client.HTTPSConnection(host, port, timeout=ANSWER_S, context=_unverified())
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
         with http_deadline.within(connection, ANSWER_S):
             connection.putrequest("GET", target, skip_host=bool(name))
             upgrade = UPGRADE if status == 101 else ()
@@ -281,6 +304,13 @@ def asked(host: str, port: int, question: Question, name: str | None = None, hea
         return Answer(f"does not answer: {error.strerror or error}")
     except http.client.HTTPException as error:
         return Answer(f"does not answer in HTTP: {error or type(error).__name__}")
+
+
+def _unverified() -> ssl.SSLContext:
+    """A client that asks for no proof: wsbench has started the server itself."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def shown(address: str, port: int) -> str:

@@ -9,10 +9,14 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 import org.eclipse.jetty.util.Callback;
 import org.eclipse.jetty.util.Jetty;
+import org.eclipse.jetty.util.ssl.SslContextFactory;
 import org.eclipse.jetty.websocket.server.ServerWebSocketContainer;
 import org.eclipse.jetty.websocket.server.WebSocketUpgradeHandler;
 
-/** Embedded Jetty, with the number of threads it chooses itself. Environment: HOST, PORT. Argument: the listen backlog. */
+/**
+ * Embedded Jetty, with the number of threads it chooses itself. Environment: HOST, PORT, TLS_KEYSTORE; Jetty compresses messages
+ * whenever a client asks for it. Argument: the listen backlog.
+ */
 public final class Main {
     private static final int LARGEST_MESSAGE = 16 * 1024 * 1024;
     private static final Duration IDLE = Duration.ofHours(1);
@@ -23,7 +27,9 @@ public final class Main {
             return;
         }
         Server server = new Server();
-        ServerConnector connector = new ServerConnector(server);
+        String keystore = System.getenv("TLS_KEYSTORE");
+        ServerConnector connector =
+                keystore == null ? new ServerConnector(server) : new ServerConnector(server, tls(keystore));
         connector.setHost(System.getenv("HOST"));
         connector.setPort(Integer.parseInt(System.getenv("PORT")));
         connector.setIdleTimeout(IDLE.toMillis());
@@ -36,6 +42,13 @@ public final class Main {
         server.setHandler(upgrade);
         server.start();
         server.join();
+    }
+
+    private static SslContextFactory.Server tls(String keystore) {
+        SslContextFactory.Server tls = new SslContextFactory.Server();
+        tls.setKeyStorePath(keystore);
+        tls.setKeyStorePassword("wsbench");
+        return tls;
     }
 
     private static void configure(ServerWebSocketContainer container) {

@@ -8,6 +8,7 @@ import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelFutureListener;
 import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelPipeline;
 import io.netty.channel.SimpleChannelInboundHandler;
 import io.netty.handler.codec.http.DefaultFullHttpResponse;
 import io.netty.handler.codec.http.FullHttpRequest;
@@ -18,6 +19,8 @@ import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.QueryStringDecoder;
 import io.netty.handler.codec.http.websocketx.WebSocketServerProtocolHandler;
+import io.netty.handler.codec.http.websocketx.extensions.WebSocketServerExtensionHandler;
+import io.netty.handler.codec.http.websocketx.extensions.compression.PerMessageDeflateServerExtensionHandshaker;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
@@ -25,6 +28,7 @@ import java.util.List;
 /** Serves documents, and makes room in the pipeline for the WebSocket endpoint that is asked for. */
 final class Router extends SimpleChannelInboundHandler<FullHttpRequest> {
     private static final int LARGEST_FRAME = 16 * 1024 * 1024;
+    private static final boolean DEFLATE = System.getenv("DEFLATE") != null;
 
     @Override
     protected void channelRead0(ChannelHandlerContext context, FullHttpRequest request) {
@@ -39,8 +43,13 @@ final class Router extends SimpleChannelInboundHandler<FullHttpRequest> {
     }
 
     private static void upgrade(ChannelHandlerContext context, FullHttpRequest request, ChannelHandler endpoint) {
-        context.pipeline()
-                .addLast(new WebSocketServerProtocolHandler(request.uri(), null, false, LARGEST_FRAME), endpoint);
+        ChannelPipeline pipeline = context.pipeline();
+        if (DEFLATE) {
+            // WebSocketServerCompressionHandler's settings, but a client may ask for server_no_context_takeover.
+            pipeline.addLast(new WebSocketServerExtensionHandler(
+                    new PerMessageDeflateServerExtensionHandshaker(6, false, 15, true, false)));
+        }
+        pipeline.addLast(new WebSocketServerProtocolHandler(request.uri(), null, DEFLATE, LARGEST_FRAME), endpoint);
         context.fireChannelRead(request.retain());
         context.pipeline().remove(context.handler());
     }

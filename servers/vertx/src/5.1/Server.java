@@ -4,6 +4,7 @@ import io.vertx.core.buffer.Buffer;
 import io.vertx.core.http.HttpServerOptions;
 import io.vertx.core.http.HttpServerRequest;
 import io.vertx.core.http.ServerWebSocket;
+import io.vertx.core.net.PemKeyCertOptions;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.Set;
@@ -26,6 +27,16 @@ public final class Server extends VerticleBase {
                 .setPort(Integer.parseInt(System.getenv("PORT")))
                 .setMaxWebSocketFrameSize(LARGEST_MESSAGE)
                 .setMaxWebSocketMessageSize(LARGEST_MESSAGE);
+        String certificate = System.getenv("TLS_CERT");
+        if (certificate != null) {
+            options.setSsl(true)
+                    .setKeyCertOptions(new PemKeyCertOptions()
+                            .setCertPath(certificate)
+                            .setKeyPath(System.getenv("TLS_KEY")));
+        }
+        if (System.getenv("DEFLATE") != null) {
+            options.setWebSocketAllowServerNoContext(true); // Vert.x compresses by itself if asked, but not without context
+        }
         return vertx.createHttpServer(options)
                 .requestHandler(this::document)
                 .webSocketHandler(this::accept)
