@@ -85,7 +85,8 @@ def add(made) -> None:
 
 
 def rows(results) -> list[dict]:
-    """The answers: server, cell, promise, capacity, low, high, held, ended, generator, probes, seconds, recovery_s."""
+    """The answers: server, cell, promise, capacity, low, high, held, ended, generator, probes, seconds, recovery_s; response times at
+    half of the first promise's capacity."""
     from wsbench.analysis.capacity import answers
 
     found = []
@@ -108,6 +109,7 @@ def rows(results) -> list[dict]:
                     "probes": len(one.tried),
                     "disturbed": sum(tried.disturbed for tried in one.tried),
                     "seconds": one.spent_s,
+                    **{name: one.at_half(of) for name, of in answers.AT_HALF.items()},
                     "recovery_s": None if recovered is None else recovered.value("recovery_s"),
                     "recovery": None if recovered is None else recovered.reason("recovery_s"),
                 }
@@ -122,6 +124,7 @@ def document(results) -> str:
 def summary(results) -> None:
     """The table of answers, and what the last probes showed."""
     from wsbench.analysis.capacity.answers import ENDED, UNITS
+    from wsbench.analysis.wording import measured
 
     found = rows(results)
     unit = UNITS[results.searched.capacity.over]
@@ -149,6 +152,9 @@ def summary(results) -> None:
     # What is said of a whole search stands in the row of each of its promises.
     searches = {(one["server"], str(one["cell"]), one["round"]): one for one in found}.values()
     for one in searches:
+        if one["half_response_us_p99"] is not None:
+            p50, p99 = (measured(one[f"half_response_us_{of}"], "µs") for of in ("p50", "p99"))
+            say(f"{one['server']}: at half of its capacity p50 is {p50} and p99 {p99}")
         if words := _recovered(one):
             say(f"{one['server']}: {words}")
     took = f"the searches took {duration(sum(one['seconds'] for one in searches))} in trials"

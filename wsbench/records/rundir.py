@@ -125,9 +125,10 @@ Arrangement = Literal["trials", "slices", "together"]
 
 class Probe(Frozen):
     """The load of one trial in a search for a capacity, and its duration in seconds. `load`: messages per second in all, or
-    connections. `recovery`: an overload, then a light load, after which responses are to be within `bound_s` again."""
+    connections. `half`: half of the capacity that was found. `recovery`: an overload, then a light load, after which responses are
+    to be within `bound_s` again."""
 
-    purpose: Literal["search", "holdout", "recovery"]
+    purpose: Literal["search", "holdout", "half", "recovery"]
     load: Annotated[float, Field(gt=0)]
     seconds: Annotated[float, Field(gt=0)]
     bound_s: Annotated[float, Field(gt=0)] | None = None
