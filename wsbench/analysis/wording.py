@@ -72,12 +72,6 @@ def number(value: float | None, digits: int = DIGITS) -> str:
     return f"{rounded:,.{max(0, places)}f}"
 
 
-def measured(value: float, unit: str) -> str:
-    """A number with the unit that suits it: `0.214 ms`."""
-    of = scale(unit, [value])
-    return f"{number(of.of(value))} {of.unit}"
-
-
 def between(low: float, high: float) -> str:
     """An interval, with one more digit if that distinguishes its ends."""
     alike, told_apart = number(low) == number(high), number(low, DIGITS + 1) != number(high, DIGITS + 1)

@@ -123,8 +123,8 @@ def document(results) -> str:
 
 def summary(results) -> None:
     """The table of answers, and what the last probes showed."""
-    from wsbench.analysis.capacity.answers import ENDED, UNITS
-    from wsbench.analysis.wording import measured
+    from wsbench.analysis.capacity.answers import AT_HALF, ENDED, UNITS
+    from wsbench.analysis.wording import scale
 
     found = rows(results)
     unit = UNITS[results.searched.capacity.over]
@@ -153,7 +153,7 @@ def summary(results) -> None:
     searches = {(one["server"], str(one["cell"]), one["round"]): one for one in found}.values()
     for one in searches:
         if one["half_response_us_p99"] is not None:
-            p50, p99 = (measured(one[f"half_response_us_{of}"], "µs") for of in ("p50", "p99"))
+            p50, p99 = (scale("µs", [value]).with_unit(value) for value in map(one.get, AT_HALF))
             say(f"{one['server']}: at half of its capacity p50 is {p50} and p99 {p99}")
         if words := _recovered(one):
             say(f"{one['server']}: {words}")

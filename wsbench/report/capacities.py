@@ -171,7 +171,7 @@ def _at_half(search: Search) -> str:
     found = [search.at_half(name) for name in AT_HALF.values()]
     if None in found:
         return wording.NONE
-    return ", ".join(wording.measured(value, "µs") for value in found)
+    return ", ".join(wording.scale("µs", [value]).with_unit(value) for value in found)
 
 
 def _recovery(search: Search) -> str:
