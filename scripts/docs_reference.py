@@ -201,7 +201,7 @@ def servers_page() -> str:
     lines += [
         "A variant is a server in one version with one set of options; its name is `SERVER@VARIANT`.",
         "A bare server name means the default variant. [Add a server](../how-to/add-a-server.md) describes the",
-        "manifest; the [server contract](../../protocol/README.md#4-the-server-contract) describes the scenarios.",
+        "manifest; the [server contract](../../protocol/README.md#4-the-server-contract) describes what it serves.",
         "",
     ]
     rows = [
@@ -215,12 +215,12 @@ def servers_page() -> str:
         lines += [f"## {name}", "", relinked(first, f"servers/{name}", "docs/reference"), ""]
         lines += [f"{manifest.language}, <{manifest.homepage}>, source in [servers/{name}](../../servers/{name}).", ""]
         lines += table(
-            ["variant", "library version", "scenarios", "tags", "differs from the defaults"],
+            ["variant", "library version", "serves", "tags", "differs from the defaults"],
             [
                 [
                     f"`{one.variant}`" + (" (default)" if one.is_default else ""),
                     cell(one.table.library_version),
-                    " ".join(f"`{scenario}`" for scenario in one.scenarios),
+                    " ".join(f"`{what}`" for what in [*one.serves, *one.offers]),
                     cell(", ".join(one.tags)),
                     cell(
                         f"cannot run: {one.table.unavailable}"

@@ -186,17 +186,21 @@ def started(variant: Variant, port: int | None, purpose: str, asks: Sequence[Off
         yield server, at_port
 
 
-def keep_running(variant: Variant, port: int | None, say: Callable[[str], None]) -> None:
-    """Starts the server, reports its addresses, and runs until Ctrl-C. TrialFailed if the server ends by itself."""
-    with started(variant, port, "start") as (server, at_port):
+def keep_running(variant: Variant, port: int | None, asks: Sequence[Offer], say: Callable[[str], None]) -> None:
+    """Starts the server, with what is asked of its offers, reports its addresses, and runs until Ctrl-C. TrialFailed if the server
+    ends by itself."""
+    with started(variant, port, "start", asks) as (server, at_port):
         try:
             scheme = "ws" if variant.transport == "websocket" else "tcp"
+            sealed = "s" if "tls" in asks else ""
             for scenario in variant.scenarios:
                 path = serving.document(variant.paths, 512) if scenario == "doc" else variant.paths[scenario]
                 path = "" if scheme == "tcp" else path
-                say(f"{'http' if scenario == 'doc' else scheme}://{serving.HOST}:{at_port}{path}")
+                say(f"{'http' if scenario == 'doc' else scheme}{sealed}://{serving.HOST}:{at_port}{path}")
             for role in variant.roles:
-                say(f"{role}: {_load_command(variant, role, at_port)}")
+                say(f"{role}: {_load_command(variant, role, f'ws{sealed}://{serving.HOST}:{at_port}')}")
+            if sealed:
+                say(f"trust its certificate: --ca {serving.SWITCHES['tls']['TLS_CERT']}")
             say(f"{variant.name} runs (process {server.pid}, log {log_of(variant, 'start')}); Ctrl-C ends it")
             while server.exit_code is None:
                 time.sleep(0.1)
@@ -206,14 +210,13 @@ def keep_running(variant: Variant, port: int | None, say: Callable[[str], None])
         raise TrialFailed(f"{variant.name} {server.stop()}")
 
 
-def _load_command(variant: Variant, role: str, port: int) -> str:
-    """What loads a started server in this role."""
+def _load_command(variant: Variant, role: str, url: str) -> str:
+    """What loads a started server in this role; `url` is without a path."""
     session = variant.roles[role].session
     named = str(speaking.file_of(variant, role)) if session.endswith(".toml") else session
     sets = [word for pair in speaking.settings_of(variant, role).items() for word in ("--set", "=".join(pair))]
     rooms = ["--room-size", "10"] if role == "rooms" else []
-    url = f"ws://{serving.HOST}:{port}{speaking.path_of(variant, role)}"
-    return shlex.join(["wsbench", "load", url, "--session", named, *sets, *rooms])
+    return shlex.join(["wsbench", "load", url + speaking.path_of(variant, role), "--session", named, *sets, *rooms])
 
 
 def log_of(variant: Variant, purpose: str) -> Path:

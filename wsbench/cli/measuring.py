@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
+from typing import get_args
 
 from wsbench import metrics
 from wsbench.analysis import thresholds
@@ -33,7 +34,7 @@ from wsbench.report import hdr
 from wsbench.run import campaign, duel, load, ordering, preparing, request, testbed
 from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
-from wsbench.servers.manifest import Running
+from wsbench.servers.manifest import Offer, Running
 
 #: Time for all rounds of `--until decided`, in seconds.
 BUDGET_S = 1200.0
@@ -84,11 +85,14 @@ def start_server(arguments) -> int:
         raise UserError(f"expected one server; matched {', '.join(variant.name for variant in chosen) or 'none'}")
     if isinstance(chosen[0].table, Running):
         raise UserError(f"{chosen[0].name} runs already, at {chosen[0].table.url}")
+    asks = [one for one in get_args(Offer) if getattr(arguments, one)]
+    if lacking := [one for one in asks if one not in chosen[0].offers]:
+        raise UserError(f"{chosen[0].name} does not offer {' and '.join(lacking)}")
     built = build.build(chosen[0], machine.placement().server)
     if built.problem is not None:
         raise UserError(f"{chosen[0].name}: {built.problem}")
     try:
-        contract.keep_running(chosen[0], arguments.port, lambda line: print(line, flush=True))
+        contract.keep_running(chosen[0], arguments.port, asks, lambda line: print(line, flush=True))
     except TrialFailed as failure:
         terminal.say(f"wsbench: {failure}; its output is in {contract.log_of(chosen[0], 'start')}")
         return 1

@@ -85,8 +85,8 @@ def add(made) -> None:
 
 
 def rows(results) -> list[dict]:
-    """The answers: server, cell, promise, capacity, low, high, held, ended, generator, probes, seconds, recovery_s; response times at
-    half of the first promise's capacity."""
+    """The answers: server, cell, promise, capacity and its interval, what ended the search, response times at half of the first
+    promise's capacity, and recovery from an overload."""
     from wsbench.analysis.capacity import answers
 
     found = []
