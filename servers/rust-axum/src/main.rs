@@ -1,10 +1,11 @@
-//! axum and its WebSocket. Environment: HOST, PORT, THREADS.
+//! axum and its WebSocket. Environment: HOST, PORT, THREADS, TLS_CERT, TLS_KEY.
 
 use axum::Router;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, State};
 use axum::response::{Html, Response};
 use axum::routing::{any, get};
+use axum_server::tls_rustls::RustlsConfig;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -36,6 +37,13 @@ async fn serve() {
         .route("/push", any(push))
         .with_state(broadcast::Sender::new(MOST_UNSENT));
     let address = format!("{}:{}", variable("HOST"), variable("PORT"));
+    if let Ok(certificate) = std::env::var("TLS_CERT") {
+        let config =
+            RustlsConfig::from_pem_file(certificate, variable("TLS_KEY")).await.expect("a certificate and its key");
+        let address = address.parse().expect("HOST is an IP address");
+        axum_server::bind_rustls(address, config).serve(router.into_make_service()).await.expect("the port is free");
+        return;
+    }
     let listener = TcpListener::bind(address).await.expect("the port is free");
     axum::serve(listener, router).await.expect("axum::serve never ends");
 }
