@@ -83,7 +83,8 @@ def add(made) -> None:
 
 
 def rows(results) -> list[dict]:
-    """The answers: server, cell, promise, capacity, low, high, held, ended, generator, probes, seconds, recovery_s."""
+    """The answers: server, cell, promise, capacity, low, high, held, ended, generator, probes, seconds, recovery_s; response times at
+    half of the first promise's capacity."""
     from wsbench.analysis.capacity import answers
 
     found = []
@@ -106,6 +107,7 @@ def rows(results) -> list[dict]:
                     "probes": len(one.tried),
                     "disturbed": sum(tried.disturbed for tried in one.tried),
                     "seconds": one.spent_s,
+                    **{name: one.at_half(of) for name, of in answers.AT_HALF.items()},
                     "recovery_s": None if recovered is None else recovered.value("recovery_s"),
                     "recovery": None if recovered is None else recovered.reason("recovery_s"),
                 }
@@ -119,7 +121,8 @@ def document(results) -> str:
 
 def summary(results) -> None:
     """The table of answers, and what the last probes showed."""
-    from wsbench.analysis.capacity.answers import ENDED, UNITS
+    from wsbench.analysis.capacity.answers import AT_HALF, ENDED, UNITS
+    from wsbench.analysis.wording import scale
 
     found = rows(results)
     unit = UNITS[results.searched.capacity.over]
@@ -147,6 +150,9 @@ def summary(results) -> None:
     # What is said of a whole search stands in the row of each of its promises.
     searches = {(one["server"], str(one["cell"]), one["round"]): one for one in found}.values()
     for one in searches:
+        if one["half_response_us_p99"] is not None:
+            p50, p99 = (scale("µs", [value]).with_unit(value) for value in map(one.get, AT_HALF))
+            say(f"{one['server']}: at half of its capacity p50 is {p50} and p99 {p99}")
         if words := _recovered(one):
             say(f"{one['server']}: {words}")
     took = f"the searches took {duration(sum(one['seconds'] for one in searches))} in trials"

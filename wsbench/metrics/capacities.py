@@ -37,6 +37,18 @@ for _over, _unit, _load in (("rate", "messages/s", "rate of messages"), ("connec
         _answer(name_of(_over, _place, "held"), _unit, f"The {_load} that a longer trial at the end confirmed; {_of}.")
 
 
+@metric("µs", "lower", "body")
+def half_response_us_p50(trial):
+    """Median response time at half of the capacity of a search's first promise; the median of its probes there."""
+    raise Unmeasured(OF_A_SEARCH)
+
+
+@metric("µs", "lower", "tail")
+def half_response_us_p99(trial):
+    """99th percentile of response times at half of the capacity of a search's first promise; the median of its probes there."""
+    raise Unmeasured(OF_A_SEARCH)
+
+
 @metric("s", "lower", "body")
 def recovery_s(trial):
     """Time from the end of an overload until the server's backlog is gone for good, in steps of the engine's ticks (0.2 s).

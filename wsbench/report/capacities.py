@@ -10,7 +10,7 @@ from statistics import median
 from wsbench import metrics
 from wsbench.analysis import wording
 from wsbench.analysis.capacity import answers
-from wsbench.analysis.capacity.answers import ENDED, UNITS, Answer, Search
+from wsbench.analysis.capacity.answers import AT_HALF, ENDED, UNITS, Answer, Search
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.analysis.stats.crossing import Crossing
@@ -119,10 +119,12 @@ def _table(results: Results, found: dict[str, Search], place: int) -> Table:
                 _load(answer.held),
                 str(len(search.tried)),
                 ENDED[search.ended(place)],
-                _recovery(search),
+                *([_at_half(search), _recovery(search)] if place == 0 else []),
             ]
         )
-    return Table(["server", f"capacity ({unit})", "95 % interval", "held for longer", "probes", "ended because", "recovery"], rows)
+    headers = ["server", f"capacity ({unit})", "95 % interval", "held for longer", "probes", "ended because"]
+    # These are around the capacity of the first promise.
+    return Table([*headers, *(["at half: p50, p99", "recovery"] if place == 0 else [])], rows)
 
 
 def interval(answer: Answer) -> tuple[str, str]:
@@ -162,6 +164,14 @@ def disturbed(results: Results) -> str | None:
 
 def _load(value: float | None) -> str:
     return wording.NONE if value is None else f"{float(f'{value:.3g}'):,.10g}"
+
+
+def _at_half(search: Search) -> str:
+    """The response times at half of the first promise's capacity."""
+    found = [search.at_half(name) for name in AT_HALF.values()]
+    if None in found:
+        return wording.NONE
+    return ", ".join(wording.scale("µs", [value]).with_unit(value) for value in found)
 
 
 def _recovery(search: Search) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from wsbench.analysis import reading, thresholds
 from wsbench.analysis.capacity import answers, search
-from wsbench.analysis.capacity.answers import HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search
+from wsbench.analysis.capacity.answers import HALVES, HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search
 from wsbench.analysis.dataset import DataSet, TrialResult
 from wsbench.experiments.experiment import Experiment
 from wsbench.metrics import METRICS
@@ -110,7 +110,7 @@ def next_probe(one: Search) -> Probe | None:
     for place in range(len(one.answers)):
         if (load := _to_hold(one, place)) is not None:
             return Probe(purpose="holdout", load=load, seconds=HOLDOUT * asked.seconds(load))
-    return _recovery(one)
+    return _half(one) or _recovery(one)
 
 
 def _lacks(one: Search, place: int) -> tuple:
@@ -134,15 +134,32 @@ def _to_hold(one: Search, place: int) -> float | None:
     near = [tried for tried in one.tried if tried.purpose == "holdout" and low / step**HOLDOUTS < tried.load <= low]
     if any(tried.outcomes[place] == "kept" for tried in near) or len(near) >= HOLDOUTS:
         return None
-    load = low / step ** sum(tried.outcomes[place] == "broken" for tried in near)
-    return float(round(load)) if one.asked.bounds.whole else float(f"{load:.4g}")
+    return _rounded(one, low / step ** sum(tried.outcomes[place] == "broken" for tried in near))
+
+
+def _half(one: Search) -> Probe | None:
+    """A probe at half of the first promise's capacity; None if there are enough of them, or nothing is known of it."""
+    load = _capacity(one)
+    if load is None or sum(tried.purpose == "half" for tried in one.tried) >= HALVES:
+        return None
+    half = max(one.asked.bounds.least, _rounded(one, load / 2))
+    return Probe(purpose="half", load=half, seconds=one.asked.seconds(half))
 
 
 def _recovery(one: Search) -> Probe | None:
     """The last probe: from an overload to a light load, around the first promise's capacity."""
-    first = one.answers[0]
-    load = first.found.estimate or first.found.low
+    first, load = one.answers[0], _capacity(one)
     known = load is not None and first.promise.bound_s is not None and first.ended != "generator"
     if not known or any(tried.purpose == "recovery" for tried in one.tried):
         return None
-    return Probe(purpose="recovery", load=float(f"{load:.4g}"), seconds=RECOVERY_S, bound_s=first.promise.bound_s)
+    return Probe(purpose="recovery", load=_rounded(one, load), seconds=RECOVERY_S, bound_s=first.promise.bound_s)
+
+
+def _capacity(one: Search) -> float | None:
+    """The estimate under the first promise, or what its probes have shown it to be at least."""
+    found = one.answers[0].found
+    return found.estimate or found.low
+
+
+def _rounded(one: Search, load: float) -> float:
+    return float(round(load)) if one.asked.bounds.whole else float(f"{load:.4g}")

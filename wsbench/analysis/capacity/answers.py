@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 
 from wsbench import metrics
 from wsbench.analysis.capacity import promises, search
@@ -33,6 +34,10 @@ UNUSABLE = 3
 #: A light load takes longer: a probe has at least so many messages, within a minute.
 MESSAGES, LONGEST_S = 1000, 60.0
 RECOVERY_S = 16.0
+#: So many probes show how a server responds at half of the first promise's capacity.
+HALVES = 3
+#: What these probes show, by the metric that has it.
+AT_HALF = {"half_response_us_p50": "response_us_p50", "half_response_us_p99": "response_us_p99"}
 #: The unit of a load, and why a search ended, in words.
 UNITS = {"rate": "messages/s", "connections": "connections"}
 ENDED = {
@@ -160,6 +165,12 @@ class Search:
         outcomes = [one.outcomes[place] for one in self.tried if one.purpose == "search"]
         return len(outcomes) >= UNUSABLE and set(outcomes) == {"unknown"}
 
+    def at_half(self, name: str) -> float | None:
+        """The median of this metric over the probes at half of the first promise's capacity. None if in none of them it counts."""
+        probes = [one.trial for one in self.tried if one.purpose == "half" and one.trial.counts_for(name)]
+        known = [value for one in probes if (value := one.value(name)) is not None]
+        return median(known) if known else None
+
     @property
     def spent_s(self) -> float:
         return sum(one.trial.record.duration_s or 0.0 for one in self.tried)
@@ -214,6 +225,8 @@ def _row(one: Search, planned: TrialOrder) -> _Row:
         for what, value in of.items():
             name = capacities.name_of(asked.capacity.over, place, what)
             values[name], reasons[name] = value, NOT_SHOWN
+    for name, of in AT_HALF.items():
+        values[name], reasons[name] = one.at_half(of), "no probe at half of the capacity counts"
     last = next((tried.trial for tried in one.tried if tried.purpose == "recovery"), None)
     values["recovery_s"], reasons["recovery_s"] = (
         (None, "no probe of recovery has run") if last is None else _of(last, "recovery_s")
@@ -251,5 +264,5 @@ def _without_rate(found: Finding) -> dict[Family, Kind]:
 
 def _shown(one: Search) -> TrialResult | None:
     """The trial with the highest load that kept the first promise, longer ones first."""
-    kept = [tried for tried in one.tried if tried.purpose != "recovery" and tried.outcomes[0] == "kept"]
+    kept = [tried for tried in one.tried if tried.purpose in ("search", "holdout") and tried.outcomes[0] == "kept"]
     return max(kept, key=lambda tried: (tried.purpose == "holdout", tried.load)).trial if kept else None
