@@ -170,7 +170,7 @@ ASKED = answers.Asked(Capacity(promises=["p99 < 10ms"], start=1_000, within=WITH
 def test_an_experiment_searches_as_long_as_the_command_says():
     asked = request.request("capacity", "a test", searching=request.Searching(within=0.1, budget_s=60.0))
     assert (asked.experiment.capacity.within, asked.experiment.capacity.budget_s) == (0.1, 60.0)
-    assert "searches with budget_s = 60 instead of the experiment's 300" in asked.departures
+    assert "searches with budget_s = 60 instead of the experiment's 360" in asked.departures
     with pytest.raises(UserError, match="--within needs an experiment that searches"):
         request.request("quick", "a test", searching=request.Searching(within=0.1))
     with pytest.raises(UserError, match="--budget needs --until decided, or an experiment"):
@@ -350,6 +350,15 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     assert again.returncode == 0, again.stderr
     assert "resuming" in again.stdout
     assert last.exists()
+    made = len(list(run.glob("*/trial.json")))
+    longer = capacity(tmp_path, "run", "--resume", str(run), "--budget", "10s", "--no-report")
+    assert longer.returncode == 0, longer.stderr
+    orders = json.loads((run / "order.json").read_text())[made:]
+    assert len(orders) >= 2
+    assert {one["search"]["purpose"] for one in orders} <= {"search", "holdout"}
+    assert json.loads((run / "campaign.json").read_text())["departures"][-1:] == [
+        "searches with budget_s = 10 instead of the experiment's 5"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def _searched(run: RunFolder, experiment: Experiment) -> answers.Asked | None:
     if (table := experiment.keys.get("capacity")) is None:
         return None
     try:
-        return answers.Asked(Capacity.model_validate(table), float(experiment.keys.get("timing", {}).get("measure_s", 0.0)))
+        capacity = Capacity.model_validate(table).ending(run.campaign.searching)
+        return answers.Asked(capacity, float(experiment.keys.get("timing", {}).get("measure_s", 0.0)))
     except (ValidationError, TypeError, ValueError) as error:
         words = one_line(error) if isinstance(error, ValidationError) else str(error)
         raise UserError(f"{run.experiment_toml}: 'capacity': {words}") from error

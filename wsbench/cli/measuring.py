@@ -29,7 +29,7 @@ from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import plain
 from wsbench.records.errors import TrialFailed, UserError
-from wsbench.records.rundir import Goal, RunFolder
+from wsbench.records.rundir import Goal, RunFolder, Searching
 from wsbench.report import hdr
 from wsbench.run import campaign, duel, load, ordering, preparing, request, testbed
 from wsbench.servers import build, catalogue, serving
@@ -117,12 +117,12 @@ def request_of(arguments) -> request.Request:
     )
 
 
-def _searching(arguments) -> request.Searching | None:
+def _searching(arguments) -> Searching:
     """How long an experiment is to search for a capacity."""
     within, budget = (getattr(arguments, name, None) for name in ("within", "budget"))
     if getattr(arguments, "until", None) is not None:
         budget = None  # that of the rounds
-    return None if within is None and budget is None else request.Searching(within, budget)
+    return Searching(within=within, budget_s=budget)
 
 
 def _goal(arguments) -> Goal | None:
@@ -174,7 +174,7 @@ def run_campaign(arguments) -> int:
         install_for(asked.variants)
     with _testbed(arguments) as where:
         if unfinished is not None:
-            run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again)
+            run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again, _searching(arguments))
         else:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
     if not has_report():

@@ -38,7 +38,7 @@ from wsbench.records.engine_files import (
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
-from wsbench.records.rundir import Arrangement, CellValue, Probe
+from wsbench.records.rundir import Arrangement, CellValue, Probe, Searching
 from wsbench.servers.manifest import Offer
 from wsbench.servers.settings import RuntimeTable
 
@@ -196,6 +196,10 @@ class Capacity(Frozen):
     budget_s: Annotated[float, Field(gt=0)] = 300.0
     #: Probes that the host disturbed: repeat them, or count them. The answer is then about this host as it is.
     disturbed: Literal["repeat", "count"] = "repeat"
+
+    def ending(self, searching: Searching) -> Capacity:
+        """The same search with another end."""
+        return self.model_copy(update=searching.given)
 
 
 class Experiment(Frozen):

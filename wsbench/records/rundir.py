@@ -221,9 +221,20 @@ class Until(Goal):
     alive: int | None = None
 
 
+class Searching(Frozen):
+    """When a search for a capacity ends: at this half width of the interval, or after this time. None: as the experiment says."""
+
+    within: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    budget_s: Annotated[float, Field(gt=0)] | None = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        return self.model_dump(exclude_none=True)
+
+
 class CampaignRecord(Frozen):
     """The parameters of a campaign. `departures` lists its overrides of experiment.toml. `until`: its rounds go on until decided;
-    `rounds` are then those that have begun."""
+    `rounds` are then those that have begun. `searching`: overrides of a search for a capacity."""
 
     format: Literal[1] = 1
     wsbench: str
@@ -243,6 +254,7 @@ class CampaignRecord(Frozen):
     server_processes: int | None = None
     again: int = 0  # how often a disturbed trial may be rerun
     until: Until | None = None
+    searching: Searching = Searching()
 
 
 def _require_order(file: Path, found: Iterable[tuple[int, str]]) -> None:

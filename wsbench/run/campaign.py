@@ -29,6 +29,7 @@ from wsbench.records.packing import ARCHIVE
 from wsbench.records.rundir import (
     CampaignRecord,
     RunFolder,
+    Searching,
     ServerRow,
     TrialFolder,
     TrialOrder,
@@ -110,6 +111,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         server_processes=asked.server_processes,
         again=asked.again,
         until=until,
+        searching=asked.searching,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
     )
@@ -118,8 +120,16 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     return resume(run, testbed, port, watcher)
 
 
-def resume(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher, again: int | None = None) -> RunFolder:
-    """Runs every trial without an outcome, then reruns disturbed ones, up to `again` times (None: as the campaign says).
+def resume(
+    run: RunFolder,
+    testbed: Testbed,
+    port: int | None,
+    watcher: Watcher,
+    again: int | None = None,
+    searching: Searching = Searching(),  # noqa: B008 (frozen)
+) -> RunFolder:
+    """Runs every trial without an outcome, then reruns disturbed ones, up to `again` times (None: as the campaign says). Searches
+    for capacities go on to their end, or to another one.
 
     UserError if another process runs the campaign, if it is packed, or if it was started on another testbed.
     """
@@ -139,16 +149,18 @@ def resume(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher,
             raise UserError(f"another wsbench is running {run.path}; wait for it, or stop it") from error
         if again is not None and again != run.campaign.again:
             write_json(run.path / "campaign.json", run.campaign.model_copy(update={"again": again}))
+        if searching.given:
+            write_json(run.path / "campaign.json", request.resumed(run, searching))
         _run_missing(run, testbed, port, watcher)
     return run
 
 
 def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher) -> None:
     record, order = run.campaign, run.order
+    written = experiment.read(run.experiment_toml)
+    asked = request.sized(written, record.rounds, record.scale, record.time_scale, record.arrangement)
     setting = trial.Setting(
-        experiment=request.sized(
-            experiment.read(run.experiment_toml), record.rounds, record.scale, record.time_scale, record.arrangement
-        ),
+        experiment=request.sized_search(asked, record.searching),
         seed=record.seed,
         testbed=testbed,
         port=port,

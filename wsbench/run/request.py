@@ -9,7 +9,7 @@ from pathlib import Path
 from wsbench.experiments import experiment, scaling
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import Arrangement, Goal
+from wsbench.records.rundir import Arrangement, CampaignRecord, Goal, RunFolder, Searching
 from wsbench.run import preparing
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
@@ -41,14 +41,7 @@ class Request:
     again: int = 1
     until: Goal | None = None
     own: Path | None = None
-
-
-@dataclass(frozen=True)
-class Searching:
-    """When a search for a capacity ends: at this half width of the interval, or after this time. None: as the experiment says."""
-
-    within: float | None = None
-    budget_s: float | None = None
+    searching: Searching = Searching()  # noqa: RUF009 (frozen)
 
 
 def request(
@@ -67,7 +60,7 @@ def request(
     server_processes: int | None = None,
     again: int | None = None,
     until: Goal | None = None,
-    searching: Searching | None = None,
+    searching: Searching = Searching(),  # noqa: B008 (frozen)
     own: Path | None = None,
 ) -> Request:
     """Checks everything before anything starts. `command` is the user's command line; None for an option: the experiment's value.
@@ -78,7 +71,7 @@ def request(
     written = experiment.read(file)
     asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement)
     experiment.require_arranged(file, asked)
-    if searching is not None:
+    if searching.given:
         asked = _searched(asked, searching)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
@@ -100,7 +93,7 @@ def request(
         again = 0  # a search repeats what was disturbed
         if until is not None or arrangement not in (None, "trials"):
             raise UserError("a search for a capacity ends by itself; --until and --arrangement do not go with it")
-    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own)
+    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own, searching)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
@@ -108,8 +101,22 @@ def _searched(asked: Experiment, searching: Searching) -> Experiment:
     if asked.capacity is None:
         option = "--budget needs --until decided, or" if searching.within is None else "--within needs"
         raise UserError(f"{option} an experiment that searches for a capacity")
-    given = {key: value for key, value in vars(searching).items() if value is not None}
-    return asked.model_copy(update={"capacity": asked.capacity.model_copy(update=given)})
+    return asked.model_copy(update={"capacity": asked.capacity.ending(searching)})
+
+
+def resumed(run: RunFolder, searching: Searching) -> CampaignRecord:
+    """The record of a campaign whose searches go on with another end. UserError if it searches for nothing."""
+    written, record = experiment.read(run.experiment_toml), run.campaign
+    ended = record.searching.model_copy(update=searching.given)
+    of_searches = _search_departures(written, sized_search(written, record.searching))
+    rest = [one for one in record.departures or [] if one not in of_searches]
+    departures = rest + _search_departures(written, _searched(written, ended))
+    return record.model_copy(update={"searching": ended, "departures": departures})
+
+
+def sized_search(asked: Experiment, searching: Searching) -> Experiment:
+    """The experiment of a campaign, with the end of its searches, if it has any."""
+    return asked if asked.capacity is None else _searched(asked, searching)
 
 
 def sized(written: Experiment, rounds: int, scale: float, time_scale: float, arrangement: Arrangement | None = None) -> Experiment:
@@ -125,13 +132,19 @@ def _departures(written: Experiment, asked: Experiment) -> list[str]:
         found.append(f"{rounds_text(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
     if asked.servers != written.servers:
         found.append(f"servers {', '.join(asked.servers)} instead of the experiment's {', '.join(written.servers)}")
-    for name in ("within", "budget_s") if asked.capacity is not None else ():
-        ours, theirs = getattr(asked.capacity, name), getattr(written.capacity, name)
-        if ours != theirs:
-            found.append(f"searches with {name} = {ours:g} instead of the experiment's {theirs:g}")
+    found += _search_departures(written, asked)
     if asked.arrangement != written.arrangement:
         found.append(f"arrangement {asked.arrangement!r} instead of the experiment's {written.arrangement!r}")
     return found
+
+
+def _search_departures(written: Experiment, asked: Experiment) -> list[str]:
+    if asked.capacity is None:
+        return []
+    both = [(name, getattr(asked.capacity, name), getattr(written.capacity, name)) for name in ("within", "budget_s")]
+    return [
+        f"searches with {name} = {ours:g} instead of the experiment's {theirs:g}" for name, ours, theirs in both if ours != theirs
+    ]
 
 
 def one_after_another(asked: Request) -> Request:
