@@ -5,9 +5,9 @@ higher load makes a promise no easier to keep. Nothing here measures.
 
 The interval comes from a test martingale (Ville 1939; Ramdas et al., Statistical Science 38, 2023). Each probe is a bet, made
 before it runs: below the estimate of that moment that it will keep the promise, above it that it will not; no bet where nothing is
-known yet. If the capacity were at
-or below a load, every probe from that load on would keep the promise at most half of the time, and such bets could not win in the
-long run. So results may choose the next load, and the search may end at any time.
+known yet. If the capacity were at or below a load, every probe from that load on would keep the promise at most half of the time,
+and such bets could not win in the long run. So results may choose the next load, and the search may end at any time. What the bets
+have won once is shown for good: Ville's inequality is about the most that they ever win.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+import numpy as np
 from scipy.optimize import isotonic_regression
+from scipy.special import gammaln
 from scipy.stats import beta
 
 #: That the interval misses the capacity, at any moment of the search; half of it on each side.
@@ -113,32 +115,32 @@ class Evidence:
     def _kept(self) -> tuple[list[float], list[float]]:
         """Loads, ascending, with the p value of "the capacity is at most this": of all bets from this load on. What is not shown of
         a lower load is not shown of a higher one."""
-        found = self._p_values(sorted(self._bets[0], key=lambda one: -one.load), True)[::-1]
-        return [load for load, _ in found], list(accumulate((p_value for _, p_value in found), max))
+        bets = self._bets[0]
+        loads = sorted({one.load for one in bets})
+        found = [self._p_value([one.kept for one in bets if one.load >= load]) for load in loads]
+        return loads, list(accumulate(found, max))
 
     @cached_property
     def _broken(self) -> tuple[list[float], list[float]]:
         """Likewise with the p value of "the capacity is at least this": of all bets up to this load."""
-        found = self._p_values(sorted(self._bets[1], key=lambda one: one.load), False)[::-1]
-        shown = list(accumulate((p_value for _, p_value in found), max))
-        return [load for load, _ in found][::-1], shown[::-1]
+        bets = self._bets[1]
+        loads = sorted({one.load for one in bets})
+        found = [self._p_value([not one.kept for one in bets if one.load <= load]) for load in loads]
+        return loads, list(accumulate(found[::-1], max))[::-1]
 
-    def _p_values(self, bets: list[Probe], kept: bool) -> list[tuple[float, float]]:
-        """Bets from the far end to the near one: each load with the p value of all bets up to it."""
-        found: dict[float, float] = {}
-        won = 0
-        for number, one in enumerate(bets, 1):
-            won += one.kept == kept
-            found[one.load] = math.exp(min(0.0, -log_evidence(won * self.times, (number - won) * self.times)))
-        return list(found.items())
+    def _p_value(self, won: list[bool]) -> float:
+        """Of bets in the order in which they were made: by the most that they had won at any moment."""
+        right = np.cumsum(won) * self.times
+        wrong = np.cumsum(np.logical_not(won)) * self.times
+        return math.exp(-max(0.0, float(log_evidence(right, wrong).max())))
 
 
-def log_evidence(right: float, wrong: float) -> float:
+def log_evidence(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """How strongly bets speak against their losing at least half of the time, as a logarithm: the likelihood of a share p that is
     won, divided by that of one half, in the mean over all p from 1/2 to 1. The expectation of what it is the logarithm of is at
     most 1 if the bets are no better than a coin."""
-    log = (right + wrong + 1) * math.log(2) + math.lgamma(right + 1) + math.lgamma(wrong + 1) - math.lgamma(right + wrong + 2)
-    return log + float(beta.logsf(0.5, right + 1, wrong + 1))
+    log = (right + wrong + 1) * math.log(2) + gammaln(right + 1) + gammaln(wrong + 1) - gammaln(right + wrong + 2)
+    return log + beta.logsf(0.5, right + 1, wrong + 1)
 
 
 @lru_cache(16_384)
