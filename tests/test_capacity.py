@@ -21,6 +21,7 @@ from wsbench.analysis.stats.crossing import Probe
 from wsbench.experiments.experiment import Capacity
 from wsbench.metrics.findings import Finding, Verdict
 from wsbench.records.errors import UserError
+from wsbench.records.goals import Searching
 from wsbench.run import duel, request
 from wsbench.servers import catalogue, speaking
 
@@ -168,13 +169,13 @@ ASKED = answers.Asked(Capacity(promises=["p99 < 10ms"], start=1_000, within=WITH
 
 
 def test_an_experiment_searches_as_long_as_the_command_says():
-    asked = request.request("capacity", "a test", searching=request.Searching(within=0.1, budget_s=60.0))
+    asked = request.request("capacity", "a test", searching=Searching(within=0.1, budget_s=60.0))
     assert (asked.experiment.capacity.within, asked.experiment.capacity.budget_s) == (0.1, 60.0)
     assert "searches with budget_s = 60 instead of the experiment's 360" in asked.departures
     with pytest.raises(UserError, match="--within needs an experiment that searches"):
-        request.request("quick", "a test", searching=request.Searching(within=0.1))
+        request.request("quick", "a test", searching=Searching(within=0.1))
     with pytest.raises(UserError, match="--budget needs --until decided, or an experiment"):
-        request.request("quick", "a test", searching=request.Searching(budget_s=60.0))
+        request.request("quick", "a test", searching=Searching(budget_s=60.0))
 
 
 # ---- promises ------------------------------------------------------------------------------------------------------

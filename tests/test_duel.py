@@ -22,7 +22,8 @@ from wsbench.analysis.until import Comparison, Standing
 from wsbench.cli.show_duel import exit_code
 from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import CONTROL, Until
+from wsbench.records.goals import Until
+from wsbench.records.rundir import CONTROL
 from wsbench.run import duel
 from wsbench.servers import catalogue, manifest
 

@@ -70,7 +70,7 @@ def test_a_campaign_loads_over_tls_and_compressed(arrangement, tmp_path, wsbench
     received = {}
     for folder, trial in trials:
         assert trial.outcome == "ok", trial.reason
-        plan, end = folder.plan(), folder.events()[-1]
+        plan, end = folder.plan, folder.events()[-1]
         asked = [name for name in ("tls", "deflate") if getattr(plan, name) is not None]
         assert asked == [name for name in ("tls", "deflate") if trial.cell[name]]
         assert ("TLS_CERT" in trial.server_env, "DEFLATE" in trial.server_env) == (trial.cell["tls"], trial.cell["deflate"])
@@ -122,7 +122,7 @@ def test_only_servers_that_offer_it_take_part(tmp_path):
 def test_only_echoes_are_compressed_or_made_of_json(line, tmp_path):
     text = EXPERIMENT.format(arrangement="trials").replace('"echo"', '"ping"').replace('content       = "json"', line)
     text = text.replace("tls     = [false, true]\ndeflate = [false, true]", "connections = [1]")
-    with pytest.raises(UserError, match="'load.content' and 'load.deflate' need scenario 'echo'"):
+    with pytest.raises(UserError, match=r"'load\.content' and 'load\.deflate' need scenario 'echo'"):
         read(tmp_path, text)
 
 
@@ -130,7 +130,7 @@ def test_an_offer_needs_an_echo_and_a_server_that_is_started(tmp_path):
     (tmp_path / "thing").mkdir()
     text = MINIMAL.format(default="one", extra='offers = ["tls"]')
     (tmp_path / "thing/server.toml").write_text(text)
-    with pytest.raises(UserError, match=r"'variants.one': what it offers is checked by an echo"):
+    with pytest.raises(UserError, match=r"'variants\.one': what it offers is checked by an echo"):
         catalogue.read(tmp_path)
     running = '\n[variants.here]\nurl = "ws://localhost:9000"\n'
     (tmp_path / "thing/server.toml").write_text(text.replace('["ping"]', '["echo"]') + running)
@@ -147,7 +147,9 @@ def test_a_search_for_a_capacity_may_be_wrapped():
 def test_the_json_is_always_the_same_and_compresses_as_json_does():
     for size in (0, 1, 100, 16_384):
         text = content.json_text(size)
-        assert len(text) == size and text == content.json_text(size) and text.isascii()
+        assert len(text) == size
+        assert text.isascii()
+        assert text == content.json_text(size)
     whole = content.json_text(16_384)
     assert json.loads(whole[: whole.rindex(b",{")] + b"]")
     assert 3 < len(whole) / len(zlib.compress(whole, 6)) < 5

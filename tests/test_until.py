@@ -13,7 +13,7 @@ from wsbench.analysis.reading import load
 from wsbench.analysis.stats import ERROR
 from wsbench.experiments import experiment as experiments
 from wsbench.records.frozen import write_json
-from wsbench.records.rundir import Until
+from wsbench.records.goals import Until
 from wsbench.run import ordering
 from wsbench.servers.manifest import Limits
 

@@ -13,7 +13,8 @@ from statistics import fmean
 from wsbench.analysis import stats, wording
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
-from wsbench.records.rundir import TrialRecord, Until
+from wsbench.records.goals import Until
+from wsbench.records.rundir import TrialRecord
 
 
 @dataclass(frozen=True)

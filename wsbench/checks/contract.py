@@ -112,7 +112,7 @@ def check(
 
 
 def _offered(variant: Variant, offer: Offer, port: int | None) -> CheckResult:
-    """Starts the server once more, with what it offers."""
+    """Starts the server again, with what it offers."""
     try:
         with started(variant, port, f"check-{offer}", [offer]) as (_, at_port):
             return offered.check(variant, offer, serving.shown(serving.HOST, at_port), machine.placement().engine)

@@ -86,7 +86,7 @@ def _check(made: Parser) -> None:
 def _start(made: Parser) -> None:
     made.add_argument("server", help="a server, such as netty or netty@4.1.19")
     made.add_argument("--port", type=port, help="the port to listen on (default: a free port)")
-    made.add_argument("--tls", action="store_true", help="with TLS, by a certificate of wsbench's that everybody knows")
+    made.add_argument("--tls", action="store_true", help="with TLS, by a certificate of wsbench whose key is public")
     made.add_argument("--deflate", action="store_true", help="with permessage-deflate")
 
 

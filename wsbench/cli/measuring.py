@@ -29,7 +29,8 @@ from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import plain
 from wsbench.records.errors import TrialFailed, UserError
-from wsbench.records.rundir import Goal, RunFolder, Searching
+from wsbench.records.goals import Goal, Searching
+from wsbench.records.rundir import RunFolder
 from wsbench.report import hdr
 from wsbench.run import campaign, duel, load, ordering, preparing, request, testbed
 from wsbench.servers import build, catalogue, serving

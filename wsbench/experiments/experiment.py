@@ -12,8 +12,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from wsbench.experiments.claims import written
 from wsbench.experiments.choice import Choice
+from wsbench.experiments.claims import written
 from wsbench.experiments.claims.written import Claim, Versions
 from wsbench.experiments.figure_table import FigureTable
 from wsbench.host import installation
@@ -38,7 +38,8 @@ from wsbench.records.engine_files import (
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
-from wsbench.records.rundir import Arrangement, CellValue, Probe, Searching
+from wsbench.records.goals import Searching
+from wsbench.records.rundir import Arrangement, CellValue, Probe
 from wsbench.servers.manifest import Offer
 from wsbench.servers.settings import RuntimeTable
 

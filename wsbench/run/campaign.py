@@ -24,18 +24,10 @@ from wsbench.metrics.trial_data import TrialData
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain, new_folder
 from wsbench.records.frozen import write_json
+from wsbench.records.goals import Searching, Until
 from wsbench.records.hosts import HostRow
 from wsbench.records.packing import ARCHIVE
-from wsbench.records.rundir import (
-    CampaignRecord,
-    RunFolder,
-    Searching,
-    ServerRow,
-    TrialFolder,
-    TrialOrder,
-    TrialRecord,
-    Until,
-)
+from wsbench.records.rundir import CampaignRecord, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import heat, host_limits, ordering, preparing, request, trial
 from wsbench.run.request import Request
 from wsbench.run.testbed import Testbed

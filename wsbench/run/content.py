@@ -11,12 +11,15 @@ import random
 from itertools import count
 
 NAMES = ("ana", "bilal", "chen", "dara", "emeka", "freya", "goran", "hana", "ivo", "jun", "kofi", "lena", "mei", "noor", "omar")
+# fmt: off
 WORDS = (
-    "agree again almost answer around because before better build change could deploy early enough every friday graph "
-    "healthy issue keep later latency maybe merge metrics morning never nightly office please queue release review "
-    "ready region retry right rollback schema server should slow socket staging sure thanks there think ticket today "
-    "tomorrow traffic update upstream version weekly within would yesterday"
-).split()
+    "agree", "again", "almost", "answer", "around", "because", "before", "better", "build", "change", "could", "deploy", "early",
+    "enough", "every", "friday", "graph", "healthy", "issue", "keep", "later", "latency", "maybe", "merge", "metrics", "morning",
+    "never", "nightly", "office", "please", "queue", "release", "review", "ready", "region", "retry", "right", "rollback",
+    "schema", "server", "should", "slow", "socket", "staging", "sure", "thanks", "there", "think", "ticket", "today", "tomorrow",
+    "traffic", "update", "upstream", "version", "weekly", "within", "would", "yesterday",
+)
+# fmt: on
 
 
 def json_text(size: int) -> bytes:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from wsbench import metrics
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import CONTROL, Goal, RunFolder
+from wsbench.records.goals import Goal
+from wsbench.records.rundir import CONTROL, RunFolder
 from wsbench.run import request as request_of
 from wsbench.servers import catalogue, manifest
 from wsbench.sessions import session_file

@@ -9,7 +9,8 @@ from pathlib import Path
 from wsbench.experiments import experiment, scaling
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import Arrangement, CampaignRecord, Goal, RunFolder, Searching
+from wsbench.records.goals import Goal, Searching
+from wsbench.records.rundir import Arrangement, CampaignRecord, RunFolder
 from wsbench.run import preparing
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant

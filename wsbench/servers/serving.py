@@ -45,7 +45,7 @@ UPGRADE = (
     ("Sec-WebSocket-Version", "13"),
 )
 Headers = Sequence[tuple[str, str]]
-#: A certificate for loopback addresses and its key, which everybody knows.
+#: A certificate for loopback addresses and its key, which is public.
 TLS = Path(__file__).parent / "tls"
 #: What switches on what a server offers, in its environment.
 SWITCHES: dict[Offer, dict[str, str]] = {

@@ -7,6 +7,7 @@ use axum::response::{Html, Response};
 use axum::routing::{any, get};
 use axum_server::tls_rustls::RustlsConfig;
 use serde::Deserialize;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::net::TcpListener;
@@ -40,7 +41,7 @@ async fn serve() {
     if let Ok(certificate) = std::env::var("TLS_CERT") {
         let config =
             RustlsConfig::from_pem_file(certificate, variable("TLS_KEY")).await.expect("a certificate and its key");
-        let address = address.parse().expect("HOST is an IP address");
+        let address: SocketAddr = address.parse().expect("HOST is an IP address");
         axum_server::bind_rustls(address, config).serve(router.into_make_service()).await.expect("the port is free");
         return;
     }
