@@ -28,8 +28,6 @@ CHECKSUM = "trials.sha256"
 BINARY = ".parquet"
 #: File names in the archive: the trial's number, then plain names that do not begin with a dot.
 NAME = re.compile(r"[0-9]+(/\w[\w.@+-]*)+")
-#: Of xz: a third of the time of its usual 6, and archives that are a tenth larger.
-PRESET = 3
 #: 10,000 trials are 100,000 files. Output of servers and engines packs to about a tenth, with xz to a fiftieth at best. Up to SMALL
 #: bytes the ratio is not checked.
 MOST_FILES = 500_000
@@ -49,7 +47,7 @@ def pack(run: Path, destination: Path, words: Mapping[str, str], apart: Path | N
     if apart is not None and (apart.exists() or not apart.parent.is_dir()):
         raise UserError(f"{apart}: give a new file in an existing folder")
     with whole_folder(destination) as part:
-        with tarfile.open(part / ARCHIVE, "w:xz", preset=PRESET) as archive:
+        with tarfile.open(part / ARCHIVE, "w:xz", preset=9) as archive:
             for folder in sorted(entry for entry in run.iterdir() if entry.name.isdigit() and is_own_folder(entry)):
                 for file in sorted(folder.rglob("*")):
                     if is_plain(file):
