@@ -51,6 +51,9 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     """Builds and checks the servers, creates a new campaign and runs it to its end. UserError if no server can run."""
     if testbed.roster and asked.experiment.arrangement != "trials":
         asked = request.one_after_another(asked)
+    loads = [asked.experiment.load_of(cell) for cell in asked.experiment.cells()]
+    if testbed.roster and any(load.content != "letters" for load in loads):
+        raise UserError("'load.content' needs one machine: the hosts of a cluster do not have its file")
     for departure in asked.departures:
         watcher.say(f"override: {departure}")
     rows = _prepare(asked, testbed, port, watcher)
@@ -66,7 +69,6 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     control = None if searches else ordering.control_of(rounds, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
-    loads = map(asked.experiment.load_of, asked.experiment.cells())
     most = host_limits.most_alive(variants, max(load.most_connections for load in loads))
     if asked.experiment.capacity is not None:
         from wsbench.run import searching
@@ -149,10 +151,9 @@ def resume(
 
 def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher) -> None:
     record, order = run.campaign, run.order
-    written = experiment.read(run.experiment_toml)
-    asked = request.sized(written, record.rounds, record.scale, record.time_scale, record.arrangement)
+    written, sizes = experiment.read(run.experiment_toml), (record.rounds, record.scale, record.time_scale, record.arrangement)
     setting = trial.Setting(
-        experiment=request.sized_search(asked, record.searching),
+        experiment=request.sized(written, *sizes, record.searching),
         seed=record.seed,
         testbed=testbed,
         port=port,

@@ -70,10 +70,9 @@ def request(
     """
     file = experiment.path_of(name)
     written = experiment.read(file)
-    asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement)
+    _require_search(written, searching)
+    asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement, searching)
     experiment.require_arranged(file, asked)
-    if searching.given:
-        asked = _searched(asked, searching)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
     named = catalogue.select(asked.servers, catalogue.with_own(own))
@@ -84,7 +83,9 @@ def request(
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    departures = _departures(written, asked) + scaling.departures(written, scale, time_scale)
+    departures = (
+        _departures(written, asked) + _search_departures(written, searching) + scaling.departures(written, scale, time_scale)
+    )
     if until is not None and not until.pair:
         departures.append(
             f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}"
@@ -98,32 +99,38 @@ def request(
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
-def _searched(asked: Experiment, searching: Searching) -> Experiment:
-    if asked.capacity is None:
+def _require_search(written: Experiment, searching: Searching) -> None:
+    """UserError if an end is given for searches that the experiment does not have."""
+    if searching.given and written.capacity is None:
         option = "--budget needs --until decided, or" if searching.within is None else "--within needs"
         raise UserError(f"{option} an experiment that searches for a capacity")
-    return asked.model_copy(update={"capacity": asked.capacity.ending(searching)})
 
 
 def resumed(run: RunFolder, searching: Searching) -> CampaignRecord:
     """The record of a campaign whose searches go on with another end. UserError if it searches for nothing."""
     written, record = experiment.read(run.experiment_toml), run.campaign
-    ended = record.searching.model_copy(update=searching.given)
-    of_searches = _search_departures(written, sized_search(written, record.searching))
-    rest = [one for one in record.departures or [] if one not in of_searches]
-    departures = rest + _search_departures(written, _searched(written, ended))
-    return record.model_copy(update={"searching": ended, "departures": departures})
+    _require_search(written, searching)
+    before = record.searching
+    after = before.model_copy(update=searching.given)
+    told = _search_departures(written, before)
+    departures = [one for one in record.departures or [] if one not in told] + _search_departures(written, after)
+    return record.model_copy(update={"searching": after, "departures": departures})
 
 
-def sized_search(asked: Experiment, searching: Searching) -> Experiment:
-    """The experiment of a campaign, with the end of its searches, if it has any."""
-    return asked if asked.capacity is None else _searched(asked, searching)
-
-
-def sized(written: Experiment, rounds: int, scale: float, time_scale: float, arrangement: Arrangement | None = None) -> Experiment:
-    repeated = written.model_copy(update={"timing": written.timing.model_copy(update={"rounds": rounds})})
-    arranged = repeated if arrangement is None else repeated.model_copy(update={"arrangement": arrangement})
-    return scaling.scaled(arranged, scale, time_scale)
+def sized(
+    written: Experiment,
+    rounds: int,
+    scale: float,
+    time_scale: float,
+    arrangement: Arrangement | None = None,
+    searching: Searching = Searching(),  # noqa: B008 (frozen)
+) -> Experiment:
+    changed = {"timing": written.timing.model_copy(update={"rounds": rounds})}
+    if arrangement is not None:
+        changed["arrangement"] = arrangement
+    if written.capacity is not None:
+        changed["capacity"] = written.capacity.ending(searching)
+    return scaling.scaled(written.model_copy(update=changed), scale, time_scale)
 
 
 def _departures(written: Experiment, asked: Experiment) -> list[str]:
@@ -133,18 +140,15 @@ def _departures(written: Experiment, asked: Experiment) -> list[str]:
         found.append(f"{rounds_text(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
     if asked.servers != written.servers:
         found.append(f"servers {', '.join(asked.servers)} instead of the experiment's {', '.join(written.servers)}")
-    found += _search_departures(written, asked)
     if asked.arrangement != written.arrangement:
         found.append(f"arrangement {asked.arrangement!r} instead of the experiment's {written.arrangement!r}")
     return found
 
 
-def _search_departures(written: Experiment, asked: Experiment) -> list[str]:
-    if asked.capacity is None:
-        return []
-    both = [(name, getattr(asked.capacity, name), getattr(written.capacity, name)) for name in ("within", "budget_s")]
+def _search_departures(written: Experiment, searching: Searching) -> list[str]:
+    given = [(name, ours, getattr(written.capacity, name)) for name, ours in searching.given.items()]
     return [
-        f"searches with {name} = {ours:g} instead of the experiment's {theirs:g}" for name, ours, theirs in both if ours != theirs
+        f"searches with {name} = {ours:g} instead of the experiment's {theirs:g}" for name, ours, theirs in given if ours != theirs
     ]
 
 
