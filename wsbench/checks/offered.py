@@ -8,7 +8,7 @@ import secrets
 
 from wsbench.checks import conversation
 from wsbench.engine import program
-from wsbench.records.engine_files import Deflate, Echo, End, Error, Messages, Target, Tls
+from wsbench.records.engine_files import Echo, End, Error, Messages, Target
 from wsbench.records.rundir import CheckResult, TrialFolder
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Offer
@@ -29,8 +29,7 @@ def check(variant: Variant, offer: Offer, address: str, cpus: list[int]) -> Chec
         measure=Messages(messages=MESSAGES),
         seed=secrets.randbits(32),
         cpus=cpus,
-        tls=Tls(verify=False) if offer == "tls" else None,
-        deflate=Deflate(client_context_takeover=False, server_context_takeover=False) if offer == "deflate" else None,
+        asks=[offer],
     )
     return result(offer, conversation.problem(plan, _wrong))
 
@@ -40,10 +39,15 @@ def result(offer: Offer, wrong: str | None) -> CheckResult:
 
 
 def _wrong(folder: TrialFolder) -> str | None:
-    """The first thing that went wrong; None if all messages came back."""
+    """The first thing that went wrong; None if all messages came back, and smaller than they are if they were to be compressed."""
     events = folder.events()
     for event in events:
         if isinstance(event, Error):
             return f"{event.kind}: {event.example}"
     measured = next(event for event in events if isinstance(event, End)).measured
-    return None if measured.answered == measured.sent > 0 else f"{measured.answered} of {measured.sent} messages came back"
+    if not measured.answered == measured.sent > 0:
+        return f"{measured.answered} of {measured.sent} messages came back"
+    whole = measured.answered * folder.plan.scenario.bytes
+    if folder.plan.deflate is not None and measured.bytes_received >= whole:
+        return f"{measured.bytes_received:,} bytes came for {whole:,}: the messages were not compressed"
+    return None

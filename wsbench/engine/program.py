@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from wsbench.host import installation
@@ -37,6 +37,10 @@ REPLY_S = 10.0
 #: Time limit of a trial that ends by a message count.
 LONGEST_COUNTED_S = 600.0
 CONNECTS_PER_S = 500  # assumed for a slow server
+#: Of a server that wsbench has started: its certificate is not verified, which would be the client's work, not the server's.
+SEALED = Tls(verify=False)
+#: Each message is compressed by itself, which all libraries can, at the client's cheapest level: the server is measured.
+DEFLATED = Deflate(client_context_takeover=False, server_context_takeover=False, level=1)
 
 
 class EngineFailed(TrialFailed):
@@ -77,10 +81,10 @@ def plan(
     connect_s: float = CONNECT_S,
     subprotocols: Sequence[str] = (),
     tick_s: float = 1.0,
-    tls: Tls | None = None,
-    deflate: Deflate | None = None,
+    asks: Collection[str] = (),
 ) -> Plan:
-    """A plan for one local engine process, with a worker per CPU but no more workers than connections."""
+    """A plan for one local engine process, with a worker per CPU but no more workers than connections. `asks`: what the server has
+    switched on, `tls` or `deflate`."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
     before = warmup.seconds if isinstance(warmup, Seconds) else 0.0
     return Plan(
@@ -92,8 +96,8 @@ def plan(
         connect=connect,
         stages=stages,
         mask="random",
-        tls=tls,
-        deflate=deflate,
+        tls=SEALED if "tls" in asks else None,
+        deflate=DEFLATED if "deflate" in asks else None,
         fragment_bytes=None,
         subprotocols=list(subprotocols),
         warmup=warmup,

@@ -17,7 +17,7 @@ from wsbench.experiments.experiment import Experiment, Load
 from wsbench.metrics import spans
 from wsbench.monitoring import sampler
 from wsbench.monitoring.runtime_logs import probes
-from wsbench.records.engine_files import Deflate, Doc, Echo, Plan, Scenario, Seconds, Target, Tls
+from wsbench.records.engine_files import Doc, Echo, Plan, Scenario, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
@@ -31,10 +31,6 @@ from wsbench.servers.speaking import Asked, Talk
 LOG_LINES = 20
 #: The engine's ticks in a probe, so short that the stretches that the host disturbed can be left out.
 PROBE_TICK_S = 0.2
-#: Not verified, because wsbench has started the server: the client's work on a certificate is no part of the server's.
-SEALED = Tls(verify=False)
-#: Every message is compressed by itself, which all libraries can, at the client's cheapest level: the server is measured.
-DEFLATED = Deflate(client_context_takeover=False, server_context_takeover=False, level=1)
 
 
 class Stopped(Exception):
@@ -145,8 +141,7 @@ class Attempt:
             reply_s=load.reply_s,
             connect_s=load.connect_s,
             tick_s=experiment.timing.tick_s if self.order.search is None else PROBE_TICK_S,
-            tls=SEALED if load.tls else None,
-            deflate=DEFLATED if load.deflate else None,
+            asks=load.asks,
         )
 
     def _filled(self, scenario: Scenario) -> Scenario:

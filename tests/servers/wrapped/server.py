@@ -7,6 +7,7 @@ import ssl
 import sys
 
 from websockets.asyncio.server import serve
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
 FAULT = os.environ.get("WRAPPED")
 
@@ -21,9 +22,13 @@ async def main():
     if "TLS_CERT" in os.environ and FAULT != "tls":
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(os.environ["TLS_CERT"], os.environ["TLS_KEY"])
-    compression = "deflate" if "DEFLATE" in os.environ and FAULT != "deflate" else None
+    extensions = None
+    if "DEFLATE" in os.environ and FAULT != "deflate":
+        level = 0 if FAULT == "compression" else 6
+        extensions = [ServerPerMessageDeflateFactory(compress_settings={"level": level})]
     host, port = os.environ["HOST"], int(os.environ["PORT"])
-    async with serve(echo, host, port, ping_interval=None, max_size=None, ssl=tls, compression=compression) as server:
+    wrapping = {"ssl": tls, "compression": None, "extensions": extensions}
+    async with serve(echo, host, port, ping_interval=None, max_size=None, **wrapping) as server:
         await server.serve_forever()
 
 
