@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from wsbench.host import http_deadline, machine, running
@@ -306,9 +307,10 @@ def asked(
         return Answer(f"does not answer in HTTP: {error or type(error).__name__}")
 
 
+@cache
 def _unverified() -> ssl.SSLContext:
     """A client that asks for no proof: wsbench has started the server itself."""
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
