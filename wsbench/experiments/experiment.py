@@ -77,7 +77,7 @@ class Load(Frozen):
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
     payload_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 128
     opcode: Literal["text", "binary"] = "text"
-    #: Of echoed messages: letters and digits, which hardly compress; or a part of a JSON document, as services send it.
+    #: Of echoed messages: letters and digits, which shrink to three quarters; or a part of a JSON document, as services send it.
     content: Literal["letters", "json"] = "letters"
     #: Over TLS. With permessage-deflate, each message compressed by itself. Only servers that offer it take part.
     tls: bool = False

@@ -1,7 +1,7 @@
 """What messages contain if an experiment asks for more than letters: a part of a JSON document as services send it.
 
-It is always the same for a size, so that all servers have the same to compress. Random letters would hardly compress, and one
-repeated record would compress to nothing.
+It is always the same for a size, so that all servers have the same to compress. Random letters and digits shrink only to three
+quarters, and one repeated record would shrink to nothing.
 """
 
 from __future__ import annotations
