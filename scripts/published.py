@@ -5,7 +5,7 @@
     .venv/bin/python scripts/published.py capacity rpc # these
     .venv/bin/python scripts/published.py --list       # how long each is expected to take
 
-A campaign that ends becomes `results/DATE-NAME`. The archive of its trials goes to build/release, and its checksum into the folder.
+A campaign that ends becomes `results/DATE-NAME`. The archive of its trials goes to release/, and its checksum into the folder.
 After Ctrl-C, `wsbench run --resume` continues the campaign; `--pack RUN NAME` then publishes it.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from wsbench.records.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, RELEASE, RUNS = ROOT / "results", ROOT / "build" / "release", ROOT / "runs"
+RESULTS, RELEASE, RUNS = ROOT / "results", ROOT / "release", ROOT / "runs"
 
 
 @dataclass(frozen=True)
