@@ -87,6 +87,15 @@ def test_the_best_is_ranked_and_the_baseline_is_not(columns):
     assert said.next.startswith("netty ")
 
 
+def test_where_every_server_may_be_the_best_the_answer_is_undecided(columns):
+    column = next(one for one in columns if one.choice.shows == "messages per second")
+    first, second, *_ = column.entries
+    both = replace(column, entries=(replace(first, rank="may be best"), replace(second, rank="may be best")))
+    assert re.fullmatch(r"undecided between 2 servers, such as ws .*", choices.answers([both])[0].best)
+    equal = replace(column, entries=(first, replace(second, rank="best")))
+    assert choices.answers([equal])[0].best.startswith("ws "), "equal servers are both the best"
+
+
 def test_where_nothing_is_decided_no_server_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(choices, "_choices", lambda name: DECLARED[1:2])
     make_run(tmp_path / "runs" / "few", SERVERS[1:3], rounds=2)
