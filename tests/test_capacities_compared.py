@@ -8,8 +8,14 @@ import pytest
 from wsbench.analysis import stats
 from wsbench.analysis.capacity import search
 from wsbench.analysis.capacity.search import Bounds
+from wsbench.analysis.compare import differences
+from wsbench.analysis.reading import load
 from wsbench.analysis.stats.crossing import Evidence, Probe, crossing
 from wsbench.analysis.stats.decision import Baseline, Best, Two, decide
+from wsbench.analysis.summary import summary
+from wsbench.host.installation import ROOT
+from wsbench.records.rundir import RunFolder
+from wsbench.report import standing
 
 PROBES = 40
 
@@ -102,3 +108,25 @@ def test_p_values_and_interval_say_the_same():
     assert found.above(low) <= 0.025 < found.above(high)
     assert found.below(high) <= 0.025 < found.below(low)
     assert found.above(1e9) == found.below(1.0) == 1.0
+
+
+# ---- in published campaigns ----------------------------------------------------------------------------------------
+
+
+def published(name):
+    return load(RunFolder.open(ROOT / "results" / name))
+
+
+def test_searches_that_differ_in_where_they_begin_and_how_long_they_take_are_comparable():
+    one, other = published("2026-11-24-capacity"), published("2026-11-25-capacity")
+    assert one.experiment.keys["capacity"] != other.experiment.keys["capacity"]
+    assert differences(one, other) == []
+    other.experiment.keys["capacity"]["promises"] = ["response.p99 < 1ms"]
+    assert [text.partition(":")[0] for text in differences(one, other)] == ["capacity"]
+
+
+def test_a_cell_in_which_only_bounds_are_known_is_undecided():
+    found = published("2026-11-25-capacity")
+    places = {place.text: place.sentence for place in standing.places(found, summary(found))}
+    assert places["connections 1,000"] == "undecided: no server has both ends of an interval"
+    assert places["connections 50"].startswith("undecided: one of 6 servers")

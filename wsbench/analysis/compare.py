@@ -25,6 +25,8 @@ SAME_MACHINE = ("hostname", "cpu_model", "cpus", "memory_bytes", "kernel", "virt
 AS_ASKED = ("scale", "time_scale", "arrangement", "engines", "server_processes")
 #: Keys of experiment.toml that do not change a trial.
 OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "choice", "versions")
+#: Keys of a search for a capacity that say where it begins and when it ends, not what it searches for.
+HOW_LONG = ("start", "within", "budget_s")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
 
@@ -140,6 +142,8 @@ def _settings(results: Results) -> dict:
     """Keys of the experiment and parameters of the campaign that change its trials."""
     keys = {key: value for key, value in results.experiment.keys.items() if key not in OTHER_TEXTS}
     timing = {key: value for key, value in keys.pop("timing", {}).items() if key != "rounds"}
+    if "capacity" in keys:
+        keys["capacity"] = {key: value for key, value in keys["capacity"].items() if key not in HOW_LONG}
     asked = {key: getattr(results.campaign, key) for key in AS_ASKED}
     return keys | {"timing": timing} | asked
 

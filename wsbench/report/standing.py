@@ -84,7 +84,10 @@ def _place(results: Results, cell: Cell, rows: list[SummaryRow]) -> Place:
     text = results.cell_text(cell)
     contenders = [row for row in known if row.name in results.contenders]
     if not contenders:
-        return Place(text, "no usable number", unit, (), False, tuple(_standing(results, row, None) for row in rows))
+        ends = [row.figure(results.leading).estimate for row in rows if row.name in results.contenders]
+        bounded = any((one.low, one.high) != (None, None) for one in ends)
+        said = "undecided: no server has both ends of an interval" if bounded else "no usable number"
+        return Place(text, said, unit, (), False, tuple(_standing(results, row, None) for row in rows))
     found = results.best(cell, results.leading)
     order = {name: at for at, name in enumerate(found.order)}
     rows = sorted(rows, key=lambda row: (row not in known, order.get(row.name, math.inf)))
