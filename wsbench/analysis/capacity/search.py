@@ -23,6 +23,8 @@ ASIDE = 0.8
 #: While an end of the interval is not shown, probes go this many times as far, if nearer ones disagree: a probe that agrees with
 #: the others says most. So a search of little time ends with a wide interval, not with none.
 FARTHER = (1, 2, 4)
+#: While an end is not shown at all, probes go so many times as far.
+FAR = 6
 #: Probes agree if this share of at least so many do.
 AGREE, OF = 0.8, 3
 
@@ -77,7 +79,11 @@ def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
     lower, higher = (_supports(probes, found.estimate, side, away ** FARTHER[-1]) for side in (True, False))
     open_low, open_high = _is_open(found, bounds)
     side = lower <= higher if open_low == open_high else open_low
-    if open_low if side else open_high:
+    if None in (found.low, found.high):
+        # Both ends first, where that takes few probes: then servers can be compared, and other promises have these ends, too.
+        side = (found.low is None) if (found.low is None) != (found.high is None) else side
+        away = away**FAR
+    elif open_low if side else open_high:
         away = _agreed(probes, found.estimate, side, away)
     return _rounded(found.estimate / away if side else found.estimate * away, bounds)
 
