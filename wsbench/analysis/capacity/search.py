@@ -20,11 +20,11 @@ STEP = 2.0
 STEP_OF_GRID = 0.03
 #: Probes beside the estimate are this share of the wanted precision away from it: the interval must end within the precision.
 ASIDE = 0.8
-#: While an end of the interval is not shown, probes go this many times as far, if nearer ones disagree: a probe that agrees with
-#: the others says most. So a search of little time ends with a wide interval, not with none.
+#: While an end of the interval is only far away, probes go this many times as far, if nearer ones disagree: a probe that agrees
+#: with the others says most.
 FARTHER = (1, 2, 4)
-#: While an end is not shown at all, probes go so many times as far.
-FAR = 6
+#: While an end is not shown at all, probes go so many times as far: with none that disagrees, with one, with more.
+UNSHOWN = (1, 2, 6)
 #: Probes agree if this share of at least so many do.
 AGREE, OF = 0.8, 3
 
@@ -80,9 +80,10 @@ def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
     open_low, open_high = _is_open(found, bounds)
     side = lower <= higher if open_low == open_high else open_low
     if None in (found.low, found.high):
-        # Both ends first, where that takes few probes: then servers can be compared, and other promises have these ends, too.
+        # Both ends first: then servers can be compared, and other promises have these ends, too.
         side = (found.low is None) if (found.low is None) != (found.high is None) else side
-        away = away**FAR
+        against = _between(probes, found.estimate, side, away ** FARTHER[-1]).count(not side)
+        away = away ** UNSHOWN[min(against, len(UNSHOWN) - 1)]
     elif open_low if side else open_high:
         away = _agreed(probes, found.estimate, side, away)
     return _rounded(found.estimate / away if side else found.estimate * away, bounds)
@@ -101,7 +102,7 @@ def _away(bounds: Bounds) -> float:
 
 
 def _is_open(found: Crossing, bounds: Bounds) -> tuple[bool, bool]:
-    """Whether the lower and the upper end of the interval are not shown, or only far away."""
+    """Whether the lower and the upper end of the interval are not shown, or are only far away."""
     far = _away(bounds) ** FARTHER[-1] * (1 + bounds.within / 4)
     return (
         found.low is None or found.low * far < found.estimate,
