@@ -1,4 +1,4 @@
-"""websockets on asyncio. Environment: HOST, PORT, TLS_CERT, TLS_KEY; one thread, THREADS is ignored. The library compresses messages
+"""websockets on asyncio. Environment: HOST, PORT, TLS_CERT, TLS_KEY; one thread, THREADS is ignored. Messages are compressed
 whenever a client asks for it."""
 
 import asyncio
