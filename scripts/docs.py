@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import docs_sentences
 import docs_tables
 from docs_markdown import MARKDOWN, anchored, lines_outside_code
 from docs_reference import GENERATED, table
@@ -163,6 +164,11 @@ def write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+def from_campaigns(text: str, name: str) -> str:
+    """The text of a file with every number that comes from a published campaign made again."""
+    return docs_sentences.made(docs_tables.made(text, name), name)
+
+
 def packages() -> str:
     """The table of packages: the layers of pyproject.toml, and what each package's docstring says first."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -178,7 +184,9 @@ def packages() -> str:
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--packages", action="store_true", help="only write the table of packages in ARCHITECTURE.md")
-    asked.add_argument("--tables", action="store_true", help="only write the tables that come from published campaigns")
+    asked.add_argument(
+        "--tables", action="store_true", help="only write the tables and sentences that come from published campaigns"
+    )
     asked.add_argument("--source-only", action="store_true", help="write build/docs, do not run Zensical")
     options = asked.parse_args()
     if options.packages:
@@ -188,7 +196,7 @@ def main() -> int:
     if options.tables:
         for file in docs_tables.files():
             text = file.read_text(encoding="utf-8")
-            if (made := docs_tables.made(text, file.relative_to(ROOT).as_posix())) != text:
+            if (made := from_campaigns(text, file.relative_to(ROOT).as_posix())) != text:
                 write(file, made)
         return 0
     assemble()

@@ -56,13 +56,13 @@ def of_campaign(asked: str) -> str:
     parts = [part.strip() for part in asked.split("|")]
     if not 2 <= len(parts) <= 4:
         raise Wrong(f"{asked!r}: expected CAMPAIGN | METRICS | CELL | SERVERS")
-    results = _results(parts[0])
-    names = _listed(parts[1])
+    results = results_of(parts[0])
+    names = listed(parts[1])
     for name in names:
         if name not in metrics.METRICS:
             raise Wrong(f"{asked!r}: no metric {name!r}")
-    cell = _cell(results, parts[2] if len(parts) > 2 else "", asked)
-    servers = _listed(parts[3]) if len(parts) > 3 else results.names
+    cell = cell_of(results, parts[2] if len(parts) > 2 else "", asked)
+    servers = listed(parts[3]) if len(parts) > 3 else results.names
     if unknown := set(servers) - set(results.names):
         raise Wrong(f"{asked!r}: the campaign has no {', '.join(sorted(unknown))}")
     scales = {
@@ -89,15 +89,15 @@ def _number(results: Results, server: str, cell: Cell, metric: str, scale: wordi
 
 
 @cache
-def _results(campaign: str) -> Results:
+def results_of(campaign: str) -> Results:
     folder = ROOT / "results" / campaign
     if not folder.is_dir():
         raise Wrong(f"results/ has no campaign {campaign!r}")
     return load(RunFolder.open(folder))
 
 
-def _cell(results: Results, asked: str, whole: str) -> Cell:
-    wanted = dict(part.split("=") for part in _listed(asked)) if asked else {}
+def cell_of(results: Results, asked: str, whole: str) -> Cell:
+    wanted = dict(part.split("=") for part in listed(asked)) if asked else {}
     wanted = {key.strip(): value.strip() for key, value in wanted.items()}
     found = [
         cell
@@ -109,7 +109,7 @@ def _cell(results: Results, asked: str, whole: str) -> Cell:
     return found[0]
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

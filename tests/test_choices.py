@@ -91,7 +91,7 @@ def test_where_every_server_may_be_the_best_the_answer_is_undecided(columns):
     column = next(one for one in columns if one.choice.shows == "messages per second")
     first, second, *_ = column.entries
     both = replace(column, entries=(replace(first, rank="may be best"), replace(second, rank="may be best")))
-    assert re.fullmatch(r"undecided among 2, such as ws .*", choices.answers([both])[0].best)
+    assert re.fullmatch(r"undecided among 2 \(ws .*\)", choices.answers([both])[0].best)
     equal = replace(column, entries=(first, replace(second, rank="best")))
     assert choices.answers([equal])[0].best.startswith("ws "), "equal servers are both the best"
 

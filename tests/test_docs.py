@@ -26,7 +26,7 @@ SPEC = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "docs.p
 docs = importlib.util.module_from_spec(SPEC)
 sys.path.insert(0, str(ROOT / "scripts"))
 SPEC.loader.exec_module(docs)
-docs_markdown, docs_tables = sys.modules["docs_markdown"], sys.modules["docs_tables"]
+docs_markdown, docs_tables, docs_sentences = (sys.modules[name] for name in ("docs_markdown", "docs_tables", "docs_sentences"))
 
 TRACKED = subprocess.run(
     ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -112,10 +112,29 @@ def test_lists_become_those_of_the_site():
 
 
 @pytest.mark.parametrize("file", docs_tables.files(), ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_a_table_of_a_campaign_has_the_numbers_of_that_campaign(file):
+def test_tables_and_sentences_have_the_numbers_of_their_campaigns(file):
     """`python scripts/docs.py --tables` makes them again."""
     text = file.read_text(encoding="utf-8")
-    assert docs_tables.made(text, file.relative_to(ROOT).as_posix()) == text
+    assert docs.from_campaigns(text, file.relative_to(ROOT).as_posix()) == text
+
+
+def test_a_sentence_that_says_something_else_is_seen():
+    asked = "2026-11-22-idle-memory | interval server_rss_bytes_max MiB | connections = 10000 | netty@4.2"
+    one = docs_sentences.Sentence("README.md", "Netty takes {} MiB.", (asked,))
+    made = docs_sentences.rewritten("Here Netty\ntakes 1 (0–2) MiB.", one)
+    assert re.fullmatch(r"Here Netty\ntakes [\d.]+ \([\d.]+–[\d.]+\) MiB\.", made)
+    assert "1 (0–2)" not in made
+    assert docs_sentences.rewritten(made, one) == made
+    with pytest.raises(docs_tables.Wrong, match="has 0 sentences"):
+        docs_sentences.rewritten("Netty takes nothing.", one)
+    for wrong in (
+        "nothing | trials",
+        asked.replace("_max", "_most"),
+        asked.replace("interval", "median"),
+        asked.replace("MiB", "µs"),
+    ):
+        with pytest.raises(docs_tables.Wrong):
+            docs_sentences.value_of(wrong)
 
 
 def test_a_table_that_says_something_else_is_seen():

@@ -153,7 +153,7 @@ def _best(column: Column) -> str:
     if column.best:
         first, *others = column.best
         if first.rank == "may be best" and column.next is None:
-            return f"undecided among {len(column.best)}, such as {_in_words(column, first)}"
+            return f"undecided among {len(column.best)} ({_in_words(column, first)})"
         named = wording.listed(column.campaign.results.label(one.server) for one in others) if others else ""
         rest = named if len(others) <= NAMED else f"one of {len(others)} more"
         return _in_words(column, first) + (f", or {rest}" if rest else "")

@@ -1,0 +1,141 @@
+"""Sentences, and rows of tables, whose numbers come from campaigns in results/: docs/sentences.toml lists them.
+
+    [[sentence]]
+    file   = "README.md"
+    text   = "Netty answers {} times the requests/s of Undertow there"
+    values = ["2026-11-22-hoticn-2018-concurrency | ratio requests_per_s | connections = 1000 | netty@4.2, undertow@2.4"]
+
+Each `{}` in the text stands for one value: the campaign, what of which metric, the cell where something is swept, and the servers.
+
+- `mean METRIC` and `interval METRIC` (the mean, and its 95 % interval in brackets) of one server. A unit may follow, such as `ms`.
+- `ratio METRIC` of the first server over the second, by rounds; over all pairs of rounds and cells if the cell is `all`.
+- `growth METRIC`: how many times the mean of the first cell that of the second is, `CELL > CELL`.
+- `trials`, or a verdict such as `VALID`: how many trials there are, or have it.
+
+The sentence may be wrapped anywhere. A sentence that its file does not have is an error.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from docs_tables import Wrong, cell_of, listed, results_of
+
+from wsbench import metrics
+from wsbench.analysis import stats, wording
+from wsbench.analysis.results import Results
+from wsbench.analysis.stats import Estimate
+from wsbench.metrics.findings import KINDS
+
+FILE = Path(__file__).resolve().parents[1] / "docs" / "sentences.toml"
+#: A value as it stands in a document: a number, with its interval in brackets where it has one, or a dash.
+NUMBER = r"(\d[\d.,]*(?:\s+\([\d.,–]+\))?|–)"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    file: str
+    text: str
+    values: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        end = "$" if self.text.endswith("|") else ""  # a row of a table is whole
+        return "(?m)" + NUMBER.join(r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in self.text.split("{}")) + end
+
+
+@cache
+def sentences() -> tuple[Sentence, ...]:
+    rows = tomllib.loads(FILE.read_text(encoding="utf-8"))["sentence"]
+    return tuple(Sentence(row["file"], row["text"], tuple(row["values"])) for row in rows)
+
+
+def made(text: str, name: str) -> str:
+    """The text of a file of the repository with all numbers of its sentences made again."""
+    for one in sentences():
+        if one.file == name:
+            text = rewritten(text, one)
+    return text
+
+
+def rewritten(text: str, one: Sentence) -> str:
+    found = list(re.finditer(one.pattern, text))
+    if len(found) != 1:
+        raise Wrong(f"{one.file} has {len(found)} sentences {one.text!r}, expected one")
+    if len(one.values) != found[0].re.groups:
+        raise Wrong(f"{one.text!r}: {found[0].re.groups} numbers, {len(one.values)} values")
+    for place, asked in reversed(list(enumerate(one.values, 1))):
+        value, (start, end) = value_of(asked), found[0].span(place)
+        if " ".join(text[start:end].split()) != value:
+            text = text[:start] + value + text[end:]
+    return text
+
+
+@cache
+def value_of(asked: str) -> str:
+    parts = [part.strip() for part in asked.split("|")]
+    if not 2 <= len(parts) <= 4:
+        raise Wrong(f"{asked!r}: expected CAMPAIGN | WHAT | CELL | SERVERS")
+    results, (what, *of) = results_of(parts[0]), parts[1].split()
+    if not of:
+        return _counted(results, what, asked)
+    metric, unit = of[0], of[1] if len(of) > 1 else None
+    if metric not in metrics.METRICS:
+        raise Wrong(f"{asked!r}: no metric {metric!r}")
+    cell, servers = (parts[2] if len(parts) > 2 else ""), (listed(parts[3]) if len(parts) > 3 else [])
+    if unknown := set(servers) - set(results.names):
+        raise Wrong(f"{asked!r}: the campaign has no {', '.join(sorted(unknown))}")
+    if len(servers) != (2 if what == "ratio" else 1):
+        raise Wrong(f"{asked!r}: expected {'two servers' if what == 'ratio' else 'one server'}")
+    if what == "ratio":
+        return _text(_ratio(results, metric, cell, servers, asked), wording.Scale("", 1.0), interval=True)
+    if what == "growth":
+        means = [results.estimate(servers[0], cell_of(results, one, asked), metric).mean for one in cell.split(">")]
+        return wording.NONE if len(means) != 2 or None in means else wording.number(means[1] / means[0], 2)
+    found = results.estimate(servers[0], cell_of(results, cell, asked), metric)
+    return _text(found, _scale(metric, unit, found, asked), interval=_is_interval(what, asked))
+
+
+def _is_interval(what: str, asked: str) -> bool:
+    if what not in ("mean", "interval"):
+        raise Wrong(f"{asked!r}: expected mean, interval, ratio, growth, trials or a verdict")
+    return what == "interval"
+
+
+def _ratio(results: Results, metric: str, cell: str, servers: list[str], asked: str) -> Estimate:
+    one, other = servers
+    if cell != "all":
+        return results.ratio(one, other, cell_of(results, cell, asked), metric)
+    series = [
+        {(at, block): value for at in results.cells for block, value in results.by_round(name, at, metric).items()}
+        for name in servers
+    ]
+    return stats.ratio(*series)
+
+
+def _scale(metric: str, unit: str | None, found: Estimate, asked: str) -> wording.Scale:
+    own = metrics.METRICS[metric].unit
+    if unit is None:
+        return wording.scale(own, [found.mean])
+    step = next((step for step in wording.LADDERS.get(own, ()) if step[0] == unit), None)
+    if step is None:
+        raise Wrong(f"{asked!r}: {metric} is in {own}, not to be shown in {unit}")
+    return wording.Scale(step[0], step[1])
+
+
+def _text(found: Estimate, scale: wording.Scale, interval: bool) -> str:
+    between = scale.interval(found) if interval and found.mean is not None else ""
+    return scale.text(found.mean) + (f" ({between})" if between else "")
+
+
+def _counted(results: Results, what: str, asked: str) -> str:
+    verdicts = [trial.verdict.kind for trial in results.trials]
+    if what == "trials":
+        return f"{len(verdicts):,}"
+    if what not in KINDS:
+        raise Wrong(f"{asked!r}: expected a metric, trials or one of {', '.join(KINDS)}")
+    return f"{verdicts.count(what):,}"
