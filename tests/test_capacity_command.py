@@ -33,7 +33,9 @@ def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     orders = json.loads((run / "order.json").read_text())
     purposes = [one["search"]["purpose"] for one in orders]
     assert (purposes.count("half"), purposes.count("recovery")) == (3, 1)
-    assert 0 < first["half_response_us_p50"] <= first["half_response_us_p99"] < 50_000, "it is far from its cliff"
+    half, tail = first["half_response_us_p50"], first["half_response_us_p99"]
+    assert 0 < half < 50_000, "it is far from its cliff"
+    assert tail is None or half <= tail < 50_000, "None: other programs disturbed the tail"
     assert len(list(run.glob("*/trial.json"))) == len(orders) == first["probes"]
     shown = capacity(tmp_path, "report", str(run))
     assert shown.returncode == 0, shown.stderr

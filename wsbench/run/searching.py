@@ -12,6 +12,7 @@ from wsbench.analysis import reading, thresholds
 from wsbench.analysis.capacity import answers, search
 from wsbench.analysis.capacity.answers import HALVES, HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search
 from wsbench.analysis.dataset import DataSet, TrialResult
+from wsbench.analysis.stats.crossing import ERROR
 from wsbench.experiments.experiment import Experiment
 from wsbench.metrics import METRICS
 from wsbench.records.rundir import Probe, RunFolder, TrialOrder
@@ -39,6 +40,8 @@ class Searches:
         self._rounds, self._seed = run.campaign.rounds, run.campaign.seed
         self._data: DataSet | None = None
         self._told = told
+        #: A comparison with the best of several servers needs ends that hold with more than 95 %.
+        self._error = ERROR / max(1, len({one.name for one in run.order if not one.control}) - 1)
         #: The most time that is left for searches, in s.
         self.left_s = 0.0
 
@@ -55,7 +58,7 @@ class Searches:
         budget_s = self._asked.capacity.budget_s
         later = (self._rounds - now) * len(of_round) * budget_s
         self.left_s = later + sum(max(0.0, budget_s - found[key].spent_s) for key in of_round)
-        due = [(one, probe) for key, one in of_round.items() if (probe := next_probe(found[key])) is not None]
+        due = [(one, probe) for key, one in of_round.items() if (probe := next_probe(found[key], self._error)) is not None]
         if not due and now < self._rounds:
             start = _probe(self._asked, self._asked.bounds.start)
             due = [(one.model_copy(update={"round": now + 1}), start) for one in of_round.values()]
@@ -99,26 +102,26 @@ WORDS = {
 }
 
 
-def next_probe(one: Search) -> Probe | None:
-    """The next probe of a search. None if it has ended."""
+def next_probe(one: Search, error: float = ERROR) -> Probe | None:
+    """The next probe of a search. None if it has ended. `error`: with which both ends of each interval come first."""
     asked = one.asked
     open_ = [place for place, answer in enumerate(one.answers) if answer.ended is None]
     searched_s = sum(tried.trial.record.duration_s or 0.0 for tried in one.tried if tried.purpose == "search")
     if open_ and searched_s < asked.capacity.budget_s:
-        place = max(open_, key=lambda place: _lacks(one, place))
-        return _probe(asked, search.next_load(one.probes(place), one.bounds(place)))
+        place = max(open_, key=lambda place: _lacks(one, place, error))
+        return _probe(asked, search.next_load(one.probes(place), one.bounds(place), error))
     for place in range(len(one.answers)):
         if (load := _to_hold(one, place)) is not None:
             return Probe(purpose="holdout", load=load, seconds=HOLDOUT * asked.seconds(load))
     return _half(one) or _recovery(one)
 
 
-def _lacks(one: Search, place: int) -> tuple:
-    """How much is unknown under a promise: whether any load is too high or too low for it, then how wide its interval is, then how
-    few probes are near its estimate."""
+def _lacks(one: Search, place: int, error: float) -> tuple:
+    """How much is unknown under a promise: whether any load is too high or too low for it, whether an end of its interval is not
+    shown with this error, then how wide the interval is, then how few probes are near its estimate."""
     found = one.answers[place].found
     few = -search.near(one.probes(place), one.bounds(place))
-    return found.estimate is None, found.within is None, found.within or 0.0, few, -place
+    return found.estimate is None, bool(search.missing(one.probes(place), error)), found.within or 0.0, few, -place
 
 
 def _probe(asked: Asked, load: float) -> Probe:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from wsbench.analysis.stats.crossing import Crossing, Probe, crossing
+from wsbench.analysis.stats.crossing import ERROR, Crossing, Probe, crossing
 
 #: How far the load is raised while every probe keeps the promise, and lowered while none does.
 STEP = 2.0
@@ -62,8 +62,9 @@ def standing(probes: Sequence[Probe], bounds: Bounds) -> Standing:
     return Standing(found, None)
 
 
-def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
-    """The load of the next probe for a promise that is not yet known well enough."""
+def next_load(probes: Sequence[Probe], bounds: Bounds, error: float = ERROR) -> float:
+    """The load of the next probe for a promise that is not yet known well enough. `error`: with which both ends are shown before
+    probes go nearer."""
     if not probes:
         return _rounded(bounds.start, bounds)
     kept, broken = ([one.load for one in probes if one.kept is which] for which in (True, False))
@@ -79,14 +80,20 @@ def next_load(probes: Sequence[Probe], bounds: Bounds) -> float:
     lower, higher = (_supports(probes, found.estimate, side, away ** FARTHER[-1]) for side in (True, False))
     open_low, open_high = _is_open(found, bounds)
     side = lower <= higher if open_low == open_high else open_low
-    if None in (found.low, found.high):
+    if ends_missing := missing(probes, error):
         # Both ends first: then servers can be compared, and other promises have these ends, too.
-        side = (found.low is None) if (found.low is None) != (found.high is None) else side
+        side = ends_missing[0] if len(ends_missing) == 1 else side
         against = _between(probes, found.estimate, side, away ** FARTHER[-1]).count(not side)
         away = away ** UNSHOWN[min(against, len(UNSHOWN) - 1)]
     elif open_low if side else open_high:
         away = _agreed(probes, found.estimate, side, away)
     return _rounded(found.estimate / away if side else found.estimate * away, bounds)
+
+
+def missing(probes: Sequence[Probe], error: float = ERROR) -> list[bool]:
+    """The ends of the interval that are not shown with this error: True is the lower one."""
+    found = crossing(probes, error)
+    return [lower for lower, end in ((True, found.low), (False, found.high)) if end is None]
 
 
 def near(probes: Sequence[Probe], bounds: Bounds) -> int:
