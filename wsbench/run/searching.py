@@ -117,11 +117,13 @@ def next_probe(one: Search, error: float = ERROR) -> Probe | None:
 
 
 def _lacks(one: Search, place: int, error: float) -> tuple:
-    """How much is unknown under a promise: whether any load is too high or too low for it, whether an end of its interval is not
-    shown with this error, then how wide the interval is, then how few probes are near its estimate."""
+    """How much is unknown under a promise: whether any load is too high or too low for it, how many ends of its interval are
+    not shown, then how many are not shown with this error, then how wide the interval is, then how few probes are near its
+    estimate."""
     found = one.answers[place].found
     few = -search.near(one.probes(place), one.bounds(place))
-    return found.estimate is None, bool(search.missing(one.probes(place), error)), found.within or 0.0, few, -place
+    unshown = len(search.missing(one.probes(place))), len(search.missing(one.probes(place), error))
+    return found.estimate is None, unshown, found.within or 0.0, few, -place
 
 
 def _probe(asked: Asked, load: float) -> Probe:

@@ -80,7 +80,7 @@ def next_load(probes: Sequence[Probe], bounds: Bounds, error: float = ERROR) -> 
     lower, higher = (_supports(probes, found.estimate, side, away ** FARTHER[-1]) for side in (True, False))
     open_low, open_high = _is_open(found, bounds)
     side = lower <= higher if open_low == open_high else open_low
-    if ends_missing := missing(probes, error):
+    if ends_missing := missing(probes) or missing(probes, error):
         # Both ends first: then servers can be compared, and other promises have these ends, too.
         side = ends_missing[0] if len(ends_missing) == 1 else side
         against = _between(probes, found.estimate, side, away ** FARTHER[-1]).count(not side)
