@@ -164,6 +164,7 @@ def paragraphs(text: str) -> str:
 
 def experiment_rows(name: str, one) -> list[list[str]]:
     from wsbench.cli.terminal import duration
+    from wsbench.experiments.duration import estimate_s
     from wsbench.run import ordering, request
 
     asked = request.request(name, f"wsbench run {name}")
@@ -181,7 +182,7 @@ def experiment_rows(name: str, one) -> list[list[str]]:
         ["warm-up; measurement", f"{timing.warmup_s:g} s; {ends}"],
         ["rounds", str(timing.rounds)],
         ["`--scale` shrinks", ", ".join(one.scales) or "nothing"],
-        ["trials, duration", f"{len(order):,}, about {duration(ordering.estimate_s(asked.experiment, len(order)))}"],
+        ["trials, duration", f"{len(order):,}, about {duration(estimate_s(asked.experiment, len(order)))}"],
     ]
 
 

@@ -16,6 +16,7 @@ from wsbench.experiments import experiment
 from wsbench.experiments.choice import NEEDS, Choice
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import write_json
+from wsbench.report.claimed import takes
 from wsbench.report.web.site import write
 
 HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
@@ -179,6 +180,24 @@ def test_every_claim_stands_on_one_page_with_its_evidence(browser, site):
     row.get_by_role("link").click()
     assert "runs/claims" in page.locator("main").inner_text()
     page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "more", "said"),
+    [
+        (None, None, r""),
+        ("spans", 7, r"about 7 more rounds \([\d.]+ (s|min|h)\)"),
+        ("spans", None, r"no foreseeable number of rounds decides it"),
+        ("scaled", None, r"a run at full size, about \d+ min for 5 rounds"),
+        ("machine", None, r"the same run on such a machine, about \d+ min for 5 rounds"),
+        ("missing", None, r"a campaign in which these are measured"),
+    ],
+)
+def test_an_open_claim_says_what_would_decide_it(folder, obstacle, more, said):
+    one = next(one for one in judged(campaigns.find([folder])) if one.found.id == "X1")
+    found = replace(one.found, obstacle=obstacle, more=more)
+    full = experiment.read(experiment.in_catalogue("hoticn-2018-concurrency"))
+    assert re.fullmatch(said, takes(found, one.campaign.results, full))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -172,6 +172,7 @@ def test_fewer_cpus_than_the_claim_needs_leave_it_open(campaign):
         "undecided",
         "other machine: the claim needs server_cpus >= 2, the campaign has 1",
     )
+    assert found.obstacle == "machine"
     assert judged(campaign, holds_if, 'needs = "server_cpus >= 1"\n')["published"].verdict == "holds"
 
 
@@ -281,6 +282,30 @@ def test_what_is_open_stays_open_unless_the_rest_decides(rule, truths, truth):
     assert Joined(rule, tuple(map(leaf, truths))).judged().truth is truth
     turned = {True: False, False: True, None: None}[truth]
     assert Negated(Joined(rule, tuple(map(leaf, truths)))).judged().truth is turned
+
+
+def unclear(by_means, more):
+    return Leaf(lambda *_: Comparison("", None, by_means, "", "", "spans", more))
+
+
+@pytest.mark.parametrize(
+    ("rule", "nodes", "more", "later"),
+    [
+        ("every", (unclear(True, 4), unclear(True, 9)), 9, True),
+        ("every", (unclear(True, 4), unclear(False, 9), unclear(False, 7)), 7, False),
+        ("every", (unclear(False, 4), unclear(True, None)), 4, False),
+        ("every", (unclear(True, 4), unclear(True, None)), None, None),
+        ("some", (unclear(False, 2), unclear(True, 5), unclear(False, None)), 5, True),
+        ("most", (leaf(True), unclear(False, 2), unclear(True, 6)), 6, True),
+        ("most", (leaf(False), unclear(None, 2), unclear(True, 6)), None, None),
+        ("every", (leaf(False), unclear(True, None)), 0, False),
+    ],
+)
+def test_rounds_that_decide_a_claim_are_those_after_which_enough_comparisons_are(rule, nodes, more, later):
+    found = Joined(rule, nodes).judged()
+    assert (found.more, found.later) == (more, later)
+    turned = Negated(Joined(rule, nodes)).judged()
+    assert (turned.more, turned.later) == (more, None if later is None else not later)
 
 
 def test_a_conjunction_shares_the_error_of_refuting_it_and_a_disjunction_that_of_confirming_it():

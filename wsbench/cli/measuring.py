@@ -24,6 +24,7 @@ from wsbench.cli import (
     terminal,
 )
 from wsbench.engine import program
+from wsbench.experiments.duration import estimate_s
 from wsbench.host import installation, leftovers, machine, toolchains
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
@@ -148,7 +149,7 @@ def plan_campaign(arguments) -> int:
     rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()
-    estimate = terminal.duration(ordering.estimate_s(asked.experiment, len(order)))
+    estimate = terminal.duration(estimate_s(asked.experiment, len(order)))
     terminal.say(
         f"{len(order)} trials, about {estimate}; seed {asked.seed}; server on CPUs {placed.server}, engine on {placed.engine}"
     )

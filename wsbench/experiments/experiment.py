@@ -146,6 +146,8 @@ class Load(Frozen):
 OVERLOAD, OVERLOAD_S, RELIEF = 1.5, 4.0, 0.5
 #: results/instrument.md shows what other lengths give.
 SLICE_S, LEAD_S = 0.05, 0.02
+#: After a slice its replies are awaited, and its server may finish what it has begun.
+TAIL_S = 0.01
 
 
 class Timing(Frozen):

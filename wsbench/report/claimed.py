@@ -9,8 +9,14 @@ from wsbench.analysis import wording
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.claims.outcome import ClaimVerdict, Figure
 from wsbench.analysis.results import Results
+from wsbench.experiments.duration import estimate_s
+from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
 from wsbench.report.blocks import ClaimRow
+from wsbench.report.standing import duration, rounds_more
+
+#: Of a run at full size, for its time: with fewer a claim is seldom decided.
+USUAL_ROUNDS = 5
 
 
 def claim_rows(results: Results) -> list[ClaimRow]:
@@ -41,6 +47,32 @@ def _why(one: ClaimVerdict) -> str:
     means = {True: "hold", False: "not hold"}.get(one.by_means)
     aside = f" By the means alone it would {means}, which decides nothing." if one.verdict == "undecided" and means else ""
     return one.why.rstrip(".") + "." + aside if aside else one.why
+
+
+def takes(one: ClaimVerdict, results: Results, full: Experiment | None) -> str:
+    """What would decide it: rounds, another run or another machine, with the time; empty if it is decided.
+
+    `full`: the experiment as it stands in the catalogue.
+    """
+    match one.obstacle:
+        case None:
+            return ""
+        case "spans" | "rounds":
+            return rounds_more(results, one.more)
+        case "missing":
+            return "a campaign in which these are measured"
+        case "failed":
+            return "rounds in which that server does not fail"
+    run = "the same run" if one.obstacle == "machine" else "a run at full size"
+    where = " on such a machine" if one.obstacle == "machine" else ""
+    return f"{run}{where}{'' if full is None else f', {_full_time(results, full)}'}"
+
+
+def _full_time(results: Results, full: Experiment) -> str:
+    rounds = max(full.timing.rounds, USUAL_ROUNDS)
+    timing = full.timing.model_copy(update={"rounds": rounds})
+    trials = rounds * len(full.cells()) * len(results.names)
+    return f"about {duration(estimate_s(full.model_copy(update={'timing': timing}), trials))} for {rounds} rounds"
 
 
 def _ours(figure: Figure) -> str:

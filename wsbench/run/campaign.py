@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from wsbench import __version__
 from wsbench.experiments import experiment
+from wsbench.experiments.duration import estimate_s
 from wsbench.host import machine
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
@@ -79,7 +80,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         until, order = None, ordering.order_of(asked.experiment, variants, asked.seed, control, most)
     else:
         order = ordering.round_of(1, 1, asked.experiment, variants, asked.seed, control, most)
-        planned = ordering.planned_rounds(asked.until.budget_s, ordering.estimate_s(asked.experiment, len(order)))
+        planned = ordering.planned_rounds(asked.until.budget_s, estimate_s(asked.experiment, len(order)))
         until, rounds = Until(**asked.until.model_dump(), planned=planned, alive=most), 1
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
     run = RunFolder(new_folder(runs, f"{stamp}-{asked.name}"))
@@ -250,7 +251,7 @@ class _Course:
         """Runs one trial, or all trials of a heat; their outcomes are then on disk."""
         total, left, began = len(self._order), len(self._left), time.monotonic()
         # The duration of a trial that ends by count is known only from finished trials.
-        left_s = left * fmean(self._took_s) if self._took_s else ordering.estimate_s(self._setting.experiment, left)
+        left_s = left * fmean(self._took_s) if self._took_s else estimate_s(self._setting.experiment, left)
         left_s = self._searched_s or left_s
         self._watcher.trials_begin(group, total - left, total, left_s)
         self._setting.testbed.be_whole(self._watcher.say)

@@ -1,4 +1,4 @@
-"""The order of a campaign's trials: rounds, the A/A control, heats, and an estimate of the time. Pure functions of the request."""
+"""The order of a campaign's trials: rounds, the A/A control and heats. Pure functions of the request."""
 
 from __future__ import annotations
 
@@ -8,15 +8,8 @@ from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import TrialOrder
 from wsbench.run import preparing
-from wsbench.run.turns import TAIL_S
 from wsbench.servers.catalogue import Variant
 
-#: Start, stop and connect time per trial, for the estimate only.
-OVERHEAD_S = 3.0
-#: The same for a trial of a heat in slices: nothing settles between trials.
-SLICED_OVERHEAD_S = 1.0
-#: Duration of a trial that ends by count, for the estimate only.
-COUNTED_S = 3.0
 #: From this number of rounds on, a campaign has an A/A control: with fewer it would not show a difference that matters.
 CONTROL_ROUNDS = 5
 #: Limits of the number of rounds that are planned if they go on until decided.
@@ -126,20 +119,6 @@ def groups(due: list[TrialOrder], order: list[TrialOrder]) -> list[list[TrialOrd
             seen.add(planned.heat)
             found.append([one for one in order if one.heat == planned.heat])
     return found
-
-
-def estimate_s(asked: Experiment, trials: int) -> float:
-    """Approximate duration of that many trials, in s; of searches for a capacity, the time after which each of them ends."""
-    timing, measure_s = asked.timing, asked.measure_s or COUNTED_S
-    if asked.capacity is not None:
-        return trials * asked.capacity.budget_s
-    if asked.arrangement == "together":
-        heats = timing.rounds * len(asked.cells())
-        return OVERHEAD_S * trials + (timing.warmup_s + measure_s) * heats
-    if asked.arrangement == "slices":
-        measure_s *= 1 + (timing.lead_s + TAIL_S) / timing.slice_s
-        return trials * (SLICED_OVERHEAD_S + timing.warmup_s + measure_s)
-    return trials * (OVERHEAD_S + timing.warmup_s + measure_s)
 
 
 def planned_rounds(budget_s: float, round_s: float) -> int:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from wsbench.experiments.experiment import TAIL_S
 from wsbench.records.engine_files import Slices
 
-#: After a slice its replies are awaited, and its server may finish what it has begun.
-TAIL_S = 0.01
 #: A slice starts this long after the last one has ended: its server is stopped before the next one goes on.
 STEP_S = 0.001
 #: Between two turns: time to sample every contender, and for the harness itself.

@@ -233,14 +233,14 @@ def _between(low: float, high: float) -> str:
 
 
 def _problem(found: stats.Open) -> Problem:
-    return Problem("rounds" if found.needed else "missing", found.reason)
+    return Problem("rounds" if found.needed else "missing", found.reason, found.needed or None)
 
 
 def _spans(text: str, ours: str, more: int | None, found: stats.Contrast) -> Problem:
     """Why both outcomes remain possible, and how many more rounds would decide."""
     said = f"; {found.reason}" if found.reason else ""
-    return Problem("spans", f"{text}: {ours} allows both outcomes{said}; {stats.rounds_text(more)}")
+    return Problem("spans", f"{text}: {ours} allows both outcomes{said}; {stats.rounds_text(more)}", more)
 
 
 def _open(text: str, by_means: bool | None, ours: str, problem: Problem) -> Comparison:
-    return Comparison(text, None, by_means, ours, problem.reason, problem.obstacle)
+    return Comparison(text, None, by_means, ours, problem.reason, problem.obstacle, problem.more)

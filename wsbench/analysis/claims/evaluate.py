@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from wsbench.analysis import stats
 from wsbench.analysis.claims.comparing import Asked, compare
 from wsbench.analysis.claims.comparing import trend as judge_trend
-from wsbench.analysis.claims.outcome import ClaimVerdict, Comparison, Figure
+from wsbench.analysis.claims.outcome import ClaimVerdict, Comparison, Figure, Obstacle
 from wsbench.analysis.claims.truth import Joined, Judged, Leaf, Negated, Node
 from wsbench.analysis.claims.values import Scope, Spread, Term, spread
 from wsbench.analysis.dataset import ENDED
@@ -67,7 +67,7 @@ def _verdict(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
         raise UserError(f"claim {claim.id}: {error}") from error
     smaller = _smaller_load(claim, scope)
     truth = None if smaller else judged.truth
-    obstacle, why = ("scaled", smaller) if smaller else _why(judged)
+    obstacle, why = smaller or _why(judged)
     return ClaimVerdict(
         id=claim.id,
         says=claim.says.strip(),
@@ -80,6 +80,7 @@ def _verdict(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
         why=why,
         obstacle=obstacle if truth is None else None,
         by_means=judged.by_means,
+        more=judged.more if truth is None and not smaller else None,
         comparisons=judged.comparisons,
         figures=figures,
     )
@@ -228,16 +229,16 @@ def _fact(text: str, holds: bool | None, ours: str, reason: str | None, obstacle
 # ---- words ---------------------------------------------------------------------------------------------------------
 
 
-def _smaller_load(claim: written.Claim, scope: Scope) -> str | None:
+def _smaller_load(claim: written.Claim, scope: Scope) -> tuple[Obstacle, str] | None:
     """Why the campaign's load or server CPUs do not meet the claim's needs, from the actual trials. None if they do."""
     loads = [trial.load | dict(cell) for cell in scope.cells for trial in _trials(cell, scope)]
     for one in claim.needed:
         values = [load[one.key] for load in loads if load.get(one.key) is not None]
         if not values:
-            return f"scaled run: the claim needs {one}, no trial reports {one.key}" if loads else None
+            return ("scaled", f"scaled run: the claim needs {one}, no trial reports {one.key}") if loads else None
         if not any(one.admits({one.key: value}) for value in values):
-            kind = "other machine" if one.key == "server_cpus" else "scaled run"
-            return f"{kind}: the claim needs {one}, the campaign has {round(max(values), 3):,}"
+            obstacle, kind = ("machine", "other machine") if one.key == "server_cpus" else ("scaled", "scaled run")
+            return obstacle, f"{kind}: the claim needs {one}, the campaign has {round(max(values), 3):,}"
     return None
 
 
@@ -245,7 +246,7 @@ def _trials(cell: conditions.Cell, scope: Scope) -> list:
     return [trial for name in scope.roles.values() for trial in scope.campaign.group(name, cell)]
 
 
-def _why(judged: Judged) -> tuple[str | None, str]:
+def _why(judged: Judged) -> tuple[Obstacle | None, str]:
     """The obstacle, if any, and one sentence: the counter-example, the open comparisons, or the number that hold."""
     comparisons = judged.comparisons
     if judged.truth is None:

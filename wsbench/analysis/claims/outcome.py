@@ -12,15 +12,16 @@ from typing import Literal
 Verdict = Literal["holds", "does not hold", "undecided"]
 #: Why a claim is undecided; `None` if it is decided.
 #: spans: an interval allows both outcomes · rounds: too few repeats · scaled: the load was smaller than published ·
-#: missing: a server or number was not measured · failed: a server failed.
-Obstacle = Literal["spans", "rounds", "scaled", "missing", "failed"]
+#: machine: the server had fewer CPUs than published · missing: a server or number was not measured · failed: a server failed.
+Obstacle = Literal["spans", "rounds", "scaled", "machine", "missing", "failed"]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """One comparison of a claim. `text` names its servers, `ours` is our number with its interval.
 
-    `holds` is None if it is undecided, with a `reason`. `by_means` is the result from the means alone.
+    `holds` is None if it is undecided, with a `reason`. `by_means` is the result from the means alone. `more`: after about
+    that many more rounds at this spread it would be decided as the means say; None if that is not foreseeable, or done.
     """
 
     text: str
@@ -29,6 +30,7 @@ class Comparison:
     ours: str
     reason: str | None
     obstacle: Obstacle | None
+    more: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class ClaimVerdict:
     """One claim for one set of versions.
 
     `versions` names the set (`published`, `today`), `servers` maps roles to variants, `why` is one sentence. `by_means` is the
-    result from the means alone, which decides nothing.
+    result from the means alone, which decides nothing. `more`: about how many more rounds decide it, if that can be foreseen.
     """
 
     id: str
@@ -62,6 +64,7 @@ class ClaimVerdict:
     why: str
     obstacle: Obstacle | None
     by_means: bool | None
+    more: int | None
     comparisons: tuple[Comparison, ...]
     figures: tuple[Figure, ...]
 

@@ -22,10 +22,11 @@ COMBINE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operato
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a number is missing."""
+    """Why a number is missing. `more`: rounds after which it would not be; None if that is not foreseeable."""
 
     obstacle: Obstacle
     reason: str
+    more: int | None = None
 
 
 @dataclass(frozen=True)
