@@ -9,7 +9,8 @@ The parts are the campaign, its metrics (a column each) and, where something is 
 servers. `<!-- answers -->` … `<!-- /answers -->` is the table "which server for which load". A number with brackets has its 95 %
 interval in them. One that no trial has is a dash.
 
-`<!-- campaigns -->` … `<!-- /campaigns -->` lists every published campaign.
+`<!-- campaigns -->` … `<!-- /campaigns -->` lists every published campaign. `<!-- open -->` … `<!-- /open -->` lists the claims
+that are undecided, with what would decide them.
 
 In the rows between `<!-- verdicts -->` and `<!-- /verdicts -->`, which begin with a claim, the last two cells are its verdicts for
 the published and for today's versions: what the means alone say stands in brackets.
@@ -25,18 +26,20 @@ from docs_reference import table
 
 from wsbench import metrics
 from wsbench.analysis import campaigns, choices, wording
-from wsbench.analysis.claims.over_campaigns import judged
+from wsbench.analysis.claims.over_campaigns import Judged, judged
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
 from wsbench.metrics.findings import FAMILIES
 from wsbench.records.rundir import RunFolder
+from wsbench.report.claimed import takes
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = re.compile(r"(?P<head><!-- table: (?P<asked>[^\n]*?) -->\n).*?(?P<end><!-- /table -->)", re.DOTALL)
 VERDICTS = re.compile(r"(?P<head><!-- verdicts -->\n)(?P<rows>.*?)(?P<end><!-- /verdicts -->)", re.DOTALL)
 CLAIM = re.compile(r"^\| (?P<id>[A-Z]\d+\S*) \| (?P<says>[^|]*) \|[^|]*\|[^|]*\|$", re.MULTILINE)
 CAMPAIGNS = re.compile(r"(?P<head><!-- campaigns -->\n).*?(?P<end><!-- /campaigns -->)", re.DOTALL)
+OPEN = re.compile(r"(?P<head><!-- open -->\n).*?(?P<end><!-- /open -->)", re.DOTALL)
 ANSWERS = re.compile(r"(?P<head><!-- answers -->\n).*?(?P<end><!-- /answers -->)", re.DOTALL)
 
 
@@ -49,6 +52,7 @@ def made(text: str, name: str) -> str:
     text = TABLE.sub(lambda found: f"{found['head']}\n{of_campaign(found['asked'])}\n{found['end']}", text)
     text = VERDICTS.sub(lambda found: f"{found['head']}{CLAIM.sub(_judged, found['rows'])}{found['end']}", text)
     text = CAMPAIGNS.sub(lambda found: f"{found['head']}\n{of_campaigns()}\n{found['end']}", text)
+    text = OPEN.sub(lambda found: f"{found['head']}\n{of_open()}\n{found['end']}", text)
     return ANSWERS.sub(lambda found: f"{found['head']}\n{of_answers(name)}\n{found['end']}", text)
 
 
@@ -125,8 +129,25 @@ def _verdicts() -> dict[tuple[str, str], str]:
     sign = {True: " (+)", False: " (−)", None: ""}
     return {
         (one.id, one.versions): one.verdict + (sign[one.by_means] if one.verdict == "undecided" else "")
-        for one in (each.found for each in judged(campaigns.find([ROOT / "results"])))
+        for one in (each.found for each in _claims())
     }
+
+
+@cache
+def _claims() -> list[Judged]:
+    return judged(campaigns.find([ROOT / "results"]))
+
+
+def of_open() -> str:
+    """What would decide each claim that is open, for the published and for today's versions."""
+    rows: dict[str, dict[str, str]] = {}
+    for one in _claims():
+        rows.setdefault(one.found.id, {})[one.found.versions] = takes(one) or one.found.verdict
+    every = {one.found.id for one in _claims() if one.found.verdict == "undecided"}
+    return table(
+        ["", "published", "today"],
+        [[id_, *(found.get(of, wording.NONE) for of in ("published", "today"))] for id_, found in rows.items() if id_ in every],
+    )
 
 
 #: The families in the list of campaigns, in its order.

@@ -5,10 +5,14 @@ Verdicts in, rows of texts out. `claims.evaluate` makes the judgements.
 
 from __future__ import annotations
 
+from functools import cache
+
 from wsbench.analysis import wording
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.claims.outcome import ClaimVerdict, Figure
+from wsbench.analysis.claims.over_campaigns import Judged
 from wsbench.analysis.results import Results
+from wsbench.experiments import experiment as experiments
 from wsbench.experiments.duration import estimate_s
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
@@ -49,23 +53,26 @@ def _why(one: ClaimVerdict) -> str:
     return one.why.rstrip(".") + "." + aside if aside else one.why
 
 
-def takes(one: ClaimVerdict, results: Results, full: Experiment | None) -> str:
-    """What would decide it: rounds, another run or another machine, with the time; empty if it is decided.
-
-    `full`: the experiment as it stands in the catalogue.
-    """
-    match one.obstacle:
+def takes(one: Judged) -> str:
+    """What would decide a claim: rounds, another run or another machine, with the time; empty if it is decided."""
+    match one.found.obstacle:
         case None:
             return ""
         case "spans" | "rounds":
-            return rounds_more(results, one.more)
+            return rounds_more(one.campaign.results, one.found.more)
         case "missing":
             return "a campaign in which these are measured"
         case "failed":
             return "rounds in which that server does not fail"
-    run = "the same run" if one.obstacle == "machine" else "a run at full size"
-    where = " on such a machine" if one.obstacle == "machine" else ""
-    return f"{run}{where}{'' if full is None else f', {_full_time(results, full)}'}"
+    run = "the same run on such a machine" if one.found.obstacle == "machine" else "a run at full size"
+    full = _in_catalogue(one.campaign.experiment)
+    return run if full is None else f"{run}, {_full_time(one.campaign.results, full)}"
+
+
+@cache
+def _in_catalogue(name: str) -> Experiment | None:
+    file = experiments.in_catalogue(name)
+    return None if file is None else experiments.read(file)
 
 
 def _full_time(results: Results, full: Experiment) -> str:

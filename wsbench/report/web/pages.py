@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from markupsafe import Markup
@@ -15,8 +14,6 @@ from wsbench.analysis.campaigns import MOST_KEPT, Campaign, metrics_in_common, o
 from wsbench.analysis.claims.over_campaigns import judged
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import summary
-from wsbench.experiments import experiment as experiments
-from wsbench.experiments.experiment import Experiment
 from wsbench.report.answer import answer
 from wsbench.report.claimed import takes
 from wsbench.report.still import inside_tables
@@ -63,15 +60,8 @@ def claims(campaigns: list[Campaign], links: Links) -> str:
     found = judged([one for one in campaigns if not one.running])
     counts = Counter(one.found.verdict for one in found)
     decided = len(found) - counts["undecided"]
-    rows = [(one, takes(one.found, one.campaign.results, _full(one.campaign.experiment))) for one in found]
+    rows = [(one, takes(one)) for one in found]
     return template("claims.html").render(claims=rows, counts=counts, decided=decided, links=links, **common())
-
-
-@cache
-def _full(name: str) -> Experiment | None:
-    """The experiment of the catalogue; None if it has none of this name."""
-    file = experiments.in_catalogue(name)
-    return None if file is None else experiments.read(file)
 
 
 def campaign(one: Campaign, others: list[Campaign], links: Links) -> str:
