@@ -195,11 +195,11 @@ def of_answers(name: str) -> str:
         if choice.need not in needs:
             needs.add(choice.need)
             rows.append([f"**{choice.need}**", "", ""])
-        rows.append([choice.shows, said.best, f"[{date}][{label}]"])
-    machines = "; ".join(choices.machines(found))
+        rows.append([choice.shows, said.best, f"[{date}][{label}] {said.column.cpu}".strip()])
+    machines = choices.machines(found)
     lines = [
         *table(["your load, and what is compared", "best", "measured"], rows),
-        f"Machine: {machines}.",
+        f"Machine{'s' if len(machines) > 1 else ''}: {'; '.join(machines)}.",
         "",
         *links.values(),
         "",

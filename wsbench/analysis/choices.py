@@ -6,6 +6,7 @@ never compared: their campaigns may come from different days and machines.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -46,6 +47,13 @@ class Column:
     unit: str
     higher: bool
     entries: tuple[Entry, ...]
+
+    @property
+    def cpu(self) -> str:
+        """The model of the CPUs without its marks, such as `Intel Xeon`; empty if unknown."""
+        machine = self.campaign.results.machine
+        model = (machine.cpu_model or "") if machine is not None else ""
+        return " ".join(re.sub(r"\((R|TM)\)|Processor|CPU\b|@.*", " ", model).split())
 
     @property
     def best(self) -> tuple[Entry, ...]:
