@@ -144,10 +144,8 @@ def of_open() -> str:
     for one in _claims():
         rows.setdefault(one.found.id, {})[one.found.versions] = takes(one) or one.found.verdict
     every = {one.found.id for one in _claims() if one.found.verdict == "undecided"}
-    return table(
-        ["", "published", "today"],
-        [[id_, *(found.get(of, wording.NONE) for of in ("published", "today"))] for id_, found in rows.items() if id_ in every],
-    )
+    shown = [[id_, *(found.get(of, wording.NONE) for of in ("published", "today"))] for id_, found in rows.items() if id_ in every]
+    return "\n".join(table(["claim", "published", "today"], shown))
 
 
 #: The families in the list of campaigns, in its order.
@@ -163,13 +161,23 @@ def of_campaigns() -> str:
     for one in campaigns.find([ROOT / "results"])[::-1]:
         results, name = one.results, one.run.path.name
         trials = [trial for trial in results.data.trials if not trial.record.control]
-        seconds = sum(trial.record.duration_s or 0.0 for trial in results.data.trials)
+        seconds = _seconds(results)
         ran = [trial for trial in trials if trial.record.outcome != "failed"]
         shares = [_percent(sum(trial.verdict.of(family) != "INVALID" for trial in ran), len(ran)) for family in LISTED_FAMILIES]
         smallest = _smallest(results)
         numbers = str(one.record.rounds), f"{len(trials):,}", f"{seconds / 60:,.0f}"
         rows.append([name[5:], *numbers, *shares, smallest])
     return "\n".join(table(head, rows))
+
+
+def _seconds(results: Results) -> float:
+    """How long its trials took. Those of a heat run at the same time, so a heat takes as long as its longest."""
+    heats: dict[tuple, float] = {}
+    for trial in results.data.trials:
+        record = trial.record
+        key = ("alone", record.number) if record.heat is None else ("heat", record.heat)
+        heats[key] = max(heats.get(key, 0.0), record.duration_s or 0.0)
+    return sum(heats.values())
 
 
 def _percent(part: int, whole: int) -> str:
