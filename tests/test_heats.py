@@ -13,9 +13,11 @@ from wsbench.analysis.blocks import Blocks
 from wsbench.experiments import experiment as experiments
 from wsbench.metrics import host_checks, slices
 from wsbench.metrics.trial_data import TrialData
+from wsbench.records import engine_files
 from wsbench.records.errors import UserError
 from wsbench.records.samples import ProcessSample, TurnSample
 from wsbench.run import ordering, turns
+from wsbench.run.heat import limits_in_turns
 from wsbench.servers.manifest import Limits
 
 
@@ -99,6 +101,15 @@ def test_every_contender_has_one_slice_in_every_turn_and_no_two_overlap():
     for contender in range(4):
         windows = drawn.slices(contender, frozen=True).windows
         assert sum(close - open_ for open_, close in windows[1:]) == pytest.approx(1.0)
+
+
+def test_a_reply_has_as_long_as_four_turns_take_and_a_trial_as_long_as_all():
+    few, many = (turns.drawn(contenders, 1.0, 2.0, 0.2, 0.1, random.Random(1)) for contenders in (2, 40))
+    limits = engine_files.Limits(connect_s=5, reply_s=10, deadline_s=60)
+    assert limits_in_turns(limits, few) == limits.model_copy(update={"deadline_s": 60 + few.warmup_s + few.measure_s})
+    longer = limits_in_turns(limits, many)
+    assert longer.reply_s == pytest.approx(4 * many.turn_s)
+    assert many.turn_s == pytest.approx(40 * (0.2 + 0.1), rel=0.05)
 
 
 # ---- what a turn says ----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from wsbench.engine import shards
 from wsbench.metrics import spans
 from wsbench.monitoring import kernel
 from wsbench.monitoring.sampler import Sampler
-from wsbench.records.engine_files import Plan, Seconds
+from wsbench.records.engine_files import Limits, Plan, Seconds
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import TrialRecord
 from wsbench.records.samples import MachineSample, TurnSample
@@ -32,8 +32,8 @@ from wsbench.run.turns import Slot, Turns
 AHEAD_NS = 100_000_000
 #: How long an engine may wait at a gate for the others to connect.
 GATE_S = 1800.0
-#: In each turn every connection is silent for as long as the others are loaded.
-LONGEST_TURN = 0.25  # of the time limit of a reply
+#: In each turn every connection is silent while the others are loaded, so a reply has at least as long as this many turns take.
+REPLY_TURNS = 4
 
 
 @dataclass
@@ -101,17 +101,20 @@ def _plan(one: Contender, drawn: Turns | None, number: int) -> Plan:
         raise UserError("servers that take turns or run together need one machine and one engine process each")
     if drawn is None:
         return plan.model_copy(update={"gate_s": GATE_S})
-    if drawn.turn_s > LONGEST_TURN * plan.limits.reply_s:
-        raise UserError(f"a turn takes {drawn.turn_s:.3g} s, too long for replies within {plan.limits.reply_s:g} s")
     changed = {
         "gate_s": GATE_S,
         "slices": drawn.slices(number, frozen=one.freezes),
         "warmup": None if drawn.warmup_s is None else Seconds(seconds=drawn.warmup_s),
         "measure": Seconds(seconds=drawn.measure_s),
     }
+    return plan.model_copy(update={**changed, "limits": limits_in_turns(plan.limits, drawn)})
+
+
+def limits_in_turns(limits: Limits, drawn: Turns) -> Limits:
+    """Time limits that hold while the others are loaded."""
     longer_s = (drawn.warmup_s or 0.0) + drawn.measure_s
-    limits = plan.limits.model_copy(update={"deadline_s": plan.limits.deadline_s + longer_s})
-    return plan.model_copy(update={**changed, "limits": limits})
+    reply_s = max(limits.reply_s, REPLY_TURNS * drawn.turn_s)
+    return limits.model_copy(update={"reply_s": reply_s, "deadline_s": limits.deadline_s + longer_s})
 
 
 def _connect(one: Contender, stack: contextlib.ExitStack, plan: Plan, alone: bool, watch: Callable[[], None]) -> None:
