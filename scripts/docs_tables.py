@@ -203,7 +203,7 @@ def of_answers(name: str) -> str:
         if choice.need not in needs:
             needs.add(choice.need)
             rows.append([f"**{choice.need}**", "", ""])
-        rows.append([choice.shows, said.best, f"[{date}][{label}] {said.column.cpu}".strip()])
+        rows.append([choice.shows, said.best, f"[{date}][{label}] {said.column.cpu.partition(' ')[0]}".strip()])
     machines = choices.machines(found)
     lines = [
         *table(["your load, and what is compared", "best", "measured"], rows),

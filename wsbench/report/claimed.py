@@ -64,7 +64,7 @@ def takes(one: Judged) -> str:
             return "a campaign in which these are measured"
         case "failed":
             return "rounds in which that server does not fail"
-    run = "the same run on such a machine" if one.found.obstacle == "machine" else "a run at full size"
+    run = "on such a machine" if one.found.obstacle == "machine" else "at full size"
     full = _in_catalogue(one.campaign.experiment)
     return run if full is None else f"{run}, {_full_time(one.campaign.results, full)}"
 
