@@ -189,8 +189,8 @@ def test_every_claim_stands_on_one_page_with_its_evidence(browser, site):
         ("spans", 7, r"about 7 more rounds \([\d.]+ (s|min|h)\)"),
         ("spans", None, r"no foreseeable number of rounds decides it"),
         ("scaled", None, r"at full size, about \d+ min for 5 rounds"),
-        ("machine", None, r"on such a machine, about \d+ min for 5 rounds"),
-        ("missing", None, r"a campaign in which these are measured"),
+        ("machine", None, r"with more CPUs for the server, about \d+ min for 5 rounds"),
+        ("missing", None, r"a campaign with what is missing"),
     ],
 )
 def test_an_open_claim_says_what_would_decide_it(folder, obstacle, more, said, monkeypatch):

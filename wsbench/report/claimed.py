@@ -17,7 +17,7 @@ from wsbench.experiments.duration import estimate_s
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
 from wsbench.report.blocks import ClaimRow
-from wsbench.report.standing import duration, rounds_more
+from wsbench.report.standing import rounds_more
 
 #: Of a run at full size, for its time: with fewer a claim is seldom decided.
 USUAL_ROUNDS = 5
@@ -61,10 +61,10 @@ def takes(one: Judged) -> str:
         case "spans" | "rounds":
             return rounds_more(one.campaign.results, one.found.more)
         case "missing":
-            return "a campaign in which these are measured"
+            return "a campaign with what is missing"
         case "failed":
-            return "rounds in which that server does not fail"
-    run = "on such a machine" if one.found.obstacle == "machine" else "at full size"
+            return "rounds in which no server fails"
+    run = "with more CPUs for the server" if one.found.obstacle == "machine" else "at full size"
     full = _in_catalogue(one.campaign.experiment)
     return run if full is None else f"{run}, {_full_time(one.campaign.results, full)}"
 
@@ -79,7 +79,7 @@ def _full_time(results: Results, full: Experiment) -> str:
     rounds = max(full.timing.rounds, USUAL_ROUNDS)
     timing = full.timing.model_copy(update={"rounds": rounds})
     trials = rounds * len(full.cells()) * len(results.names)
-    return f"about {duration(estimate_s(full.model_copy(update={'timing': timing}), trials))} for {rounds} rounds"
+    return f"about {wording.lasting(estimate_s(full.model_copy(update={'timing': timing}), trials))} for {rounds} rounds"
 
 
 def _ours(figure: Figure) -> str:

@@ -70,8 +70,8 @@ def rounds_more(results: Results, more: int | None) -> str:
     """`about 6 more rounds (12 min)`, at the campaign's own pace."""
     if more is None:
         return "no foreseeable number of rounds decides it"
-    pace = round_s(results)
-    time = "" if pace is None else f" ({duration(more * pace)})"
+    pace = _round_s(results)
+    time = "" if pace is None else f" ({_duration(more * pace)})"
     return f"about {wording.count(more, 'more round')}{time}"
 
 
@@ -294,7 +294,7 @@ def _is(names: list[str]) -> str:
 # ---- pace ----------------------------------------------------------------------------------------------------------
 
 
-def round_s(results: Results) -> float | None:
+def _round_s(results: Results) -> float | None:
     """The usual length of a round of this campaign, from the first trial's start to the last one's end."""
     ends: dict[int, list[tuple[float, float]]] = {}
     for trial in results.every_trial:
@@ -305,7 +305,7 @@ def round_s(results: Results) -> float | None:
     return median(spans) if spans else None
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60):,} min" if seconds < 5400 else f"{wording.number(seconds / 3600, 2)} h"
