@@ -96,7 +96,7 @@ class Load(Frozen):
     #: Scenario rooms: members of a room, and how many of them publish (None: all).
     room_size: Annotated[int, Field(ge=1)] | None = None
     publishers: Annotated[int, Field(ge=1)] | None = None
-    #: Seconds after which an incomplete reply counts as failed and its connection is closed.
+    #: Seconds after which an incomplete reply counts as failed and its connection is closed. In slices at least four turns.
     reply_s: Annotated[float, Field(gt=0)] = REPLY_S
     #: Seconds allowed for opening a connection.
     connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
