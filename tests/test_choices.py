@@ -189,7 +189,7 @@ def test_every_claim_stands_on_one_page_with_its_evidence(browser, site):
         ("spans", 7, r"about 7 more rounds \([\d.]+ (s|min|h)\)"),
         ("spans", None, r"no foreseeable number of rounds decides it"),
         ("scaled", None, r"at full size, about \d+ min for 5 rounds"),
-        ("machine", None, r"with more CPUs for the server, about \d+ min for 5 rounds"),
+        ("machine", None, r"with more server CPUs, about \d+ min for 5 rounds"),
         ("missing", None, r"a campaign with what is missing"),
     ],
 )

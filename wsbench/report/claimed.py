@@ -64,7 +64,7 @@ def takes(one: Judged) -> str:
             return "a campaign with what is missing"
         case "failed":
             return "rounds in which no server fails"
-    run = "with more CPUs for the server" if one.found.obstacle == "machine" else "at full size"
+    run = "with more server CPUs" if one.found.obstacle == "machine" else "at full size"
     full = _in_catalogue(one.campaign.experiment)
     return run if full is None else f"{run}, {_full_time(one.campaign.results, full)}"
 
