@@ -143,10 +143,8 @@ def of_open() -> str:
     rows: dict[str, dict[str, str]] = {}
     for one in _claims():
         rows.setdefault(one.found.id, {})[one.found.versions] = takes(one) or one.found.verdict
-    undecided = {one.found.id for one in _claims() if one.found.verdict == "undecided"}
-    shown = [
-        [id_, *(found.get(of, wording.NONE) for of in ("published", "today"))] for id_, found in rows.items() if id_ in undecided
-    ]
+    left = {one.found.id for one in _claims() if one.found.verdict == "undecided"}
+    shown = [[id_, *(found.get(of, wording.NONE) for of in ("published", "today"))] for id_, found in rows.items() if id_ in left]
     return "\n".join(table(["claim", "published", "today"], shown))
 
 
