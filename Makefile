@@ -18,6 +18,8 @@ CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websoc
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws
 
+REPORTS := $(patsubst %/campaign.json,%/report.html,$(wildcard results/*/campaign.json))
+
 .PHONY: quick test docs site faults simulate setup setup-test check-python check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
@@ -31,9 +33,13 @@ docs: $(VENV)/.done-docs
 	$(BIN)/python scripts/docs.py
 
 # The published campaigns as pages, in build/campaigns: what to choose for which load, the claims, every campaign and its history.
-site: $(VENV)/.done
+site: $(VENV)/.done $(REPORTS)
 	rm -rf build/campaigns
 	$(WSBENCH) site build/campaigns results
+
+# A published campaign has no report, only what it is drawn from.
+results/%/report.html: | results/%/outcomes.parquet $(VENV)/.done
+	$(WSBENCH) report results/$*
 
 # Without a lock file (`scripts/lock.sh` writes it) pyproject.toml alone pins Zensical.
 $(VENV)/.done-docs: $(VENV)/.done $(wildcard requirements/docs.txt)

@@ -195,8 +195,8 @@ def test_every_claim_stands_on_one_page_with_its_evidence(browser, site):
 )
 def test_an_open_claim_says_what_would_decide_it(folder, obstacle, more, said, monkeypatch):
     one = next(one for one in judged(campaigns.find([folder])) if one.found.id == "X1")
-    full = experiment.read(experiment.in_catalogue("hoticn-2018-concurrency"))
-    monkeypatch.setattr(claimed, "_in_catalogue", lambda name: full)
+    full = experiment.of_catalogue("hoticn-2018-concurrency")
+    monkeypatch.setattr(claimed.experiments, "of_catalogue", lambda name: full)
     found = replace(one.found, obstacle=obstacle, more=more)
     assert re.fullmatch(said, claimed.takes(replace(one, found=found)))
 

@@ -7,8 +7,8 @@ never compared: their campaigns may come from different days and machines.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 from wsbench import metrics
@@ -80,11 +80,10 @@ def columns(campaigns: list[Campaign]) -> list[Column]:
     return sorted(made, key=lambda one: NEEDS.index(one.choice.need))
 
 
-@cache
-def _choices(name: str) -> tuple[Choice, ...]:
+def _choices(name: str) -> Sequence[Choice]:
     """The columns of an experiment of the repository. Its words may be newer than the campaign; cell and metric must fit."""
-    file = experiments.in_catalogue(name)
-    return () if file is None else tuple(experiments.read(file).choice)
+    known = experiments.of_catalogue(name)
+    return () if known is None else known.choice
 
 
 def _column(campaign: Campaign, choice: Choice) -> Column | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -292,6 +293,12 @@ def in_catalogue(name: str) -> Path | None:
     """The file of the catalogue's experiment of this name; None if it has none. The name may come from a foreign campaign."""
     path = EXPERIMENTS / f"{name}.toml"
     return path if "/" not in name and len(name.encode()) <= LONGEST_NAME and path.exists() else None
+
+
+@cache
+def of_catalogue(name: str) -> Experiment | None:
+    """The catalogue's experiment of this name; None if it has none."""
+    return None if (path := in_catalogue(name)) is None else read(path)
 
 
 def read(path: Path) -> Experiment:

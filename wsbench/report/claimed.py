@@ -5,8 +5,6 @@ Verdicts in, rows of texts out. `claims.evaluate` makes the judgements.
 
 from __future__ import annotations
 
-from functools import cache
-
 from wsbench.analysis import wording
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.claims.outcome import ClaimVerdict, Figure
@@ -65,14 +63,8 @@ def takes(one: Judged) -> str:
         case "failed":
             return "rounds in which no server fails"
     run = "with more server CPUs" if one.found.obstacle == "machine" else "at full size"
-    full = _in_catalogue(one.campaign.experiment)
+    full = experiments.of_catalogue(one.campaign.experiment)
     return run if full is None else f"{run}, {_full_time(one.campaign.results, full)}"
-
-
-@cache
-def _in_catalogue(name: str) -> Experiment | None:
-    file = experiments.in_catalogue(name)
-    return None if file is None else experiments.read(file)
 
 
 def _full_time(results: Results, full: Experiment) -> str:

@@ -71,7 +71,7 @@ def rounds_more(results: Results, more: int | None) -> str:
     if more is None:
         return "no foreseeable number of rounds decides it"
     pace = _round_s(results)
-    time = "" if pace is None else f" ({_duration(more * pace)})"
+    time = "" if pace is None else f" ({wording.lasting(more * pace)})"
     return f"about {wording.count(more, 'more round')}{time}"
 
 
@@ -303,9 +303,3 @@ def _round_s(results: Results) -> float | None:
             ends.setdefault(record.round, []).append((record.started_unix_s, record.started_unix_s + record.duration_s))
     spans = [max(end for _, end in found) - min(begin for begin, _ in found) for found in ends.values()]
     return median(spans) if spans else None
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60):,} min" if seconds < 5400 else f"{wording.number(seconds / 3600, 2)} h"
