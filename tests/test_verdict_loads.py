@@ -79,6 +79,12 @@ def test_littles_law_is_checked_on_an_open_loop_by_what_the_ticks_saw(tmp_path, 
     assert kind == "VALID" or "Little's law" in said(found)[0]
 
 
+def test_littles_law_accuses_no_engine_of_the_messages_that_a_full_server_left_unanswered(tmp_path):
+    found = judged(tmp_path, at_rate(under_way=6_000, unanswered=11_000))
+    assert found.of("tail") == "INVALID"
+    assert not any("Little" in reason for reason in said(found))
+
+
 @pytest.mark.parametrize(("little", "each", "kind"), [(0.3, 1, "VALID"), (0.3, None, "INVALID"), (1.3, 1, "INVALID")])
 def test_connections_that_are_exchanged_are_not_always_under_way_and_never_more_than_there_are(tmp_path, little, each, kind):
     found = judged(tmp_path, Trial(little=little, loop=engine_files.Closed(messages_per_connection=each)))

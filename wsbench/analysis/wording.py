@@ -102,7 +102,7 @@ def count(number_: int, noun: str) -> str:
 def lasting(seconds: float) -> str:
     """A duration: `0.4 s`, `48 s`, `6 min`, `1 h 10 min`."""
     if seconds < 60:
-        return f"{number(round(seconds, 1), 2)} s"
+        return f"{round(seconds) if seconds >= 2 else number(round(seconds, 1), 2)} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 

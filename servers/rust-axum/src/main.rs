@@ -1,11 +1,13 @@
-//! axum and its WebSocket. Environment: HOST, PORT, THREADS, TLS_CERT, TLS_KEY.
+//! axum and its WebSocket. Environment: HOST, PORT, THREADS, TLS_CERT, TLS_KEY, NODELAY (sets TCP_NODELAY; the libraries do not).
 
 use axum::Router;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, State};
 use axum::response::{Html, Response};
 use axum::routing::{any, get};
-use axum_server::tls_rustls::RustlsConfig;
+use axum::serve::ListenerExt;
+use axum_server::accept::NoDelayAcceptor;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,15 +39,28 @@ async fn serve() {
         .route("/ping", any(|upgrade: WebSocketUpgrade| async { upgrade.on_upgrade(ping) }))
         .route("/push", any(push))
         .with_state(broadcast::Sender::new(MOST_UNSENT));
+    let nodelay = std::env::var_os("NODELAY").is_some();
     let address = format!("{}:{}", variable("HOST"), variable("PORT"));
     if let Ok(certificate) = std::env::var("TLS_CERT") {
         let config =
             RustlsConfig::from_pem_file(certificate, variable("TLS_KEY")).await.expect("a certificate and its key");
         let address: SocketAddr = address.parse().expect("HOST is an IP address");
-        axum_server::bind_rustls(address, config).serve(router.into_make_service()).await.expect("the port is free");
+        let acceptor = RustlsAcceptor::new(config);
+        let service = router.into_make_service();
+        if nodelay {
+            axum_server::bind(address).acceptor(acceptor.acceptor(NoDelayAcceptor)).serve(service).await
+        } else {
+            axum_server::bind(address).acceptor(acceptor).serve(service).await
+        }
+        .expect("the port is free");
         return;
     }
     let listener = TcpListener::bind(address).await.expect("the port is free");
+    let listener = listener.tap_io(move |stream| {
+        if nodelay {
+            stream.set_nodelay(true).expect("a new connection takes the option");
+        }
+    });
     axum::serve(listener, router).await.expect("axum::serve never ends");
 }
 
