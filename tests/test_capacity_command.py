@@ -49,6 +49,7 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     done = capacity(tmp_path, "capacity", "queue@cliff", "--slo", "p50 < 20ms", "--budget", "5s", *QUICK)
     assert done.returncode in (0, 4), done.stderr
     (run,) = (tmp_path / "runs").iterdir()
+    assert f"wsbench run --resume runs/{run.name} --budget 10s" in done.stdout + done.stderr
     last = sorted(run.glob("*/trial.json"))[-1]
     last.unlink()
     again = capacity(tmp_path, "run", "--resume", str(run))

@@ -161,6 +161,9 @@ def summary(results) -> None:
     disturbed, probes = (sum(one[key] for one in searches) for key in ("disturbed", "probes"))
     how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
     say(took + (f"; the host disturbed {disturbed} of {probes} probes, which were {how}" if disturbed else ""))
+    if any(one["ended"] == "budget" and None in (one["low"], one["high"]) for one in found):
+        longer = f"--budget {2 * results.searched.capacity.budget_s:.0f}s"
+        say(f"more probes can show the ends that are missing: wsbench run --resume {results.folder.path} {longer}")
 
 
 def interval(one: dict) -> str:
