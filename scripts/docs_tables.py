@@ -25,7 +25,7 @@ from pathlib import Path
 from docs_reference import table
 
 from wsbench import metrics
-from wsbench.analysis import campaigns, choices, wording
+from wsbench.analysis import campaigns, choices, titles, wording
 from wsbench.analysis.claims.over_campaigns import Judged, judged
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.reading import load
@@ -81,7 +81,7 @@ def of_campaign(asked: str) -> str:
 
 def _heading(metric: str, unit: str) -> str:
     """The metric, and its unit where that says more."""
-    return wording.title(metric) + ("" if unit in ("connections", "connections/s", "fraction") else f", {unit}")
+    return titles.title(metric) + ("" if unit in ("connections", "connections/s", "fraction") else f", {unit}")
 
 
 def _number(results: Results, server: str, cell: Cell, metric: str, scale: wording.Scale) -> str:

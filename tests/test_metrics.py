@@ -1,9 +1,13 @@
 """Metrics on synthetic trials whose numbers are known by construction."""
 
+import re
+from collections import Counter
+
 import pytest
 from run_maker import Trial, at_rate, failed, pushing, write_trial
 
 from wsbench import metrics
+from wsbench.analysis import titles
 from wsbench.engine import histogram
 from wsbench.host.installation import ROOT
 from wsbench.metrics import trial_data as view_room
@@ -29,6 +33,17 @@ def test_every_metric_has_a_unit_a_direction_and_a_sentence():
         assert metric.unit
         assert metric.direction in ("higher", "lower", "neither")
         assert metric.summary.endswith((".", '".')), name
+
+
+def test_every_metric_has_a_title_without_the_words_of_its_name():
+    made = {name: titles.title(name) for name in metrics.METRICS}
+    raw = re.compile(r"\b(us|ms|rss|pss|gc|cpu|fds|percent|per s|p50)\b|_")
+    assert {name: title for name, title in made.items() if raw.search(title)} == {}
+    assert {title for title, number in Counter(made.values()).items() if number > 1} == {"Throughput"}
+    assert titles.title("half_response_us_p99") == "p99 response time at half of the capacity"
+    assert titles.title("server_cpu_percent_max", inside=True) == "highest server CPU"
+    assert titles.title("capacity_2_low_per_s") == "Capacity, promise 2, lower end"
+    assert titles.title("idle_rss_bytes") == "Server memory while idle"
 
 
 def test_the_rate_counts_replies_inside_a_window_that_time_ends(tmp_path):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wsbench import metrics
-from wsbench.analysis import stats, until, wording
+from wsbench.analysis import stats, titles, until, wording
 from wsbench.analysis.gates import Gate
 from wsbench.analysis.results import Results
 from wsbench.analysis.until import Comparison, Standing
@@ -81,7 +81,7 @@ class Duel:
 def sentence(one: Comparison, standing: Standing, margin: float) -> str:
     """`B carries 3.1 % fewer messages/s (2.2–4.0 %) after 48 s`, equal, or undecided with the time that would decide."""
     after = f" after {wording.lasting(standing.spent_s)}"
-    verb, unit = RATES.get(one.metric, (None, wording.title(one.metric, inside=True)))
+    verb, unit = RATES.get(one.metric, (None, titles.title(one.metric, inside=True)))
     found = one.decision
     if found is None or (found.ratio is None and found.says == "undecided"):
         reason = one.reason if found is None else found.reason

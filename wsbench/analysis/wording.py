@@ -113,48 +113,6 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(rest)} and {last}" if rest else last
 
 
-TITLES = {
-    "messages_per_s": "Throughput",
-    "requests_per_s": "Throughput",
-    "time_per_request_ms": "Time per request",
-    "time_per_request_across_ms": "Time per request, across all",
-    "served_90_ms": "Time in which 90 % were served",
-    "server_cpu_percent_mean": "Server CPU",
-    "server_cpu_us_per_message": "Server CPU per message",
-    "server_rss_bytes_max": "Server memory",
-    "push_reach": "Delivery ratio",
-    "pushes_per_s": "Delivery rate",
-    "server_cpu_us_per_push": "Server CPU per delivered message",
-    "push_spread_us": "Time from the first to the last receiver",
-    "connections_reached": "Connections reached",
-    "connects_per_s": "Connections per second",
-    "listen_overflows": "Connects dropped at a full listen queue",
-    "backlog_drops": "Packets dropped at a CPU's full queue",
-    "elapsed_us_per_message": "Window per message",
-}
-STATISTICS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "maximum", "mean": "mean"}
-TIMES = {
-    "service": "service time",
-    "request": "request time",
-    "response": "response time",
-    "connect": "connect time",
-    "push": "delivery time",
-    "push_last": "time to the last receiver",
-}
-
-
-def title(metric: str, inside: bool = False) -> str:
-    """A metric as a heading, e.g. `Median service time`; with `inside`, in lower case for use in a sentence."""
-    prefix, _, statistic = metric.partition("_us_")
-    if prefix in TIMES and statistic in STATISTICS:
-        found = f"{STATISTICS[statistic]} {TIMES[prefix]}"
-    else:
-        found = TITLES.get(metric, metric.replace("_", " "))
-    if found.startswith("p9"):
-        return found
-    return (found[0].lower() if inside else found[0].upper()) + found[1:]
-
-
 # ---- Markdown ------------------------------------------------------------------------------------------------------
 
 

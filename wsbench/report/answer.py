@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsbench.analysis import stats, wording
+from wsbench.analysis import stats, titles, wording
 from wsbench.analysis.dataset import TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
@@ -107,7 +107,7 @@ def _control(results: Results) -> str | None:
     one = known[cell]
     where = f" ({results.cell_text(cell)})" if results.cell_text(cell) else ""
     server = results.label(results.control.removesuffix(CONTROL))
-    what = wording.title(results.leading, inside=True)
+    what = titles.title(results.leading, inside=True)
     said = f"A/A control: {server} against itself: {wording.decided(one)} in {what}{where}"
     if one.low is not None and (one.low > 1 + results.margin or one.high < 1 / (1 + results.margin)):
         return f"{said}. Two identical servers differ by more than {margin(results)}: distrust this machine and measure again."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from statistics import median
 
 from wsbench import metrics
-from wsbench.analysis import wording
+from wsbench.analysis import titles, wording
 from wsbench.analysis.capacity import answers
 from wsbench.analysis.capacity.answers import AT_HALF, ENDED, UNITS, Answer, Search
 from wsbench.analysis.dataset import Cell
@@ -37,7 +37,7 @@ def blocks(results: Results) -> list[Block]:
         found = _searches(results, cell)
         for place, promise in enumerate(asked.promises):
             where = results.cell_text(cell)
-            title = f"{wording.title(promise.leading.metric)} over the load: {promise.text}{f', {where}' if where else ''}"
+            title = f"{titles.title(promise.leading.metric)} over the load: {promise.text}{f', {where}' if where else ''}"
             id_ = f"capacity-{len(made) + 1}"
             made.append(Block(id_, title, READING, _table(results, found, place), _figure(results, found, place)))
     return made
@@ -102,8 +102,8 @@ def _figure(results: Results, found: dict[str, Search], place: int) -> dict:
     lines.append(Line(None, [(min(loads), scale.of(condition.number)), (max(loads), scale.of(condition.number))]))
     log = figure_drawing.spread_out([scale.of(value) for value in values])
     key = "messages per second" if asked.capacity.over == "rate" else "connections"
-    label = f"{wording.title(metric.name)} over {key}"
-    axis = f"{wording.title(metric.name)} ({scale.unit})"
+    label = f"{titles.title(metric.name)} over {key}"
+    axis = f"{titles.title(metric.name)} ({scale.unit})"
     return figure_drawing.lines(results, label, key, axis, lines, log=log, log_x=True, asked="the promise")
 
 

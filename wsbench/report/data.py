@@ -12,7 +12,7 @@ from dataclasses import asdict
 import numpy as np
 
 from wsbench import metrics
-from wsbench.analysis import wording
+from wsbench.analysis import titles, wording
 from wsbench.analysis.dataset import COLUMN, TrialResult
 from wsbench.analysis.memory import memory_fits
 from wsbench.analysis.results import Results
@@ -90,7 +90,7 @@ def _cell(results: Results, cell) -> dict:
 def _metric(results: Results, name: str) -> dict:
     metric, scale = metrics.METRICS[name], column_scale(results, name)
     shown = {"shown": scale.unit, "size": scale.size, "text": metric.text}
-    return {"name": name, "title": wording.title(name), "unit": metric.unit, "family": metric.family, **shown}
+    return {"name": name, "title": titles.title(name), "unit": metric.unit, "family": metric.family, **shown}
 
 
 def trial_columns(results: Results) -> list[str]:
@@ -108,7 +108,7 @@ def trial_columns(results: Results) -> list[str]:
 
 
 def _roles(results: Results) -> dict:
-    time = wording.TIMES[results.latency.partition("_")[0]].capitalize()
+    time = titles.TIMES[results.latency.partition("_")[0]].capitalize()
     chosen = {"throughput": results.throughput, "latency": results.latency, "time": time}
     chosen |= {"leading": results.leading, "second": results.second, "each": "server"}
     return chosen | {"columns": summary_columns(results), "trial_columns": trial_columns(results)}
@@ -255,7 +255,7 @@ def _timelines(results: Results) -> tuple[dict[int, dict], str]:
     chosen = drawn(results)
     note = ""
     if len(chosen) < sum(trial.record.outcome != "failed" for trial in results.trials):
-        note = f"The timelines cover {len(chosen):,} trials: per server and cell, the one with the median " + wording.title(
+        note = f"The timelines cover {len(chosen):,} trials: per server and cell, the one with the median " + titles.title(
             results.leading, inside=True
         )
         note += ", up to the page's size limit. The run directory has the raw files of every trial."

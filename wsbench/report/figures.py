@@ -7,13 +7,12 @@ A figure becomes one block per metric and panel, and one for published numbers, 
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from wsbench import metrics
-from wsbench.analysis import stats, wording
+from wsbench.analysis import stats, titles, wording
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.analysis.stats import LEVEL
@@ -35,15 +34,6 @@ PERCENTILES = (
     ("99.9 %", "0.999"),
 )
 NS_PER_MS = 1e6
-SPOKEN = (
-    (r" (bytes|percent)\b", ""),
-    (r"\brss\b", "resident memory"),
-    (r"\bcpu\b", "CPU"),
-    (r"\bgc\b", "collections:"),
-    (r"^connect ", "Connecting: "),
-    (r"^idle ", "Idle: "),
-    (r"^sending ", "Sending: "),
-)
 
 
 def blocks(results: Results) -> list[Block]:
@@ -73,7 +63,9 @@ def _missing(results: Results, asked: FigureTable, id_: str, some: bool) -> list
     absent = [name for name in asked.metrics if all(trial.value(name) is None for trial in results.trials)]
     if some and not absent:
         return []
-    why = [f"{title(name)} ({next((trial.reason(name) for trial in results.trials), 'no trial has ended')})" for name in absent]
+    why = [
+        f"{titles.title(name)} ({next((trial.reason(name) for trial in results.trials), 'no trial has ended')})" for name in absent
+    ]
     who = "No trial has" if absent else "No trial that counts (VALID or SUSPECT) has"
     text = f"{who} a number for it{': ' if why else ''}{'; '.join(why)}."
     return [Block(f"{id_}-missing", f"{asked.title}: not measured" if some else asked.title, text)]
@@ -243,19 +235,11 @@ DRAWN = {"lines": _lines, "bars": _bars, "table": _table, "fit": _fit, "percenti
 
 
 def axis(metric: str, scale: wording.Scale) -> str:
-    return f"{title(metric)} ({scale.unit})"
-
-
-def title(metric: str, inside: bool = False) -> str:
-    """As elsewhere in the report, but without a unit in the name and with short words written out."""
-    found = wording.title(metric, inside)
-    for short, written in SPOKEN:
-        found = re.sub(short, written, found, flags=re.IGNORECASE)
-    return found
+    return f"{titles.title(metric)} ({scale.unit})"
 
 
 def _title(asked: FigureTable, metric: str, cell: str) -> str:
-    more = [title(metric, inside=True)] if len(asked.metrics) > 1 else []
+    more = [titles.title(metric, inside=True)] if len(asked.metrics) > 1 else []
     return ", ".join([asked.title, *more, *([cell] if cell else [])])
 
 

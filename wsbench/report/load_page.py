@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from markupsafe import Markup
 
 from wsbench import __version__, metrics
-from wsbench.analysis import wording
+from wsbench.analysis import titles, wording
 from wsbench.analysis.curves import curve_points
 from wsbench.analysis.thresholds import Judged
 from wsbench.engine.histogram import Histogram
@@ -93,7 +93,7 @@ def _lead(trial: TrialData, found: Verdict) -> str:
     times = trial.reported_times
     if times is not None and times.count:
         half, most = (time_text(times.quantile(q)) for q in ("0.5", "0.99"))
-        said.append(f"Half of the {wording.TIMES[reported(trial)]}s are at most {half}, 99 % at most {most}.")
+        said.append(f"Half of the {titles.TIMES[reported(trial)]}s are at most {half}, 99 % at most {most}.")
     counts = trial.end.measured
     lost = [f"{number:,} {what}" for number, what in ((counts.failed, "failed"), (counts.unanswered, "had no reply")) if number]
     if lost:
@@ -234,7 +234,7 @@ def _data(trial: TrialData, found: Verdict) -> dict:
 
 
 def _heading(statistic: str) -> dict[str, str]:
-    return {"title": wording.STATISTICS[statistic], "unit": "µs"}
+    return {"title": titles.STATISTICS[statistic], "unit": "µs"}
 
 
 def _at(of: Histogram) -> dict[str, float]:

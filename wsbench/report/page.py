@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from wsbench import metrics
-from wsbench.analysis import stats, wording
+from wsbench.analysis import stats, titles, wording
 from wsbench.analysis.dataset import TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import left_out, summary
@@ -55,8 +55,8 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         most_servers=MOST_SERVERS,
         large=len(results.trials) > LARGE,
         has_logs=len(results.curves) <= MOST_LOGS,
-        best=f"{wording.title(results.leading, inside=True)}, best first",
-        left_out=[f"{wording.title(name)} ({why})" for name, why in left_out(results).items()],
+        best=f"{titles.title(results.leading, inside=True)}, best first",
+        left_out=[f"{titles.title(name)} ({why})" for name, why in left_out(results).items()],
         facts=_facts(results),
         blocks=blocks,
         studies=dict(zip((one.id for one in drawings), studies([one.figure for one in drawings]), strict=True)),
@@ -92,7 +92,7 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
         "and bars are means with 95 % intervals."
     )
     drawn_metrics = [name for name in (results.leading, results.second) if name is not None]
-    first, *rest = (wording.title(name, inside=bool(place)) for place, name in enumerate(drawn_metrics))
+    first, *rest = (titles.title(name, inside=bool(place)) for place, name in enumerate(drawn_metrics))
     reference = results.label(results.reference) if results.reference else ""
     texts = {
         "throughput": (
@@ -112,7 +112,7 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
         "resources": ("CPU and memory", f"Of the whole server process tree. {points}"),
         "time": (
             "Over time",
-            f"Per server, the trial with the median {wording.title(results.leading, inside=True)}, on one time axis. A falling or "
+            f"Per server, the trial with the median {titles.title(results.leading, inside=True)}, on one time axis. A falling or "
             "swinging line shows what a mean hides. Drag over a lane to zoom. A heat map shows the latency distribution of each "
             "second: darker means more messages.",
         ),
@@ -122,7 +122,7 @@ def _sections(results: Results, drawn: dict) -> list[Section]:
 
 def _better(metric: str) -> str:
     wanted = {"higher": "Higher", "lower": "Lower"}.get(metrics.METRICS[metric].direction)
-    return f"{wanted} {wording.title(metric, inside=True)} is better." if wanted else ""
+    return f"{wanted} {titles.title(metric, inside=True)} is better." if wanted else ""
 
 
 # ---- texts of the template -----------------------------------------------------------------------------------------

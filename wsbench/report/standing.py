@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from wsbench import metrics
-from wsbench.analysis import stats, wording
+from wsbench.analysis import stats, titles, wording
 from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
@@ -63,7 +63,7 @@ def places(results: Results, rows: list[SummaryRow]) -> list[Place]:
 
 def best_of(results: Results) -> str:
     """`highest throughput`, `lowest p99 response time`."""
-    return f"{'highest' if _higher(results) else 'lowest'} {wording.title(results.leading, inside=True)}"
+    return f"{'highest' if _higher(results) else 'lowest'} {titles.title(results.leading, inside=True)}"
 
 
 def rounds_more(results: Results, more: int | None) -> str:
