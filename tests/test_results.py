@@ -37,7 +37,7 @@ def test_the_report_of_a_published_campaign_is_drawn_from_its_data_set(wsbench, 
     made = wsbench("report", str(tmp_path / "rpc"))
     assert made.returncode == 0, made.stderr
     page = (tmp_path / "rpc/report.html").read_text(encoding="utf-8")
-    assert all(label in page for label in ("graphql-ws", "nats", "Over time"))
+    assert all(label in page for label in ("graphql-ws", "centrifuge", "over time"))
 
 
 def test_claims_compare_and_export_work_on_published_campaigns(wsbench):

@@ -87,10 +87,12 @@ def _choices(name: str) -> Sequence[Choice]:
 
 
 def _column(campaign: Campaign, choice: Choice) -> Column | None:
-    """None if the campaign has no number for it."""
+    """None if the campaign has no number for it, or compares variants of one server: those do not tell which server to use."""
     results = campaign.results
     cell = next((one for one in results.cells if dict(one) == choice.at), None)
     if cell is None or not any(_has(results, name, cell, choice.metric) for name in results.names):
+        return None
+    if len({name.partition("@")[0] for name in results.names}) < 2:
         return None
     metric = metrics.METRICS[choice.metric]
     found = results.best(cell, choice.metric)
@@ -160,7 +162,7 @@ def _best(column: Column) -> str:
     if column.best:
         first, *others = column.best
         if first.rank == "may be best" and column.next is None:
-            return f"undecided among {len(column.best)} ({_in_words(column, first)})"
+            return f"one of {len(column.best)} ({_in_words(column, first)})"
         named = wording.listed(column.campaign.results.label(one.server) for one in others) if others else ""
         rest = named if len(others) <= NAMED else f"one of {len(others)} more"
         return _in_words(column, first) + (f", or {rest}" if rest else "")

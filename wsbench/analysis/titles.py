@@ -15,7 +15,7 @@ TITLES = {
     "sent_bytes_per_s": "bytes sent per second",
     "connects_per_s": "connections per second",
     "ready_s": "time to the first handshake",
-    "recovery_s": "recovery from an overload",
+    "recovery_s": "recovery from overload",
     "start_spread_us": "spread of the workers' starts",
     "rate_ratio": "messages sent, of those due",
     "planned_rate_ratio": "messages due, of those planned",
@@ -77,7 +77,7 @@ TITLES = {
     "memory_used_bytes": "memory in use on the machine",
     "memory_free_bytes": "unused memory of the machine",
     "memory_grown_bytes": "growth of the machine's used memory",
-    "slab_grown_bytes": "growth of the kernel's memory",
+    "slab_grown_bytes": "kernel memory growth",
     "socket_buffer_bytes_max": "most memory in TCP buffers",
 }
 SPANS = {"connect": "while connecting", "idle": "while idle", "sending": "while sending"}
@@ -86,7 +86,7 @@ TIMES = {
     "service": "service time",
     "request": "request time",
     "response": "response time",
-    "half_response": "response time at half of the capacity",
+    "half_response": "response at half capacity",
     "connect": "connect time",
     "setup": "setup of a session",
     "send_lag": "delay of sending",
