@@ -34,6 +34,8 @@ TRACKED = subprocess.run(
     text=True,
     check=True,
 ).stdout.split("\0")
+FILES = [Path(name) for name in TRACKED if (ROOT / name).exists()]
+THERE = {str(path) for file in FILES for path in (file, *file.parents)}  # what a fresh clone has: nothing drawn or built here
 MARKDOWN = sorted(name for name in TRACKED if name.endswith(".md") and (ROOT / name).exists())
 EXPERIMENTS = sorted(name for name in TRACKED if re.fullmatch(r"experiments/[^/]+\.toml", name))
 PYTHON = sorted(name for name in TRACKED if name.startswith("wsbench/") and name.endswith(".py") and (ROOT / name).exists())
@@ -59,7 +61,7 @@ def broken(name: str) -> list[str]:
         path, _, anchor = target.partition("#")
         file = (ROOT / name).parent / path if path else ROOT / name
         relative = file.resolve().relative_to(ROOT).as_posix() if file.resolve().is_relative_to(ROOT) else None
-        if relative is None or not (file.exists() or relative in docs.GENERATED):
+        if relative is None or not (relative in THERE or relative in docs.GENERATED):
             found.append(f"{target}: there is no such file")
         elif anchor and relative.endswith(".md") and anchor not in docs_markdown.anchors(text_of(relative)):
             found.append(f"{target}: there is no such heading")
