@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from wsbench.analysis import tables
+from wsbench.analysis import campaigns, choices, tables
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.reading import load
 from wsbench.host.installation import ROOT
@@ -50,3 +50,12 @@ def test_claims_compare_and_export_work_on_published_campaigns(wsbench):
     assert "jetty@12.1" in compared.stdout
     exported = wsbench("export", str(concurrency), "csv")
     assert exported.stdout.count("\n") > 10_000
+
+
+def test_of_those_that_may_be_the_best_the_one_shown_to_be_good_is_first():
+    published = campaigns.find([ROOT / "results"])
+    found = choices.columns([one for one in published if one.id.endswith("2026-11-25-capacity-intel")])
+    bounds = [[one.bound for one in column.best] for column in found]
+    assert "≤" in {one for column in bounds for one in column}, "a server without a lower end is among the best"
+    for column in bounds:
+        assert column == sorted(column, key=lambda one: one == "≤")

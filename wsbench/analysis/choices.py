@@ -27,10 +27,11 @@ Rank = Literal["best", "may be best", "behind", "reference", "open"]
 @dataclass(frozen=True)
 class Entry:
     """A server in a column. `value` is in the metric's unit, or the end of its interval where nothing else is shown; None where
-    there is none. `note`: how far it is behind, or why there is no number."""
+    there is none. `bound` says which end. `note`: how far it is behind, or why there is no number."""
 
     server: str
     value: float | None
+    bound: Literal["", "≥", "≤"]
     text: str
     interval: str
     verdict: Kind | None
@@ -102,8 +103,10 @@ def _column(campaign: Campaign, choice: Choice) -> Column | None:
     higher = metric.direction == "higher"
 
     def place(one: Entry) -> tuple:
-        value = 0.0 if one.value is None else one.value
-        return one.value is None, order.get(one.server, len(order)), -value if higher else value
+        value = (0.0 if one.value is None else one.value) * (-1 if higher else 1)
+        if one.server in found.first:  # among those that may be the best: first who is shown to be good
+            return one.value is None, -1, one.bound == ("≤" if higher else "≥"), value
+        return one.value is None, order.get(one.server, len(order)), False, value
 
     return Column(choice, campaign, scale.unit, higher, tuple(sorted(entries, key=place)))
 
@@ -117,12 +120,13 @@ def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.De
     estimate = results.estimate(name, cell, metric)
     counted = results.counted(name, cell, metric)
     verdict = worst(one.kind(metric) for one in counted) if counted else None
-    value, text = estimate.mean, scale.text(estimate.mean)
+    value, bound = estimate.mean, ""
     if value is None and (end := estimate.low or estimate.high) is not None:
-        value, text = end, f"{'≥' if estimate.low else '≤'} {scale.text(end)}"
+        value, bound = end, "≥" if estimate.low else "≤"
+    text = f"{bound} {scale.text(value)}".strip()
     interval = "" if None in (estimate.mean, estimate.low, estimate.high) else scale.interval(estimate)
     rank, note = _rank(results, name, found)
-    return Entry(name, value, text, interval, verdict, rank, note if value is not None else estimate.reason or "")
+    return Entry(name, value, bound, text, interval, verdict, rank, note if value is not None else estimate.reason or "")
 
 
 def _rank(results: Results, name: str, found: stats.Decided) -> tuple[Rank, str]:
