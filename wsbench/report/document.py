@@ -48,11 +48,6 @@ def with_timelines(results: Results) -> Results:
         return results
     found = timelines(results.folder, sorted(wanted))
     stored = results.data.stored and not found
-    if without_means - found.keys() and (results.folder.path / FILE).exists():
-        raise UserError(
-            f"{results.folder.path}: a figure needs the per-second means of {len(without_means)} trials, which are missing; "
-            f"{FILE} is unchanged"
-        )
     return replace(results, data=replace(results.data, timelines=kept | found, stored=stored))
 
 
