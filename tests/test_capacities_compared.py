@@ -10,8 +10,9 @@ from wsbench.analysis.capacity import search
 from wsbench.analysis.capacity.search import Bounds
 from wsbench.analysis.compare import differences
 from wsbench.analysis.reading import load
+from wsbench.analysis.stats.contrasts import Contrasts, Open
 from wsbench.analysis.stats.crossing import Evidence, Probe, crossing
-from wsbench.analysis.stats.decision import Baseline, Best, Two, decide
+from wsbench.analysis.stats.decision import Baseline, Best, Pairs, Rules, Two, decide, holm
 from wsbench.analysis.summary import summary
 from wsbench.host.installation import ROOT
 from wsbench.records.rundir import RunFolder
@@ -48,6 +49,35 @@ def test_the_same_capacity_is_rarely_called_different():
         series = {name: searched(20_000, chance, probes=25) for name in "ab"}
         wrong += decide(series, Two("a", "b")).decisions[0].leans is not None
     assert wrong <= 3
+
+
+@pytest.mark.parametrize("ask", [Pairs(), Best(), Baseline("a")])
+def test_of_many_the_same_capacity_is_rarely_called_different(ask):
+    chance = random.Random(21)
+    wrong = 0
+    for _ in range(40):
+        series = {name: searched(20_000, chance, 0.1, 30) for name in "abcdef"}
+        wrong += any(one.leans is not None for one in decide(series, ask).decisions)
+    assert wrong <= 2
+
+
+def test_many_comparisons_share_the_error_by_ends_and_not_by_pairs():
+    """Twelve probes show an end at 0.05 / 12 and not at 0.05 / 60."""
+    chance = random.Random(22)
+    series = {name: searched(10_000, chance, 0.2, 40) for name in "abcd"} | {"high": kept(200_000, 12), "low": broken(1_000, 12)}
+    pair = next(one for one in decide(series, Pairs()).decisions if {one.one, one.other} == {"high", "low"})
+    assert pair.leans is not None
+    both = {name: series[name] for name in ("high", "low")}
+    rows = [("high", "low", Contrasts(both).contrast("high", "low"))] + [("x", "y", Open("not measured"))] * 14
+    assert holm(rows, Rules())[0].leans is None
+
+
+def kept(load, probes):
+    return stats.Searched({1: None}, Evidence(tuple(Probe(float(load), True) for _ in range(probes))), None)
+
+
+def broken(load, probes):
+    return stats.Searched({1: None}, Evidence(tuple(Probe(float(load), False) for _ in range(probes))), None)
 
 
 def test_the_interval_of_a_ratio_holds_it():

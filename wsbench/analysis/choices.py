@@ -103,10 +103,9 @@ def _column(campaign: Campaign, choice: Choice) -> Column | None:
     higher = metric.direction == "higher"
 
     def place(one: Entry) -> tuple:
-        value = (0.0 if one.value is None else one.value) * (-1 if higher else 1)
-        if one.server in found.first:  # among those that may be the best: first who is shown to be good
-            return one.value is None, -1, one.bound == ("≤" if higher else "≥"), value
-        return one.value is None, order.get(one.server, len(order)), False, value
+        value = 0.0 if one.value is None else one.value
+        of_best = one.server not in found.first  # the order is of estimates; one behind may have a better one than who may be best
+        return one.value is None, of_best, order.get(one.server, len(order)), -value if higher else value
 
     return Column(choice, campaign, scale.unit, higher, tuple(sorted(entries, key=place)))
 
@@ -140,7 +139,9 @@ def _rank(results: Results, name: str, found: stats.Decided) -> tuple[Rank, str]
         return ("best" if clear else "may be best"), ("" if of is None else of.reason)
     if name in found.left_out:
         return "open", found.left_out[name]
-    return "behind", f"{wording.decided(of)} of {results.label(of.other)}" if of is not None and of.ratio else ""
+    if of is None:
+        return "behind", ""
+    return "behind", f"{wording.decided(of)} of {results.label(of.other)}" if of.ratio else f"behind {results.label(of.other)}"
 
 
 # ---- for people ----------------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ class Searches:
         self._rounds, self._seed = run.campaign.rounds, run.campaign.seed
         self._data: DataSet | None = None
         self._told = told
-        #: A comparison with the best of several servers needs ends that hold with more than 95 %.
-        self._error = ERROR / max(1, len({one.name for one in run.order if not one.control}) - 1)
+        #: A comparison of several servers needs ends that hold with more than 95 % (`stats.decision.of_ends`).
+        self._error = ERROR / max(1, len({one.name for one in run.order if not one.control}))
         #: The most time that is left for searches, in s.
         self.left_s = 0.0
 

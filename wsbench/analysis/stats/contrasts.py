@@ -210,11 +210,11 @@ class Contrasts:
     ) -> None:
         self.values = {name: [value for value in found.values() if value is not None] for name, found in series.items()}
         self.lost = {name: len(set((lost or {}).get(name, ()))) for name in series}
-        self._searched = {name: found for name, found in series.items() if isinstance(found, Searched)}
+        self.capacities = {name: found for name, found in series.items() if isinstance(found, Searched)}
         self._logs = {
             name: {at: math.log(value) for at, value in series[name].items() if value is not None}
             for name, known in self.values.items()
-            if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known)) and name not in self._searched
+            if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known)) and name not in self.capacities
         }
         self._prior, self._paired = prior, paired
 
@@ -228,10 +228,15 @@ class Contrasts:
         """The most rounds that a server ran, lost ones included."""
         return max((len(known) + self.lost[name] for name, known in self.values.items()), default=0)
 
+    @property
+    def searched(self) -> bool:
+        """All are capacities, compared by their probes."""
+        return len(self.capacities) == len(self.values) > 0
+
     def obstacle(self, name: str) -> Open | None:
         """Why a server cannot be compared at all; None if it can."""
-        if name in self._searched:
-            return None if self._searched[name].evidence.probes else Open("no probe of its capacity counts")
+        if name in self.capacities:
+            return None if self.capacities[name].evidence.probes else Open("no probe of its capacity counts")
         known = self.values[name]
         few = LEAST_ROUNDS - len(known)
         if few > 0 and not self.lost[name]:
@@ -246,8 +251,8 @@ class Contrasts:
         """`one` − `other`."""
         if stop := self.obstacle(one) or self.obstacle(other):
             return stop
-        if one in self._searched and other in self._searched:
-            return of_searched(self._searched[one], self._searched[other])
+        if one in self.capacities and other in self.capacities:
+            return of_searched(self.capacities[one], self.capacities[other])
         found = self._of_values(one, other)
         lost = self.lost[one], self.lost[other]
         of = len(self.values[one]) + lost[0], len(self.values[other]) + lost[1]
@@ -275,8 +280,8 @@ class Contrasts:
 def of_searched(one: Searched, other: Searched | float) -> Bracketed:
     """A capacity against another, or against a stated one."""
     if isinstance(other, Searched):
-        return Bracketed(one.evidence, other.evidence, (one.estimate, other.estimate), min(len(one), len(other)))
-    return Bracketed(one.evidence, Exactly(other), (one.estimate, other), len(one))
+        return Bracketed(one.evidence, other.evidence, (one.mean, other.mean), min(len(one), len(other)))
+    return Bracketed(one.evidence, Exactly(other), (one.mean, other), len(one))
 
 
 def of_constant(series: Series, constant: float) -> Contrast:

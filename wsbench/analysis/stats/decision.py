@@ -5,7 +5,8 @@ difference is proven to be smaller than the margin (two one-sided tests). Everyt
 that would decide it at the spread seen. The margin is fixed beforehand: noise cannot widen it.
 
 A family of comparisons shares one error rate: `Two`; `Best`, who may be the best and how far the others are behind (Hsu's multiple
-comparisons with the best); `Baseline`, all against one (Dunnett); `Pairs` and any list of comparisons, in steps (Holm).
+comparisons with the best); `Baseline`, all against one (Dunnett); `Pairs` and any list of comparisons, in steps (Holm). Capacities
+of one cell share it by the ends of their intervals (`of_ends`).
 """
 
 from __future__ import annotations
@@ -165,16 +166,32 @@ def decide(
             return _best(found, names, rules, left_out)
         if isinstance(ask, Pairs):
             pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
-            decisions = holm([(one, other, found.contrast(one, other)) for one, other in pairs], rules, found.rounds)
+            decisions = _of_pairs(found, pairs, len(names), rules)
             return Decided(tuple(decisions), tuple(names), (), left_out, None)
         pairs = [(name, ask.name) for name in names if name != ask.name]
-    share = shared(found.correlation(pairs), rules.error_after(found.rounds))
-    decisions = [judge(one, other, found.contrast(one, other), rules, share) for one, other in pairs]
+    error = rules.error_after(found.rounds)
+    levels = (shared(found.correlation(pairs), error),) if not found.searched else of_ends(error, len(pairs) + 1)
+    decisions = [judge(one, other, found.contrast(one, other), rules, *levels) for one, other in pairs]
     order = tuple(name for name in _ordered(found, list(asked), rules) if name not in left_out)
     return Decided(tuple(decisions), order, (), left_out, next(iter(left_out.values()), None) if isinstance(ask, Two) else None)
 
 
 # ---- families ------------------------------------------------------------------------------------------------------
+
+
+def of_ends(error: float, servers: int) -> tuple[float, float]:
+    """The levels of comparisons of capacities: of a difference, and of "equal". Every comparison follows from the two ends of each
+    capacity, so these 2n ends share the error, not the n(n − 1)/2 comparisons. "Equal" can be wrong only where one is truly ahead:
+    then the upper end of the last and the lower end of the first do not matter."""
+    return 2 * error / servers, error / max(1, servers - 1)
+
+
+def _of_pairs(found: Contrasts, pairs: list[tuple[str, str]], servers: int, rules: Rules) -> list[Decision]:
+    rows = [(one, other, found.contrast(one, other)) for one, other in pairs]
+    if not found.searched:
+        return holm(rows, rules, found.rounds)
+    levels = of_ends(rules.error_after(found.rounds), servers)
+    return [judge(*row, rules, *levels) for row in rows]
 
 
 def shared(correlation: np.ndarray, error: float) -> float:
@@ -222,6 +239,8 @@ def _ordered(found: Contrasts, names: list[str], rules: Rules) -> list[str]:
     def place(name: str) -> tuple:
         known, lost = found.values[name], found.lost[name]
         failing = lost / (lost + len(known)) if lost else 0.0
+        if name in found.capacities:
+            return failing, *found.capacities[name].place(rules.best == "higher")
         if found.fit is not None and name in found.fit.names:
             return failing, sign * float(found.fit.levels[found.fit.at(name)])
         mean = sum(known) / len(known) if known else 0.0
@@ -238,19 +257,31 @@ def _best(found: Contrasts, names: list[str], rules: Rules, left_out: dict[str, 
     error = rules.error_after(found.rounds)
     higher = rules.best == "higher"
     rivals = {name: {other: found.contrast(name, other) for other in names if other != name} for name in names}
-    related = {name: found.correlation([(name, other) for other in rivals[name]]) for name in names}
     p_behind = {name: min(_behind(one, higher) for one in rivals[name].values()) for name in names}
+    if found.searched:
+        differs, same = of_ends(error, len(names))
+        shares = dict.fromkeys(names, differs / 2)
+        may = [name for name in names if p_behind[name] > shares[name]]
+        of_equal = dict.fromkeys(may, same)
+    else:
+        shares, may = _in_steps(p_behind, error)
+        related = {name: found.correlation([(name, other) for other in rivals[name]]) for name in may}
+        of_equal = {name: shared(related[name], 2 * error) / 2 for name in may}
+    decisions = [_placed(name, names[0], rivals[name], shares[name], name not in may, of_equal, rules) for name in names[1:]]
+    return Decided(tuple(decisions), tuple(names), tuple(sorted(may, key=names.index)), left_out, None)
+
+
+def _in_steps(p_behind: dict[str, float], error: float) -> tuple[dict[str, float], list[str]]:
+    """By server the level at which a rival puts it behind, and who may still be the best. The surest come first."""
     shares: dict[str, float] = {}
     may, going, share = [], True, error
-    for left, name in zip(range(len(names), 0, -1), sorted(names, key=p_behind.__getitem__), strict=True):
+    for left, name in zip(range(len(p_behind), 0, -1), sorted(p_behind, key=p_behind.__getitem__), strict=True):
         share = error / left if going else share
-        shares[name] = share / len(rivals[name])
+        shares[name] = share / (len(p_behind) - 1)
         going = going and p_behind[name] <= shares[name]
         if not going:
             may.append(name)
-    of_equal = {name: shared(related[name], 2 * error) / 2 for name in may}
-    decisions = [_placed(name, names[0], rivals[name], shares[name], name not in may, of_equal, rules) for name in names[1:]]
-    return Decided(tuple(decisions), tuple(names), tuple(sorted(may, key=names.index)), left_out, None)
+    return shares, may
 
 
 def _behind(found: Contrast, higher: bool) -> float:
@@ -296,15 +327,17 @@ def _placed(
 # ---- one comparison ------------------------------------------------------------------------------------------------
 
 
-def judge(one: str, other: str, found: Contrast, rules: Rules, share: float) -> Decision:
-    """One comparison with its share of the error, which its two directions divide between them."""
+def judge(one: str, other: str, found: Contrast, rules: Rules, share: float, of_equal: float | None = None) -> Decision:
+    """One comparison with its share of the error, which its two directions divide between them. `of_equal`: the level of "equal",
+    if it is another."""
+    of_equal = share if of_equal is None else of_equal
     up, down = found.above(0.0) <= share / 2, found.below(0.0) <= share / 2
     leans = None if up == down else "better" if up == (rules.best == "higher") else "worse"
-    equal = max(found.above(-rules.bound), found.below(rules.bound)) <= share
+    equal = max(found.above(-rules.bound), found.below(rules.bound)) <= of_equal
     says: Says = "equal" if equal else "undecided"
     if leans and not equal and _relevant(found, rules):
         says = leans
-    low, high = found.limits(share if equal else share / 2)
+    low, high = found.limits(of_equal if equal else share / 2)
     more = _more(found, rules, share) if says == "undecided" else None
     ratio = None if not math.isfinite(found.estimate) else math.exp(found.estimate)
     made = Decision(one, other, says, ratio, None, None, leans, more, _why(says, found, rules, more, bool(leans)))

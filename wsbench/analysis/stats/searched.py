@@ -31,8 +31,20 @@ class Searched(dict[int, float | None]):
         estimate may be far from it. `otherwise`: why there may be no mean."""
         low, high = (side(ERROR / 2) for side in (self.evidence.low, self.evidence.high))
         values = tuple(float(value) for value in self.values() if value is not None)
-        mean = self.estimate if (low is None) == (high is None) else None
-        return Estimate(values, mean, low, high, otherwise if mean is None else None)
+        return Estimate(values, self.mean, low, high, otherwise if self.mean is None else None)
+
+    @property
+    def mean(self) -> float | None:
+        """The estimate, unless one end alone is shown."""
+        shown = [side(ERROR / 2) is not None for side in (self.evidence.low, self.evidence.high)]
+        return self.estimate if shown[0] == shown[1] else None
+
+    def place(self, higher: bool) -> tuple[bool, float]:
+        """For sorting, the best first: by the mean, or else by the end that is shown; last those that are only shown to be bad."""
+        found = self.pooled("")
+        good, bad = (found.low, found.high) if higher else (found.high, found.low)
+        value = next((one for one in (found.mean, good, bad) if one is not None), 0.0)
+        return found.mean is None and good is None, -value if higher else value
 
     def measured(self) -> Searched:
         """The same without rounds that have no estimate."""
