@@ -104,6 +104,9 @@ def test_where_nothing_is_decided_no_server_is_named(tmp_path, monkeypatch):
     (said,) = choices.answers(choices.columns(campaigns.find([tmp_path / "runs"])))
     assert re.fullmatch(r"undecided; by the mean netty [\d,]+ messages/s", said.best)
     assert said.next == ""
+    first, second = said.column.entries
+    alone = replace(said.column, entries=(first, replace(second, value=None)))
+    assert choices.answers([alone])[0].best.startswith("undecided; only netty ")
 
 
 def test_every_declared_column_exists():

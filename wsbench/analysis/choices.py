@@ -171,11 +171,12 @@ def _best(column: Column) -> str:
         named = wording.listed(column.campaign.results.label(one.server) for one in others) if others else ""
         rest = named if len(others) <= NAMED else f"one of {len(others)} more"
         return _in_words(column, first) + (f", or {rest}" if rest else "")
-    known = [one for one in column.entries if one.value is not None and one.rank != "reference"]
+    servers = [one for one in column.entries if one.rank != "reference"]
+    known = [one for one in servers if one.value is not None]
     if not known:
         return "no server but the baseline has a number"
     said = _in_words(column, known[0])
-    return f"undecided; by the mean {said}" if len(known) > 1 else said
+    return said if len(servers) == 1 else f"undecided; {'by the mean' if len(known) > 1 else 'only'} {said}"
 
 
 def _in_words(column: Column, one: Entry) -> str:
