@@ -3,6 +3,8 @@
 Run as `python -I -S leash.py CPUS STATUS_FD -- ARGV…`. It starts ARGV as its child and adopts every orphaned descendant. It kills
 them all when its standard input closes (wsbench ended, also by kill -9) or, after a grace period, on SIGTERM. If the leash itself
 is killed, the kernel sends the child SIGKILL. It exits with the server's exit status and imports only the standard library.
+
+It sleeps until one of these happens: a server in fifty processes has fifty leashes, on the CPUs that are measured.
 """
 
 import contextlib
@@ -26,6 +28,11 @@ def main() -> int:
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append(True))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal group; wsbench handles it
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signals, written = os.pipe()
+    os.set_blocking(signals, False)
+    os.set_blocking(written, False)
+    signal.set_wakeup_fd(written)
     server = os.fork()
     if server == 0:
         _become_server(libc, cpus, status_fd, argv)
@@ -37,8 +44,10 @@ def main() -> int:
         if status is not None:
             _kill_descendants()
             return status
-        if told or _stdin_closed():
-            return _stop(server, GRACE_S if told else 0.0)
+        if told:
+            return _stop(server, signals, GRACE_S)
+        if _orphaned(signals):
+            return _stop(server, signals, 0.0)
 
 
 def _become_server(libc, cpus: str, status_fd: int, argv: list[str]) -> None:
@@ -61,12 +70,14 @@ def _become_server(libc, cpus: str, status_fd: int, argv: list[str]) -> None:
         os._exit(127)
 
 
-def _stdin_closed() -> bool:
-    readable, _, _ = select.select([0], [], [], 0.05)
-    if not readable:
-        return False
+def _orphaned(signals: int, timeout_s: float | None = None) -> bool:
+    """Waits for a signal or for the end of wsbench; whether it was the latter. `signals`: a pipe with a byte for each signal."""
+    readable, _, _ = select.select([0, signals], [], [], timeout_s)
     with contextlib.suppress(BlockingIOError):
-        return os.read(0, 1) == b""
+        while signals in readable and os.read(signals, 4096):
+            pass
+    with contextlib.suppress(BlockingIOError):
+        return 0 in readable and os.read(0, 1) == b""
     return False
 
 
@@ -84,12 +95,12 @@ def _reap(server: int) -> int | None:
             return code if code >= 0 else 128 - code
 
 
-def _stop(server: int, grace_s: float) -> int:
+def _stop(server: int, signals: int, grace_s: float) -> int:
     with contextlib.suppress(ProcessLookupError):
         os.kill(server, signal.SIGTERM)
     until = time.monotonic() + grace_s
-    status = None
-    while status is None and time.monotonic() < until and not _stdin_closed():
+    status = _reap(server)
+    while status is None and (left_s := until - time.monotonic()) > 0 and not _orphaned(signals, left_s):
         status = _reap(server)
     _kill_descendants()
     return 128 + signal.SIGKILL if status is None else status
