@@ -98,6 +98,16 @@ def test_where_every_server_may_be_the_best_the_answer_is_undecided(columns):
     assert choices.answers([equal])[0].best.startswith("ws "), "equal servers are both the best"
 
 
+@pytest.mark.parametrize(("higher", "found"), [(True, ["fast"]), (False, ["slow"])])
+def test_who_has_too_few_numbers_but_a_better_mean_may_be_the_best(higher, found):
+    entries = [
+        choices.Entry(name, value, "", "", "", "VALID", rank, "")
+        for name, value, rank in (("best", 100.0, "best"), ("fast", 120.0, "open"), ("slow", 80.0, "open"), ("none", None, "open"))
+    ]
+    assert [one.server for one in choices._unplaced(entries, ("best",), higher)] == found
+    assert choices._unplaced(entries, (), higher) == []
+
+
 def test_where_nothing_is_decided_no_server_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(choices, "_choices", lambda name: DECLARED[1:2])
     make_run(tmp_path / "runs" / "few", SERVERS[1:3], rounds=2)

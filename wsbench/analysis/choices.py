@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from wsbench import metrics
@@ -99,15 +99,27 @@ def _column(campaign: Campaign, choice: Choice) -> Column | None:
     found = results.best(cell, choice.metric)
     order = {name: at for at, name in enumerate(found.order)}
     scale = wording.scale(metric.unit, [results.estimate(name, cell, choice.metric).mean for name in results.names])
-    entries = [_entry(results, name, cell, choice.metric, found, scale) for name in results.names]
     higher = metric.direction == "higher"
+    entries = [_entry(results, name, cell, choice.metric, found, scale) for name in results.names]
+    unplaced = _unplaced(entries, found.first, higher)
+    if unplaced:
+        entries = [replace(one, rank="may be best") if one.rank == "best" or one in unplaced else one for one in entries]
+    ahead = [one.server for one in unplaced]
 
     def place(one: Entry) -> tuple:
         value = 0.0 if one.value is None else one.value
-        of_best = one.server not in found.first  # the order is of estimates; one behind may have a better one than who may be best
-        return one.value is None, of_best, order.get(one.server, len(order)), -value if higher else value
+        # The order is of estimates; one behind may have a better one than who may be best.
+        group = 0 if one.server in ahead else 1 if one.server in found.first else 2
+        return one.value is None, group, order.get(one.server, len(order)), -value if higher else value
 
     return Column(choice, campaign, scale.unit, higher, tuple(sorted(entries, key=place)))
+
+
+def _unplaced(entries: list[Entry], first: tuple[str, ...], higher: bool) -> list[Entry]:
+    """Servers with too few numbers to be compared, whose mean is no worse than that of every one that may be the best."""
+    sign = 1 if higher else -1
+    shown = [sign * one.value for one in entries if one.server in first and one.value is not None]
+    return [one for one in entries if shown and one.rank == "open" and one.value is not None and sign * one.value >= max(shown)]
 
 
 def _has(results: Results, name: str, cell: Cell, metric: str) -> bool:
