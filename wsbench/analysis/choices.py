@@ -181,7 +181,7 @@ def _best(column: Column) -> str:
         if first.rank == "may be best" and column.next is None:
             return f"one of {len(column.best)} ({_in_words(column, first)})"
         named = wording.listed(column.campaign.results.label(one.server) for one in others) if others else ""
-        rest = named if len(others) <= NAMED else f"one of {len(others)} more"
+        rest = named if len(others) <= NAMED else f"{len(others)} others"
         return _in_words(column, first) + (f", or {rest}" if rest else "")
     servers = [one for one in column.entries if one.rank != "reference"]
     known = [one for one in servers if one.value is not None]
