@@ -338,7 +338,7 @@ def judge(one: str, other: str, found: Contrast, rules: Rules, share: float, of_
     if leans and not equal and _relevant(found, rules):
         says = leans
     low, high = found.limits(of_equal if equal else share / 2)
-    more = _more(found, rules, share) if says == "undecided" else None
+    more = _more(found, rules, share if _relevant(found, rules) else of_equal) if says == "undecided" else None
     ratio = None if not math.isfinite(found.estimate) else math.exp(found.estimate)
     made = Decision(one, other, says, ratio, None, None, leans, more, _why(says, found, rules, more, bool(leans)))
     return _with_limits(made, low, high)
