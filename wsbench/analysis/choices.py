@@ -188,7 +188,9 @@ def _best(column: Column) -> str:
     if not known:
         return "no server but the baseline has a number"
     said = _in_words(column, known[0])
-    return said if len(servers) == 1 else f"undecided; {'by the mean' if len(known) > 1 else 'only'} {said}"
+    if len(servers) == 1:
+        return said
+    return f"undecided; by the mean {said}" if len(known) > 1 else f"undecided; no other has a number than {said}"
 
 
 def _in_words(column: Column, one: Entry) -> str:
