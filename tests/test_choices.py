@@ -116,7 +116,7 @@ def test_where_nothing_is_decided_no_server_is_named(tmp_path, monkeypatch):
     assert said.next == ""
     first, second = said.column.entries
     alone = replace(said.column, entries=(first, replace(second, value=None)))
-    assert choices.answers([alone])[0].best.startswith("undecided; no other has a number than netty ")
+    assert choices.answers([alone])[0].best.startswith("undecided; measured only: netty ")
 
 
 def test_every_declared_column_exists():

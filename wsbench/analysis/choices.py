@@ -190,7 +190,7 @@ def _best(column: Column) -> str:
     said = _in_words(column, known[0])
     if len(servers) == 1:
         return said
-    return f"undecided; by the mean {said}" if len(known) > 1 else f"undecided; no other has a number than {said}"
+    return f"undecided; by the mean {said}" if len(known) > 1 else f"undecided; measured only: {said}"
 
 
 def _in_words(column: Column, one: Entry) -> str:
