@@ -94,6 +94,14 @@ def test_a_loop_and_a_rate_that_do_not_go_together_are_refused(tmp_path, loop, l
         written(tmp_path, loop, load)
 
 
+def test_copies_give_every_number_of_receivers_the_same_load(tmp_path):
+    with pytest.raises(UserError, match=r"'load\.copies_per_s' needs scenario 'push'"):
+        written(tmp_path, "open", "copies_per_s = 10_000")
+    read = experiment.of_catalogue("broadcast")
+    loads = [read.load_of(cell) for cell in read.cells()]
+    assert [(load.connections, load.loop("open").rate[0].to_per_s) for load in loads] == [(1_000, 10), (10_000, 1)]
+
+
 def test_a_closed_loop_thinks_and_comes_in_stages(tmp_path):
     read = written(
         tmp_path,

@@ -72,7 +72,8 @@ class Load(Frozen):
     """The load on the server. If every request has its own connection, `connections` is the number of concurrent requests.
 
     A closed loop may have `depth`, `think` and `messages_per_connection`. An open loop needs `rate_per_s` or `rate`: the rate of
-    messages or, in scenario push, of broadcasts.
+    messages or, in scenario push, of broadcasts. There it may have `copies_per_s` in their place: the copies that all receivers
+    get together, so that every number of receivers is the same load.
     """
 
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
@@ -90,6 +91,7 @@ class Load(Frozen):
     messages_per_connection: Annotated[int, Field(ge=1)] | None = None
     rate_per_s: Annotated[float, Field(gt=0)] | None = None
     rate: list[Segment] | None = None
+    copies_per_s: Annotated[float, Field(gt=0)] | None = None
     arrivals: Literal["constant", "poisson"] = "constant"
     connect: Connect = Connect()
     stages: list[Stage] | None = None
@@ -129,14 +131,14 @@ class Load(Frozen):
 
     def loop(self, kind: str) -> Loop:
         """The loop of the load. UserError if the rate keys do not match the kind of loop."""
-        rated = self.rate_per_s is not None or self.rate is not None
+        rates = [one for one in (self.rate_per_s, self.rate, self.copies_per_s) if one is not None]
         # In a search for a capacity each probe brings its rate.
-        if (kind != "capacity" and rated != (kind == "open")) or (self.rate_per_s is not None and self.rate is not None):
-            raise UserError(
-                f"loop {kind!r} {'needs exactly one of' if kind == 'open' else 'takes neither of'} 'load.rate_per_s', 'load.rate'"
-            )
+        if (kind != "capacity" and bool(rates) != (kind == "open")) or len(rates) > 1:
+            takes = "needs exactly one of" if kind == "open" else "takes none of"
+            raise UserError(f"loop {kind!r} {takes} 'load.rate_per_s', 'load.rate', 'load.copies_per_s'")
         if kind in ("open", "capacity"):
-            steady = Segment(from_per_s=self.rate_per_s or 0, to_per_s=self.rate_per_s or 0, for_s=1)
+            per_s = self.rate_per_s or (self.copies_per_s or 0) / self.most_connections
+            steady = Segment(from_per_s=per_s, to_per_s=per_s, for_s=1)
             return Open(arrivals=self.arrivals, rate=self.rate or [steady], depth=self.depth)
         if kind == "none":
             return NoLoop()
@@ -337,6 +339,8 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
         raise UserError(f"{path}: give exactly one of 'load.messages' and 'timing.measure_s', or neither with 'load.stages'")
     if experiment.scenario != "echo" and (load.content != "letters" or load.deflate):
         raise UserError(f"{path}: 'load.content' and 'load.deflate' need scenario 'echo'")
+    if experiment.scenario != "push" and load.copies_per_s is not None:
+        raise UserError(f"{path}: 'load.copies_per_s' needs scenario 'push'")
     load.loop(experiment.loop)
     _require_searchable(path, experiment, load)
 
@@ -351,9 +355,10 @@ def _require_searchable(path: Path, experiment: Experiment, load: Load) -> None:
     timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
     if experiment.scenario not in ("echo", "ping", "push", "rooms", "rpc") or experiment.arrangement != "trials" or not timed:
         raise UserError(f"{path}: loop 'capacity' needs messages, 'timing.measure_s' and arrangement 'trials'")
-    by_load = load.rate_per_s is not None or load.rate is not None
+    by_load = load.rate_per_s is not None
     wanted = asked.over == "connections" and asked.each_per_s is None
-    if by_load != wanted or (asked.each_per_s is not None and asked.over == "rate") or load.rate is not None:
+    other = load.rate is not None or load.copies_per_s is not None
+    if by_load != wanted or (asked.each_per_s is not None and asked.over == "rate") or other:
         raise UserError(
             f"{path}: over connections, give 'capacity.each_per_s' or, for all together, 'load.rate_per_s'; over the rate, neither"
         )
