@@ -159,3 +159,18 @@ def test_who_has_exactly_as_much_leads_together(tmp_path):
     assert results.leading == "connections_reached"
     assert all(server.name in found.lead for server in SERVERS if server.name != "reference")
     assert found.cells[0].leaders == ()
+
+
+def test_without_a_usable_headline_the_first_comparison_of_the_experiment_leads(tmp_path):
+    def silent(trial, order):
+        return pushing(connections=trial.connections, broadcasts=(), rss_mib=trial.rss_mib)
+
+    choices = "".join(
+        f'[[choice]]\nneed = "A million idle connections"\nshows = "it"\nmetric = "{metric}"\n'
+        for metric in ("push_last_us_p50", "server_rss_bytes_max", "connects_per_s")
+    )
+    cells = ({"connections": 64},)
+    with_choices = load(make_run(tmp_path / "a", SERVERS, cells, rounds=3, change=silent, experiment=BROADCAST + choices))
+    assert with_choices.leading == "server_rss_bytes_max"
+    without = load(make_run(tmp_path / "b", SERVERS, cells, rounds=3, change=silent, experiment=BROADCAST))
+    assert without.leading == "connections_reached"

@@ -14,13 +14,17 @@ from wsbench.records.rundir import RunFolder
 
 @dataclass(frozen=True)
 class Experiment:
-    """Texts and choices of experiment.toml for a reader; missing ones are None. `source`: its text, `keys`: the parsed table."""
+    """Texts and choices of experiment.toml for a reader; missing ones are None. `source`: its text, `keys`: the parsed table.
+
+    `compares`: the metrics of its choices between servers, in their order.
+    """
 
     question: str | None
     reading: str | None
     headline: str | None
     source: str
     keys: dict
+    compares: tuple[str, ...] = ()
 
 
 def read_experiment(run: RunFolder) -> Experiment:
@@ -40,7 +44,10 @@ def read_experiment(run: RunFolder) -> Experiment:
     margin = keys.get("margin", stats.MARGIN)
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < 1:
         raise UserError(f"{run.experiment_toml}: 'margin': found {margin!r}, allowed: a share between 0 and 1, such as 0.03")
-    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys)
+    choices = keys.get("choice", [])
+    found = [one.get("metric") for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
+    compares = tuple(one for one in dict.fromkeys(found) if one in metrics.METRICS)
+    return Experiment(*(_text(keys.get(key)) for key in ("question", "reading", "headline")), source, keys, compares)
 
 
 def _text(value) -> str | None:

@@ -184,14 +184,18 @@ class Results:
 
         In a closed loop it is throughput: latencies alone cannot be compared there. If the load is given (open loop, users with
         think time, idle connections), every server gets the same load, and the experiment's headline distinguishes servers. If no
-        trial of held connections has a usable headline, the connections reached are left.
+        trial of held connections has a usable headline, it is the connections reached, where servers differ in them, or else the
+        first metric by which the experiment compares servers.
         """
         loops = [plan.loop for plan in self.plans]
         given = not any(loop.kind == "closed" and loop.think is None for loop in loops)
         tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)
         if given and tells:
             return self.headline
-        return REACHED if given and self.held and self.has(REACHED) else self.throughput
+        if not (given and self.held and self.has(REACHED)):
+            return self.throughput
+        reached = self.columns.of(REACHED, self.counted_rows(REACHED))
+        return REACHED if np.nanmax(reached) > np.nanmin(reached) else next(filter(self.has, self.experiment.compares), REACHED)
 
     @cached_property
     def second(self) -> str | None:
