@@ -84,6 +84,28 @@ def test_what_the_command_line_changes_is_what_everybody_is_told(wsbench, experi
     assert "departure" not in wsbench("plan", str(experiment), "--rounds", "2").stdout
 
 
+def test_only_some_cells_run_and_a_resumed_campaign_keeps_to_them(wsbench, experiment, tmp_path):
+    only = ("--only", "connections=4")
+    for wrong, line in (
+        ("connections=5", "no connections of 5; allowed: 2, 4"),
+        ("depth=1", "'depth' is not swept; allowed: conn"),
+    ):
+        refused = wsbench("run", str(experiment), "--only", wrong)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert line in refused.stderr
+    done = wsbench("run", str(experiment), *only, "--until", "decided", "--budget", "3s", "--no-report")
+    assert done.returncode in RAN, done.stderr
+    run = only_run(tmp_path)
+    assert run.campaign.rounds > 1
+    assert {tuple(one.cell.items()) for one in run.order} == {(("connections", 4),)}
+    departure = "only connections 4 of the experiment's 2, 4"
+    assert departure in run.campaign.departures
+    (run.path / "0001" / "trial.json").unlink()
+    assert departure in wsbench("run", "--resume", str(run.path), "--no-report").stdout
+    assert sorted(outcomes(run)) == [one.number for one in run.order]
+    assert {folder.plan.connections for folder, _ in run.finished()} == {4}
+
+
 def test_a_server_that_crashes_is_a_failed_row_and_the_campaign_goes_on(wsbench, experiment, tmp_path):
     done = wsbench("run", str(experiment), "--servers", "fragile@crashing,fragile")
     assert done.returncode in RAN, done.stderr

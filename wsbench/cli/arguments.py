@@ -98,6 +98,12 @@ def _plan(made: Parser) -> None:
 def _campaign(made: Parser) -> None:
     made.add_argument("--servers", help="comma-separated names, globs or tags, in place of the experiment's servers")
     made.add_argument("--rounds", type=positive, help="number of rounds, in place of the experiment's")
+    made.add_argument(
+        "--only",
+        action="append",
+        metavar="KEY=VALUES",
+        help="of the experiment's cells, only those with these values, such as connections=1000,10000; repeatable",
+    )
     made.add_argument("--scale", type=factor, default=1.0, help="multiply connections, messages and heap by this factor")
     made.add_argument("--time-scale", type=factor, default=1.0, help="multiply the duration of phases and stages by this factor")
     made.add_argument(

@@ -107,6 +107,7 @@ def request_of(arguments) -> request.Request:
         "wsbench " + shlex.join(sys.argv[1:]),
         servers=arguments.servers.split(",") if arguments.servers else None,
         rounds=arguments.rounds,
+        only=arguments.only,
         seed=arguments.seed,
         scale=arguments.scale,
         time_scale=arguments.time_scale,

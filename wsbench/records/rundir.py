@@ -28,6 +28,7 @@ from wsbench.records.session_table import Exchange
 # ---- the campaign --------------------------------------------------------------------------------------------------
 
 CellValue = int | float | str | bool
+Sweep = dict[str, list[CellValue]]
 #: From 1970 to 9999, the last year that datetime supports.
 UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 CONTROL = " (control)"  # suffix of the server that runs a second time in every round: the A/A control
@@ -216,6 +217,7 @@ class CampaignRecord(Frozen):
     scale: float = 1.0
     time_scale: float = 1.0
     arrangement: Arrangement | None = None  # None: the experiment's
+    sweep: Sweep | None = None  # None: the experiment's
     departures: list[str] | None = None  # None: a run from before they were recorded
     tags: list[str] = []
     servers: list[str]

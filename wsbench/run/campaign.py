@@ -100,6 +100,7 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         scale=asked.scale,
         time_scale=asked.time_scale,
         arrangement=asked.arrangement,
+        sweep=asked.sweep,
         departures=asked.departures,
         tags=asked.tags,
         engines=asked.engines,
@@ -154,7 +155,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
     record, order = run.campaign, run.order
     written, sizes = experiment.read(run.experiment_toml), (record.rounds, record.scale, record.time_scale, record.arrangement)
     setting = trial.Setting(
-        experiment=request.sized(written, *sizes, record.searching),
+        experiment=request.sized(written, *sizes, record.searching, record.sweep),
         seed=record.seed,
         testbed=testbed,
         port=port,

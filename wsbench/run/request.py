@@ -10,7 +10,7 @@ from wsbench.experiments import experiment, scaling
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
 from wsbench.records.goals import Goal, Searching
-from wsbench.records.rundir import Arrangement, CampaignRecord, RunFolder
+from wsbench.records.rundir import Arrangement, CampaignRecord, CellValue, RunFolder, Sweep
 from wsbench.run import preparing
 from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
@@ -22,7 +22,7 @@ class Request:
     """The user's request: the experiment with its overrides applied. `departures` lists the overrides in words.
 
     `control` None: an A/A control where servers are ranked. `until`: rounds go on until that is decided. `own`: a folder with
-    servers of this campaign alone, which is kept in the campaign's.
+    servers of this campaign alone, which is kept in the campaign's. `sweep`: the swept values in place of the experiment's.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Request:
     until: Goal | None = None
     own: Path | None = None
     searching: Searching = Searching()  # noqa: RUF009 (frozen)
+    sweep: Sweep | None = None
 
 
 def request(
@@ -63,15 +64,18 @@ def request(
     until: Goal | None = None,
     searching: Searching = Searching(),  # noqa: B008 (frozen)
     own: Path | None = None,
+    only: list[str] | None = None,
 ) -> Request:
     """Checks everything before anything starts. `command` is the user's command line; None for an option: the experiment's value.
+    `only`: the swept values to keep, such as `connections=1000,10000`.
 
     UserError if an option, the experiment or the choice of servers is invalid.
     """
     file = experiment.path_of(name)
     written = experiment.read(file)
     _require_search(written, searching)
-    asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement, searching)
+    sweep = _kept(written.sweep, only) if only else None
+    asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement, searching, sweep)
     experiment.require_arranged(file, asked)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
@@ -95,8 +99,26 @@ def request(
         again = 0  # a search repeats what was disturbed
         if until is not None or arrangement not in (None, "trials"):
             raise UserError("a search for a capacity ends by itself; --until and --arrangement do not go with it")
-    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own, searching)
+    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own, searching, sweep)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
+
+
+def _kept(swept: Sweep, only: list[str]) -> Sweep:
+    """The swept values that are named, in the experiment's order. UserError for a key or value that it does not have."""
+    kept = dict(swept)
+    for one in only:
+        key, _, named = one.partition("=")
+        if key not in swept:
+            raise UserError(f"--only: {key!r} is not swept; allowed: {', '.join(swept) or 'nothing, for there is one cell'}")
+        allowed = [_written(value) for value in swept[key]]
+        if unknown := [text for text in named.split(",") if text not in allowed]:
+            raise UserError(f"--only: no {key} of {', '.join(unknown)}; allowed: {', '.join(allowed)}")
+        kept[key] = [value for value, text in zip(swept[key], allowed, strict=True) if text in named.split(",")]
+    return kept
+
+
+def _written(value: CellValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _require_search(written: Experiment, searching: Searching) -> None:
@@ -124,18 +146,25 @@ def sized(
     time_scale: float,
     arrangement: Arrangement | None = None,
     searching: Searching = Searching(),  # noqa: B008 (frozen)
+    sweep: Sweep | None = None,
 ) -> Experiment:
     changed = {"timing": written.timing.model_copy(update={"rounds": rounds})}
     if arrangement is not None:
         changed["arrangement"] = arrangement
+    if sweep is not None:
+        changed["sweep"] = sweep
     if written.capacity is not None:
         changed["capacity"] = written.capacity.ending(searching)
     return scaling.scaled(written.model_copy(update=changed), scale, time_scale)
 
 
 def _departures(written: Experiment, asked: Experiment) -> list[str]:
-    """Overrides of rounds and servers, in words."""
-    found = []
+    """Overrides of rounds, cells and servers, in words."""
+    found = [
+        f"only {key} {', '.join(map(_written, values))} of the experiment's {', '.join(map(_written, written.sweep[key]))}"
+        for key, values in asked.sweep.items()
+        if len(values) < len(written.sweep[key])
+    ]
     if asked.timing.rounds != written.timing.rounds:
         found.append(f"{rounds_text(asked.timing.rounds)} instead of the experiment's {written.timing.rounds}")
     if asked.servers != written.servers:
