@@ -64,3 +64,20 @@ def test_a_trial_is_disturbed_by_what_the_host_took_from_it(tmp_path, quantities
 def test_no_result_makes_a_trial_disturbed(tmp_path):
     for number, quantities in enumerate(({"engine_wait": 0.5}, {"unanswered": 9_000}, {"little": 0.5}, {"established": 1})):
         assert disturbed(trial_of(tmp_path / str(number), Trial(**quantities))) is None
+
+
+@pytest.mark.parametrize(
+    ("quantities", "affects"),
+    [
+        ({"server_busy": 0.3, "engine_busy": 0.1}, None),
+        ({"server_busy": 0.5, "engine_busy": 0.1, "rival": 0.5}, {"body": "INVALID", "tail": "INVALID"}),
+        ({"server_busy": 0.5, "rival": 0.5, "failed": 3}, {"counts": "INVALID", "body": "INVALID", "tail": "INVALID"}),
+        ({"server_busy": 0.3, "engine_busy": 0.1, "failed": 3}, None),
+    ],
+)
+def test_servers_that_fill_the_cpu_at_the_same_time_wait_for_each_other(tmp_path, quantities, affects):
+    alone, heat = (trial_of(tmp_path / name, Trial(**quantities)) for name in ("alone", "heat"))
+    heat.__dict__["record"] = heat.record.model_copy(update={"heat": 1})
+    assert not list(host_checks.crowd(alone))
+    assert [one.affects for one in host_checks.crowd(heat)] == ([affects] if affects else [])
+    assert disturbed(heat) is None

@@ -1,12 +1,13 @@
 """Checks of the host: CPU time that the hypervisor, a quota or other programs took from the trial, and packets that were dropped.
 
-They use no result of the trial, so the rule that reruns disturbed trials may rest on them.
+The rule that reruns disturbed trials rests on them: what the host did is judged without any result of the trial.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -42,6 +43,7 @@ def checks(trial: TrialData) -> Iterator[Finding]:
     """The findings about every machine of the trial."""
     yield from cpu_time(trial)
     yield from packets(trial)
+    yield from crowd(trial)
 
 
 def cpu_time(trial: TrialData) -> Iterator[Finding]:
@@ -154,6 +156,37 @@ def packets(trial: TrialData) -> Iterator[Finding]:
         seen = f"the machine dropped {dropped:,} packets at a CPU's full queue; each came at least 0.2 s late"
         remedy = "Raise net.core.netdev_max_backlog (`wsbench doctor --connections N`)."
         yield finding("host", "backlog", seen, remedy, tail="SUSPECT", connect="SUSPECT")
+
+
+def crowd(trial: TrialData) -> Iterator[Finding]:
+    """Servers that ran at the same time and together left no CPU time, so that one waited for another. A rerun would show the same.
+
+    A message that was lost then may have been lost by the wait.
+    """
+    if trial.record.heat is None or trial.plan.slices is not None or trial.window is None:
+        return
+    begin_ns, end_ns = trial.window
+    inside = [sample for sample in trial.machine if begin_ns <= sample.t_ns <= end_ns]
+    full_s = sum(
+        (after.t_ns - before.t_ns) / NS_PER_S
+        for before, after in pairwise(inside)
+        if _servers_full(before, after, len(trial.record.server_cpus))
+    )
+    kind = beyond("crowd", full_s / ((end_ns - begin_ns) / NS_PER_S))
+    ledger = trial.measured
+    lost = bool(ledger.failed or ledger.unanswered or ledger.unsent)
+    counts: Kind | None = "INVALID" if lost and full_s >= SHORTEST_S else None
+    if kind or counts:
+        seen = f"the servers that ran at the same time may have left no CPU time for {full_s:.3g} s in all"
+        yield finding("host", "crowd", seen, "Run fewer servers at once.", counts=counts, body=kind, tail=kind)
+
+
+def _servers_full(before: MachineSample, after: MachineSample, servers: int) -> bool:
+    """Whether the CPUs of the servers can have been busy all the time: no more was idle than the other CPUs of the trial."""
+    spent = _used(before, after)
+    every, idle = sum(spent.model_dump().values()), spent.idle + spent.iowait
+    seconds = (after.t_ns - before.t_ns) / NS_PER_S
+    return idle <= every - servers * seconds + TICK_S
 
 
 def enclosing(samples: list[MachineSample], begin_ns: int, end_ns: int) -> tuple[MachineSample, MachineSample] | None:

@@ -116,6 +116,12 @@ LIMITS = {
         "CPU time of programs outside the trial, as a share of one CPU. If all of it falls on the busiest side, throughput drops "
         "by that share. Up to 5 %, repeats differ as much, and ticks of 10 ms scatter by 2 %. For 10 %, see Little's law.",
     ),
+    "crowd": Limit(
+        0.001,
+        0.01,
+        "Servers that run at the same time: the share of the window in which they may have left no CPU time. One then waits for "
+        "another, for seconds at the worst. At 1 %, the slowest hundredth of the messages and most of the mean may be that wait.",
+    ),
     "disturbed_turns": Limit(
         0.25,
         0.5,
