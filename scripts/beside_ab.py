@@ -22,6 +22,7 @@ from pathlib import Path
 
 from wsbench.engine import program
 from wsbench.experiments import experiment
+from wsbench.experiments.load import Load
 from wsbench.host import machine
 from wsbench.records.engine_files import Doc, End, Messages, Target, parse_event
 from wsbench.records.frozen import write_json
@@ -56,7 +57,7 @@ def main() -> None:
             print(_row(variant.name, load, rows), flush=True)
 
 
-def _row(name: str, load: experiment.Load, rows: list[dict]) -> str:
+def _row(name: str, load: Load, rows: list[dict]) -> str:
     ratios = [row["engine"][0] / row["ab"][0] for row in rows]
     rates = {who: _spread([row[who][0] for row in rows]) for who in ("engine", "ab")}
     cpu = {who: statistics.median(row[who][1] for row in rows) for who in ("engine", "ab")}
@@ -71,7 +72,7 @@ def _spread(numbers: list[float], form: str = ",.0f") -> str:
     return f"{statistics.median(numbers):{form}} ({min(numbers):{form}} to {max(numbers):{form}})"
 
 
-def _pair(variant, placement, load: experiment.Load, number: int) -> dict[str, tuple[float, float]]:
+def _pair(variant, placement, load: Load, number: int) -> dict[str, tuple[float, float]]:
     """Requests per second and the client's CPU µs per request, of each, one fresh server each."""
     found = {}
     for who in random.sample(["engine", "ab"], 2):
@@ -83,7 +84,7 @@ def _pair(variant, placement, load: experiment.Load, number: int) -> dict[str, t
     return found
 
 
-def _engine(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> tuple[float, float]:
+def _engine(port: int, cpus: list[int], load: Load, folder: Path) -> tuple[float, float]:
     address = f"{serving.HOST}:{port}"
     scenario = Doc(persistent=load.persistent, bytes=load.payload_bytes)
     target = Target(address=address, host=address, path=serving.document(manifest.PATHS, scenario.bytes))
@@ -96,7 +97,7 @@ def _engine(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> 
     return end.measured.answered / end.measured.window_ns * 1e9, cpu_s * 1e6 / load.messages
 
 
-def _ab(port: int, cpus: list[int], load: experiment.Load, folder: Path) -> tuple[float, float]:
+def _ab(port: int, cpus: list[int], load: Load, folder: Path) -> tuple[float, float]:
     url = f"http://{serving.HOST}:{port}/doc?size={load.payload_bytes}"
     keep = ["-k"] if load.persistent else []
     said, cpu_s = _run(["ab", "-q", *keep, "-n", str(load.messages), "-c", str(load.connections), url], cpus)

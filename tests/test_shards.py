@@ -17,7 +17,8 @@ from run_maker import Trial, write_trial
 
 from wsbench import metrics
 from wsbench.engine import program, shards
-from wsbench.experiments.experiment import Load, read
+from wsbench.experiments.experiment import read
+from wsbench.experiments.load import Load
 from wsbench.host import machine
 from wsbench.host.installation import ROOT
 from wsbench.metrics.trial_data import TrialData

@@ -9,7 +9,7 @@ import itertools
 import math
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
@@ -17,134 +17,18 @@ from wsbench.experiments.choice import Choice
 from wsbench.experiments.claims import written
 from wsbench.experiments.claims.written import Claim, Versions
 from wsbench.experiments.figure_table import FigureTable
+from wsbench.experiments.load import SWEPT, Load
 from wsbench.host import installation
-from wsbench.records.engine_files import (
-    Closed,
-    Connect,
-    Doc,
-    Echo,
-    Idle,
-    Loop,
-    Messages,
-    NoLoop,
-    Open,
-    Ping,
-    Push,
-    Scenario,
-    Seconds,
-    Segment,
-    Stage,
-    Think,
-)
+from wsbench.records.engine_files import Closed, Messages, Seconds, Segment
 from wsbench.records.errors import UserError
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
 from wsbench.records.goals import Searching
 from wsbench.records.rundir import Arrangement, CellValue, Probe
-from wsbench.servers.manifest import Offer
 from wsbench.servers.settings import RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
-REPLY_S = CONNECT_S = 10.0
-#: Keys of [load] that a sweep may vary.
-SWEPT = (
-    "connections",
-    "payload_bytes",
-    "messages",
-    "persistent",
-    "opcode",
-    "depth",
-    "messages_per_connection",
-    "rate_per_s",
-    "slow_readers",
-    "room_size",
-    "publishers",
-    "tls",
-    "deflate",
-    "content",
-)
-
-
 Scaled = Literal["connections", "messages", "heap"]
-
-
-class Load(Frozen):
-    """The load on the server. If every request has its own connection, `connections` is the number of concurrent requests.
-
-    A closed loop may have `depth`, `think` and `messages_per_connection`. An open loop needs `rate_per_s` or `rate`: the rate of
-    messages or, in scenario push, of broadcasts. There it may have `copies_per_s` in their place: the copies that all receivers
-    get together, so that every number of receivers is the same load.
-    """
-
-    connections: Annotated[int, Field(ge=1, le=1_000_000)] = 50
-    payload_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 128
-    opcode: Literal["text", "binary"] = "text"
-    #: Of echoed messages: letters and digits, which shrink to three quarters; or a part of a JSON document, as services send it.
-    content: Literal["letters", "json"] = "letters"
-    #: Over TLS. With permessage-deflate, each message compressed by itself. Only servers that offer it take part.
-    tls: bool = False
-    deflate: bool = False
-    persistent: bool = True
-    messages: Annotated[int, Field(ge=1)] | None = None
-    depth: Annotated[int, Field(ge=1)] | None = None
-    think: Think | None = None
-    messages_per_connection: Annotated[int, Field(ge=1)] | None = None
-    rate_per_s: Annotated[float, Field(gt=0)] | None = None
-    rate: list[Segment] | None = None
-    copies_per_s: Annotated[float, Field(gt=0)] | None = None
-    arrivals: Literal["constant", "poisson"] = "constant"
-    connect: Connect = Connect()
-    stages: list[Stage] | None = None
-    slow_readers: Annotated[float, Field(ge=0, le=1)] = 0.0
-    #: Scenario rooms: members of a room, and how many of them publish (None: all).
-    room_size: Annotated[int, Field(ge=1)] | None = None
-    publishers: Annotated[int, Field(ge=1)] | None = None
-    #: Seconds after which an incomplete reply counts as failed and its connection is closed. In slices at least four turns.
-    reply_s: Annotated[float, Field(gt=0)] = REPLY_S
-    #: Seconds allowed for opening a connection.
-    connect_s: Annotated[float, Field(gt=0)] = CONNECT_S
-
-    @property
-    def asks(self) -> list[Offer]:
-        """What the server must have switched on."""
-        return [one for one in get_args(Offer) if getattr(self, one)]
-
-    @property
-    def most_connections(self) -> int:
-        """The highest stage if there are stages, otherwise `connections`."""
-        return self.connections if self.stages is None else max(stage.to for stage in self.stages)
-
-    def scenario(self, kind: str) -> Scenario:
-        """A scenario of the server contract. The roles `rooms` and `rpc` have sessions, which depend on the server."""
-        match kind:
-            case "doc":
-                return Doc(persistent=self.persistent, bytes=self.payload_bytes)
-            case "echo":
-                return Echo(opcode=self.opcode, bytes=self.payload_bytes)
-            case "push":
-                return Push(slow_readers=self.slow_readers)
-            case "idle":
-                return Idle()
-            case "ping":
-                return Ping()
-        raise ValueError(f"{kind!r} is no scenario of the contract")
-
-    def loop(self, kind: str) -> Loop:
-        """The loop of the load. UserError if the rate keys do not match the kind of loop."""
-        rates = [one for one in (self.rate_per_s, self.rate, self.copies_per_s) if one is not None]
-        # In a search for a capacity each probe brings its rate.
-        if (kind != "capacity" and bool(rates) != (kind == "open")) or len(rates) > 1:
-            takes = "needs exactly one of" if kind == "open" else "takes none of"
-            raise UserError(f"loop {kind!r} {takes} 'load.rate_per_s', 'load.rate', 'load.copies_per_s'")
-        if kind in ("open", "capacity"):
-            per_s = self.rate_per_s or (self.copies_per_s or 0) / self.most_connections
-            steady = Segment(from_per_s=per_s, to_per_s=per_s, for_s=1)
-            return Open(arrivals=self.arrivals, rate=self.rate or [steady], depth=self.depth)
-        if kind == "none":
-            return NoLoop()
-        return Closed(depth=self.depth or 1, think=self.think, messages_per_connection=self.messages_per_connection)
-
-
 #: A probe of recovery: the overload and how long it lasts, then the light load, as shares of the load in question.
 OVERLOAD, OVERLOAD_S, RELIEF = 1.5, 4.0, 0.5
 #: results/instrument.md shows what other lengths give.
@@ -164,6 +48,8 @@ class Timing(Frozen):
     #: In slices: the length of one, and for how long it sends before it counts. A lead is longer than a reply takes.
     slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
     lead_s: Annotated[float, Field(ge=0.001, le=60)] = LEAD_S
+    #: Together: the time between the beginnings of two servers' loads, so that their steps do not fall on each other.
+    apart_s: Annotated[float, Field(ge=0, le=600)] = 0
     measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     #: The engine's counters and latencies are kept for every stretch of this length.
     tick_s: Annotated[float, Field(ge=0.05, le=1)] = 1.0
@@ -318,6 +204,8 @@ def read(path: Path) -> Experiment:
         require_arranged(path, experiment)
     except ValidationError as error:
         raise UserError(f"{path}: {one_line(error)}") from error
+    if experiment.timing.apart_s and experiment.arrangement != "together":
+        raise UserError(f"{path}: 'timing.apart_s' needs arrangement 'together'")
     _check_claims(path, experiment)
     for one in experiment.choice:
         if one.at not in experiment.cells():
@@ -355,10 +243,9 @@ def _require_searchable(path: Path, experiment: Experiment, load: Load) -> None:
     timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
     if experiment.scenario not in ("echo", "ping", "push", "rooms", "rpc") or experiment.arrangement != "trials" or not timed:
         raise UserError(f"{path}: loop 'capacity' needs messages, 'timing.measure_s' and arrangement 'trials'")
-    by_load = load.rate_per_s is not None
     wanted = asked.over == "connections" and asked.each_per_s is None
     other = load.rate is not None or load.copies_per_s is not None
-    if by_load != wanted or (asked.each_per_s is not None and asked.over == "rate") or other:
+    if (load.rate_per_s is not None) != wanted or (asked.each_per_s is not None and asked.over == "rate") or other:
         raise UserError(
             f"{path}: over connections, give 'capacity.each_per_s' or, for all together, 'load.rate_per_s'; over the rate, neither"
         )

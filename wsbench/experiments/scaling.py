@@ -6,7 +6,8 @@ related quantities scale together. This module starts nothing.
 
 from __future__ import annotations
 
-from wsbench.experiments.experiment import Experiment, Load
+from wsbench.experiments.experiment import Experiment
+from wsbench.experiments.load import Load
 from wsbench.records.engine_files import Stage
 from wsbench.records.errors import UserError
 from wsbench.servers.settings import mebibytes
@@ -80,6 +81,7 @@ def _shorter(made: Experiment, by: float) -> Experiment:
     timing = made.timing.model_copy(
         update={
             "warmup_s": made.timing.warmup_s * by,
+            "apart_s": made.timing.apart_s * by,
             "measure_s": None if made.timing.measure_s is None else made.timing.measure_s * by,
         }
     )

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wsbench.engine import program, shards
-from wsbench.experiments.experiment import Experiment, Load
+from wsbench.experiments.experiment import Experiment
+from wsbench.experiments.load import Load
 from wsbench.metrics import spans
 from wsbench.monitoring import sampler
 from wsbench.monitoring.runtime_logs import probes
