@@ -73,6 +73,7 @@ def test_a_heat_that_was_interrupted_runs_again_whole(sliced):
         (('loop     = "closed"', 'loop = "none"'), "steady"),
         (("measure_s = 0.4", ""), "exactly one"),
         (('arrangement = "slices"', 'arrangement = "together"'), "a light load"),
+        (("[timing]", "[timing]\napart_s = 1"), "needs arrangement 'together'"),
     ],
 )
 def test_a_load_that_cannot_be_arranged_so_is_refused(sliced, change, why):
@@ -235,8 +236,10 @@ def test_connections_that_come_and_go_take_turns(wsbench, sliced, tmp_path):
         assert connects > trial.measured.answered / 3 - at_edges
 
 
-def test_servers_that_run_together(wsbench, experiment, tmp_path):
+@pytest.mark.parametrize("apart_s", [0, 0.7])
+def test_servers_that_run_together(wsbench, experiment, tmp_path, apart_s):
     text = experiment.read_text().replace('loop     = "closed"', 'loop = "open"').replace("connections = 4", "rate_per_s = 50")
+    text = text.replace("[timing]", f"[timing]\napart_s = {apart_s}")
     experiment.write_text(text.replace("[load]", 'arrangement = "together"\n[load]'))
     done = wsbench("run", str(experiment), "--servers", "fragile@steady,fragile@forking", "--rounds", "1", "--no-report")
     assert done.returncode in RAN, done.stderr
@@ -244,7 +247,8 @@ def test_servers_that_run_together(wsbench, experiment, tmp_path):
     assert set(outcomes(run).values()) == {"ok"}
     for heat in ordering.groups(run.order, run.order):
         trials = [TrialData(folder := run.trial(one.number), folder.record) for one in heat]
-        assert len({trial.begins["measure"] for trial in trials}) == 1, "they began at the same instant"
+        first, second = sorted(trial.begins["measure"] for trial in trials)
+        assert second - first == round(apart_s * 1e9)
         assert all(trial.slices is None and trial.measured.answered > 0 for trial in trials)
 
 

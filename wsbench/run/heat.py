@@ -2,7 +2,8 @@
 
 In slices, all servers are alive and one at a time is loaded (`turns`); the servers that rest are stopped (SIGSTOP), so
 that nothing they would do falls on another one; a server that ran already is left running. Together, all servers
-are loaded at once for the whole trial. A trial that fails leaves the heat; the others go on.
+are loaded at once for the whole trial, each beginning `apart_s` after the one before. A trial that fails leaves the heat; the
+others go on.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def _load(contenders: list[Contender], watch: Callable[[], None]) -> None:
                 _connect(one, stack, _plan(one, drawn, number), drawn is None, watch)
         running = [one for one in contenders if one.engine is not None and one.runs]
         begin_ns = time.monotonic_ns() + AHEAD_NS
-        for one in running:
-            one.engine.open("begin", begin_ns)
+        for number, one in enumerate(running):
+            one.engine.open("begin", begin_ns + (_later_ns(one, number) if drawn is None else 0))
         if drawn is not None:
             Conductor(contenders, drawn, begin_ns, watch).conduct()
         for one in running:
@@ -100,7 +101,8 @@ def _plan(one: Contender, drawn: Turns | None, number: int) -> Plan:
     if one.attempt.engines != 1 or one.attempt.setting.testbed.roster:
         raise UserError("servers that take turns or run together need one machine and one engine process each")
     if drawn is None:
-        return plan.model_copy(update={"gate_s": GATE_S})
+        patient = plan.limits.model_copy(update={"deadline_s": plan.limits.deadline_s + _later_ns(one, number) / 1e9})
+        return plan.model_copy(update={"gate_s": GATE_S, "limits": patient})
     changed = {
         "gate_s": GATE_S,
         "slices": drawn.slices(number, frozen=one.freezes),
@@ -108,6 +110,11 @@ def _plan(one: Contender, drawn: Turns | None, number: int) -> Plan:
         "measure": Seconds(seconds=drawn.measure_s),
     }
     return plan.model_copy(update={**changed, "limits": limits_in_turns(plan.limits, drawn)})
+
+
+def _later_ns(one: Contender, number: int) -> int:
+    """How long after the first server's load that of the server with this number begins."""
+    return round(number * one.attempt.setting.experiment.timing.apart_s * 1e9)
 
 
 def limits_in_turns(limits: Limits, drawn: Turns) -> Limits:
