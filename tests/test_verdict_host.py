@@ -73,6 +73,7 @@ def test_no_result_makes_a_trial_disturbed(tmp_path):
         ({"server_busy": 0.5, "engine_busy": 0.1, "rival": 0.5}, {"body": "INVALID", "tail": "INVALID"}),
         ({"server_busy": 0.5, "rival": 0.5, "failed": 3}, {"counts": "INVALID", "body": "INVALID", "tail": "INVALID"}),
         ({"server_busy": 0.3, "engine_busy": 0.1, "failed": 3}, None),
+        ({"server_busy": 1.0, "failed": 3}, None),
     ],
 )
 def test_servers_that_fill_the_cpu_at_the_same_time_wait_for_each_other(tmp_path, quantities, affects):

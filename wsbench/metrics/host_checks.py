@@ -21,6 +21,8 @@ from wsbench.records.samples import MachineCpu, MachineSample, TurnSample
 
 #: Families that rest on the measured window. Missing CPU time changes neither counts nor memory.
 IN_WINDOW: tuple[Family, ...] = ("throughput", "body", "tail", "cpu")
+#: A server that uses this share of its CPUs waits for no other one.
+ALONE = 0.95
 #: Shorter stretches have too few ticks of 10 ms to judge shares of a few per cent.
 SHORTEST_S = 1.0
 NOT_SHARED = "Use a dedicated machine, or a quieter time of day."
@@ -167,11 +169,14 @@ def crowd(trial: TrialData) -> Iterator[Finding]:
         return
     begin_ns, end_ns = trial.window
     inside = [sample for sample in trial.machine if begin_ns <= sample.t_ns <= end_ns]
-    full_s = sum(
-        (after.t_ns - before.t_ns) / NS_PER_S
-        for before, after in pairwise(inside)
-        if _servers_full(before, after, len(trial.record.server_cpus))
-    )
+    server, cpus = trial.processes("server"), len(trial.record.server_cpus)
+    at_ns, used_s = [sample.t_ns for sample in server], [cpu_s(sample) for sample in server]
+    full_s = 0.0
+    for before, after in pairwise(inside):
+        seconds = (after.t_ns - before.t_ns) / NS_PER_S
+        own_s = _grown(at_ns, used_s, before.t_ns, after.t_ns) if server else 0.0
+        if _servers_full(before, after, cpus) and own_s < ALONE * cpus * seconds:
+            full_s += seconds
     kind = beyond("crowd", full_s / ((end_ns - begin_ns) / NS_PER_S))
     ledger = trial.measured
     lost = bool(ledger.failed or ledger.unanswered or ledger.unsent)
