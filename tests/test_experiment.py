@@ -5,6 +5,7 @@ import pytest
 from wsbench import metrics
 from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
+from wsbench.run import request
 from wsbench.run.ordering import order_of
 from wsbench.servers.manifest import Limits
 
@@ -100,6 +101,13 @@ def test_copies_give_every_number_of_receivers_the_same_load(tmp_path):
     read = experiment.of_catalogue("broadcast")
     loads = [read.load_of(cell) for cell in read.cells()]
     assert [(load.connections, load.loop("open").rate[0].to_per_s) for load in loads] == [(1_000, 10), (10_000, 1)]
+
+
+def test_the_cells_that_are_kept_are_told_as_the_experiment_writes_them():
+    only = {"only": ["connections=1000000"], "servers": ["reference"], "seed": 1}
+    asked = request.request("c1000k-2015", "", scale=0.015, **only)
+    assert asked.experiment.sweep == {"connections": [15_000]}
+    assert asked.departures[0] == "only connections 1000000 of the experiment's 250000, 500000, 750000, 1000000"
 
 
 def test_a_closed_loop_thinks_and_comes_in_stages(tmp_path):

@@ -88,7 +88,9 @@ def request(
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
     departures = (
-        _departures(written, asked) + _search_departures(written, searching) + scaling.departures(written, scale, time_scale)
+        _departures(written, asked, sweep or {})
+        + _search_departures(written, searching)
+        + scaling.departures(written, scale, time_scale)
     )
     if until is not None and not until.pair:
         departures.append(
@@ -158,11 +160,11 @@ def sized(
     return scaling.scaled(written.model_copy(update=changed), scale, time_scale)
 
 
-def _departures(written: Experiment, asked: Experiment) -> list[str]:
+def _departures(written: Experiment, asked: Experiment, kept: Sweep) -> list[str]:
     """Overrides of rounds, cells and servers, in words."""
     found = [
         f"only {key} {', '.join(map(_written, values))} of the experiment's {', '.join(map(_written, written.sweep[key]))}"
-        for key, values in asked.sweep.items()
+        for key, values in kept.items()
         if len(values) < len(written.sweep[key])
     ]
     if asked.timing.rounds != written.timing.rounds:
