@@ -48,7 +48,7 @@ class Timing(Frozen):
     #: In slices: the length of one, and for how long it sends before it counts. A lead is longer than a reply takes.
     slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
     lead_s: Annotated[float, Field(ge=0.001, le=60)] = LEAD_S
-    #: Together: the time between the beginnings of two servers' loads, so that their steps do not fall on each other.
+    #: Together: the time between the starts of two servers' loads, so that their steps do not coincide.
     apart_s: Annotated[float, Field(ge=0, le=600)] = 0
     measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     #: The engine's counters and latencies are kept for every stretch of this length.
