@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from wsbench.analysis import tables
+from wsbench.records.rundir import RunFolder
+
 TESTS = Path(__file__).parent
 
 
@@ -37,6 +40,7 @@ def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     assert 0 < half < 50_000, "it is far from its cliff"
     assert tail is None or half <= tail < 50_000, "None: other programs disturbed the tail"
     assert len(list(run.glob("*/trial.json"))) == len(orders) == first["probes"]
+    assert len(tables.trials_in(RunFolder(run))) == len(orders), "no later reader measures them again"
     shown = capacity(tmp_path, "report", str(run))
     assert shown.returncode == 0, shown.stderr
     page = (run / "report.html").read_text()

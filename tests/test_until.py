@@ -8,7 +8,7 @@ from conftest import RAN
 from run_maker import SERVERS, make_run
 from test_end_to_end import only_run
 
-from wsbench.analysis import until
+from wsbench.analysis import tables, until
 from wsbench.analysis.reading import load
 from wsbench.analysis.stats import ERROR
 from wsbench.experiments import experiment as experiments
@@ -129,6 +129,7 @@ def test_a_campaign_until_decided_grows_and_can_be_resumed(wsbench, experiment, 
     assert {one.round for one in first} == set(range(1, run.campaign.rounds + 1))
     assert run.campaign.until.planned == ordering.LEAST_PLANNED
     assert "comparisons decided after" in done.stdout
+    assert tables.trials_in(run) == run.finished_numbers(), "no later reader measures them again"
     wider = run.campaign.until.model_copy(update={"budget_s": 60.0})
     write_json(run.path / "campaign.json", run.campaign.model_copy(update={"until": wider}))
     again = wsbench("run", "--resume", str(run.path), "--no-report")

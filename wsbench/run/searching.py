@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from wsbench.analysis import reading, thresholds
+from wsbench.analysis import reading, tables, thresholds
 from wsbench.analysis.capacity import answers, search
 from wsbench.analysis.capacity.answers import HALVES, HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search
 from wsbench.analysis.dataset import DataSet, TrialResult
@@ -46,7 +46,8 @@ class Searches:
         self.left_s = 0.0
 
     def following(self, order: list[TrialOrder]) -> list[TrialOrder]:
-        """The next probe of each search that has not ended; those of the next round when all have. Empty at the end."""
+        """The next probe of each search that has not ended; those of the next round when all have. Empty at the end,
+        when the data set has been written."""
         self._data = reading.load(self._run, known=self._data).data
         found = answers.searches(self._data, self._asked)
         self._tell(found)
@@ -62,6 +63,8 @@ class Searches:
         if not due and now < self._rounds:
             start = _probe(self._asked, self._asked.bounds.start)
             due = [(one.model_copy(update={"round": now + 1}), start) for one in of_round.values()]
+        if not due:
+            tables.write(self._run, self._data)  # so that nobody reads the raw files of all probes again
         random.Random(f"{self._seed} probes {len(order)}").shuffle(due)
         return [
             one.model_copy(update={"number": number, "search": probe}) for number, (one, probe) in enumerate(due, len(order) + 1)
