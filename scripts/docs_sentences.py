@@ -11,6 +11,8 @@ Each `{}` in the text stands for one value: the campaign, what of which metric, 
 - `ratio METRIC` of the first server over the second, by rounds; over all pairs of rounds and cells if the cell is `all`.
 - `growth METRIC`: how many times the mean of the first cell that of the second is, `CELL > CELL`.
 - `trials`, or a verdict such as `VALID`: how many trials there are, or have it.
+- `orders METRIC, METRIC`: in how many pairs of servers one is shown to be better, over all cells and these metrics; `pairs`: how
+  many pairs there are. `intervals METRIC, METRIC`: how many servers have an interval; `answers`: how many have a number.
 
 The sentence may be wrapped anywhere. A sentence that its file does not have is an error.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,6 +30,7 @@ from docs_tables import Wrong, cell_of, listed, results_of
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
+from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.analysis.stats import Estimate
 from wsbench.metrics.findings import KINDS
@@ -83,9 +87,9 @@ def value_of(asked: str) -> str:
     results, (what, *of) = results_of(parts[0]), parts[1].split()
     if not of:
         return _counted(results, what, asked)
-    metric, unit = of[0], of[1] if len(of) > 1 else None
-    if metric not in metrics.METRICS:
-        raise Wrong(f"{asked!r}: no metric {metric!r}")
+    if what in COUNTS:
+        return f"{sum(COUNTS[what](results, cell, metric) for cell in results.cells for metric in _metrics(' '.join(of), asked)):,}"
+    metric, unit = _metrics(of[0], asked)[0], of[1] if len(of) > 1 else None
     cell, servers = (parts[2] if len(parts) > 2 else ""), (listed(parts[3]) if len(parts) > 3 else [])
     if unknown := set(servers) - set(results.names):
         raise Wrong(f"{asked!r}: the campaign has no {', '.join(sorted(unknown))}")
@@ -100,9 +104,37 @@ def value_of(asked: str) -> str:
     return _text(found, _scale(metric, unit, found, asked), interval=_is_interval(what, asked))
 
 
+def _metrics(text: str, asked: str) -> list[str]:
+    names = listed(text)
+    if unknown := [name for name in names if name not in metrics.METRICS]:
+        raise Wrong(f"{asked!r}: no metric {', '.join(unknown)}")
+    return names
+
+
+def _pairs(results: Results, cell: Cell, metric: str) -> tuple[stats.Decision, ...]:
+    return results.decide(cell, metric, stats.Pairs(tuple(results.names))).decisions
+
+
+def _orders(results: Results, cell: Cell, metric: str) -> int:
+    return sum(one.says in ("better", "worse") for one in _pairs(results, cell, metric))
+
+
+def _estimates(results: Results, cell: Cell, metric: str) -> list[Estimate]:
+    return [results.estimate(name, cell, metric) for name in results.names]
+
+
+#: What is counted in every cell for every metric.
+COUNTS: dict[str, Callable[[Results, Cell, str], int]] = {
+    "orders": _orders,
+    "pairs": lambda *of: len(_pairs(*of)),
+    "intervals": lambda *of: sum(None not in (one.low, one.high) for one in _estimates(*of)),
+    "answers": lambda *of: sum(one.mean is not None or one.low is not None or one.high is not None for one in _estimates(*of)),
+}
+
+
 def _is_interval(what: str, asked: str) -> bool:
     if what not in ("mean", "interval"):
-        raise Wrong(f"{asked!r}: expected mean, interval, ratio, growth, trials or a verdict")
+        raise Wrong(f"{asked!r}: expected mean, interval, ratio, growth, {', '.join(COUNTS)}, trials or a verdict")
     return what == "interval"
 
 

@@ -134,9 +134,22 @@ def test_a_sentence_that_says_something_else_is_seen():
         asked.replace("_max", "_most"),
         asked.replace("interval", "median"),
         asked.replace("MiB", "µs"),
+        "2026-11-25-capacity | orders capacity_per_s, nothing",
     ):
         with pytest.raises(docs_tables.Wrong):
             docs_sentences.value_of(wrong)
+
+
+def test_what_a_campaign_decides_is_counted_over_cells_and_metrics():
+    """Six servers: 15 pairs in each of two cells."""
+    one, two = "capacity_per_s", "capacity_per_s, capacity_2_per_s"
+
+    def count(what, metrics):
+        return int(docs_sentences.value_of(f"2026-11-25-capacity | {what} {metrics}"))
+
+    assert (count("pairs", one), count("pairs", two)) == (30, 60)
+    assert 0 < count("orders", two) < count("pairs", two)
+    assert 0 < count("intervals", two) < count("answers", two) == 24
 
 
 def test_a_table_that_says_something_else_is_seen():
