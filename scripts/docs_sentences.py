@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from docs_tables import Wrong, cell_of, listed, results_of
+from docs_tables import Wrong, cell_of, listed, metrics_of, results_of
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
@@ -84,12 +84,15 @@ def value_of(asked: str) -> str:
     parts = [part.strip() for part in asked.split("|")]
     if not 2 <= len(parts) <= 4:
         raise Wrong(f"{asked!r}: expected CAMPAIGN | WHAT | CELL | SERVERS")
-    results, (what, *of) = results_of(parts[0]), parts[1].split()
+    results, (what, _, of) = results_of(parts[0]), parts[1].partition(" ")
     if not of:
         return _counted(results, what, asked)
     if what in COUNTS:
-        return f"{sum(COUNTS[what](results, cell, metric) for cell in results.cells for metric in _metrics(' '.join(of), asked)):,}"
-    metric, unit = _metrics(of[0], asked)[0], of[1] if len(of) > 1 else None
+        if len(parts) > 2:
+            raise Wrong(f"{asked!r}: {what} are counted over all cells and servers")
+        return f"{sum(COUNTS[what](results, cell, name) for cell in results.cells for name in metrics_of(of, asked)):,}"
+    name, _, unit = of.partition(" ")
+    (metric,) = metrics_of(name, asked)
     cell, servers = (parts[2] if len(parts) > 2 else ""), (listed(parts[3]) if len(parts) > 3 else [])
     if unknown := set(servers) - set(results.names):
         raise Wrong(f"{asked!r}: the campaign has no {', '.join(sorted(unknown))}")
@@ -101,14 +104,7 @@ def value_of(asked: str) -> str:
         means = [results.estimate(servers[0], cell_of(results, one, asked), metric).mean for one in cell.split(">")]
         return wording.NONE if len(means) != 2 or None in means else wording.number(means[1] / means[0], 2)
     found = results.estimate(servers[0], cell_of(results, cell, asked), metric)
-    return _text(found, _scale(metric, unit, found, asked), interval=_is_interval(what, asked))
-
-
-def _metrics(text: str, asked: str) -> list[str]:
-    names = listed(text)
-    if unknown := [name for name in names if name not in metrics.METRICS]:
-        raise Wrong(f"{asked!r}: no metric {', '.join(unknown)}")
-    return names
+    return _text(found, _scale(metric, unit.strip() or None, found, asked), interval=_is_interval(what, asked))
 
 
 def _pairs(results: Results, cell: Cell, metric: str) -> tuple[stats.Decision, ...]:
@@ -128,7 +124,7 @@ COUNTS: dict[str, Callable[[Results, Cell, str], int]] = {
     "orders": _orders,
     "pairs": lambda *of: len(_pairs(*of)),
     "intervals": lambda *of: sum(None not in (one.low, one.high) for one in _estimates(*of)),
-    "answers": lambda *of: sum(one.mean is not None or one.low is not None or one.high is not None for one in _estimates(*of)),
+    "answers": lambda *of: sum((one.mean, one.low, one.high) != (None, None, None) for one in _estimates(*of)),
 }
 
 

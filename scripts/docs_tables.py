@@ -61,10 +61,7 @@ def of_campaign(asked: str) -> str:
     if not 2 <= len(parts) <= 4:
         raise Wrong(f"{asked!r}: expected CAMPAIGN | METRICS | CELL | SERVERS")
     results = results_of(parts[0])
-    names = listed(parts[1])
-    for name in names:
-        if name not in metrics.METRICS:
-            raise Wrong(f"{asked!r}: no metric {name!r}")
+    names = metrics_of(parts[1], asked)
     cell = cell_of(results, parts[2] if len(parts) > 2 else "", asked)
     servers = listed(parts[3]) if len(parts) > 3 else results.names
     if unknown := set(servers) - set(results.names):
@@ -111,6 +108,13 @@ def cell_of(results: Results, asked: str, whole: str) -> Cell:
     if len(found) != 1:
         raise Wrong(f"{whole!r}: {len(found)} cells of {len(results.cells)} fit; name one")
     return found[0]
+
+
+def metrics_of(text: str, asked: str) -> list[str]:
+    names = listed(text)
+    if unknown := [name for name in names if name not in metrics.METRICS]:
+        raise Wrong(f"{asked!r}: no metric {', '.join(unknown)}")
+    return names
 
 
 def listed(text: str) -> list[str]:

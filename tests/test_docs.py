@@ -135,6 +135,7 @@ def test_a_sentence_that_says_something_else_is_seen():
         asked.replace("interval", "median"),
         asked.replace("MiB", "µs"),
         "2026-11-25-capacity | orders capacity_per_s, nothing",
+        "2026-11-25-capacity | orders capacity_per_s | connections = 50",
     ):
         with pytest.raises(docs_tables.Wrong):
             docs_sentences.value_of(wrong)
