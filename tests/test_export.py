@@ -4,8 +4,9 @@ import csv
 import io
 import json
 import math
+import stat
 import tarfile
-from pathlib import Path
+import tempfile
 
 import jsonschema
 import junitparser
@@ -167,7 +168,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
     "hostile",
     [
         [member("../../outside")],
-        [member("/tmp/outside")],
+        [member("/ROOM/outside")],
         [member("0001/../../outside")],
         [member("outside")],
         [member("0001/.lock/outside")],
@@ -180,12 +181,16 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
     ],
     ids=lambda hostile: f"{hostile[-1].name} {hostile[0].type.decode()}",
 )
-def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path, hostile):
+def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path, monkeypatch, hostile):
+    room = tmp_path / "room"
+    room.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(room))
     packed = packing.pack(run.path, tmp_path / "evil", {})
     with tarfile.open(packed / packing.ARCHIVE, "w:xz") as archive:
         for one in hostile:
-            archive.addfile(one)
+            archive.addfile(one.replace(name=one.name.replace("/ROOM", str(room))))
     with pytest.raises(UserError, match=r"is not a trial file|File exists"):
         load(RunFolder.open(packed))
-    assert not list(tmp_path.rglob("outside"))
-    assert not Path("/tmp/outside").exists()
+    for left in tmp_path.rglob("outside"):
+        assert left.parent.name == "0001"
+        assert stat.S_ISREG(left.lstat().st_mode)
