@@ -114,9 +114,14 @@ def test_an_undecided_claim_shows_the_interval_that_left_it_open_and_how_many_ro
     assert low < round(mean * 0.97) < high
 
 
+#: The record of a campaign that left out no cell.
+WHOLE = SimpleNamespace(sweep=None)
+
+
 def campaign_of(rounds: dict[str, dict[int, float]]) -> SimpleNamespace:
     """What `evaluate` asks a campaign of one cell: server → round → value, of any metric."""
     return SimpleNamespace(
+        campaign=WHOLE,
         cells=[(("connections", 10),)],
         names=list(rounds),
         servers=[],
@@ -184,6 +189,33 @@ def test_a_smaller_load_than_the_claim_needs_leaves_it_open(campaign):
     assert judged(campaign, holds_if, 'needs = "connections >= 1_000"\n')["published"].verdict == "holds"
 
 
+LEADS = "netty.requests_per_s > highest(others.requests_per_s)"
+
+
+@pytest.mark.parametrize(
+    ("holds_if", "verdict"),
+    [
+        (f"every cell: {LEADS}", "undecided"),
+        (f"every cell: not {LEADS}", "does not hold"),
+        (f"some cell: {LEADS}", "holds"),
+        (f"some cell: not {LEADS}", "undecided"),
+        (f"every cell where connections < 5_000: {LEADS}", "holds"),
+        (f"every cell where connections < 50_000: {LEADS}", "undecided"),
+        (f"at highest connections: {LEADS}", "undecided"),
+        ("falls(netty.requests_per_s, connections)", "undecided"),
+    ],
+)
+def test_cells_that_were_left_out_are_unknown(campaign, holds_if, verdict):
+    record = campaign.campaign.model_copy(update={"sweep": {"connections": [1, 10, 100]}, "scale": 10.0})
+    keys = {"scales": ["connections"], "sweep": {"connections": [1, 10, 100, 1_000]}}
+    experiment = replace(campaign.experiment, keys=keys)
+    some = replace(campaign, campaign=record, experiment=experiment)
+    found = judged(some, holds_if)["published"]
+    assert found.verdict == verdict, found.why
+    if verdict == "undecided":
+        assert found.why == "the campaign left out connections = 10000"
+
+
 def test_a_noisy_control_changes_no_verdict(tmp_path):
     """Jetty is 7 % faster than Netty, and Netty 8 % faster than itself."""
 
@@ -234,7 +266,7 @@ def reaching(*trials):
     ]
     cell = (("connections", 1000),)
     ok = [one for one in made if one.record.outcome == "ok"]
-    scope = {"cells": [cell], "names": ["netty@4.1"], "servers": [], "margin": 0.03}
+    scope = {"campaign": WHOLE, "cells": [cell], "names": ["netty@4.1"], "servers": [], "margin": 0.03}
     return SimpleNamespace(**scope, group=lambda *_: made, counted=lambda *_: ok)
 
 
@@ -330,6 +362,7 @@ def test_a_verdict_is_wrong_in_at_most_one_campaign_of_twenty():
     for _ in range(number):
         series = {name: {at: math.exp(draw.gauss(0, 0.05)) for at in range(5)} for name in names}
         campaign = SimpleNamespace(
+            campaign=WHOLE,
             cells=[cell],
             names=names,
             servers=[],

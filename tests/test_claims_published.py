@@ -171,6 +171,7 @@ def campaign(name, source, figures, scale=1.0):
         ]
 
     return SimpleNamespace(
+        campaign=SimpleNamespace(sweep=None),
         cells=cells,
         names=list(roles),
         servers=[],

@@ -5,6 +5,8 @@ Reads the claims in the campaign's own experiment.toml. Measures nothing and dra
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
@@ -30,7 +32,7 @@ def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
     """
     claims, versions = read(results.experiment.source if source is None else source)
     return [
-        _verdict(claim, name, Scope(results, _rows(roles, results.names), tuple(results.cells)))
+        _verdict(claim, name, Scope(results, _rows(roles, results.names), tuple(results.cells), left_out(results)))
         for claim in claims
         for name, roles in versions.items()
         if name in (claim.versions or versions)
@@ -47,6 +49,20 @@ def read(source: str) -> tuple[list[written.Claim], written.Versions]:
         raise UserError(one_line(error)) from error
     written.check(claims, versions, list(keys.get("sweep", {})))
     return claims, versions
+
+
+def left_out(results) -> tuple[conditions.Cell, ...]:
+    """The cells of the experiment that the campaign was told to leave out (`run --only`), at the campaign's scale."""
+    if results.campaign.sweep is None:
+        return ()
+    keys = results.experiment.keys
+    swept = {
+        key: [max(1, round(value * results.campaign.scale)) if key in keys.get("scales", []) else value for value in values]
+        for key, values in keys.get("sweep", {}).items()
+    }
+    grid = [dict(zip(swept, values, strict=True)) for values in itertools.product(*swept.values())]
+    ran = [dict(cell) for cell in results.cells]
+    return tuple(tuple(cell.items()) for cell in grid if cell not in ran)
 
 
 def _rows(roles: dict[str, str], names: list[str]) -> dict[str, str]:
@@ -100,10 +116,13 @@ def node(condition: conditions.Condition, scope: Scope) -> Node:
             chosen = roles or tuple(scope.roles)
             return _quantified(quantifier, [node(body, replace(scope, server=role)) for role in chosen])
         case conditions.Cells(quantifier, where, body):
-            cells = conditions.choose(scope.cells, where)
+            cells = conditions.choose(scope.cells + scope.left_out, where)
             if not cells:
                 return _never(f"the campaign has no cell where {' and '.join(map(str, where))}")
-            return _quantified(quantifier, [node(body, replace(scope, cells=(cell,))) for cell in cells])
+            nodes = [node(body, replace(scope, cells=(cell,), left_out=())) for cell in cells if cell in scope.cells]
+            if missing := [cell for cell in cells if cell in scope.left_out]:
+                nodes.append(_not_run(missing))
+            return _quantified(quantifier, nodes)
         case conditions.Reaches():
             return _reaches(condition, scope)
         case conditions.Trend():
@@ -148,6 +167,8 @@ def _compared(left: Spread, op: str, right: Spread, rules: stats.Rules) -> Node:
 
 def _trend(trend: conditions.Trend, scope: Scope) -> Node:
     """A trend test over the values of the key, for every combination of the other swept keys."""
+    if scope.left_out:
+        return _not_run(scope.left_out)
     rest = dict.fromkeys(tuple(pair for pair in cell if pair[0] != trend.key) for cell in scope.cells)
     lines: list[Node] = []
     for other in rest:
@@ -169,6 +190,11 @@ def _trend_leaf(kind: str, text: str, steps: list[Spread], rules: stats.Rules) -
 
 def _leaf(asked: Asked) -> Leaf:
     return Leaf(lambda truth_of, falsity_of: compare(asked, truth_of, falsity_of))
+
+
+def _not_run(cells: Sequence[conditions.Cell]) -> Leaf:
+    words = (" and ".join(f"{key} = {value}" for key, value in cell) for cell in cells)
+    return _never(f"the campaign left out {', '.join(words)}")
 
 
 def _never(reason: str) -> Leaf:

@@ -82,11 +82,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Scope:
-    """The context of a condition: campaign, server by role, cells, the role that `server` means, the roles that are named."""
+    """The context of a condition: campaign, server by role, cells, the cells that the campaign was told to leave out, the role that
+    `server` means, the roles that are named."""
 
     campaign: object
     roles: dict[str, str]
     cells: tuple[conditions.Cell, ...]
+    left_out: tuple[conditions.Cell, ...] = ()
     server: str | None = None
     named: frozenset[str] = frozenset()
 
