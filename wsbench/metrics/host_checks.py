@@ -182,12 +182,22 @@ def crowd(trial: TrialData) -> Iterator[Finding]:
     lost = bool(ledger.failed or ledger.unanswered or ledger.unsent)
     counts: Kind | None = "INVALID" if lost and full_s >= SHORTEST_S else None
     if kind or counts:
-        seen = f"the servers that ran at the same time may have left no CPU time for {full_s:.3g} s in all"
+        left = "left" if _of_servers(inside) else "may have left"
+        seen = f"the servers that ran at the same time {left} no CPU time for {full_s:.3g} s in all"
         yield finding("host", "crowd", seen, "Run fewer servers at once.", counts=counts, body=kind, tail=kind)
 
 
+def _of_servers(samples: list[MachineSample]) -> bool:
+    """Whether the CPUs of the servers were sampled by themselves."""
+    return all(sample.server_cpu_s is not None for sample in samples)
+
+
 def _servers_full(before: MachineSample, after: MachineSample, servers: int) -> bool:
-    """Whether the CPUs of the servers can have been busy all the time: no more was idle than the other CPUs of the trial."""
+    """Whether the CPUs of the servers were busy all the time. In older runs, whether they can have been: no more was idle than the
+    other CPUs of the trial."""
+    if _of_servers([before, after]):
+        idle = [sample.server_cpu_s.idle + sample.server_cpu_s.iowait for sample in (before, after)]
+        return idle[1] - idle[0] <= TICK_S
     spent = _used(before, after)
     every, idle = sum(spent.model_dump().values()), spent.idle + spent.iowait
     seconds = (after.t_ns - before.t_ns) / NS_PER_S

@@ -107,10 +107,10 @@ def pss_bytes(pid: int) -> int | None:
 
 
 class Machine:
-    """Repeated samples of the whole machine. `cpus`: those of the trial, if it does not use all."""
+    """Repeated samples of the whole machine. `cpus`: those of the trial, if it does not use all; `server_cpus`: the server's."""
 
-    def __init__(self, cpus: Iterable[int] = ()):
-        self._cpus = frozenset(cpus)
+    def __init__(self, cpus: Iterable[int] = (), server_cpus: Iterable[int] = ()):
+        self._cpus, self._server_cpus = frozenset(cpus), frozenset(server_cpus)
         self._stat = Standing("/proc/stat")
         self._memory = Standing("/proc/meminfo")
         self._sockets = Standing("/proc/net/sockstat")
@@ -125,6 +125,7 @@ class Machine:
             of="machine",
             cpu_s=cpu_of(stat),
             trial_cpu_s=cpu_of_some(stat, self._cpus),
+            server_cpu_s=cpu_of_some(stat, self._server_cpus),
             throttled_s=None if self._quota is None else self._quota.throttled_s(),
             memory=memory_of(self._memory.read() or b""),
             sockets=sockets_of(self._sockets.read() or b""),

@@ -59,12 +59,14 @@ CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
 
 class Sampler:
     """Samples while its context is active. `server_pids` are the roots of the server's process trees; empty if unknown. `cpus`: the
-    CPUs of server and engine; empty if either may use all.
+    CPUs of server and engine; empty if either may use all. `server_cpus`: likewise of the server.
 
     Not `alone`: servers take turns, and it samples only when asked, so that no server is sampled while another one is measured.
     """
 
-    def __init__(self, file: Path, *server_pids: int, cpus: Iterable[int] = (), alone: bool = True):
+    def __init__(
+        self, file: Path, *server_pids: int, cpus: Iterable[int] = (), server_cpus: Iterable[int] = (), alone: bool = True
+    ):
         self._alone, self._spent_ns, self._began_ns = alone, 0, time.monotonic_ns()
         self._path, self._file = file, file.open("w", encoding="utf-8")
         self._server = Tree("server", *server_pids) if server_pids else None
@@ -72,7 +74,7 @@ class Sampler:
         self._quiet: Quiet | None = None
         self._longest_s = LONGEST_S
         self._group = kernel.own_group(server_pids[0]) if server_pids else None
-        self._machine = kernel.Machine(cpus)
+        self._machine = kernel.Machine(cpus, server_cpus)
         self._programs = programs.used()
         self._began = time.monotonic()
         self._next_coarse = self._next_children = self._next_switches = 0.0

@@ -66,13 +66,14 @@ class MachineSample(Frozen):
     """The whole machine at one instant: seconds are cumulative over all CPUs. `throttled_s` is null without a CPU quota.
 
     `trial_cpu_s`: the same seconds over the CPUs of the server and the engine alone. Null if they may use every CPU, and in older
-    runs.
+    runs. `server_cpu_s`: over the CPUs of the server, likewise.
     """
 
     t_ns: int
     of: Literal["machine"]
     cpu_s: MachineCpu
     trial_cpu_s: MachineCpu | None = None
+    server_cpu_s: MachineCpu | None = None
     throttled_s: float | None
     memory: MachineMemory | None = None
     sockets: MachineSockets | None = None

@@ -124,4 +124,4 @@ class ThisHost:
 
     def sampling(self, server: serving.Serving | serving.Attached, folder: Path, alone: bool = True) -> Sampler:
         cpus = [*self.server_cpus, *self.engine_cpus]
-        return Sampler(folder / "resources.jsonl", *server.pids, cpus=cpus, alone=alone)
+        return Sampler(folder / "resources.jsonl", *server.pids, cpus=cpus, server_cpus=self.server_cpus, alone=alone)
