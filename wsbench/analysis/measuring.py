@@ -10,7 +10,7 @@ import gc
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ from wsbench.monitoring import runtime_logs
 from wsbench.records.engine_files import Plan
 from wsbench.records.rundir import RunFolder, TrialFolder, TrialRecord
 
+#: Receives how many of how many trials have been read.
+Tell = Callable[[int, int], None]
 WORTH_PROCESSES = 300  # trials; below it, starting processes takes longer than reading
 
 
@@ -40,7 +42,7 @@ class _Measured:
     verdict: Verdict
 
 
-def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str]) -> DataSet:
+def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str], tell: Tell = lambda *_: None) -> DataSet:
     """The data set of these finished trials. `tags`: latencies to pool in addition to those that describe a trial."""
     wanted = set(numbers)
     groups: dict[tuple, list[TrialFolder]] = {}
@@ -49,9 +51,11 @@ def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str]) -> Da
             groups.setdefault((planned.name, tuple(planned.cell.items())), []).append(run.trial(planned.number))
     trials: list[_Measured] = []
     latencies: dict[Key, Latencies] = {}
-    for key, (found, pooled) in zip(groups, _all(list(groups.values()), len(wanted), tags), strict=True):
-        trials += found
-        latencies |= {(*key, tag): one for tag, one in pooled.items()}
+    with without_collections():
+        for key, (found, pooled) in zip(groups, _all(list(groups.values()), len(wanted), tags), strict=True):
+            trials += found
+            tell(len(trials), len(wanted))
+            latencies |= {(*key, tag): one for tag, one in pooled.items()}
     trials.sort(key=lambda one: one.record.number)
     whole = columns(one.numbers for one in trials)
     results = [TrialResult(one.record, one.verdict, one.plan, whole, row) for row, one in enumerate(trials)]
@@ -77,16 +81,17 @@ def digest() -> str:
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-def _all(tasks: list[list[TrialFolder]], trials: int, tags: frozenset[str]) -> list:
+def _all(tasks: list[list[TrialFolder]], trials: int, tags: frozenset[str]) -> Iterator[tuple]:
     workers = len(os.sched_getaffinity(0))
     of_one = partial(_group, tags=tags)
     if trials < WORTH_PROCESSES or workers == 1:
-        return list(map(of_one, tasks))
+        yield from map(of_one, tasks)
+        return
     chunk = max(1, len(tasks) // (8 * workers))
     context = multiprocessing.get_context("fork")
     # Inherited objects are never garbage, and objects read by a worker have no cycles.
-    with ProcessPoolExecutor(workers, context, initializer=gc.freeze) as pool, without_collections():
-        return list(pool.map(of_one, tasks, chunksize=chunk))
+    with ProcessPoolExecutor(workers, context, initializer=gc.freeze) as pool:
+        yield from pool.map(of_one, tasks, chunksize=chunk)
 
 
 @contextmanager

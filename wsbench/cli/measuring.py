@@ -183,9 +183,7 @@ def run_campaign(arguments) -> int:
     if not has_report():
         print(f"kept in {run.path}")
         return 0
-    from wsbench.analysis.reading import load as load_results
-
-    results = load_results(run)
+    results = reading.results_of(run)
     if results.searched is not None:
         show_capacity.summary(results)
     else:

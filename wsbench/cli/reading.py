@@ -60,7 +60,8 @@ def list_things(arguments) -> int:
 
 
 def report_campaign(arguments) -> int:
-    write_report(RunFolder.open(arguments.run), anew=arguments.rebuild)
+    run = RunFolder.open(arguments.run)
+    write_report(run, results_of(run, anew=arguments.rebuild))
     return 0
 
 
@@ -69,10 +70,18 @@ def judge_claims(arguments) -> int:
     return 0
 
 
-def write_report(run: RunFolder, results=None, anew: bool = False) -> None:
+def results_of(run: RunFolder, anew: bool = False):
+    """The `Results` of a campaign, with progress on the terminal."""
+    from wsbench.analysis.reading import load
+
+    with terminal.TrialsRead() as read:
+        return load(run, anew, tell=read.tell)
+
+
+def write_report(run: RunFolder, results) -> None:
     from wsbench.report import document
 
-    print(f"report: {document.build(run, results, anew).resolve()}")
+    print(f"report: {document.build(run, results).resolve()}")
 
 
 def compare_campaigns(arguments) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import time
 
 from rich.console import Console
 from rich.live import Live
@@ -24,6 +25,8 @@ from wsbench.records import plain
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
 
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+#: Longer work is announced even without a terminal.
+SILENT_S = 2
 COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
 
 
@@ -118,6 +121,27 @@ class Progress:
             result = f"{rate_text}  {verdict_line(found)}"
         head = f"[{record.number}/{self._total}] {record.name} {cell_text(record.cell)}".rstrip()
         console.print(f"{shown(head)}  {result}  {self._left}")
+
+
+class TrialsRead:
+    """Progress where the files of many trials are read: a live line, or one line without a terminal."""
+
+    def __init__(self) -> None:
+        self._line, self._began, self._said = LiveLine(), time.monotonic(), False
+
+    def __enter__(self) -> TrialsRead:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._line.clear()
+
+    def tell(self, done: int, total: int) -> None:
+        took_s = time.monotonic() - self._began
+        left_s = took_s * (total - done) / done
+        self._line.show(f"reading the files of {total:,} trials: {done:,} … about {duration(left_s)} left")
+        if not sys.stdout.isatty() and not self._said and took_s + left_s > SILENT_S:
+            self._said = True
+            say(f"reading the files of {total:,} trials, about {duration(left_s)} left")
 
 
 def verdict_line(found: Verdict) -> str:
