@@ -85,6 +85,13 @@ def test_a_jvm_of_which_nothing_is_chosen_has_the_heap_of_all(variants):
     assert "as for every JVM server" in usual.departures[0]
 
 
+def test_processes_share_a_heap(variants):
+    chosen, usual = (one.settings for one in catalogue.select(["java+heap12g", "java"], variants))
+    assert chosen.shared_by(52) == chosen.model_copy(update={"heap": "236m"})
+    assert chosen.shared_by(1) == chosen
+    assert usual.shared_by(52) == usual
+
+
 def test_a_choice_goes_to_those_who_take_it(variants):
     assert select(variants, "*+G1") == ["java@one+G1"]
     assert select(variants, "*+heap2g") == ["java@one+heap2g", "node@one+heap2g"]

@@ -262,6 +262,22 @@ def test_a_trial_of_a_real_server_knows_its_collections(server, tmp_path):
     assert {"switches", "pss", "sampler", "machine"} <= {sample.of for sample in data.samples}
 
 
+@pytest.mark.parametrize(("scales", "heap"), [(["heap"], 32), ([], 64)])
+def test_processes_share_the_heap_where_it_scales(scales, heap, tmp_path):
+    if not (ROOT / "servers" / "node-ws" / "build").exists():
+        pytest.skip("node-ws is not built: wsbench build node-ws")
+    (tmp_path / "tiny.toml").write_text(TINY)
+    asked = experiment.read(tmp_path / "tiny.toml").model_copy(update={"scales": scales})
+    (variant,) = catalogue.select(["node-ws+heap64m"], catalogue.read(ROOT / "servers"))
+    folder = TrialFolder(tmp_path / "0001")
+    folder.path.mkdir()
+    order = TrialOrder(number=1, round=1, server="node-ws", variant=variant.variant, cell={})
+    setting = trial.Setting(asked, 1, testbed.ThisHost(program.require_binary(), machine.placement()), None, server_processes=2)
+    record = trial.carry_out(order, variant, setting, folder, lambda _: None)
+    assert (record.outcome, record.server_processes) == ("ok", 2), record.reason
+    assert record.server_env["NODE_OPTIONS"] == f"--max-old-space-size={heap}"
+
+
 def test_an_old_trial_without_any_of_it_can_still_be_read(tmp_path):
     folder = write_trial(tmp_path / "0001", Trial())
     record = json.loads((folder.path / "trial.json").read_text())

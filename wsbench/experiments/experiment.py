@@ -110,7 +110,7 @@ class Experiment(Frozen):
     arrangement: Arrangement = "trials"
     timing: Timing = Timing()
     capacity: Capacity | None = None
-    #: What `--scale` changes. Empty: the experiment has only one size.
+    #: What `--scale` changes. Empty: the experiment has only one size. With `heap`, the processes of a server share it.
     scales: list[Scaled] = []
     stop: Stop | None = None
     figure: list[FigureTable] = []

@@ -332,7 +332,9 @@ def _shapes(setting: trial.Setting, missing: list[TrialOrder], variants: dict[st
     for planned in missing:
         load = setting.experiment.load_of(planned.cell)
         try:
-            said = trial.shape_of(setting, load, trial.is_started(variants[planned.variant_name])).words
+            shape = trial.shape_of(setting, load, trial.is_started(variants[planned.variant_name]))
+            shared = shape.servers > 1 and "heap" in setting.experiment.scales
+            said = shape.words + (", which share the heap" if shared else "")
         except UserError as error:
             said = str(error)
         if said:

@@ -110,6 +110,7 @@ class Attempt:
             number=self.order.number,
             cpus=setting.testbed.server_cpus,
             processes=self._shape.servers,
+            share_heap="heap" in setting.experiment.scales,
             probe=self._probe,
             asks=self.load.asks,
         )

@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -64,7 +64,7 @@ LARGEST_LOG = 1 << 30
 class Order(Frozen):
     """How to run a server. `port` is the requested port; otherwise the search for a free one starts at index `number`.
 
-    `asks`: which of its offers are switched on.
+    `asks`: which of its offers are switched on. `share_heap`: the processes share the heap equally; otherwise each has all of it.
     """
 
     address: str = HOST
@@ -72,6 +72,7 @@ class Order(Frozen):
     number: int
     cpus: list[int]
     processes: int = 1
+    share_heap: bool = False
     probe: str | None = None
     asks: list[Offer] = []
 
@@ -218,6 +219,8 @@ def require_answer(variant: Variant, host: str, at: Address) -> None:
 def started(variant: Variant, order: Order, log: Path):
     """One ready server process. Yields the process, its port and the seconds until it was ready."""
     port = machine.free_port(order.address, order.port, order.number)
+    if order.share_heap:
+        variant = replace(variant, settings=variant.settings.shared_by(order.processes))
     env = {
         **runtime.environment(variant),
         "HOST": order.address,

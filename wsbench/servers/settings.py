@@ -75,6 +75,12 @@ class Settings(Frozen):
     def keys(self) -> set[str]:
         return {name for name in type(self).model_fields if getattr(self, name)}
 
+    def shared_by(self, processes: int) -> Settings:
+        """The settings of each of several processes that share the heap equally."""
+        if self.heap is None or processes == 1:
+            return self
+        return self.model_copy(update={"heap": f"{max(1, mebibytes(self.heap) // processes)}m"})
+
     def taken_by(self, runtime: RuntimeName | None) -> bool:
         return self.keys <= TAKES.get(runtime or "", frozenset())
 
