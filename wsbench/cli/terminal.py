@@ -137,7 +137,7 @@ class TrialsRead:
 
     def tell(self, done: int, total: int) -> None:
         took_s = time.monotonic() - self._began
-        left_s = took_s * (total - done) / done
+        left_s = took_s * (total - done) / max(1, done)
         self._line.show(f"reading the files of {total:,} trials: {done:,} … about {duration(left_s)} left")
         if not sys.stdout.isatty() and not self._said and took_s + left_s > SILENT_S:
             self._said = True

@@ -55,11 +55,13 @@ def left_out(results) -> tuple[conditions.Cell, ...]:
     """The cells of the experiment that the campaign was told to leave out (`run --only`), at the campaign's scale."""
     if results.campaign.sweep is None:
         return ()
-    keys = results.experiment.keys
-    swept = {
-        key: [max(1, round(value * results.campaign.scale)) if key in keys.get("scales", []) else value for value in values]
-        for key, values in keys.get("sweep", {}).items()
-    }
+    scale, keys = results.campaign.scale, results.experiment.keys
+    scaled = keys.get("scales") if isinstance(keys.get("scales"), list) else []
+
+    def run_as(key: str, value):
+        return max(1, round(value * scale)) if key in scaled and type(value) is int else value
+
+    swept = {key: [run_as(key, value) for value in values] for key, values in keys.get("sweep", {}).items()}
     grid = [dict(zip(swept, values, strict=True)) for values in itertools.product(*swept.values())]
     ran = [dict(cell) for cell in results.cells]
     return tuple(tuple(cell.items()) for cell in grid if cell not in ran)
