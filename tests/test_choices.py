@@ -138,10 +138,12 @@ def test_a_column_of_no_cell_is_refused(tmp_path):
 
 
 def test_claims_are_judged_on_the_campaign_that_lacks_least(folder, tmp_path):
-    runs = tmp_path / "runs"
-    whole = make_run(runs / "whole", JUDGED, LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL))
-    part = make_run(runs / "part", JUDGED[:1], LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL))
-    for number, run in enumerate((whole, part)):
+    runs, asked = tmp_path / "runs", claim(ALL_FALL, 'needs = "connections >= 1_000"\n')
+    whole = make_run(runs / "whole", JUDGED, LEVELS, 5, change=as_paper, experiment=asked)
+    part = make_run(runs / "part", JUDGED[:1], LEVELS, 5, change=as_paper, experiment=asked)
+    short = make_run(runs / "short", JUDGED, LEVELS, 2, change=as_paper, experiment=asked)
+    smaller = make_run(runs / "smaller", JUDGED, LEVELS[:2], 5, change=as_paper, experiment=asked)
+    for number, run in enumerate((whole, part, short, smaller)):
         write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
     found = judged(campaigns.find([runs]))
     assert {one.campaign.id for one in found} == {"runs/whole"}

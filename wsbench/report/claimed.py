@@ -61,7 +61,7 @@ def takes(one: Judged) -> str:
         case "missing":
             return "a campaign with what is missing"
         case "failed":
-            return "rounds in which no server fails"
+            return "rounds with valid trials"
     run = "with more server CPUs" if one.found.obstacle == "machine" else "at full size"
     full = experiments.of_catalogue(one.campaign.experiment)
     return run if full is None else f"{run}, {_full_time(one.campaign.results, full)}"

@@ -17,6 +17,10 @@ from wsbench.experiments import experiment as experiments
 from wsbench.records.errors import UserError
 
 
+#: Obstacles that a campaign has because of what was run, whatever it showed.
+LACKS = ("missing", "failed", "rounds", "scaled")
+
+
 @dataclass(frozen=True)
 class Judged:
     """A claim for one set of versions, and the campaign that it was judged on."""
@@ -26,15 +30,15 @@ class Judged:
 
 
 def judged(campaigns: list[Campaign]) -> list[Judged]:
-    """Of every experiment the campaign in which fewest claims lack a server or a number; the newest of several. A campaign is
-    chosen as a whole and without regard to its verdicts, so that no verdict is picked."""
+    """Of every experiment the campaign in which fewest claims lack a server, a number, rounds or load; the newest of several. A
+    campaign is chosen as a whole and without regard to its verdicts, so that no verdict is picked."""
     best: dict[str, tuple[int, Campaign, list[ClaimVerdict]]] = {}
     for one in campaigns:  # the newest first
         try:
             found = evaluate(one.results, _claims(one.experiment))
         except UserError:
             continue  # its report says why the claims do not fit it
-        lacking = sum(verdict.obstacle in ("missing", "failed") for verdict in found)
+        lacking = sum(verdict.obstacle in LACKS for verdict in found)
         if found and (one.experiment not in best or lacking < best[one.experiment][0]):
             best[one.experiment] = lacking, one, found
     every = [Judged(verdict, one) for _, one, found in best.values() for verdict in found]
