@@ -16,7 +16,6 @@ from wsbench.analysis.claims.outcome import ClaimVerdict
 from wsbench.experiments import experiment as experiments
 from wsbench.records.errors import UserError
 
-
 #: Obstacles that a campaign has because of what was run, whatever it showed.
 LACKS = ("missing", "failed", "rounds", "scaled")
 
