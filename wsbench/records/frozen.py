@@ -102,9 +102,13 @@ def faults_of(kind: type[Frozen], raw: dict) -> tuple[Frozen | None, list[str]]:
 
 
 def write_json(file: Path, value: Frozen | list) -> None:
-    """Writes a value atomically as JSON."""
-    plain = [item.model_dump() for item in value] if isinstance(value, list) else value.model_dump()
-    write_whole(file, (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode())
+    """Writes a value atomically as JSON. A list has one item per line."""
+    if isinstance(value, list):
+        lines = (json.dumps(item.model_dump(), ensure_ascii=False) for item in value)
+        text = "[\n" + ",\n".join(lines) + "\n]\n"
+    else:
+        text = json.dumps(value.model_dump(), indent=1, ensure_ascii=False) + "\n"
+    write_whole(file, text.encode())
 
 
 def one_line(error: Exception) -> str:

@@ -15,7 +15,7 @@ from wsbench.experiments.duration import estimate_s
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
 from wsbench.report.blocks import ClaimRow
-from wsbench.report.standing import rounds_more
+from wsbench.report.standing import rounds_wanted
 
 #: Of a run at full size, for its time: with fewer a claim is seldom decided.
 USUAL_ROUNDS = 5
@@ -57,7 +57,7 @@ def takes(one: Judged) -> str:
         case None:
             return ""
         case "spans" | "rounds":
-            return rounds_more(one.campaign.results, one.found.more)
+            return rounds_wanted(one.campaign.results, one.found.more)
         case "missing":
             return "a campaign with what is missing"
         case "failed":

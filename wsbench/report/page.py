@@ -129,14 +129,14 @@ def _better(metric: str) -> str:
 
 
 def _claimed(claims: Sequence[ClaimRow]) -> str:
-    """The number of each verdict per set of versions: `versions published: 2 hold, 1 undecided; versions today: 3 undecided`."""
+    """The number of each verdict per set of versions: `versions published: 2 hold, 1 undecided; versions today: 1 holds`."""
     counts: dict[str, Counter] = {}
     for claim in claims:
         for versions, (found, _) in claim.verdicts.items():
             counts.setdefault(versions, Counter())[found] += 1
-    words_of = {"holds": "hold", "does not hold": "do not hold"}
+    many = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided"}
     return "; ".join(
-        f"versions {versions}: " + ", ".join(f"{number} {words_of.get(kind, kind)}" for kind, number in found.most_common())
+        f"versions {versions}: " + ", ".join(f"{n} {kind if n == 1 else many[kind]}" for kind, n in found.most_common())
         for versions, found in counts.items()
     )
 

@@ -66,13 +66,15 @@ def best_of(results: Results) -> str:
     return f"{'highest' if _higher(results) else 'lowest'} {titles.title(results.leading, inside=True)}"
 
 
-def rounds_more(results: Results, more: int | None) -> str:
-    """`about 6 more rounds (12 min)`, at the campaign's own pace."""
+def rounds_wanted(results: Results, more: int | None) -> str:
+    """`about 18 rounds in all (36 min)`: of a new campaign, at this one's pace, if `more` than were run would decide. A search goes
+    on where it was, so there it is `about 6 more rounds (12 min)`."""
     if more is None:
         return "no foreseeable number of rounds decides it"
-    pace = _round_s(results)
-    time = "" if pace is None else f" ({wording.lasting(more * pace)})"
-    return f"about {wording.count(more, 'more round')}{time}"
+    if results.searched is not None:
+        return f"about {wording.count(more, 'more round')}{_time(results, more)}"
+    rounds = len({trial.record.round for trial in results.every_trial}) + more
+    return f"about {wording.count(rounds, 'round')} in all{_time(results, rounds)}"
 
 
 # ---- a place -------------------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ def _ranked(results: Results, found: stats.Decided, value: str) -> tuple[str, bo
         open_ = [of[name].more_rounds for name in found.first if name in of and of[name].says == "undecided"]
         more = None if None in open_ else max(open_, default=None)
         names = wording.listed(first).replace(" and ", " or ") if len(first) <= FEW else f"one of {len(first)} servers"
-        sentence = f"undecided: {names} may have the {best_of(results)}; {rounds_more(results, more)}"
+        sentence = f"undecided: {names} may have the {best_of(results)}; {rounds_wanted(results, more)}"
     if found.left_out:
         names = [results.label(name) for name in found.left_out]
         sentence += f"; {_few(names)} could not be compared"
@@ -168,8 +170,8 @@ def _may_be_better(results: Results, found: stats.Decided, cells: list[Cell]) ->
 def _why_not(results: Results, found: stats.Decided) -> str:
     done = results.campaign.rounds
     if done < stats.LEAST_ROUNDS:
-        more = rounds_more(results, stats.LEAST_ROUNDS - done).removeprefix("about ")
-        return f"{wording.count(done, 'round')} of the {stats.LEAST_ROUNDS} that are needed, {more}"
+        least = stats.LEAST_ROUNDS
+        return f"{wording.count(done, 'round')} of the {least} that are needed{_time(results, least)}"
     if found.reason is not None:
         return found.reason
     better = _may_be_better(results, found, results.cells) or ""
@@ -247,7 +249,7 @@ def _says(results: Results, name: str, found: stats.Decided | None, ranked: bool
         return f"equal within {margin(results)}", how
     if of.says == "worse":
         return "behind", how
-    more = rounds_more(results, of.more_rounds)
+    more = rounds_wanted(results, of.more_rounds)
     if of.leans == "worse":
         return f"behind, perhaps by less than {margin(results)}", f"{how}; {more}"
     return "may be the best", f"{how}; {more}" if how else more
@@ -292,6 +294,12 @@ def _is(names: list[str]) -> str:
 
 
 # ---- pace ----------------------------------------------------------------------------------------------------------
+
+
+def _time(results: Results, rounds: int) -> str:
+    """` (12 min)`: the time of so many rounds; empty if it is not known."""
+    pace = _round_s(results)
+    return "" if pace is None else f" ({wording.lasting(rounds * pace)})"
 
 
 def _round_s(results: Results) -> float | None:

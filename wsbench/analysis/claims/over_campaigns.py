@@ -1,4 +1,4 @@
-"""The claims of many campaigns: each claim by the campaign that says most of it.
+"""The claims of many campaigns: each claim by the newest campaign that can decide it.
 
 Campaigns in, verdicts out. `evaluate` judges each campaign; no verdict is made of two. If the experiment is in the catalogue, its
 claims are read from there: a condition that was put right is put right for the campaigns that exist, too.
@@ -29,19 +29,19 @@ class Judged:
 
 
 def judged(campaigns: list[Campaign]) -> list[Judged]:
-    """Of every experiment the campaign in which fewest claims lack a server, a number, rounds or load; the newest of several. A
-    campaign is chosen as a whole and without regard to its verdicts, so that no verdict is picked."""
-    best: dict[str, tuple[int, Campaign, list[ClaimVerdict]]] = {}
+    """Each claim, for each set of versions, on the newest campaign that lacks no server, number, rounds or load for it; on the
+    newest of all if each lacks something. Verdicts have no part in the choice, so that none is picked."""
+    best: dict[tuple[str, str, str], Judged] = {}
     for one in campaigns:  # the newest first
         try:
             found = evaluate(one.results, _claims(one.experiment))
         except UserError:
             continue  # its report says why the claims do not fit it
-        lacking = sum(verdict.obstacle in LACKS for verdict in found)
-        if found and (one.experiment not in best or lacking < best[one.experiment][0]):
-            best[one.experiment] = lacking, one, found
-    every = [Judged(verdict, one) for _, one, found in best.values() for verdict in found]
-    return sorted(every, key=lambda one: (_by_number(one.found.id), one.campaign.experiment, one.found.versions))
+        for verdict in found:
+            key = one.experiment, verdict.id, verdict.versions
+            if key not in best or (verdict.obstacle not in LACKS and best[key].found.obstacle in LACKS):
+                best[key] = Judged(verdict, one)
+    return sorted(best.values(), key=lambda one: (_by_number(one.found.id), one.campaign.experiment, one.found.versions))
 
 
 @cache
