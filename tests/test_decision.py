@@ -264,24 +264,41 @@ def test_a_zero_makes_no_margin_absolute():
     assert decide(small, Two("b", "a")).decisions[0].says == "better"
 
 
-def test_a_server_that_fails_can_lose():
-    series = {"good": {at: 100.0 + at for at in ROUNDS}, "bad": {0: 140.0} | {at: None for at in range(1, 5)}}
-    lost = {"bad": {1, 2, 3, 4}}
-    found = decide(series, Two("bad", "good"), lost=lost).decisions[0]
+BETTER = {"higher": 140.0, "lower": 70.0}
+WORSE = {"higher": 70.0, "lower": 140.0}
+
+
+@pytest.mark.parametrize("best", ["higher", "lower"])
+def test_a_server_that_fails_can_lose(best):
+    series = {"good": {at: 100.0 + at for at in ROUNDS}, "bad": {0: BETTER[best]} | {at: None for at in range(1, 5)}}
+    lost, rules = {"bad": {1, 2, 3, 4}}, Rules(best=best)
+    found = decide(series, Two("bad", "good"), rules, lost=lost).decisions[0]
     assert (found.says, found.reason) == ("worse", "lost 4 of 5 rounds by its own fault")
-    assert decide(series, Best(), lost=lost).first == ("good",)
-    assert decide(series, Two("bad", "good")).decisions[0].says == "undecided"
+    assert decide(series, Two("good", "bad"), rules, lost=lost).decisions[0].says == "better"
+    assert decide(series, Best(), rules, lost=lost).first == ("good",)
+    assert decide(series, Two("bad", "good"), rules).decisions[0].says == "undecided"
 
 
-def test_lost_rounds_speak_for_no_server():
-    """Faster where it answered at all, and it lost two of seven rounds."""
-    series = {"good": {at: 100.0 + at for at in range(7)}, "bad": {at: 140.0 + at if at < 5 else None for at in range(7)}}
-    assert decide(series, Two("bad", "good")).decisions[0].says == "better"
-    found = decide(series, Two("bad", "good"), lost={"bad": {5, 6}}).decisions[0]
+@pytest.mark.parametrize("best", ["higher", "lower"])
+def test_lost_rounds_speak_for_no_server(best):
+    """Better where it answered at all, and it lost two of seven rounds."""
+    series = {"good": {at: 100.0 + at for at in range(7)}, "bad": {at: BETTER[best] + at if at < 5 else None for at in range(7)}}
+    lost, rules = {"bad": {5, 6}}, Rules(best=best)
+    assert decide(series, Two("bad", "good"), rules).decisions[0].says == "better"
+    found = decide(series, Two("bad", "good"), rules, lost=lost).decisions[0]
     assert found.says == "undecided"
     assert found.reason.startswith("lost 2 of 7 rounds by its own fault")
-    slower = {"good": series["good"], "bad": {at: 70.0 + at if at < 5 else None for at in range(7)}}
-    assert decide(slower, Two("bad", "good"), lost={"bad": {5, 6}}).decisions[0].says == "worse"
+    slower = {"good": series["good"], "bad": {at: WORSE[best] + at if at < 5 else None for at in range(7)}}
+    assert decide(slower, Two("bad", "good"), rules, lost=lost).decisions[0].says == "worse"
+
+
+def test_who_lost_every_round_is_behind_also_among_many():
+    """Five of five lost, and none by the others, is beyond what equal servers do in one of a thousand campaigns."""
+    many = {f"good-{place}": {at: 100.0 * 1.2**place + at for at in ROUNDS} for place in range(7)}
+    bad = {f"bad-{place}": dict.fromkeys(ROUNDS) for place in range(2)}
+    found = decide(many | bad, Best(), Rules(best="lower"), lost={name: set(ROUNDS) for name in bad})
+    assert found.first == ("good-0",)
+    assert [found.of(name).says for name in bad] == ["worse", "worse"]
 
 
 # ---- cells, trends, looks ------------------------------------------------------------------------------------------

@@ -179,9 +179,8 @@ def _rows(base: Side, new: Side, pairs: list[Pair], metric: str, margin: float) 
     same = base.results.folder == new.results.folder
     both = [_both(base, new, pair, metric) for pair in pairs]
     prior = stats.common_variance([series for series, _ in both], paired=same)
-    contrasts = [
-        ("new", "base", stats.Contrasts(series, lost, prior, paired=same).contrast("new", "base")) for series, lost in both
-    ]
+    found = [stats.Contrasts(series, lost, prior, same, rules.best) for series, lost in both]
+    contrasts = [("new", "base", one.contrast("new", "base")) for one in found]
     made = []
     for (old, name, cell), decision in zip(pairs, stats.holm(contrasts, rules), strict=True):
         before, after = base.results.estimate(old, cell, metric), new.results.estimate(name, cell, metric)

@@ -313,8 +313,7 @@ class Results:
 
     def rules(self, metric: str) -> stats.Rules:
         """The campaign's margin, the better direction of a metric, and the looks if rounds went on until decided."""
-        best = "higher" if metrics.METRICS[metric].direction == "higher" else "lower"
-        return stats.Rules(self.margin, best, looks=self.looks)
+        return stats.Rules(self.margin, metrics.METRICS[metric].better, looks=self.looks)
 
     @cached_property
     def looks(self) -> stats.Looks | None:

@@ -38,6 +38,11 @@ class Metric:
     needs: Callable[[TrialData], object] | None = None
 
     @property
+    def better(self) -> Literal["higher", "lower"]:
+        """`lower` also where neither is: for what has to be decided."""
+        return "higher" if self.direction == "higher" else "lower"
+
+    @property
     def summary(self) -> str:
         return self.text.splitlines()[0]
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from wsbench import metrics
 from wsbench.analysis import stats
 from wsbench.analysis.claims.outcome import Comparison
 from wsbench.analysis.claims.text import number
@@ -160,7 +161,13 @@ def _contrast(asked: Asked) -> stats.Contrast:
         {"left": left.rounds, "right": right.rounds},
         {"left": left.lost, "right": right.lost},
         left.prior if same else None,
+        best=_better(left if len(left.lost) > len(right.lost) else right),
     ).contrast("left", "right")
+
+
+def _better(failing: Term) -> stats.Better:
+    """The better direction of the metric of which rounds were lost."""
+    return metrics.METRICS[failing.subject.metric].better if failing.lost else "higher"
 
 
 def _equal(asked: Asked) -> Comparison:

@@ -8,6 +8,7 @@ straight line with its intervals. `decision`: the one rule that says better, wor
 from wsbench.analysis.stats.cells import common_variance, overall, trend
 from wsbench.analysis.stats.contrasts import (
     LEAST_ROUNDS,
+    Better,
     Contrast,
     Contrasts,
     Failed,
@@ -50,6 +51,7 @@ __all__ = [
     "Ask",
     "Baseline",
     "Best",
+    "Better",
     "Bracketed",
     "Contrast",
     "Contrasts",

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -21,6 +22,7 @@ from wsbench.analysis.stats.searched import Bracketed, Exactly, Searched
 
 Series = Mapping[int, float | None]
 Lost = Mapping[str, Collection[int]]
+Better = Literal["higher", "lower"]
 
 LEAST_ROUNDS = 3  # with two, t is 12.7 and an interval says nothing
 MOST_ORDERS = 20_000  # permutations that are counted one by one
@@ -117,12 +119,14 @@ class Ranked:
 class Failed:
     """One of the two lost more rounds by its own fault. They may have been as bad as can be, so nothing speaks for that server.
 
-    Where it lost at least half of its rounds, Fisher's exact test of the lost rounds decides against it; else its values do.
+    Where it lost at least half of its rounds, Boschloo's exact test of the lost rounds decides against it; else its values do.
+    `best`: the better direction of the values.
     """
 
     found: Measured | Ranked | Open
     lost: tuple[int, int]
     of: tuple[int, int]
+    best: Better
 
     @property
     def estimate(self) -> float:
@@ -138,38 +142,38 @@ class Failed:
         return self.lost[0] * self.of[1] > self.lost[1] * self.of[0]
 
     @property
+    def _low(self) -> bool:
+        """As bad as can be is below the other."""
+        return self._first == (self.best == "higher")
+
+    @property
     def by_failures(self) -> bool:
         more = 0 if self._first else 1
         return 2 * self.lost[more] >= self.of[more]
 
     @cached_property
-    def _fisher(self) -> float:
+    def _by_lost_rounds(self) -> float:
         more, fewer = (0, 1) if self._first else (1, 0)
-        whole, all_lost = self.of[0] + self.of[1], self.lost[0] + self.lost[1]
-        ways = [
-            math.comb(self.of[more], one) * math.comb(self.of[fewer], all_lost - one)
-            for one in range(self.lost[more], min(all_lost, self.of[more]) + 1)
-        ]
-        return sum(ways) / math.comb(whole, all_lost)
+        return _boschloo_p(self.lost[more], self.of[more], self.lost[fewer], self.of[fewer])
 
     def above(self, bound: float) -> float:
-        if self._first:
+        if self._low:
             return 1.0
-        return self._fisher if self.by_failures else self.found.above(bound)
+        return self._by_lost_rounds if self.by_failures else self.found.above(bound)
 
     def below(self, bound: float) -> float:
-        if not self._first:
+        if not self._low:
             return 1.0
-        return self._fisher if self.by_failures else self.found.below(bound)
+        return self._by_lost_rounds if self.by_failures else self.found.below(bound)
 
     def limits(self, tail: float) -> tuple[float, float]:
         low, high = (-math.inf, math.inf) if self.by_failures else self.found.limits(tail)
-        return (-math.inf, high) if self._first else (low, math.inf)
+        return (-math.inf, high) if self._low else (low, math.inf)
 
     def after(self, rounds: int) -> Failed:
         of = rounds, rounds
         lost = tuple(round(one * rounds / whole) for one, whole in zip(self.lost, self.of, strict=True))
-        return Failed(self.found.after(max(LEAST_ROUNDS, rounds - max(lost))), lost, of)
+        return Failed(self.found.after(max(LEAST_ROUNDS, rounds - max(lost))), lost, of, self.best)
 
     @property
     def reason(self) -> str:
@@ -203,10 +207,15 @@ Contrast = Measured | Ranked | Failed | Bracketed | Open
 
 
 class Contrasts:
-    """The differences between servers of one cell; every two share one fit."""
+    """The differences between servers of one cell; every two share one fit. `best`: the better direction, if rounds were `lost`."""
 
     def __init__(
-        self, series: Mapping[str, Series], lost: Lost | None = None, prior: Prior | None = None, paired: bool = True
+        self,
+        series: Mapping[str, Series],
+        lost: Lost | None = None,
+        prior: Prior | None = None,
+        paired: bool = True,
+        best: Better = "higher",
     ) -> None:
         self.values = {name: [value for value in found.values() if value is not None] for name, found in series.items()}
         self.lost = {name: len(set((lost or {}).get(name, ()))) for name in series}
@@ -216,7 +225,7 @@ class Contrasts:
             for name, known in self.values.items()
             if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known)) and name not in self.capacities
         }
-        self._prior, self._paired = prior, paired
+        self._prior, self._paired, self._best = prior, paired, best
 
     @cached_property
     def fit(self) -> Fit | None:
@@ -256,7 +265,7 @@ class Contrasts:
         found = self._of_values(one, other)
         lost = self.lost[one], self.lost[other]
         of = len(self.values[one]) + lost[0], len(self.values[other]) + lost[1]
-        return found if lost[0] * of[1] == lost[1] * of[0] else Failed(found, lost, of)
+        return found if lost[0] * of[1] == lost[1] * of[0] else Failed(found, lost, of, self._best)
 
     def _of_values(self, one: str, other: str) -> Contrast:
         few = min(len(self.values[one]), len(self.values[other]))
@@ -302,6 +311,15 @@ def of_mean(values: np.ndarray) -> Measured:
 
 
 @cache
+@cache
+def _boschloo_p(lost: int, of: int, other_lost: int, other_of: int) -> float:
+    """The one-sided p value of "the first loses a round no more often than the other"."""
+    from scipy import stats  # takes most of a second, and few campaigns lose rounds
+
+    table = [[lost, other_lost], [of - lost, other_of - other_lost]]
+    return float(stats.boschloo_exact(table, alternative="greater").pvalue)
+
+
 def _rank_p(high: tuple[float, ...], low: tuple[float, ...]) -> float:
     """The one-sided p value of "`high` is not above `low`": of all ways to deal the ranks out, the share with as large a sum."""
     values = np.array(high + low)

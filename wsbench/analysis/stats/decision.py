@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from wsbench.analysis.stats.contrasts import Contrast, Contrasts, Failed, Lost, Measured, Open, Series
+from wsbench.analysis.stats.contrasts import Better, Contrast, Contrasts, Failed, Lost, Measured, Open, Series
 from wsbench.analysis.stats.fit import Prior
 from wsbench.analysis.stats.letters import letters
 from wsbench.analysis.stats.looks import Looks
@@ -39,7 +39,7 @@ class Rules:
     """The margin as a share, the better direction, the error of the whole family, and the looks if rounds go on until decided."""
 
     margin: float = MARGIN
-    best: Literal["higher", "lower"] = "higher"
+    best: Better = "higher"
     error: float = ERROR
     looks: Looks | None = None
 
@@ -147,7 +147,7 @@ def decide(
     `lost`: per server the blocks without a value because the server itself failed. `prior`: the common variance of the metric, from
     more cells than this one (`cells.common_variance`). Without `paired` blocks mean nothing: two campaigns have none in common.
     """
-    found = Contrasts(series, lost, prior, paired)
+    found = Contrasts(series, lost, prior, paired, rules.best)
     if isinstance(ask, Two):
         asked = (ask.one, ask.other)
     else:
