@@ -14,6 +14,8 @@ Each `{}` in the text stands for one value: the campaign, what of which metric, 
 - `orders METRIC, METRIC`: in how many pairs of servers one is shown to be better, over all cells and these metrics; `pairs`: how
   many pairs there are. `intervals METRIC, METRIC`: how many servers have an interval; `answers`: how many have a number.
 
+Of the published claims, `claims | all` and `claims | decided` count the verdicts, with `| ws` those of the WebSocket twins.
+
 The sentence may be wrapped anywhere. A sentence that its file does not have is an error.
 """
 
@@ -26,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from docs_tables import Wrong, cell_of, listed, metrics_of, results_of
+from docs_tables import Wrong, cell_of, counted_claims, listed, metrics_of, results_of
 
 from wsbench import metrics
 from wsbench.analysis import stats, wording
@@ -84,6 +86,8 @@ def value_of(asked: str) -> str:
     parts = [part.strip() for part in asked.split("|")]
     if not 2 <= len(parts) <= 4:
         raise Wrong(f"{asked!r}: expected CAMPAIGN | WHAT | CELL | SERVERS")
+    if parts[0] == "claims":
+        return counted_claims(parts[1], parts[2] if len(parts) > 2 else "")
     results, (what, _, of) = results_of(parts[0]), parts[1].partition(" ")
     if not of:
         return _counted(results, what, asked)

@@ -2,7 +2,7 @@
 
 import math
 import random
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -290,6 +290,21 @@ def test_lost_rounds_speak_for_no_server(best):
     assert found.reason.startswith("lost 2 of 7 rounds by its own fault")
     slower = {"good": series["good"], "bad": {at: WORSE[best] + at if at < 5 else None for at in range(7)}}
     assert decide(slower, Two("bad", "good"), rules, lost=lost).decisions[0].says == "worse"
+
+
+def test_lost_rounds_tell_equal_servers_apart_no_more_often_than_agreed():
+    """Both lose a round with the same probability. Every outcome of five rounds is weighed."""
+
+    def told_apart(*lost: int) -> bool:
+        of = dict(zip("ab", lost, strict=True))
+        series = {name: {at: None if at < gone else 100.0 for at in ROUNDS} for name, gone in of.items()}
+        found = decide(series, Two("a", "b"), lost={name: set(range(gone)) for name, gone in of.items()})
+        return found.decisions[0].says in ("better", "worse")
+
+    wrong = [lost for lost in product(range(6), repeat=2) if told_apart(*lost)]
+    assert (5, 0) in wrong
+    for chance in np.linspace(0.05, 0.95, 19):
+        assert sum(math.prod(scipy_stats.binom.pmf(lost, 5, chance)) for lost in wrong) <= 0.05
 
 
 def test_who_lost_every_round_is_behind_also_among_many():

@@ -39,7 +39,7 @@ class Metric:
 
     @property
     def better(self) -> Literal["higher", "lower"]:
-        """`lower` also where neither is: for what has to be decided."""
+        """The direction that counts as better; `lower` for a metric that has none."""
         return "higher" if self.direction == "higher" else "lower"
 
     @property
