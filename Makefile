@@ -85,7 +85,7 @@ check-python: setup-test
 check-engine: setup-test
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
 	$(CARGO) clippy --release --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
-	$(CARGO) test --release --locked --manifest-path engine/Cargo.toml
+	$(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml
 	$(FOUND) scripts/fuzz.sh 10
 
 # Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart. Then the harness's readers of foreign
@@ -97,7 +97,7 @@ fuzz: setup-test
 # The engine's worker on a made-up machine, a seed a run: SEEDS=1000000 FIRST_SEED=5000 for longer and for others, SEED=77 for one.
 SEEDS ?= 20000
 simulate: setup-test
-	SEEDS=$(SEEDS) $(CARGO) test --profile simulate --locked --manifest-path engine/Cargo.toml --lib -- simulation --nocapture
+	SEEDS=$(SEEDS) $(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml --lib -- simulation --nocapture
 
 # BENCH_OPTIONS="--quick", "--only echo-50", "--engine OLD --engine NEW": `engine/benches/compare.py --help` lists them.
 bench-engine: setup-test
