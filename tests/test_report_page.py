@@ -45,7 +45,7 @@ def test_claims_stand_beside_the_answer_with_a_verdict_for_each_set_of_versions(
     ):
         assert text in row
     first_screen = html.split('class="answer"')[1].split("</section>")[0]
-    assert "versions published: 1 hold; versions today: 1 undecided" in first_screen
+    assert "versions published: 1 holds; versions today: 1 undecided" in first_screen
     of_claim = first_screen.split('href="#claim-c-1"')[1].split("</tr>")[0]
     assert [of_claim.count(text) for text in (">holds<", ">undecided<", "fewer")] == [1, 1, 0]
 
