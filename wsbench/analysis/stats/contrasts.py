@@ -311,7 +311,6 @@ def of_mean(values: np.ndarray) -> Measured:
 
 
 @cache
-@cache
 def _boschloo_p(lost: int, of: int, other_lost: int, other_of: int) -> float:
     """The one-sided p value of "the first loses a round no more often than the other"."""
     from scipy import stats  # takes most of a second, and few campaigns lose rounds
@@ -320,6 +319,7 @@ def _boschloo_p(lost: int, of: int, other_lost: int, other_of: int) -> float:
     return float(stats.boschloo_exact(table, alternative="greater").pvalue)
 
 
+@cache
 def _rank_p(high: tuple[float, ...], low: tuple[float, ...]) -> float:
     """The one-sided p value of "`high` is not above `low`": of all ways to deal the ranks out, the share with as large a sum."""
     values = np.array(high + low)
