@@ -212,7 +212,7 @@ def test_every_claim_stands_on_one_page_with_its_evidence(browser, site):
     ("obstacle", "more", "said"),
     [
         (None, None, r""),
-        ("spans", 7, r"about \d+ rounds in all \([\d.]+ (s|min|h)\)"),
+        ("spans", 7, r"about 12 rounds in all \([\d.]+ (s|min|h)\)"),
         ("spans", None, r"no foreseeable number of rounds decides it"),
         ("scaled", None, r"at full size, about \d+ min for 5 rounds"),
         ("machine", None, r"with more server CPUs, about \d+ min for 5 rounds"),
