@@ -24,6 +24,7 @@ from wsbench.analysis.stats import (
     overall,
     trend,
 )
+from wsbench.analysis.stats.decision import _in_steps
 from wsbench.analysis.stats.fit import fit
 from wsbench.analysis.stats.letters import letters
 from wsbench.analysis.stats.simulation import PROCESSES, QUIET, TRIALS, World, simulate
@@ -266,6 +267,22 @@ def test_a_zero_makes_no_margin_absolute():
 
 BETTER = {"higher": 140.0, "lower": 70.0}
 WORSE = {"higher": 70.0, "lower": 140.0}
+
+
+@pytest.mark.parametrize(("best", "size"), [("higher", 1.0), ("lower", 100.0)])
+def test_a_server_with_a_zero_is_placed_by_its_mean(best, size):
+    """Its values are not in the fit, so its place must not depend on the level at which the others lie."""
+    series = noisy(1, rounds=10, first=45 * size, second=30 * size, third=20 * size)
+    series["poor"] = {at: 0.0 if at == 4 else 1.5 * size for at in range(10)}
+    found = decide(series, Best(), Rules(best=best))
+    best_first = ("first", "second", "third", "poor")
+    assert found.order == (best_first if best == "higher" else best_first[::-1])
+    assert found.first == ((found.order[0],) if best == "higher" else ("poor",))
+
+
+def test_every_server_may_be_the_best_if_each_is_behind_another():
+    _, may = _in_steps({"a": 1e-9, "b": 1e-9, "c": 1e-9}, 0.05)
+    assert may == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("best", ["higher", "lower"])

@@ -252,7 +252,8 @@ def _ordered(found: Contrasts, names: list[str], rules: Rules) -> list[str]:
 def _best(found: Contrasts, names: list[str], rules: Rules, left_out: dict[str, str]) -> Decided:
     """Each server is asked whether it may be the best: it may not if another is surely ahead of it (Bonferroni over the others).
     These questions share the error in steps (Holm), so the remaining servers contain every best one with 1 − `error`, and a noisy
-    rival blurs nothing. A server is *equal* if it is within the margin of every remaining one (Hsu, with Dunnett's limits).
+    rival blurs nothing; all remain if comparisons contradict each other. A server is *equal* if it is within the margin of every
+    remaining one (Hsu, with Dunnett's limits).
     Dunnett's limits in the first question, too, would be a little narrower; with five rounds they were wrong in 7 % of families."""
     error = rules.error_after(found.rounds)
     higher = rules.best == "higher"
@@ -261,12 +262,13 @@ def _best(found: Contrasts, names: list[str], rules: Rules, left_out: dict[str, 
     if found.searched:
         differs, same = of_ends(error, len(names))
         shares = dict.fromkeys(names, differs / 2)
-        may = [name for name in names if p_behind[name] > shares[name]]
+        may = [name for name in names if p_behind[name] > shares[name]] or names
         of_equal = dict.fromkeys(may, same)
     else:
         shares, may = _in_steps(p_behind, error)
         related = {name: found.correlation([(name, other) for other in rivals[name]]) for name in may}
         of_equal = {name: shared(related[name], 2 * error) / 2 for name in may}
+    names = sorted(names, key=lambda name: name not in may)
     decisions = [_placed(name, names[0], rivals[name], shares[name], name not in may, of_equal, rules) for name in names[1:]]
     return Decided(tuple(decisions), tuple(names), tuple(sorted(may, key=names.index)), left_out, None)
 
@@ -281,7 +283,7 @@ def _in_steps(p_behind: dict[str, float], error: float) -> tuple[dict[str, float
         going = going and p_behind[name] <= shares[name]
         if not going:
             may.append(name)
-    return shares, may
+    return shares, may or list(p_behind)
 
 
 def _behind(found: Contrast, higher: bool) -> float:

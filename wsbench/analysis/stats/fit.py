@@ -40,7 +40,7 @@ class Fit:
     """Levels with their covariance, and each server's variance with its degrees of freedom, `own` without the prior's."""
 
     names: tuple[str, ...]
-    levels: np.ndarray
+    levels: np.ndarray  # natural logarithms
     covariance: np.ndarray
     shares: np.ndarray  # server × server × server: the part of the third's variance in a difference of the first two
     variances: np.ndarray
@@ -116,6 +116,7 @@ def fit(logs: Logs, prior: Prior | None = None, paired: bool = True) -> Fit:
     total = max(prior.total, 1.0)
     gained = np.where(_own(squares, freedoms) <= prior.variance, prior.freedom, 0.0)
     parts, counts = _parts(present, paired), present.sum(axis=1)
+    levels = _absolute(levels, values, present, parts)
     return Fit(names, levels, covariance, shares, variances, np.minimum(freedoms + gained, total), own, parts, total, counts)
 
 
@@ -183,6 +184,13 @@ def _weighted(values: np.ndarray, present: np.ndarray, weights: np.ndarray, pair
     freedoms = np.where(present, np.clip(1 - leverage, 0.0, 1.0), 0.0).sum(axis=1)
     coefficients = (covariance[:, :, None] - moved[:, None, :]) * cells
     return (residuals**2).sum(axis=1), freedoms, levels, covariance, coefficients
+
+
+def _absolute(levels: np.ndarray, values: np.ndarray, present: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """The levels so that the values of linked servers deviate from them by 0 on average; of the fit only differences are known."""
+    rest = np.where(present, values - levels[:, None], 0.0)
+    linked = parts[:, None] == parts
+    return levels + linked @ rest.sum(axis=1) / np.maximum(linked @ present.sum(axis=1), 1)
 
 
 def _parts(present: np.ndarray, paired: bool) -> np.ndarray:
