@@ -277,6 +277,7 @@ def reaching(*trials):
         ([(1_000_000, 360_000, "stopped")] * 2, "does not hold", "360,000 of 1,000,000"),
         ([(15_000, 15_000, "ok")], "undecided", "scaled run, all 15,000 requested connections reached"),
         ([(15_000, 9_000, "stopped")], "does not hold", "9,000 of 15,000"),
+        ([(3_750, 3_750, "ok"), (15_000, 9_000, "stopped")], "does not hold", "9,000 of 15,000"),
         ([(15_000, 9_000, "slow")], "undecided", "the engine was the limit"),
         ([(1_000_000, 1_000_000, "ok"), (1_000_000, 990_000, "ok")], "undecided", "in 1 of 2 trials"),
         ([(1_000_000, None, "failed")], "does not hold", "server ended under load"),

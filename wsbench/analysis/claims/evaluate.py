@@ -227,10 +227,10 @@ def _reaches(condition: conditions.Reaches, scope: Scope) -> Leaf:
     seen = [found for trial in trials if (found := _reached(trial)) is not None]
     if not seen and not ended:
         return _fact(text, None, "–", f"{name}: no trial reports its connections", "missing")
-    # A trial with fewer than `wanted` connections can refute the claim, not confirm it.
+    # A trial with fewer than `wanted` connections can refute the claim, not confirm it: the largest load of a scaled run.
     most, asked = max((one.most for one in seen), default=0), max((one.asked for one in seen), default=0)
     ours = f"{most:,} of {asked:,} requested" + (f", server ended under load in {len(ended)} trials" if ended else "")
-    full = [one for one in seen if one.asked >= wanted] if asked >= wanted else seen
+    full = [one for one in seen if one.asked >= min(wanted, asked)]
     met = [one.most >= min(wanted, one.asked) for one in full]
     if not any(met):
         if any(trial.verdict.bottleneck == "engine" for trial in trials):
