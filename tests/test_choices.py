@@ -160,6 +160,16 @@ def test_a_claim_is_judged_on_the_newest_campaign_that_lacks_nothing_for_it(fold
     ]
 
 
+def test_a_claim_for_which_each_lacks_something_is_judged_on_the_one_with_the_most_of_its_servers(tmp_path):
+    runs, asked = tmp_path / "runs", claim(ALL_FALL)
+    short = make_run(runs / "short", JUDGED, LEVELS, 2, change=as_paper, experiment=asked)
+    part = make_run(runs / "part", JUDGED[:1], LEVELS, 5, change=as_paper, experiment=asked)
+    for number, run in enumerate((short, part)):
+        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
+    found = judged(campaigns.find([runs]))
+    assert {(one.campaign.id, one.found.verdict) for one in found} == {("runs/short", "undecided")}
+
+
 # ---- the pages -------------------------------------------------------------------------------------------------------
 
 

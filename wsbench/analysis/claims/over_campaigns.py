@@ -27,10 +27,18 @@ class Judged:
     found: ClaimVerdict
     campaign: Campaign
 
+    @property
+    def lacks(self) -> int:
+        """0 if the campaign lacks nothing for the claim; else one more than it has too few of the claim's servers."""
+        if self.found.obstacle not in LACKS:
+            return 0
+        return 1 + len(set(self.found.servers.values()) - set(self.campaign.results.names))
+
 
 def judged(campaigns: list[Campaign]) -> list[Judged]:
-    """Each claim, for each set of versions, on the newest campaign that lacks no server, number, rounds or load for it; on the
-    newest of all if each lacks something. Verdicts have no part in the choice, so that none is picked."""
+    """Each claim, for each set of versions, on the newest campaign that lacks no server, number, rounds or load for it. If each
+    lacks something, on the newest of those with the most of its servers. Verdicts have no part in the choice, so that none is
+    picked."""
     best: dict[tuple[str, str, str], Judged] = {}
     for one in campaigns:  # the newest first
         try:
@@ -39,8 +47,9 @@ def judged(campaigns: list[Campaign]) -> list[Judged]:
             continue  # its report says why the claims do not fit it
         for verdict in found:
             key = one.experiment, verdict.id, verdict.versions
-            if key not in best or (verdict.obstacle not in LACKS and best[key].found.obstacle in LACKS):
-                best[key] = Judged(verdict, one)
+            here = Judged(verdict, one)
+            if key not in best or here.lacks < best[key].lacks:
+                best[key] = here
     return sorted(best.values(), key=lambda one: (_by_number(one.found.id), one.campaign.experiment, one.found.versions))
 
 
