@@ -227,7 +227,7 @@ def _reaches(condition: conditions.Reaches, scope: Scope) -> Leaf:
     seen = [found for trial in trials if (found := _reached(trial)) is not None]
     if not seen and not ended:
         return _fact(text, None, "–", f"{name}: no trial reports its connections", "missing")
-    # A trial with fewer than `wanted` connections can refute the claim, not confirm it: the largest load of a scaled run.
+    # A scaled run can refute the claim, not confirm it, and only its largest load says anything.
     most, asked = max((one.most for one in seen), default=0), max((one.asked for one in seen), default=0)
     ours = f"{most:,} of {asked:,} requested" + (f", server ended under load in {len(ended)} trials" if ended else "")
     full = [one for one in seen if one.asked >= min(wanted, asked)]

@@ -29,7 +29,7 @@ class Judged:
 
     @property
     def lacks(self) -> int:
-        """0 if the campaign lacks nothing for the claim; else one more than it has too few of the claim's servers."""
+        """0 if the campaign lacks nothing for the claim, else 1 plus the number of the claim's servers that it does not have."""
         if self.found.obstacle not in LACKS:
             return 0
         return 1 + len(set(self.found.servers.values()) - set(self.campaign.results.names))
