@@ -1,6 +1,8 @@
 """The data set of a campaign: kept, it says what the raw trials said; it grows with them and is never overwritten by less."""
 
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -180,3 +182,21 @@ def test_tables_of_different_trials_are_no_data_set(run):
     assert said(load(run)) == whole
     with pytest.raises(UserError, match="of different trials"):
         load(without_trials(run))
+
+
+THREADS = """
+import os, sys
+from pathlib import Path
+from wsbench.analysis import tables
+from wsbench.records.rundir import RunFolder
+before = len(os.listdir("/proc/self/task"))
+assert tables.read(RunFolder(Path(sys.argv[1]))).trials
+print(before, len(os.listdir("/proc/self/task")))
+"""
+
+
+def test_reading_leaves_no_thread_that_could_outlive_python(run):
+    tables.write(run, load(run).data)
+    done = subprocess.run([sys.executable, "-c", THREADS, str(run.path)], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert after <= before

@@ -87,8 +87,9 @@ def parquet(table: pa.Table) -> bytes:
 def _table(run: RunFolder, name: str, columns: list[str] | None = None) -> pa.Table:
     texts = [column for column in columns or () if column in ("metric", "reason")]
     try:
-        file = io.BytesIO(read_file(run.path / name))
-        return pq.read_table(file, columns=columns, read_dictionary=texts, use_threads=False)
+        # Arrow's own threads read ahead by default; at the end of Python they are still there, and now and then abort the program.
+        file = pq.ParquetFile(io.BytesIO(read_file(run.path / name)), read_dictionary=texts, pre_buffer=False)
+        return file.read(columns=columns, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{run.path / name}: {str(error).splitlines()[0]}") from error
 
