@@ -161,7 +161,7 @@ def _scale(metric: str, unit: str | None, found: Estimate, asked: str) -> wordin
 
 def _text(found: Estimate, scale: wording.Scale, interval: bool) -> str:
     between = scale.interval(found) if interval and found.mean is not None else ""
-    return scale.text(found.mean) + (f" ({between})" if between else "")
+    return scale.mean(found) + (f" ({between})" if between else "")
 
 
 def _counted(results: Results, what: str, asked: str) -> str:

@@ -86,7 +86,7 @@ def _number(results: Results, server: str, cell: Cell, metric: str, scale: wordi
     between = scale.interval(found) if found.mean is not None and None not in (found.low, found.high) else ""
     if found.mean is None and (end := found.low or found.high) is not None:
         return f"{'≥' if found.low else '≤'} {scale.text(end)}"
-    return f"{scale.text(found.mean)}{f' ({between})' if between else ''}"
+    return f"{scale.mean(found)}{f' ({between})' if between else ''}"
 
 
 @cache

@@ -17,9 +17,9 @@ import numpy as np
 
 from wsbench import metrics
 from wsbench.analysis import stats, tables
-from wsbench.analysis.dataset import Cell
+from wsbench.analysis.dataset import Cell, sortable
 from wsbench.analysis.reading import load
-from wsbench.analysis.results import Results, sortable
+from wsbench.analysis.results import Results
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
 from wsbench.records.rundir import CampaignRecord, RunFolder

@@ -27,7 +27,8 @@ Rank = Literal["best", "may be best", "behind", "reference", "open"]
 @dataclass(frozen=True)
 class Entry:
     """A server in a column. `value` is in the metric's unit, or the end of its interval where nothing else is shown; None where
-    there is none. `bound` says which end. `note`: how far it is behind, or why there is no number."""
+    there is none. `bound`: it is only known to be at least or at most that. `note`: how far it is behind, or why there is no
+    number."""
 
     server: str
     value: float | None
@@ -131,16 +132,18 @@ def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.De
     estimate = results.estimate(name, cell, metric)
     counted = results.counted(name, cell, metric)
     verdict = worst(one.kind(metric) for one in counted) if counted else None
-    value, bound = estimate.mean, ""
+    value, bound = estimate.mean, "≥" if estimate.at_least else ""
     if value is None and (end := estimate.low or estimate.high) is not None:
         value, bound = end, "≥" if estimate.low else "≤"
     text = f"{bound} {scale.text(value)}".strip()
     interval = "" if None in (estimate.mean, estimate.low, estimate.high) else scale.interval(estimate)
-    rank, note = _rank(results, name, found)
+    rank, note = _rank(results, name, cell, metric, found)
+    if estimate.at_least:
+        note = "a lower bound: the engine was the limit"
     return Entry(name, value, bound, text, interval, verdict, rank, note if value is not None else estimate.reason or "")
 
 
-def _rank(results: Results, name: str, found: stats.Decided) -> tuple[Rank, str]:
+def _rank(results: Results, name: str, cell: Cell, metric: str, found: stats.Decided) -> tuple[Rank, str]:
     if name in results.references:
         return "reference", "the baseline: it does the least work, and is not ranked"
     if found.reason is not None or not found.first:
@@ -153,7 +156,10 @@ def _rank(results: Results, name: str, found: stats.Decided) -> tuple[Rank, str]
         return "open", found.left_out[name]
     if of is None:
         return "behind", ""
-    return "behind", f"{wording.decided(of)} of {results.label(of.other)}" if of.ratio else f"behind {results.label(of.other)}"
+    if not of.ratio:
+        return "behind", f"behind {results.label(of.other)}"
+    most = "at most " if results.estimate(of.other, cell, metric).at_least else ""
+    return "behind", f"{most}{wording.decided(of)} of {results.label(of.other)}"
 
 
 # ---- for people ----------------------------------------------------------------------------------------------------

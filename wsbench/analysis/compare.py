@@ -218,7 +218,7 @@ def table(found: Comparison) -> list[list[str]]:
         ratio = wording.NONE if decision.ratio is None else f"{decision.ratio:.3f}"
         if decision.low is not None:
             ratio += f" ({decision.low:.3f}–{decision.high:.3f})"
-        both = scale.with_unit(row.base.mean), scale.with_unit(row.new.mean)
+        both = scale.of_estimate(row.base), scale.of_estimate(row.new)
         rows.append([row.server, cell, row.metric, *both, ratio, row.says, decision.reason])
     return rows
 

@@ -96,6 +96,11 @@ class TrialResult:
         """True if its value of this metric enters means: the trial did not fail, and the metric is VALID or SUSPECT."""
         return self.record.outcome != "failed" and self.kind(metric) != "INVALID"
 
+    def is_bound(self, metric: str) -> bool:
+        """True if its value is a lower bound: a rate, and the engine was the limit."""
+        of = metrics.METRICS[metric]
+        return self.verdict.bottleneck == "engine" and of.family == "throughput" and of.direction == "higher"
+
     def lost_by_server(self, metric: str) -> bool:
         """True if the server's own failure left no usable value of this metric, and the instrument was sound.
 
@@ -198,3 +203,8 @@ def reported_tag(plan: Plan) -> str:
 
 def connection_per_request(plan: Plan) -> bool:
     return isinstance(plan.scenario, Doc) and not plan.scenario.persistent
+
+
+def sortable(value: CellValue) -> tuple:
+    """Sort key: numbers in numeric order, before texts."""
+    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)

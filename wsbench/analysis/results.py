@@ -18,7 +18,7 @@ from wsbench.analysis.blocks import Blocks
 from wsbench.analysis.capacity import answers
 from wsbench.analysis.capacity.answers import Asked
 from wsbench.analysis.curves import Curve, curve_points
-from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request
+from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request, sortable
 from wsbench.engine.histogram import Histogram
 from wsbench.records.engine_files import Doc, Idle, Plan, Push
 from wsbench.records.hosts import HostRow, MachineRecord
@@ -147,7 +147,8 @@ class Results:
         """The control compared with its own server, two identical series. None without a control."""
         if self.control is None:
             return None
-        return self.decide(cell, metric, stats.Two(self.control, self.control.removesuffix(CONTROL))).decisions[0]
+        twins = stats.Two(self.control, self.control.removesuffix(CONTROL))
+        return self.decide(cell, metric, twins, as_seen=True).decisions[0]
 
     def label(self, name: str) -> str:
         """A server's name in charts: without its variant if the campaign has only one and its runtime was not chosen."""
@@ -276,7 +277,7 @@ class Results:
             return by_round.pooled(answers.NOT_SHOWN)
         found = stats.estimate(list(by_round.values()))
         if found.values:
-            return found
+            return replace(found, at_least=isinstance(by_round, stats.AtLeast))
         if counted:
             return replace(found, reason=counted[0].reason(metric))
         because = [one for trial in self.group(name, cell) for one in trial.verdict.because(metrics.METRICS[metric].family)]
@@ -284,9 +285,11 @@ class Results:
 
     def by_round(self, name: str, cell: Cell, metric: str) -> dict[int, float | None]:
         """Block → the value of the trial that counts for this metric. A block is a round, or one of its heats (`block`)."""
-        found = {self.block(trial): trial.value(metric) for trial in self.counted(name, cell, metric)}
+        counted = self.counted(name, cell, metric)
+        found = {self.block(trial): trial.value(metric) for trial in counted}
         if self.searched is None:
-            return found
+            bounds = any(trial.is_bound(metric) for trial in counted)
+            return stats.AtLeast(found, "the engine was the limit") if bounds else found
         return answers.series(found, self.data, self.searched, name, cell, metric)
 
     def lost(self, name: str, cell: Cell, metric: str) -> frozenset[int]:
@@ -302,14 +305,15 @@ class Results:
     def ratio(self, name: str, other: str, cell: Cell, metric: str) -> stats.Estimate:
         return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric))
 
-    def decide(self, cell: Cell | None, metric: str, ask: stats.Ask, rules: stats.Rules | None = None) -> stats.Decided:
+    def decide(self, cell: Cell | None, metric: str, ask: stats.Ask, as_seen: bool = False) -> stats.Decided:
         """The answer to one question in a cell; over all cells together if `cell` is None."""
         if cell is None:
             series = stats.overall([self._series(one, metric) for one in self.cells])
             lost = {name: {at for one in self.cells for at in self.lost(name, one, metric)} for name in series}
-            return stats.decide(series, ask, rules or self.rules(metric), lost)
+            return stats.decide(series, ask, self.rules(metric), lost)
+        series = stats.as_seen(self._series(cell, metric)) if as_seen else self._series(cell, metric)
         lost = {name: self.lost(name, cell, metric) for name in self._everyone}
-        return stats.decide(self._series(cell, metric), ask, rules or self.rules(metric), lost, self.prior(metric))
+        return stats.decide(series, ask, self.rules(metric), lost, self.prior(metric))
 
     def rules(self, metric: str) -> stats.Rules:
         """The campaign's margin, the better direction of a metric, and the looks if rounds went on until decided."""
@@ -392,8 +396,3 @@ class Results:
 
 def _value(value: CellValue) -> str:
     return f"{value:,}" if type(value) is int else str(value)
-
-
-def sortable(value: CellValue) -> tuple:
-    """Sort key: numbers in numeric order, before texts."""
-    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)

@@ -129,7 +129,7 @@ def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scal
 
 def _figure(results: Results, name: str, cell: Cell, metric: str, scale: wording.Scale) -> Figure:
     found = results.estimate(name, cell, metric)
-    return Figure(metric, scale.unit, found, scale.text(found.mean), scale.interval(found))
+    return Figure(metric, scale.unit, found, scale.mean(found), scale.interval(found))
 
 
 def _bottleneck(trials: list[TrialResult]) -> str:

@@ -42,6 +42,14 @@ class Scale:
     def with_unit(self, value: float | None) -> str:
         return NONE if value is None else f"{self.text(value)} {self.unit}"
 
+    def mean(self, found: Estimate) -> str:
+        """`17,200`; `≥ 17,200` if it is a lower bound."""
+        return ("≥ " if found.at_least else "") + self.text(found.mean)
+
+    def of_estimate(self, found: Estimate) -> str:
+        """The mean with its unit."""
+        return NONE if found.mean is None else f"{self.mean(found)} {self.unit}"
+
     def interval(self, found: Estimate) -> str:
         """`low–high`, or empty if there is no interval."""
         return "" if found.low is None else between(self.of(found.low), self.of(found.high))

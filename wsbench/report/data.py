@@ -135,7 +135,7 @@ def _row(results: Results, row: SummaryRow, server_at: dict, cell_at: dict, text
 def _estimate(found, texts: Texts) -> list:
     if found.mean is None:
         return [None, texts.place(found.reason)]
-    return [short(found.mean), short(found.low), short(found.high), found.repeats]
+    return [short(found.mean), short(found.low), short(found.high), found.repeats, *([1] if found.at_least else [])]
 
 
 def _curves(results: Results, server_at: dict, cell_at: dict) -> list[dict]:

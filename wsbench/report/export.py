@@ -38,7 +38,8 @@ NS_PER_MS = 1e6
 
 
 class CellMetric(Frozen):
-    """A geometric mean over the VALID and SUSPECT trials, with its 95 % interval; `reason` explains a null."""
+    """A geometric mean over the VALID and SUSPECT trials, with its 95 % interval; `reason` explains a null. `at_least`: the mean is
+    a lower bound, because the engine was the limit."""
 
     metric: str
     unit: str
@@ -47,6 +48,7 @@ class CellMetric(Frozen):
     high: float | None
     repeats: int
     reason: str | None
+    at_least: bool
 
 
 class CellRow(Frozen):
@@ -145,6 +147,7 @@ def _cell_metric(results: Results, name: str, cell: Cell, metric: str) -> CellMe
         high=found.high,
         repeats=found.repeats,
         reason=found.reason,
+        at_least=found.at_least,
     )
 
 

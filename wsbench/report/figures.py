@@ -279,7 +279,7 @@ def _swept(results: Results, name: str, metric: str, cells: list[Cell], key: str
 def _bar(results: Results, name: str, metric: str, cell: Cell, scale: wording.Scale) -> tuple:
     found = results.estimate(name, cell, metric)
     values = tuple(scale.of(one) for one in (found.mean, found.low, found.high))
-    return name, values, scale.text(found.mean), _dots(results, name, metric, cell, scale)
+    return name, values, scale.mean(found), _dots(results, name, metric, cell, scale)
 
 
 def _swept_table(results: Results, metric: str, key: str, cells: list[Cell], scale: wording.Scale) -> Table:
@@ -293,7 +293,7 @@ def _swept_table(results: Results, metric: str, key: str, cells: list[Cell], sca
 
 def _bar_rows(results: Results, metric: str, cell: Cell, scale: wording.Scale) -> list[list[str]]:
     found = [(name, results.estimate(name, cell, metric)) for name in results.names]
-    return [[results.label(name), scale.text(one.mean), scale.interval(one) or wording.NONE] for name, one in found]
+    return [[results.label(name), scale.mean(one), scale.interval(one) or wording.NONE] for name, one in found]
 
 
 def _estimate_text(found, scale: wording.Scale) -> str:
@@ -302,4 +302,4 @@ def _estimate_text(found, scale: wording.Scale) -> str:
         ends = [scale.text(end(found.values)) for end in (min, max)] if found.values else [wording.NONE]
         return " to ".join(dict.fromkeys(ends))
     interval = scale.interval(found)
-    return scale.text(found.mean) + (f" ({interval})" if interval else "")
+    return scale.mean(found) + (f" ({interval})" if interval else "")

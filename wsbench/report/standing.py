@@ -15,7 +15,7 @@ from wsbench import metrics
 from wsbench.analysis import stats, titles, wording
 from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.results import Results
-from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
+from wsbench.analysis.summary import SummaryRow
 
 FEW = 4  # names that a sentence may list
 LIMITS = {"server": "server CPU", "engine": "engine"}
@@ -191,7 +191,6 @@ def _standing(results: Results, row: SummaryRow, found: stats.Decided | None) ->
         notes.append(f"{wording.count(row.missing, 'trial')} not run")
     if figure.estimate.mean is None and figure.estimate.reason:
         notes.append(figure.estimate.reason)
-    bound = results.leading == results.throughput and row.note.startswith(LOWER_BOUND)
     notes += [row.note] if row.note else []
     leads = ranked and row.name in found.first
     reference = row.name in results.references
@@ -199,7 +198,7 @@ def _standing(results: Results, row: SummaryRow, found: stats.Decided | None) ->
         row.server,
         says,
         behind,
-        ("≥ " if bound else "") + figure.text,
+        figure.text,
         figure.interval,
         limit_text(row.bottleneck),
         tuple(notes),

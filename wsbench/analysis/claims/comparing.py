@@ -7,7 +7,7 @@ by more than the margin. Other comparisons (`>=`, a stated number) have no margi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -129,7 +129,9 @@ def _by_round(step: Spread) -> dict[int, float]:
     """The value of each round that has all terms; their largest or smallest for `highest` and `lowest`."""
     rounds = set.intersection(*(set(term.rounds) for term in step.terms))
     pick = min if step.kind == "lowest" else max
-    return {at: pick(term.value(at) for term in step.terms) for at in sorted(rounds)}
+    found = {at: pick(term.value(at) for term in step.terms) for at in sorted(rounds)}
+    bounds = [term.rounds.why for term in step.terms if isinstance(term.rounds, stats.AtLeast)]
+    return stats.AtLeast(found, bounds[0]) if bounds else found
 
 
 def _contrast(asked: Asked) -> stats.Contrast:
@@ -144,9 +146,7 @@ def _contrast(asked: Asked) -> stats.Contrast:
         found = stats.of_constant(term.rounds, constant)
         if isinstance(found, stats.Bracketed) and term is right:
             return stats.Bracketed(found.other, found.one, found.estimates[::-1], found.rounds)
-        if term is left or not isinstance(found, stats.Measured):
-            return found
-        return replace(found, estimate=-found.estimate)
+        return found if term is left or isinstance(found, stats.Open) else found.turned()
     values = [*left.rounds.values(), *right.rounds.values()]
     common = sorted(set(left.rounds) & set(right.rounds))
     searched = isinstance(left.rounds, stats.Searched) and isinstance(right.rounds, stats.Searched)
@@ -158,11 +158,11 @@ def _contrast(asked: Asked) -> stats.Contrast:
         return stats.of_mean(np.array([left.value(at) - right.value(at) for at in common]))
     same = left.subject and right.subject and left.subject.metric == right.subject.metric
     return stats.Contrasts(
-        {"left": left.rounds, "right": right.rounds},
-        {"left": left.lost, "right": right.lost},
+        {"the first": left.rounds, "the second": right.rounds},
+        {"the first": left.lost, "the second": right.lost},
         left.prior if same else None,
         best=_better(left if len(left.lost) > len(right.lost) else right),
-    ).contrast("left", "right")
+    ).contrast("the first", "the second")
 
 
 def _better(failing: Term) -> stats.Better:
@@ -221,7 +221,7 @@ def _ours(asked: Asked, found: stats.Contrast, errors: tuple[float, float]) -> s
     values = list(term.rounds.values())
     if not values:
         return "–"
-    sized = isinstance(found, stats.Measured | stats.Bracketed) and math.isfinite(found.estimate)
+    sized = isinstance(found, stats.Measured | stats.Bounded | stats.Bracketed) and math.isfinite(found.estimate)
     if not sized or min(values) <= 0 or constant <= 0:
         return f"{number(min(values))} to {number(max(values))}"
     if term is asked.right:  # the difference is constant − value

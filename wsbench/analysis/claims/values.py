@@ -155,7 +155,8 @@ def _measured(by_round: stats.Series) -> dict[int, float]:
     """The rounds with a number; of a capacity with what its probes show."""
     if isinstance(by_round, stats.Searched):
         return by_round.measured()
-    return {number: float(value) for number, value in by_round.items() if value is not None}
+    known = {number: float(value) for number, value in by_round.items() if value is not None}
+    return stats.AtLeast(known, by_round.why) if isinstance(by_round, stats.AtLeast) else known
 
 
 def _absent(name: str, cell: conditions.Cell, metric: str, scope: Scope) -> Problem | None:
@@ -202,6 +203,9 @@ def _term(op: str, left: Term, right: Term) -> Term:
         return _none(text, problem)
     if left.constant is not None and right.constant is not None:
         return Term(text, {}, combine(left.constant, right.constant), None)
+    for side in (left, right):
+        if isinstance(side.rounds, stats.AtLeast):
+            return _none(text, Problem("missing", f"{side.text} is a lower bound: {side.rounds.why}"))
     rounds = common_rounds(left, right)
     if op == "/" and any(right.value(number) == 0 for number in rounds):
         return _none(text, Problem("missing", f"{right.text} is zero: division by zero"))

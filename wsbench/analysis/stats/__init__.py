@@ -5,6 +5,7 @@ straight line with its intervals. `decision`: the one rule that says better, wor
 `fit` and `looks`. `simulation` measures how often it is wrong.
 """
 
+from wsbench.analysis.stats.at_least import AtLeast, Bounded, as_seen
 from wsbench.analysis.stats.cells import common_variance, overall, trend
 from wsbench.analysis.stats.contrasts import (
     LEAST_ROUNDS,
@@ -49,9 +50,11 @@ __all__ = [
     "LEVEL",
     "MARGIN",
     "Ask",
+    "AtLeast",
     "Baseline",
     "Best",
     "Better",
+    "Bounded",
     "Bracketed",
     "Contrast",
     "Contrasts",
@@ -71,6 +74,7 @@ __all__ = [
     "Searched",
     "Series",
     "Two",
+    "as_seen",
     "common_variance",
     "decide",
     "estimate",

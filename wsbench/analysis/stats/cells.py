@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from wsbench.analysis.stats.at_least import AtLeast
 from wsbench.analysis.stats.contrasts import Contrast, Contrasts, Open, Series, of_mean
 from wsbench.analysis.stats.fit import Prior, common
 
@@ -19,7 +20,8 @@ def common_variance(cells: Sequence[Mapping[str, Series]], paired: bool = True) 
 
 def overall(cells: Sequence[Mapping[str, Series]]) -> dict[str, dict[int, float | None]]:
     """One series per server over the cells of a sweep: by round the geometric mean of its values, so that a ratio of two servers
-    is the mean of their log ratios. A round without every cell, or with a value that has no logarithm, has none."""
+    is the mean of their log ratios. A round without every cell, or with a value that has no logarithm, has none. A lower bound in
+    one cell makes a lower bound of the whole."""
     names = list(dict.fromkeys(name for cell in cells for name in cell))
     rounds = sorted({at for cell in cells for found in cell.values() for at in found})
     made: dict[str, dict[int, float | None]] = {}
@@ -31,6 +33,8 @@ def overall(cells: Sequence[Mapping[str, Series]]) -> dict[str, dict[int, float 
             else None
             for at, found in by_round.items()
         }
+        if bounds := [found for cell in cells if isinstance(found := cell.get(name), AtLeast)]:
+            made[name] = AtLeast(made[name], bounds[0].why)
     return made
 
 
@@ -39,6 +43,8 @@ def trend(cells: Sequence[Series]) -> Contrast:
     places of the cells, and the t test of these slopes. A round counts if it has every cell."""
     if len(cells) < 2:
         return Open("a trend needs two cells")
+    if bounds := [cell for cell in cells if isinstance(cell, AtLeast)]:
+        return Open(f"a value is a lower bound: {bounds[0].why}")
     rounds = [at for at in cells[0] if all(cell.get(at) is not None for cell in cells)]
     values = np.array([[cell[at] for cell in cells] for at in rounds], dtype=float)
     if len(rounds) < 3:

@@ -1,8 +1,9 @@
 """A difference of two servers with what the rounds say of it: one-sided p values against any bound, and limits.
 
-Differences are of logarithms, so a bound is the logarithm of a ratio. Five kinds, by what was measured: `Measured` (positive
-values: a t test on the fit of server + block), `Ranked` (a value is zero: exact permutations of ranks), `Failed` (rounds that a
-server lost by its own fault), `Bracketed` (capacities: by their probes) and `Open` (nothing can be said, with the reason).
+Differences are of logarithms, so a bound is the logarithm of a ratio. Six kinds, by what was measured: `Measured` (positive
+values: a t test on the fit of server + block), `Ranked` (a value is zero: exact permutations of ranks), `Bounded` (values that are
+lower bounds), `Failed` (rounds that a server lost by its own fault), `Bracketed` (capacities: by their probes) and `Open` (nothing
+can be said, with the reason).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from wsbench.analysis.stats.at_least import AtLeast, Bounded
 from wsbench.analysis.stats.fit import Fit, Prior, fit
 from wsbench.analysis.stats.searched import Bracketed, Exactly, Searched
 
@@ -60,6 +62,10 @@ class Measured:
         """As it would be with that many rounds at the spread seen."""
         freedom = self.freedom * (rounds - 1) / max(1, self.rounds - 1)
         return Measured(self.estimate, self.deviation * math.sqrt(self.rounds / rounds), freedom, rounds)
+
+    def turned(self) -> Measured:
+        """The difference the other way round."""
+        return Measured(-self.estimate, self.deviation, self.freedom, self.rounds)
 
     @property
     def reason(self) -> str:
@@ -123,7 +129,7 @@ class Failed:
     `best`: the better direction of the values.
     """
 
-    found: Measured | Ranked | Open
+    found: Measured | Ranked | Bounded | Open
     lost: tuple[int, int]
     of: tuple[int, int]
     best: Better
@@ -203,7 +209,7 @@ class Open:
         return self
 
 
-Contrast = Measured | Ranked | Failed | Bracketed | Open
+Contrast = Measured | Ranked | Bounded | Failed | Bracketed | Open
 
 
 class Contrasts:
@@ -225,6 +231,7 @@ class Contrasts:
             for name, known in self.values.items()
             if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known)) and name not in self.capacities
         }
+        self._bounds = {name: found.why for name, found in series.items() if isinstance(found, AtLeast)}
         self._prior, self._paired, self._best = prior, paired, best
 
     @cached_property
@@ -262,7 +269,7 @@ class Contrasts:
             return stop
         if one in self.capacities and other in self.capacities:
             return of_searched(self.capacities[one], self.capacities[other])
-        found = self._of_values(one, other)
+        found = self._bounded(self._of_values(one, other), one, other)
         lost = self.lost[one], self.lost[other]
         of = len(self.values[one]) + lost[0], len(self.values[other]) + lost[1]
         return found if lost[0] * of[1] == lost[1] * of[0] else Failed(found, lost, of, self._best)
@@ -276,6 +283,10 @@ class Contrasts:
         if not self.fit.linked(one, other):
             return Open("no chain of common rounds links the two")
         return Measured(*self.fit.difference(one, other), rounds=few)
+
+    def _bounded(self, found: Contrast, one: str, other: str) -> Contrast:
+        why = "; ".join(f"{name} is a lower bound: {self._bounds[name]}" for name in (one, other) if name in self._bounds)
+        return Bounded(found, one in self._bounds, other in self._bounds, why) if why and not isinstance(found, Open) else found
 
     def correlation(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         """Of the estimates of these differences; those outside the fit count as independent."""
@@ -300,8 +311,8 @@ def of_constant(series: Series, constant: float) -> Contrast:
     values = [value for value in series.values() if value is not None]
     if len(values) < LEAST_ROUNDS:
         return Open(f"{LEAST_ROUNDS} rounds are needed, there {_are(len(values))}", LEAST_ROUNDS - len(values))
-    found = np.log(np.array(values) / constant) if min(values) > 0 and constant > 0 else np.array(values) - constant
-    return of_mean(found)
+    found = of_mean(np.log(np.array(values) / constant) if min(values) > 0 and constant > 0 else np.array(values) - constant)
+    return Bounded(found, True, False, f"a lower bound: {series.why}") if isinstance(series, AtLeast) else found
 
 
 def of_mean(values: np.ndarray) -> Measured:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from wsbench.analysis.stats.contrasts import Better, Contrast, Contrasts, Failed, Lost, Measured, Open, Series
+from wsbench.analysis.stats.contrasts import Better, Bounded, Contrast, Contrasts, Failed, Lost, Measured, Open, Series
 from wsbench.analysis.stats.fit import Prior
 from wsbench.analysis.stats.letters import letters
 from wsbench.analysis.stats.looks import Looks
@@ -385,7 +385,7 @@ def more_rounds(found: Contrast, decided: Callable[[Contrast], bool]) -> int | N
     if isinstance(found, Open):
         return found.needed
     # A rank test repeats what it has seen; it is exact only for few rounds.
-    most = MOST_MORE if isinstance(found, Measured) else MOST_RANKED
+    most = MOST_MORE if isinstance(found.found if isinstance(found, Bounded) else found, Measured) else MOST_RANKED
     if not decided(found.after(found.rounds + most)):
         return None
     low, high = 0, most

@@ -20,13 +20,15 @@ INTERVAL_REPEATS = 3  # with 2 repeats t is 12.7, and the interval says nothing
 
 @dataclass(frozen=True)
 class Estimate:
-    """A geometric mean over repeats with its interval. `reason` says why there is no interval or no mean."""
+    """A geometric mean over repeats with its interval. `reason` says why there is no interval or no mean. `at_least`: values are
+    lower bounds, and so is the mean."""
 
     values: tuple[float, ...]
     mean: float | None
     low: float | None
     high: float | None
     reason: str | None
+    at_least: bool = False
 
     @property
     def repeats(self) -> int:

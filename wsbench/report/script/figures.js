@@ -63,9 +63,9 @@ function kindOf(trials, metric, i) {
 function barFigure(view, metric, panel, [cell]) {
   const rows = rowsOf(view, cell).map((row) => {
     const server = view.data.servers[row.server];
-    const [mean, low, high] = row.figures[metric.name] || [null, null, null];
+    const [mean, low, high, , atLeast] = row.figures[metric.name] || [null, null, null];
     const found = { name: server.label, server: row.server, look: server.look, dots: dotsOf(view, metric.name, cell, row.server), note: row.note };
-    const text = mean === null ? "not measured" : shownText(metric, mean);
+    const text = mean === null ? "not measured" : (atLeast ? "≥ " : "") + shownText(metric, mean);
     return { ...found, mean: shown(metric, mean), low: shown(metric, low), high: shown(metric, high), text };
   });
   const isMark = (row) => view.data.servers[row.server].ceiling && rows.some((other) => !view.data.servers[other.server].ceiling && other.mean !== null);

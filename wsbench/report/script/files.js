@@ -21,7 +21,7 @@ function summaryCsv(view) {
   const head = ["server", ...data.keys.map((key) => key.name), ...metrics.flatMap((metric) => [`${metric.name} [${metric.unit}]`, "low", "high", "repeats"]), ...KINDS, "not run", "bottleneck", "note"];
   const rows = view.rows.map((row) => [
     ...[data.servers[row.server].name, ...data.keys.map((key) => data.cells[row.cell].values[key.name])],
-    ...metrics.flatMap((metric) => (row.figures[metric.name]?.[0] == null ? [null, null, null, 0] : row.figures[metric.name])),
+    ...metrics.flatMap((metric) => (row.figures[metric.name]?.[0] == null ? [null, null, null, 0] : row.figures[metric.name].slice(0, 4))),
     ...[...row.counts, row.limit, row.note],
   ]);
   return csv([head, ...rows]);

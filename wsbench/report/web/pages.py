@@ -83,7 +83,7 @@ def overlaid(title: str, campaigns: list[Campaign], chosen: str | None, links: L
         flat = [(one, estimate) for *_, found in rows for one, estimate in found]
         means = [value for _, estimate in flat for value in (estimate.mean, estimate.high) if value is not None]
         scale = wording.scale(metrics.METRICS[metric].unit, means)
-        texts = [" ".join(filter(None, (scale.with_unit(one.mean), between(scale, one)))) for _, one in flat]
+        texts = [" ".join(filter(None, (scale.of_estimate(one), between(scale, one)))) for _, one in flat]
         drawn = [
             {"mean": one.mean, "low": one.low, "high": one.high, "longest": max(means), "label": text}
             for (_, one), text in zip(flat, texts, strict=True)
