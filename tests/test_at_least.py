@@ -8,7 +8,7 @@ from claims_maker import LEVELS, as_paper, claim
 from claims_maker import SERVERS as JUDGED
 from run_maker import Server, make_run
 
-from wsbench.analysis import campaigns, choices, compare, stats
+from wsbench.analysis import campaigns, choices, compare, history, stats
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.reading import load
 from wsbench.analysis.summary import summary
@@ -143,6 +143,14 @@ def test_a_change_up_from_a_bound_or_down_to_one_is_not_shown(tmp_path):
     assert netty(faster, base).says == "undecided"
     assert netty(base, slower).says == "worse"
     assert netty(slower, base).says == "better"
+
+
+@pytest.mark.parametrize(("before", "after", "steps"), [(False, False, 1), (False, True, 1), (True, False, 0), (True, True, 0)])
+def test_a_step_up_from_a_bound_is_none(before, after, steps):
+    def found(level, bound):
+        return [("a campaign", stats.Estimate((), level * (1 + 0.001 * at), None, None, None, bound)) for at in range(6)]
+
+    assert len(history._line("netty@4.2", CELL, found(100, before) + found(150, after), 0.03).steps) == steps
 
 
 # ---- choices and claims --------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from run_maker import SERVERS, make_run, write_table
 
-from wsbench.analysis import history
+from wsbench.analysis import history, stats
 from wsbench.analysis.campaigns import find
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import write_json
@@ -46,7 +46,7 @@ def test_a_step_is_found_where_it_is_and_only_there(runs):
 def test_noise_alone_seldom_makes_a_step(tmp_path):
     draw, told = random.Random(5), 0
     for _ in range(200):
-        points = [(None, 100 * np.exp(draw.gauss(0, 0.02))) for _ in range(12)]
+        points = [(None, stats.estimate([100 * np.exp(draw.gauss(0, 0.02))])) for _ in range(12)]
         told += bool(history._line("x", (), points, 0.03).steps)
     assert told <= 20, "more than a tenth of quiet histories have a step"
 

@@ -14,7 +14,7 @@ from typing import Literal
 from wsbench import metrics
 from wsbench.analysis import stats, wording
 from wsbench.analysis.campaigns import Campaign
-from wsbench.analysis.dataset import Cell
+from wsbench.analysis.dataset import ENGINE_LIMIT, Cell
 from wsbench.analysis.results import Results
 from wsbench.experiments import experiment as experiments
 from wsbench.experiments.choice import NEEDS, Choice
@@ -139,7 +139,7 @@ def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.De
     interval = "" if None in (estimate.mean, estimate.low, estimate.high) else scale.interval(estimate)
     rank, note = _rank(results, name, cell, metric, found)
     if estimate.at_least:
-        note = "a lower bound: the engine was the limit"
+        note = f"a lower bound: {ENGINE_LIMIT}"
     return Entry(name, value, bound, text, interval, verdict, rank, note if value is not None else estimate.reason or "")
 
 

@@ -24,6 +24,8 @@ COLUMN = {name: column for column, name in enumerate(metrics.METRICS)}
 Cell = tuple[tuple[str, CellValue], ...]
 #: The reason in a trial record if the server ended during its load: it did not carry the load.
 ENDED = "the server ended before it was stopped"
+#: Why a rate is a lower bound.
+ENGINE_LIMIT = "the engine was the limit"
 
 
 @dataclass(frozen=True)

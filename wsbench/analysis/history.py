@@ -17,7 +17,7 @@ import ruptures
 from wsbench.analysis import stats
 from wsbench.analysis.campaigns import Campaign
 from wsbench.analysis.compare import differences
-from wsbench.analysis.dataset import Cell
+from wsbench.analysis.dataset import ENGINE_LIMIT, Cell
 from wsbench.records.errors import UserError
 
 SHORTEST = 3  # campaigns on each side of a step: fewer give no interval
@@ -54,12 +54,12 @@ def history(campaigns: list[Campaign], experiment: str, metric: str | None) -> t
     same = alike(chosen)
     margin = margin_of(same)
     metric = metric or chosen[-1].headline
-    series: dict[tuple[str, Cell], list[tuple[Campaign, float]]] = {}
+    series: dict[tuple[str, Cell], list[tuple[Campaign, stats.Estimate]]] = {}
     for campaign in same:
         for line in campaign.lines([metric]):
             if line.found[metric].mean is not None:
-                series.setdefault((line.server, line.cell), []).append((campaign, line.found[metric].mean))
-    lines = [_line(server, cell, points, margin) for (server, cell), points in series.items()]
+                series.setdefault((line.server, line.cell), []).append((campaign, line.found[metric]))
+    lines = [_line(server, cell, found, margin) for (server, cell), found in series.items()]
     return metric, lines, len(chosen) - len(same)
 
 
@@ -75,7 +75,8 @@ def margin_of(campaigns: list[Campaign]) -> float:
     return max(campaigns, key=lambda one: one.record.created_unix_s).results.margin if campaigns else stats.MARGIN
 
 
-def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]], margin: float) -> Line:
+def _line(server: str, cell: Cell, estimates: list[tuple[Campaign, stats.Estimate]], margin: float) -> Line:
+    points = [(campaign, found.mean) for campaign, found in estimates]
     if len(points) < 2 * SHORTEST:
         reason = f"{len(points)} campaigns; a search for steps needs {2 * SHORTEST}"
         return Line(server, cell, points, [], reason)
@@ -83,7 +84,7 @@ def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]], margin:
     edges = [0, *change_points(values)]
     rows = []
     for start, at, end in zip(edges, edges[1:], edges[2:], strict=False):
-        both = {"before": dict(enumerate(values[start:at])), "after": dict(enumerate(values[at:end]))}
+        both = {"before": _level(estimates[start:at]), "after": _level(estimates[at:end])}
         rows.append(("after", "before", stats.Contrasts(both, paired=False).contrast("after", "before")))
     steps = [
         Step(points[at - 1][0], points[at][0], found)
@@ -91,6 +92,12 @@ def _line(server: str, cell: Cell, points: list[tuple[Campaign, float]], margin:
         if found.says in ("better", "worse")
     ]
     return Line(server, cell, points, steps, None)
+
+
+def _level(campaigns: list[tuple[Campaign, stats.Estimate]]) -> stats.Series:
+    """The means of campaigns between two steps; a lower bound in one makes a lower bound of the level."""
+    means = {number: found.mean for number, (_, found) in enumerate(campaigns)}
+    return stats.AtLeast(means, ENGINE_LIMIT) if any(found.at_least for _, found in campaigns) else means
 
 
 def change_points(values: list[float]) -> list[int]:

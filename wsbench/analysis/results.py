@@ -18,7 +18,7 @@ from wsbench.analysis.blocks import Blocks
 from wsbench.analysis.capacity import answers
 from wsbench.analysis.capacity.answers import Asked
 from wsbench.analysis.curves import Curve, curve_points
-from wsbench.analysis.dataset import Cell, Columns, DataSet, TrialResult, connection_per_request, sortable
+from wsbench.analysis.dataset import ENGINE_LIMIT, Cell, Columns, DataSet, TrialResult, connection_per_request, sortable
 from wsbench.engine.histogram import Histogram
 from wsbench.records.engine_files import Doc, Idle, Plan, Push
 from wsbench.records.hosts import HostRow, MachineRecord
@@ -289,7 +289,7 @@ class Results:
         found = {self.block(trial): trial.value(metric) for trial in counted}
         if self.searched is None:
             bounds = any(trial.is_bound(metric) for trial in counted)
-            return stats.AtLeast(found, "the engine was the limit") if bounds else found
+            return stats.AtLeast(found, ENGINE_LIMIT) if bounds else found
         return answers.series(found, self.data, self.searched, name, cell, metric)
 
     def lost(self, name: str, cell: Cell, metric: str) -> frozenset[int]:
