@@ -2,7 +2,7 @@
 
 `estimates`: a mean or a ratio with its interval. `crossing`: a capacity with its interval; `searched` compares two. `lines`: a
 straight line with its intervals. `decision`: the one rule that says better, worse, equal or undecided; it rests on `contrasts`,
-`fit` and `looks`. `simulation` measures how often it is wrong.
+`fit`, `looks` and `at_least` (values that are lower bounds). `simulation` measures how often it is wrong.
 """
 
 from wsbench.analysis.stats.at_least import AtLeast, Bounded, as_seen
