@@ -38,8 +38,9 @@ from wsbench.analysis.stats import Estimate
 from wsbench.metrics.findings import KINDS
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "sentences.toml"
-#: A value as it stands in a document: a number, with its interval in brackets where it has one, or a dash.
-NUMBER = r"(\d[\d.,]*(?:\s+\([\d.,–]+\))?|–)"
+#: A value as it stands in a document: a number, with the sign of a lower bound and its interval in brackets where it has them, or a
+#: dash.
+NUMBER = r"((?:≥\s+)?\d[\d.,]*(?:\s+\([\d.,–]+\))?|–)"
 
 
 @dataclass(frozen=True)
