@@ -1,6 +1,9 @@
 """Trials that run at the same time: their order, their turns, and a real heat."""
 
+import contextlib
 import random
+import signal
+import time
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -17,7 +20,7 @@ from wsbench.records import engine_files
 from wsbench.records.errors import UserError
 from wsbench.records.samples import ProcessSample, TurnSample
 from wsbench.run import ordering, turns
-from wsbench.run.heat import limits_in_turns
+from wsbench.run.heat import Conductor, limits_in_turns
 from wsbench.servers.manifest import Limits
 
 
@@ -98,7 +101,8 @@ def test_every_contender_has_one_slice_in_every_turn_and_no_two_overlap():
     assert len(set(orders)) > 3
     measured = [slot for slot in drawn.slots if slot.turn is not None]
     assert max(slot.end_s for slot in drawn.slots if slot.turn is None) < drawn.warmup_s < measured[0].start_s
-    assert measured[-1].end_s < drawn.warmup_s + drawn.measure_s
+    assert measured[-1].end_s < drawn.ends_s[0] == pytest.approx(drawn.warmup_s + drawn.measure_s(0))
+    assert [other - one for one, other in pairwise(drawn.ends_s)] == pytest.approx([0.02] * 3)
     for contender in range(4):
         windows = drawn.slices(contender, frozen=True).windows
         assert sum(close - open_ for open_, close in windows[1:]) == pytest.approx(1.0)
@@ -107,10 +111,38 @@ def test_every_contender_has_one_slice_in_every_turn_and_no_two_overlap():
 def test_a_reply_has_as_long_as_four_turns_take_and_a_trial_as_long_as_all():
     few, many = (turns.drawn(contenders, 1.0, 2.0, 0.2, 0.1, random.Random(1)) for contenders in (2, 40))
     limits = engine_files.Limits(connect_s=5, reply_s=10, deadline_s=60)
-    assert limits_in_turns(limits, few) == limits.model_copy(update={"deadline_s": 60 + few.warmup_s + few.measure_s})
+    assert limits_in_turns(limits, few) == limits.model_copy(update={"deadline_s": 60 + few.ends_s[-1]})
     longer = limits_in_turns(limits, many)
     assert longer.reply_s == pytest.approx(4 * many.turn_s)
     assert many.turn_s == pytest.approx(40 * (0.2 + 0.1), rel=0.05)
+
+
+def test_after_the_last_turn_each_server_goes_on_when_its_measurement_ends(monkeypatch):
+    """The engine takes the time until then for the server's rest: a reply before it would count with a rest that was none."""
+    setting = SimpleNamespace(testbed=SimpleNamespace(server_cpus=[0], engine_cpus=[0]))
+    contenders = [
+        SimpleNamespace(
+            number=number,
+            freezes=True,
+            runs=True,
+            samples=None,
+            server=SimpleNamespace(look=lambda: None),
+            attempt=SimpleNamespace(judged=contextlib.nullcontext, setting=setting),
+        )
+        for number in range(3)
+    ]
+    signals = []
+    monkeypatch.setattr("wsbench.run.heat._signal", lambda one, which: signals.append((time.monotonic_ns(), one.number, which)))
+    drawn = turns.drawn(3, 0.05, 0.04, 0.02, 0.02, random.Random(1))
+    begin_ns = time.monotonic_ns()
+    Conductor(contenders, drawn, begin_ns, lambda: None).conduct()
+    last_turn = begin_ns + round(drawn.slots[-1].end_s * 1e9)
+    for number, end_s in enumerate(drawn.ends_s):
+        mine = [(at, which) for at, whose, which in signals if whose == number]
+        assert len([which for _, which in mine if which == signal.SIGSTOP]) == 1 + 3, "at first, and after three slices"
+        last_stop = max(at for at, which in mine if which == signal.SIGSTOP)
+        goes_on = min(at for at, which in mine if which == signal.SIGCONT and at > last_stop)
+        assert goes_on >= begin_ns + round(end_s * 1e9) > last_turn
 
 
 # ---- what a turn says ----------------------------------------------------------------------------------------------

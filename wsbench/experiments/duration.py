@@ -22,5 +22,5 @@ def estimate_s(asked: Experiment, trials: int) -> float:
         return OVERHEAD_S * trials + (timing.warmup_s + measure_s) * heats
     if asked.arrangement == "slices":
         measure_s *= 1 + (timing.lead_s + TAIL_S) / timing.slice_s
-        return trials * (SLICED_OVERHEAD_S + timing.warmup_s + measure_s)
+        return trials * (SLICED_OVERHEAD_S + timing.warmup_s + measure_s + timing.lead_s)
     return trials * (OVERHEAD_S + timing.warmup_s + measure_s)

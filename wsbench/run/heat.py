@@ -107,7 +107,7 @@ def _plan(one: Contender, drawn: Turns | None, number: int) -> Plan:
         "gate_s": GATE_S,
         "slices": drawn.slices(number, frozen=one.freezes),
         "warmup": None if drawn.warmup_s is None else Seconds(seconds=drawn.warmup_s),
-        "measure": Seconds(seconds=drawn.measure_s),
+        "measure": Seconds(seconds=drawn.measure_s(number)),
     }
     return plan.model_copy(update={**changed, "limits": limits_in_turns(plan.limits, drawn)})
 
@@ -119,7 +119,7 @@ def _later_ns(one: Contender, number: int) -> int:
 
 def limits_in_turns(limits: Limits, drawn: Turns) -> Limits:
     """Time limits that hold while the others are loaded."""
-    longer_s = (drawn.warmup_s or 0.0) + drawn.measure_s
+    longer_s = max(drawn.ends_s)
     reply_s = max(limits.reply_s, REPLY_TURNS * drawn.turn_s)
     return limits.model_copy(update={"reply_s": reply_s, "deadline_s": limits.deadline_s + longer_s})
 
@@ -148,7 +148,7 @@ class Conductor:
         self._late_s = 0.0
 
     def conduct(self) -> None:
-        """Returns when the last turn is over. All servers go on afterwards, also if this ends early."""
+        """Returns when every server has gone on after the last turn. They do so also if this ends early."""
         try:
             for one in self._contenders:
                 self._stop(one)
@@ -167,6 +167,10 @@ class Conductor:
                 self._look(one)
                 self._stop(one)
             self._between(slot, begun)
+            # The engine takes the end of its measurement for the end of its server's rest.
+            for one, end_s in zip(self._contenders, self._drawn.ends_s, strict=True):
+                self._sleep_until(end_s)
+                self._go_on(one)
         finally:
             for one in self._contenders:
                 self._go_on(one)

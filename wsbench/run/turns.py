@@ -36,9 +36,15 @@ class Slot:
 class Turns:
     slots: list[Slot]
     lead_s: float
-    #: Lengths of both phases, equal for all contenders. None: there is no warm-up.
+    #: Length of the warm-up, equal for all contenders. None: there is none.
     warmup_s: float | None
-    measure_s: float
+    #: When the measurement of each contender ends, and its server goes on after the last turn: one after another, so that each
+    #: answers what it has left without the others.
+    ends_s: list[float]
+
+    def measure_s(self, contender: int) -> float:
+        """The length of one contender's measurement, with its rests."""
+        return round(self.ends_s[contender] - (self.warmup_s or 0.0), 9)
 
     def slices(self, contender: int, frozen: bool) -> Slices:
         """The windows of one contender's plan."""
@@ -75,4 +81,5 @@ def drawn(contenders: int, warmup_s: float, measure_s: float, slice_s: float, le
         for contender in order:
             at = give(contender, turn, slice_s)
         at += GAP_S
-    return Turns(slots, lead_s, warmup_end, round(at + GAP_S - (warmup_end or 0.0), 9))
+    ends = [round(at + GAP_S + number * lead_s, 9) for number in range(contenders)]
+    return Turns(slots, lead_s, warmup_end, ends)
