@@ -215,11 +215,11 @@ def of_answers(name: str) -> str:
         links[label] = f"[{label}]: {up}results/{folder}"
         if choice.need not in needs:
             needs.add(choice.need)
-            rows.append([f"**{choice.need}**", "", ""])
-        rows.append([choice.shows, said.best, f"[{date}][{label}] {said.column.cpu.partition(' ')[0]}".strip()])
+            rows.append([f"**{choice.need}**", "", "", ""])
+        rows.append([choice.shows, said.best, str(said.column.compared), f"[{date}][{label}] {said.column.cpu.partition(' ')[0]}".strip()])
     machines = choices.machines(found)
     lines = [
-        *table(["your load, and what is compared", "best", "measured"], rows),
+        *table(["your load, and what is compared", "best", "of", "measured"], rows),
         f"Machine{'s' if len(machines) > 1 else ''}: {'; '.join(machines)}.",
         "",
         *links.values(),

@@ -88,6 +88,7 @@ def test_the_best_is_ranked_and_the_baseline_is_not(columns):
     assert column.of("reference@1.0").rank == "reference"
     lost = column.of(f"{HOSTILE_SERVER.name}@1.0")
     assert (lost.value, lost.rank) == (None, "open")
+    assert column.compared == len(column.entries) - 2, "without the baseline, and without one that has no number"
     assert column.entries[-1] == lost
     assert column.of("bun@1") is None
     said = next(one for one in choices.answers(columns) if one.column is column)
@@ -123,6 +124,7 @@ def test_where_nothing_is_decided_no_server_is_named(tmp_path, monkeypatch):
     first, second = said.column.entries
     alone = replace(said.column, entries=(first, replace(second, value=None)))
     assert choices.answers([alone])[0].best.startswith("undecided; measured only: netty ")
+    assert (said.column.compared, alone.compared) == (2, 1)
 
 
 def test_every_declared_column_exists():

@@ -63,6 +63,11 @@ class Column:
         return tuple(one for one in self.entries if one.rank in ("best", "may be best"))
 
     @property
+    def compared(self) -> int:
+        """How many servers have a number, without the baseline."""
+        return sum(one.value is not None and one.rank != "reference" for one in self.entries)
+
+    @property
     def next(self) -> Entry | None:
         """The best of those that are shown to be behind."""
         return next((one for one in self.entries if one.rank == "behind"), None)
