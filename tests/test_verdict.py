@@ -141,7 +141,7 @@ def waits(path, quantities) -> dict[str, float]:
 )
 def test_a_wait_is_judged_at_the_edges_of_its_limit_by_the_numbers_that_it_affects(tmp_path, name, quantities, kind, families):
     edge = LIMITS[name].suspect if kind == "SUSPECT" else LIMITS[name].invalid
-    per_share = waits(tmp_path / "a", quantities | {"engine_wait": 0.001})[name] / 0.001
+    per_share = waits(tmp_path / "a", quantities | {"engine_wait": 0.01})[name] / 0.01
     for factor, reached in ((0.98, False), (1.02, True)):
         folder = write_trial(tmp_path / f"{factor}", Trial(**quantities, engine_wait=factor * edge / per_share))
         found = Verdict(tuple(engine_checks._wait(TrialData(folder, folder.record))), "server")

@@ -276,7 +276,7 @@ def _tick(trial: Trial, at: dict[str, int], phase: str, t_ns: int) -> engine_fil
         bytes_sent=done * 136,
         bytes_received=done * 130,
         cpu_ns=round(trial.engine_busy * running_ns),
-        wait_ns=None if trial.engine_wait is None else 0,
+        wait_ns=None if trial.engine_wait is None else round(trial.engine_wait * running_ns),
     )
 
 
