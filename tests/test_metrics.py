@@ -151,19 +151,19 @@ def test_the_engines_share_is_of_its_workers_wall_time(tmp_path):
 @pytest.mark.parametrize(("wake_ups", "wait_us"), [(160_000, 1.0), (80_000, 1.0), (20_000, 4.0), (1, 64.0), (0, 64.0)])
 def test_a_wait_holds_up_one_message_at_least_and_one_a_connection_at_most(tmp_path, wake_ups, wait_us):
     trial = data(tmp_path, engine_wait=0.02, wake_ups=wake_ups, rate=20_000, connections=64)
-    assert metrics.resources.engine_wait_us_per_message(trial) == pytest.approx(wait_us)
+    assert metrics.waits.engine_wait_us_per_message(trial) == pytest.approx(wait_us)
 
 
 def test_a_worker_that_hardly_sleeps_delays_only_what_comes_while_it_waits(tmp_path):
     quantities = {"engine_wait": 0.002, "wake_ups": 400, "connections": 1_000, "tick_s": 0.1}
     paced = of(tmp_path / "open", at_rate(rate=20_000, window_s=4, **quantities))
     # 0.2 ms between two ticks, in which four messages are answered and four fall due: nine of 2,000 wait.
-    assert metrics.resources.engine_wait_us_per_message(paced) == pytest.approx(200 * (1 + 4 + 4) / 2_000, rel=0.01)
+    assert metrics.waits.engine_wait_us_per_message(paced) == pytest.approx(200 * (1 + 4 + 4) / 2_000, rel=0.01)
     closed = data(tmp_path / "closed", rate=20_000, window_s=4, **quantities)
-    assert metrics.resources.engine_wait_us_per_message(closed) == pytest.approx(200 * (1 + 4) / 2_000, rel=0.01)
+    assert metrics.waits.engine_wait_us_per_message(closed) == pytest.approx(200 * (1 + 4) / 2_000, rel=0.01)
     unknown = [one if number % 7 else one.model_copy(update={"wait_ns": None}) for number, one in enumerate(paced.ticks)]
     paced.__dict__["ticks"] = unknown
-    assert metrics.resources.engine_wait_us_per_message(paced) == pytest.approx(20, rel=0.01), "200 messages a wake-up"
+    assert metrics.waits.engine_wait_us_per_message(paced) == pytest.approx(20, rel=0.01), "200 messages a wake-up"
 
 
 def test_errors_are_lost_messages_and_missing_connections(tmp_path):

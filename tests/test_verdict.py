@@ -139,7 +139,10 @@ def waits(path, quantities) -> dict[str, float]:
         ("wait_p99", HELD_UP_TOGETHER, "SUSPECT", ("tail",)),
     ],
 )
-def test_a_wait_is_judged_at_the_edges_of_its_limit_by_the_numbers_that_it_affects(tmp_path, name, quantities, kind, families):
+def test_a_wait_is_judged_at_the_edges_of_its_limit_by_the_numbers_that_it_affects(
+    tmp_path, monkeypatch, name, quantities, kind, families
+):
+    monkeypatch.setattr(metrics.waits, "delayed_share", lambda trial: 1.0)  # the other bound has a test of its own
     edge = LIMITS[name].suspect if kind == "SUSPECT" else LIMITS[name].invalid
     per_share = waits(tmp_path / "a", quantities | {"engine_wait": 0.01})[name] / 0.01
     for factor, reached in ((0.98, False), (1.02, True)):
@@ -153,6 +156,20 @@ def test_a_wait_at_a_given_rate_costs_no_throughput(tmp_path):
     found = judged(tmp_path, at_rate(engine_wait=0.2))
     assert found.of("throughput") == found.of("cpu") == "VALID"
     assert found.of("body") == found.of("tail") == "INVALID"
+
+
+def test_one_long_wait_of_a_worker_that_hardly_sleeps_cannot_have_raised_a_median(tmp_path):
+    """15 ms in one of forty stretches: 600 of 80,000 messages came meanwhile."""
+    trial = at_rate(engine_wait=0.00375, wake_ups=400, connections=1_000, little=0.002, tick_s=0.1, window_s=4)
+    folder = write_trial(tmp_path / "0001", trial)
+    data = TrialData(folder, folder.record)
+    middle = data.window[0] + 2 * 10**9
+    data.__dict__["ticks"] = [one.model_copy(update={"wait_ns": 15_000_000 * (one.t_ns > middle)}) for one in data.ticks]
+    assert metrics.waits.delayed_share(data) == pytest.approx((400 + 2 * 600) / 80_000, rel=0.02)
+    by_mean = 2 * 1e3 * metrics.waits.engine_wait_us_per_message(data) / data.times.quantile("0.5")
+    assert by_mean > LIMITS["wait_p50"].invalid
+    found = Verdict(tuple(engine_checks._wait(data)), "neither")
+    assert {family: found.of(family) for family in ("throughput", "body")} == {"throughput": "VALID", "body": "VALID"}
 
 
 def test_the_wait_of_an_ordinary_machine_is_not_held_against_a_busy_server(tmp_path):

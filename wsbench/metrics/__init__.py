@@ -5,7 +5,19 @@ A metric is a function with a name, a unit, a direction and a docstring, registe
 filled in or extrapolated. May import experiments and the layers below.
 """
 
-from wsbench.metrics import broadcasts, capacities, connections, failures, latencies, rates, resources, runtimes, stretches, turns
+from wsbench.metrics import (
+    broadcasts,
+    capacities,
+    connections,
+    failures,
+    latencies,
+    rates,
+    resources,
+    runtimes,
+    stretches,
+    turns,
+    waits,
+)
 from wsbench.metrics.parts import NS_PER_US, missing_connections
 from wsbench.metrics.registry import METRICS, Metric, Numbers, measure, require, values
 
@@ -28,4 +40,5 @@ __all__ = [
     "stretches",
     "turns",
     "values",
+    "waits",
 ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from statistics import fmean, pstdev
 
 from wsbench import metrics
+from wsbench.engine.histogram import Histogram
 from wsbench.metrics.bottleneck import bottleneck, engine_busy, rate_met, server_busy, shortfall
 from wsbench.metrics.findings import Family, Finding, everything, finding, worst
 from wsbench.metrics.limits import LIMITS, beyond
@@ -262,9 +264,10 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
         yield finding("engine", "wait", seen, "Use a kernel with schedstat.", **dict.fromkeys(RATES, "SUSPECT"))
         return
     share, wait_us = found.values["engine_wait_percent"] / 100, found.values["engine_wait_us_per_message"]
+    delayed = Fraction(metrics.waits.delayed_share(trial))
     parts = {
-        name: above * wait_us * metrics.NS_PER_US / times.quantile(q)
-        for name, q, above in (("p50", "0.5", RAISES_MEDIAN), ("p99", "0.99", 100))
+        name: min(above * wait_us * metrics.NS_PER_US / times.quantile(q), _raised(times, q, delayed))
+        for name, q, above in (("p50", Fraction(1, 2), RAISES_MEDIAN), ("p99", Fraction(99, 100), 100))
     }
     in_all, body = beyond("wait_share", share), beyond("wait_p50", parts["p50"])
     # At a given rate the wait delays messages and loses none.
@@ -278,6 +281,12 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
         )
         seen += f"up to {min(parts['p50'], 1):.0%} of p50 and {min(parts['p99'], 1):.0%} of p99"
         yield finding("engine", "wait", seen, APART, **words)
+
+
+def _raised(times: Histogram, q: Fraction, delayed: Fraction) -> float:
+    """The share of a quantile that waits can have added, if they delayed this share of the messages: without them it would be no
+    less than the quantile of q less that share."""
+    return 1.0 if delayed >= q else 1 - times.quantile(q - delayed) / times.quantile(q)
 
 
 def _window(trial: TrialData) -> Iterator[Finding]:

@@ -78,14 +78,16 @@ LIMITS = {
     "wait_p50": Limit(
         0.05,
         0.25,
-        "Twice the mean wait of a message, relative to the median. Half of the messages are below the median, so those "
-        "above it can have waited twice the mean each: the most by which waiting can have raised the median.",
+        "What waiting can have added to the median, relative to it: the smaller of two bounds. Half of the messages are below the "
+        "median, so those above it can have waited twice the mean each. And if waits can have delayed a hundredth of the messages, "
+        "the median is no less than the quantile 0.49 that was measured.",
     ),
     "wait_p99": Limit(
         0.5,
         NEVER,
-        "A hundred times the mean wait of a message, relative to p99: the wait if only the slowest hundredth had waited. "
-        "From half of p99 on, the tail may be the engine's. This sum cannot show whether it is, so it makes no tail INVALID.",
+        "The same for p99: a hundred times the mean wait of a message, as if only the slowest hundredth had waited, or the "
+        "distance to the quantile below it by the share that waits can have delayed. From half of p99 on, the tail may be the "
+        "engine's. These bounds cannot show whether it is, so they make no tail INVALID.",
     ),
     "rising": Limit(
         0.2,

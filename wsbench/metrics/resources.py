@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from wsbench.metrics import quiet
-from wsbench.metrics.parts import NO_SAMPLES, NO_SCHEDSTAT, NS_PER_US, workers_of
+from wsbench.metrics.parts import NO_SAMPLES, workers_of
 from wsbench.metrics.registry import metric
 from wsbench.metrics.tracks import cpu_s
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
 from wsbench.metrics.unmeasured import Unmeasured, known
-from wsbench.records.engine_files import Closed, Plan
 from wsbench.records.samples import GroupSample, ProcessSample, SamplerCost, SharedMemorySample, SwitchesSample
 
 PEAK_S = 0.2  # slightly less than the longest sampling interval, which varies by a few milliseconds
@@ -152,85 +150,6 @@ def sampling_cpu_percent(trial):
 def engine_cpu_percent_mean(trial):
     """CPU use of the engine's workers over the measured window; 100 is one core."""
     return sum(100 * worker.cpu_ns / known(worker.wall_ns or None, NO_WINDOW) for worker in workers_of(trial))
-
-
-@metric("%", "lower", "cpu")
-def engine_wait_percent(trial):
-    """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU.
-
-    In a probe: of its quiet stretches.
-    """
-    workers = workers_of(trial)
-    share = max(known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
-    return 100 * share * _wait_in_quiet(trial)
-
-
-@metric("µs", "lower", "cpu")
-def engine_wait_us_per_message(trial):
-    """Mean time that a message waited for the engine to get a CPU, at most; part of its service time.
-
-    The smaller of two bounds, because the length of a single wait is unknown. By wake-ups: the workers' wait / counted messages ×
-    the messages of an average wake-up, at least one and at most one per connection. By ticks: as if the wait between two ticks
-    was a single one (`_held_up`). The second one holds for a worker that rarely sleeps.
-    """
-    workers = workers_of(trial)
-    waited_ns = sum(known(one.wait_ns, NO_SCHEDSTAT) for one in workers) * _wait_in_quiet(trial)
-    replies = trial.counted if trial.slices is None else trial.measured.replies_in_window
-    messages = known(replies or None, "no message was answered")
-    waits = sum(one.voluntary_switches + one.involuntary_switches for one in workers)
-    held_up = min(trial.plan.senders, max(1.0, messages / waits) if waits else trial.plan.senders)
-    found = [waited_ns / messages * held_up, _wait_by_ticks_ns(trial)]
-    return min(one for one in found if one is not None) / NS_PER_US
-
-
-def _wait_by_ticks_ns(trial: TrialData) -> float | None:
-    """None if a tick does not say how long the workers had waited."""
-    at = {tick.t_ns: tick for tick in trial.ticks if tick.wait_ns is not None}
-    delayed_ns = messages = 0
-    for edges in _counting(trial):
-        begin, end = (at.get(edge) for edge in edges)
-        if begin is None or end is None:
-            return None
-        waited_ns, answered = end.wait_ns - begin.wait_ns, end.answered - begin.answered
-        delayed_ns += waited_ns * _held_up(trial.plan, answered * waited_ns / (end.t_ns - begin.t_ns))
-        messages += answered
-    return delayed_ns / messages if messages else None
-
-
-def _held_up(plan: Plan, meanwhile: float) -> float:
-    """Messages that a single wait delays, if that many are answered in as much time: the one for which the worker woke up, those
-    answered, and in an open loop as many that fall due. Each counts with the whole wait, though on average it comes halfway: as
-    much again is left for catching up."""
-    if isinstance(plan.loop, Closed) and plan.loop.think is None:
-        return min(1 + meanwhile, plan.senders * plan.loop.depth)
-    return 1 + 2 * meanwhile
-
-
-def _counting(trial: TrialData) -> list[tuple[int, int]]:
-    """The stretches between two ticks of which the times count."""
-    if trial.slices is not None:
-        return [(one.open_ns, one.close_ns) for one in trial.kept_slices]
-    if trial.window is None:
-        return []
-    if trial.quiet is not None:
-        return quiet.inside(trial.quiet, trial.window)
-    begin_ns, end_ns = trial.window
-    return list(pairwise([begin_ns, *(tick.t_ns for tick in trial.ticks if begin_ns < tick.t_ns < end_ns), end_ns]))
-
-
-def _wait_in_quiet(trial: TrialData) -> float:
-    """The wait per second of the quiet stretches, against that of the whole window; 1 if the whole window counts. While the
-    hypervisor runs another machine, every worker waits."""
-    if trial.quiet is None:
-        return 1.0
-    waited = {tick.t_ns: tick.wait_ns for tick in trial.ticks}
-    begin_ns, end_ns = trial.window
-    kept = quiet.inside(trial.quiet, trial.window)
-    if None in waited.values() or begin_ns not in waited or end_ns not in waited or not kept:
-        return 1.0
-    whole = (waited[end_ns] - waited[begin_ns]) / (end_ns - begin_ns)
-    here = sum(waited[end] - waited[begin] for begin, end in kept) / sum(end - begin for begin, end in kept)
-    return here / whole if whole > 0 else 1.0
 
 
 @metric("s", "lower", "connect")

@@ -350,7 +350,7 @@ def above(times: Histogram, value: int) -> int:
 
 def _busy(views: list[TrialData], truth: Truth, most: float = BUSY) -> str | None:
     """Names what waited for a CPU for more than the share `most` of the time; None if nothing did. Unknown counts as busy."""
-    waits = [metrics.resources.engine_wait_percent(trial) for trial in views]
+    waits = [metrics.waits.engine_wait_percent(trial) for trial in views]
     if None in waits or truth.wait_ns is None:
         return "the CPU wait of the engine or the server is unknown"
     parts = {
