@@ -216,7 +216,8 @@ def of_answers(name: str) -> str:
         if choice.need not in needs:
             needs.add(choice.need)
             rows.append([f"**{choice.need}**", "", "", ""])
-        rows.append([choice.shows, said.best, str(said.column.compared), f"[{date}][{label}] {said.column.cpu.partition(' ')[0]}".strip()])
+        measured = f"[{date}][{label}] {said.column.cpu.partition(' ')[0]}".strip()
+        rows.append([choice.shows, said.best, str(said.column.compared), measured])
     machines = choices.machines(found)
     lines = [
         *table(["your load, and what is compared", "best", "of", "measured"], rows),

@@ -14,7 +14,7 @@ from test_end_to_end import only_run, outcomes
 from wsbench import metrics
 from wsbench.analysis.blocks import Blocks
 from wsbench.experiments import experiment as experiments
-from wsbench.metrics import host_checks, slices
+from wsbench.metrics import engine_checks, host_checks, slices
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import engine_files
 from wsbench.records.errors import UserError
@@ -193,6 +193,14 @@ def test_what_the_turns_of_a_heat_say_about_its_host(steal_s, words):
         assert one.seen.startswith(text)
         kind = "INVALID" if text.startswith("3") else "SUSPECT"
         assert one.affects == dict.fromkeys(("throughput", "body", "tail", "cpu"), kind)
+
+
+@pytest.mark.parametrize(("first_slice_ms", "words"), [(None, "the last 80 ms"), (10, "the last 70 ms"), (310, None)])
+def test_a_worker_that_is_late_before_its_first_slice_is_not_late(monkeypatch, first_slice_ms, words):
+    monkeypatch.setattr(metrics.rates, "start_spread_us", lambda trial: 80_000)
+    first = None if first_slice_ms is None else [SimpleNamespace(start_ns=10**9 + first_slice_ms * 10**6)]
+    found = list(engine_checks._start(SimpleNamespace(slices=first, begins={"measure": 10**9})))
+    assert [words in one.seen for one in found] == ([True] if words else [])
 
 
 def test_the_cpu_time_of_a_slice_and_of_the_rest_after_it():

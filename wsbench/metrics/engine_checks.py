@@ -302,7 +302,10 @@ def _window(trial: TrialData) -> Iterator[Finding]:
 
 
 def _start(trial: TrialData) -> Iterator[Finding]:
+    """Workers that entered the measured window late. In slices nothing is sent until the first one starts."""
     late_s = (metrics.rates.start_spread_us(trial) or 0.0) * metrics.NS_PER_US / NS_PER_S
+    if trial.slices:
+        late_s -= (trial.slices[0].start_ns - trial.begins["measure"]) / NS_PER_S
     if kind := beyond("start_spread_s", late_s):
         seen = f"the engine's workers did not start together: the last {late_s * 1e3:,.0f} ms after the first"
         yield finding("engine", "start", seen, MORE_CPU, **dict.fromkeys(RATES, kind))

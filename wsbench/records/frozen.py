@@ -104,7 +104,7 @@ def faults_of(kind: type[Frozen], raw: dict) -> tuple[Frozen | None, list[str]]:
 def write_json(file: Path, value: Frozen | list) -> None:
     """Writes a value atomically as JSON. A list has one item per line."""
     if isinstance(value, list):
-        lines = (json.dumps(item.model_dump(), ensure_ascii=False) for item in value)
+        lines = (json.dumps(item.model_dump(), ensure_ascii=False, separators=(",", ":")) for item in value)
         text = "[\n" + ",\n".join(lines) + "\n]\n"
     else:
         text = json.dumps(value.model_dump(), indent=1, ensure_ascii=False) + "\n"
