@@ -209,9 +209,11 @@ def of_answers(name: str) -> str:
     up = "../" * name.count("/")
     found = choices.columns(campaigns.find([ROOT / "results"]))
     rows, links, needs = [], {}, set()
+    years = {one.campaign.created[:4] for one in found}
+    year = years.pop() if len(years) == 1 else None
     for said in choices.answers(found):
         choice, folder = said.column.choice, said.column.campaign.run.path.name
-        date, label = said.column.campaign.created[:10], _label(folder, links)
+        date, label = said.column.campaign.created[5 if year else 0 : 10], _label(folder, links)
         links[label] = f"[{label}]: {up}results/{folder}"
         if choice.need not in needs:
             needs.add(choice.need)
@@ -220,7 +222,7 @@ def of_answers(name: str) -> str:
         rows.append([choice.shows, said.best, str(said.column.compared), measured])
     machines = choices.machines(found)
     lines = [
-        *table(["your load, and what is compared", "best", "of", "measured"], rows),
+        *table(["your load, and what is compared", "best", "of", f"measured in {year}" if year else "measured"], rows),
         f"Machine{'s' if len(machines) > 1 else ''}: {'; '.join(machines)}.",
         "",
         *links.values(),
