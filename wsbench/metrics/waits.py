@@ -15,13 +15,13 @@ from wsbench.metrics.trial_data import NO_WINDOW, TrialData
 from wsbench.metrics.unmeasured import known
 from wsbench.records.engine_files import Closed
 
-#: For each message that comes while a worker waits, so many are delayed: another one comes while the worker catches up.
+#: So many messages are delayed for each one that comes while a worker waits: as many again come while the worker catches up.
 CATCHING_UP = 2
 
 
 class Stretch(NamedTuple):
-    """Between two ticks: the workers' wait, the messages answered, and how many more come while a single wait of that length lasts:
-    they are answered or, at a rate, fall due."""
+    """Between two ticks: the workers' wait, the messages answered, and those that come during a single wait of that length. A
+    message comes when it is answered and, at a rate, when it falls due."""
 
     waited_ns: int
     answered: int
@@ -60,8 +60,11 @@ def engine_wait_us_per_message(trial):
 
 
 def delayed_share(trial: TrialData) -> float:
-    """The largest share of the messages that waits can have delayed; 1 if nothing is known. For each wait, of which there are no
-    more than times that a worker stopped running, the message for which the worker woke up; and what came meanwhile."""
+    """The largest share of the messages that waits can have delayed; 1 if nothing is known.
+
+    Each wait delays the message for which the worker woke up, and those that come meanwhile. There are no more waits than context
+    switches.
+    """
     stretches = _stretches(trial)
     if not stretches:
         return 1.0
