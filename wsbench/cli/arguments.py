@@ -148,6 +148,12 @@ def _run(made: Parser) -> None:
     )
     made.add_argument("--within", type=margin, metavar="PERCENT", help="end each search at this half width of the interval")
     made.add_argument(
+        "--promise",
+        action="append",
+        metavar="PROMISE",
+        help="of the promises that an experiment searches for, only this, such as 'response.p99 < 5ms'; repeatable",
+    )
+    made.add_argument(
         "--metric",
         action="append",
         default=[],

@@ -121,11 +121,11 @@ def request_of(arguments) -> request.Request:
 
 
 def _searching(arguments) -> Searching:
-    """How long an experiment is to search for a capacity."""
-    within, budget = (getattr(arguments, name, None) for name in ("within", "budget"))
+    """What an experiment is to search for, and how long."""
+    within, budget, kept = (getattr(arguments, name, None) for name in ("within", "budget", "promise"))
     if getattr(arguments, "until", None) is not None:
         budget = None  # that of the rounds
-    return Searching(within=within, budget_s=budget)
+    return Searching(within=within, budget_s=budget, promises=kept)
 
 
 def _goal(arguments) -> Goal | None:

@@ -30,11 +30,13 @@ class Until(Goal):
 
 
 class Searching(Frozen):
-    """When a search for a capacity ends: at this half width of the interval, or after this time. None: as the experiment says."""
+    """What a search for a capacity looks for and when it ends: under these of the experiment's promises, at this half width of the
+    interval, or after this time. None: as the experiment says."""
 
     within: Annotated[float, Field(gt=0, le=0.5)] | None = None
     budget_s: Annotated[float, Field(gt=0)] | None = None
+    promises: list[str] | None = None
 
     @property
-    def given(self) -> dict[str, float]:
+    def given(self) -> dict[str, float | list[str]]:
         return self.model_dump(exclude_none=True)

@@ -125,9 +125,14 @@ def _written(value: CellValue) -> str:
 
 def _require_search(written: Experiment, searching: Searching) -> None:
     """UserError if an end is given for searches that the experiment does not have."""
-    if searching.given and written.capacity is None:
-        option = "--budget needs --until decided, or" if searching.within is None else "--within needs"
+    if not searching.given:
+        return
+    if written.capacity is None:
+        named = {"promises": "--promise needs", "within": "--within needs", "budget_s": "--budget needs --until decided, or"}
+        option = next(words for name, words in named.items() if name in searching.given)
         raise UserError(f"{option} an experiment that searches for a capacity")
+    if unknown := [one for one in searching.promises or () if one not in written.capacity.promises]:
+        raise UserError(f"--promise: found {unknown[0]!r}, allowed: {', '.join(map(repr, written.capacity.promises))}")
 
 
 def resumed(run: RunFolder, searching: Searching) -> CampaignRecord:
@@ -179,8 +184,14 @@ def _departures(written: Experiment, asked: Experiment, kept: Sweep) -> list[str
 def _search_departures(written: Experiment, searching: Searching) -> list[str]:
     given = [(name, ours, getattr(written.capacity, name)) for name, ours in searching.given.items()]
     return [
-        f"searches with {name} = {ours:g} instead of the experiment's {theirs:g}" for name, ours, theirs in given if ours != theirs
+        f"searches with {name} = {_said(ours)} instead of the experiment's {_said(theirs)}"
+        for name, ours, theirs in given
+        if ours != theirs
     ]
+
+
+def _said(value: float | list[str]) -> str:
+    return ", ".join(value) if isinstance(value, list) else f"{value:g}"
 
 
 def one_after_another(asked: Request) -> Request:
