@@ -2,11 +2,13 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
-from wsbench.analysis import stats
+from wsbench.analysis import campaigns, choices, stats
 from wsbench.analysis.capacity import search
+from wsbench.analysis.campaigns import Campaign
 from wsbench.analysis.capacity.search import Bounds
 from wsbench.analysis.compare import differences
 from wsbench.analysis.reading import load
@@ -143,6 +145,9 @@ def test_p_values_and_interval_say_the_same():
 # ---- in published campaigns ----------------------------------------------------------------------------------------
 
 
+FIVE, FIFTY = "response.p99 < 5ms", "response.p99 < 50ms"
+
+
 def published(name):
     return load(RunFolder.open(ROOT / "results" / name))
 
@@ -151,8 +156,29 @@ def test_searches_that_differ_in_where_they_begin_and_how_long_they_take_are_com
     one, other = published("2026-11-24-capacity"), published("2026-11-25-capacity")
     assert one.experiment.keys["capacity"] != other.experiment.keys["capacity"]
     assert differences(one, other) == []
-    other.experiment.keys["capacity"]["promises"] = ["response.p99 < 1ms"]
-    assert [text.partition(":")[0] for text in differences(one, other)] == ["capacity"]
+    assert [text.partition(":")[0] for text in differences(one, under(other, FIVE))] == ["capacity"]
+
+
+@pytest.mark.parametrize(
+    ("searched", "shown"),
+    [
+        ([FIVE, "response.p99 < 20ms", FIFTY], ["capacity_per_s", "capacity_per_s", "capacity_3_per_s"]),
+        ([FIFTY, FIVE], ["capacity_2_per_s", "capacity_2_per_s", "capacity_per_s"]),
+        ([FIFTY], ["capacity_per_s"]),
+        (["response.p99 < 1ms"], []),
+    ],
+)
+def test_a_column_is_about_its_promise_wherever_a_campaign_has_it(searched, shown, monkeypatch):
+    found = under(published("2026-11-25-capacity"), *searched)
+    monkeypatch.setattr(campaigns, "_results", lambda run, running: found)
+    made = choices.columns([Campaign("results/any", found.folder, found.campaign, len(found.order))])
+    assert [one.choice.metric for one in made] == shown
+
+
+def under(found, *promises):
+    """The campaign as if it had searched under these promises alone."""
+    capacity = found.searched.capacity.model_copy(update={"promises": list(promises)})
+    return replace(found, searched=replace(found.searched, capacity=capacity))
 
 
 def test_a_cell_in_which_only_bounds_are_known_is_undecided():

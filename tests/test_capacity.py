@@ -180,6 +180,14 @@ def test_an_experiment_searches_as_long_as_the_command_says():
     asked = request.request("capacity", "a test", searching=Searching(within=0.1, budget_s=60.0))
     assert (asked.experiment.capacity.within, asked.experiment.capacity.budget_s) == (0.1, 60.0)
     assert "searches with budget_s = 60 instead of the experiment's 360" in asked.departures
+    promise = "response.p99 < 50ms"
+    kept = request.request("capacity", "a test", searching=Searching(promises=[promise]))
+    assert kept.experiment.capacity.promises == [promise]
+    assert any(text.startswith(f"searches with promises = {promise} instead of") for text in kept.departures)
+    with pytest.raises(UserError, match="--promise: found 'response.p99 < 1ms', allowed: 'response.p99 < 5ms', "):
+        request.request("capacity", "a test", searching=Searching(promises=["response.p99 < 1ms"]))
+    with pytest.raises(UserError, match="--promise needs an experiment that searches"):
+        request.request("quick", "a test", searching=Searching(promises=[promise]))
     with pytest.raises(UserError, match="--within needs an experiment that searches"):
         request.request("quick", "a test", searching=Searching(within=0.1))
     with pytest.raises(UserError, match="--budget needs --until decided, or an experiment"):

@@ -18,6 +18,8 @@ from wsbench.analysis.dataset import ENGINE_LIMIT, Cell
 from wsbench.analysis.results import Results
 from wsbench.experiments import experiment as experiments
 from wsbench.experiments.choice import NEEDS, Choice
+from wsbench.experiments.experiment import Experiment
+from wsbench.metrics import capacities
 from wsbench.metrics.findings import Kind, worst
 
 #: `best`: alone, or with its equals. `may be best`: no other is shown to be better. `open`: nothing is ranked.
@@ -80,17 +82,34 @@ def columns(campaigns: list[Campaign]) -> list[Column]:
     """By need, then by experiment, as declared. `campaigns`: the newest first."""
     made = []
     for name in sorted({one.experiment for one in campaigns}):
+        known = experiments.of_catalogue(name)
+        of = [one for one in campaigns if one.experiment == name and not one.running]
         for choice in _choices(name):
-            found = (_column(one, choice) for one in campaigns if one.experiment == name and not one.running)
+            found = (_column(one, fitting) for one in of if (fitting := _fitting(choice, known, one.results)) is not None)
             if (column := next((one for one in found if one is not None), None)) is not None:
                 made.append(column)
     return sorted(made, key=lambda one: NEEDS.index(one.choice.need))
 
 
 def _choices(name: str) -> Sequence[Choice]:
-    """The columns of an experiment of the repository. Its words may be newer than the campaign; cell and metric must fit."""
+    """The columns of an experiment of the repository. Its words may be newer than the campaign; cell, metric and promise must fit."""
     known = experiments.of_catalogue(name)
     return () if known is None else known.choice
+
+
+def _fitting(choice: Choice, known: Experiment | None, results: Results) -> Choice | None:
+    """With the campaign's name of the metric: a capacity has the number of its promise, and campaigns search under different ones.
+    None if this one does not search under the promise."""
+    if known is None or known.capacity is None or results.searched is None:
+        return choice
+    over, promises = known.capacity.over, known.capacity.promises
+    place = next((place for place in range(len(promises)) if capacities.name_of(over, place) == choice.metric), None)
+    if place is None:
+        return choice
+    searched = results.searched.capacity
+    if searched.over != over or promises[place] not in searched.promises:
+        return None
+    return choice.model_copy(update={"metric": capacities.name_of(over, searched.promises.index(promises[place]))})
 
 
 def _column(campaign: Campaign, choice: Choice) -> Column | None:

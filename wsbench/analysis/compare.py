@@ -144,6 +144,7 @@ def _settings(results: Results) -> dict:
     timing = {key: value for key, value in keys.pop("timing", {}).items() if key != "rounds"}
     if "capacity" in keys:
         keys["capacity"] = {key: value for key, value in keys["capacity"].items() if key not in HOW_LONG}
+        keys["capacity"]["promises"] = results.searched.capacity.promises
     asked = {key: getattr(results.campaign, key) for key in AS_ASKED}
     return keys | {"timing": timing} | asked
 
