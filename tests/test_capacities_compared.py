@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from wsbench.analysis import campaigns, choices, stats
-from wsbench.analysis.capacity import search
 from wsbench.analysis.campaigns import Campaign
+from wsbench.analysis.capacity import search
 from wsbench.analysis.capacity.search import Bounds
 from wsbench.analysis.compare import differences
 from wsbench.analysis.reading import load

@@ -19,7 +19,8 @@ from wsbench.experiments.experiment import Capacity
 from wsbench.metrics.findings import Finding, Verdict
 from wsbench.records.errors import UserError
 from wsbench.records.goals import Searching
-from wsbench.run import duel, request
+from wsbench.records.rundir import Probe as Probing
+from wsbench.run import capacity, duel, request
 from wsbench.servers import catalogue, speaking
 
 TESTS = Path(__file__).parent
@@ -184,7 +185,7 @@ def test_an_experiment_searches_as_long_as_the_command_says():
     kept = request.request("capacity", "a test", searching=Searching(promises=[promise]))
     assert kept.experiment.capacity.promises == [promise]
     assert any(text.startswith(f"searches with promises = {promise} instead of") for text in kept.departures)
-    with pytest.raises(UserError, match="--promise: found 'response.p99 < 1ms', allowed: 'response.p99 < 5ms', "):
+    with pytest.raises(UserError, match=r"--promise: found 'response\.p99 < 1ms', allowed: 'response\.p99 < 5ms', "):
         request.request("capacity", "a test", searching=Searching(promises=["response.p99 < 1ms"]))
     with pytest.raises(UserError, match="--promise needs an experiment that searches"):
         request.request("quick", "a test", searching=Searching(promises=[promise]))
@@ -192,6 +193,18 @@ def test_an_experiment_searches_as_long_as_the_command_says():
         request.request("quick", "a test", searching=Searching(within=0.1))
     with pytest.raises(UserError, match="--budget needs --until decided, or an experiment"):
         request.request("quick", "a test", searching=Searching(budget_s=60.0))
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, (2, 10, 2)), (4.0, (4, 4, 4))])
+def test_a_server_on_the_jvm_is_warmed_up_longer_unless_the_user_says_how_long(given, expected):
+    asked = capacity.Asked(("netty", "node-ws", "reference"), ("p99 < 5ms",), warmup_s=given)
+    with capacity.request(asked, "a test") as made:
+        by_name = {one.server: made.experiment.warming(one.runtime) for one in made.variants}
+    probe = Probing(purpose="search", load=1000.0, seconds=5.0)
+    warmups = {name: one.probing({}, probe).rate[0] for name, one in by_name.items()}
+    assert tuple(warmups[name].for_s for name in ("node-ws", "netty", "reference")) == expected
+    assert {one.from_per_s for one in warmups.values()} == {500.0}
+    assert tuple(by_name[name].timing.warmup_s for name in ("node-ws", "netty", "reference")) == expected
 
 
 # ---- promises ------------------------------------------------------------------------------------------------------

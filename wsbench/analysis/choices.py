@@ -92,7 +92,7 @@ def columns(campaigns: list[Campaign]) -> list[Column]:
 
 
 def _choices(name: str) -> Sequence[Choice]:
-    """The columns of an experiment of the repository. Its words may be newer than the campaign; cell, metric and promise must fit."""
+    """The columns of an experiment of the repository. Its words may be newer than a campaign."""
     known = experiments.of_catalogue(name)
     return () if known is None else known.choice
 

@@ -26,7 +26,7 @@ AS_ASKED = ("scale", "time_scale", "arrangement", "engines", "server_processes")
 #: Keys of experiment.toml that do not change a trial.
 OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "choice", "versions")
 #: Keys of a search for a capacity that say where it begins and when it ends, not what it searches for.
-HOW_LONG = ("start", "within", "budget_s")
+HOW_LONG = ("start", "within", "budget_s", "probes")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
 

@@ -147,6 +147,7 @@ def _run(made: Parser) -> None:
         "of an experiment that searches for capacities: time of each search",
     )
     made.add_argument("--within", type=margin, metavar="PERCENT", help="end each search at this half width of the interval")
+    made.add_argument("--probes", type=positive, metavar="N", help="end each search after so many probes")
     made.add_argument(
         "--promise",
         action="append",

@@ -122,10 +122,10 @@ def request_of(arguments) -> request.Request:
 
 def _searching(arguments) -> Searching:
     """What an experiment is to search for, and how long."""
-    within, budget, kept = (getattr(arguments, name, None) for name in ("within", "budget", "promise"))
+    within, budget, probes, kept = (getattr(arguments, name, None) for name in ("within", "budget", "probes", "promise"))
     if getattr(arguments, "until", None) is not None:
         budget = None  # that of the rounds
-    return Searching(within=within, budget_s=budget, promises=kept)
+    return Searching(within=within, budget_s=budget, probes=probes, promises=kept)
 
 
 def _goal(arguments) -> Goal | None:

@@ -68,7 +68,10 @@ def add(made) -> None:
         "--probe", type=values.seconds_above_zero, default=5.0, metavar="TIME", help="measured time of a probe (default: 5s)"
     )
     made.add_argument(
-        "--warmup", type=values.seconds, default=2.0, metavar="TIME", help="warm-up of each, at half of the load (default: 2s)"
+        "--warmup",
+        type=values.seconds,
+        metavar="TIME",
+        help="warm-up of each, at half of the load (default: 2s; 10s for servers of the catalogue on the JVM)",
     )
     made.add_argument(
         "--as-is",

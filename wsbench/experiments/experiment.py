@@ -25,7 +25,7 @@ from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
 from wsbench.records.goals import Searching
 from wsbench.records.rundir import Arrangement, CellValue, Probe
-from wsbench.servers.settings import RuntimeTable
+from wsbench.servers.settings import RuntimeName, RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
 Scaled = Literal["connections", "messages", "heap"]
@@ -37,6 +37,10 @@ SLICE_S, LEAD_S = 0.05, 0.02
 TAIL_S = 0.01
 
 
+#: Duration in seconds.
+Warmup = Annotated[float, Field(ge=0, le=3600)]
+
+
 class Timing(Frozen):
     """Duration of the warm-up and the measurement in seconds, and the number of rounds.
 
@@ -44,7 +48,9 @@ class Timing(Frozen):
     (`verdict.disturbed`) is rerun at the end of its round, at most `again` times.
     """
 
-    warmup_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    warmup_s: Warmup = 0
+    #: In searches: another warm-up for servers with this runtime, such as the JVM, which compiles their code meanwhile.
+    warmup_of: dict[RuntimeName, Warmup] = {}
     #: In slices: the length of one, and for how long it sends before it counts. A lead is longer than a reply takes.
     slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
     lead_s: Annotated[float, Field(ge=0.001, le=60)] = LEAD_S
@@ -73,7 +79,8 @@ class Capacity(Frozen):
     """What is searched for with `loop = "capacity"`: the highest rate, or the most connections, at which each promise is kept.
 
     A promise is a condition on metrics, such as "response.p99 < 20ms and lost = 0". A probe is a trial of `timing.measure_s`. Each
-    search, of one server in one cell and round, ends when every answer is known to `within`, or when `budget_s` is spent.
+    search, of one server in one cell and round, ends when every answer is known to `within`, when `budget_s` is spent, or after
+    `probes`. Where warm-ups differ, a number of probes tells as much of each server.
     """
 
     over: Literal["rate", "connections"] = "rate"
@@ -86,6 +93,7 @@ class Capacity(Frozen):
     each_per_s: Annotated[float, Field(gt=0)] | None = None
     within: Annotated[float, Field(gt=0, le=0.5)] = 0.05
     budget_s: Annotated[float, Field(gt=0)] = 300.0
+    probes: Annotated[int, Field(ge=1)] | None = None
     #: Probes that the host disturbed: repeat them, or count them. The answer is then about this host as it is.
     disturbed: Literal["repeat", "count"] = "repeat"
 
@@ -129,6 +137,12 @@ class Experiment(Frozen):
 
     def load_of(self, cell: dict[str, CellValue]) -> Load:
         return Load.model_validate({**self.load.model_dump(), **cell})
+
+    def warming(self, runtime: RuntimeName | None) -> Experiment:
+        """With the warm-up of servers that have this runtime."""
+        if runtime not in self.timing.warmup_of:
+            return self
+        return self.model_copy(update={"timing": self.timing.model_copy(update={"warmup_s": self.timing.warmup_of[runtime]})})
 
     def probing(self, cell: dict[str, CellValue], probe: Probe) -> Load:
         """The load of a probe. The warm-up has half of its rate, so that the backlog of a cold server is not measured."""
@@ -239,6 +253,8 @@ def _require_searchable(path: Path, experiment: Experiment, load: Load) -> None:
     if (asked is not None) != (experiment.loop == "capacity"):
         raise UserError(f"{path}: loop 'capacity' needs a table [capacity], and no other loop has one")
     if asked is None:
+        if experiment.timing.warmup_of:
+            raise UserError(f"{path}: 'timing.warmup_of' needs loop 'capacity'")
         return
     timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
     if experiment.scenario not in ("echo", "ping", "push", "rooms", "rpc") or experiment.arrangement != "trials" or not timed:

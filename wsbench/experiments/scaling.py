@@ -81,6 +81,7 @@ def _shorter(made: Experiment, by: float) -> Experiment:
     timing = made.timing.model_copy(
         update={
             "warmup_s": made.timing.warmup_s * by,
+            "warmup_of": {runtime: seconds * by for runtime, seconds in made.timing.warmup_of.items()},
             "apart_s": made.timing.apart_s * by,
             "measure_s": None if made.timing.measure_s is None else made.timing.measure_s * by,
         }

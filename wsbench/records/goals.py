@@ -31,10 +31,11 @@ class Until(Goal):
 
 class Searching(Frozen):
     """What a search for a capacity looks for and when it ends: under these of the experiment's promises, at this half width of the
-    interval, or after this time. None: as the experiment says."""
+    interval, after this time, or after so many probes. None: as the experiment says."""
 
     within: Annotated[float, Field(gt=0, le=0.5)] | None = None
     budget_s: Annotated[float, Field(gt=0)] | None = None
+    probes: Annotated[int, Field(ge=1)] | None = None
     promises: list[str] | None = None
 
     @property

@@ -128,7 +128,8 @@ def _require_search(written: Experiment, searching: Searching) -> None:
     if not searching.given:
         return
     if written.capacity is None:
-        named = {"promises": "--promise needs", "within": "--within needs", "budget_s": "--budget needs --until decided, or"}
+        named = {name: f"--{name} needs" for name in ("within", "probes")}
+        named |= {"promises": "--promise needs", "budget_s": "--budget needs --until decided, or"}
         option = next(words for name, words in named.items() if name in searching.given)
         raise UserError(f"{option} an experiment that searches for a capacity")
     if unknown := [one for one in searching.promises or () if one not in written.capacity.promises]:
@@ -190,8 +191,8 @@ def _search_departures(written: Experiment, searching: Searching) -> list[str]:
     ]
 
 
-def _said(value: float | list[str]) -> str:
-    return ", ".join(value) if isinstance(value, list) else f"{value:g}"
+def _said(value: float | list[str] | None) -> str:
+    return "no limit" if value is None else ", ".join(value) if isinstance(value, list) else f"{value:g}"
 
 
 def one_after_another(asked: Request) -> Request:

@@ -56,9 +56,8 @@ class Searches:
         for one in order:
             firsts.setdefault((one.name, tuple(one.cell.items()), one.round), one)
         of_round = {key: one for key, one in firsts.items() if one.round == now}
-        budget_s = self._asked.capacity.budget_s
-        later = (self._rounds - now) * len(of_round) * budget_s
-        self.left_s = later + sum(max(0.0, budget_s - found[key].spent_s) for key in of_round)
+        later = (self._rounds - now) * len(of_round) * self._asked.capacity.budget_s
+        self.left_s = later + sum(_left_s(found[key]) for key in of_round)
         due = [(one, probe) for key, one in of_round.items() if (probe := next_probe(found[key], self._error)) is not None]
         if not due and now < self._rounds:
             start = _probe(self._asked, self._asked.bounds.start)
@@ -109,14 +108,23 @@ def next_probe(one: Search, error: float = ERROR) -> Probe | None:
     """The next probe of a search. None if it has ended. `error`: with which both ends of each interval come first."""
     asked = one.asked
     open_ = [place for place, answer in enumerate(one.answers) if answer.ended is None]
-    searched_s = sum(tried.trial.record.duration_s or 0.0 for tried in one.tried if tried.purpose == "search")
-    if open_ and searched_s < asked.capacity.budget_s:
+    if open_ and _left_s(one) > 0:
         place = max(open_, key=lambda place: _lacks(one, place, error))
         return _probe(asked, search.next_load(one.probes(place), one.bounds(place), error))
     for place in range(len(one.answers)):
         if (load := _to_hold(one, place)) is not None:
             return Probe(purpose="holdout", load=load, seconds=HOLDOUT * asked.seconds(load))
     return _half(one) or _recovery(one)
+
+
+def _left_s(one: Search) -> float:
+    """For how long a search may go on, by its time and by the number of its probes."""
+    times = [tried.trial.record.duration_s or 0.0 for tried in one.tried if tried.purpose == "search"]
+    asked, spent_s = one.asked.capacity, sum(times)
+    left_s = max(0.0, asked.budget_s - spent_s)
+    if asked.probes is None or not times:
+        return left_s
+    return min(left_s, max(0, asked.probes - len(times)) * spent_s / len(times))
 
 
 def _lacks(one: Search, place: int, error: float) -> tuple:

@@ -72,7 +72,7 @@ class Attempt:
 
     def __init__(self, order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder):
         self.order, self.variant, self.setting, self.folder = order, variant, setting, folder
-        asked = setting.experiment
+        self.experiment = asked = setting.experiment.warming(variant.runtime)
         self.load = asked.load_of(order.cell) if order.search is None else asked.probing(order.cell, order.search)
         #: Why the trial failed, or why the experiment's stop rule ended it.
         self.failed: str | None = None
@@ -110,17 +110,17 @@ class Attempt:
             number=self.order.number,
             cpus=setting.testbed.server_cpus,
             processes=self._shape.servers,
-            share_heap="heap" in setting.experiment.scales,
+            share_heap="heap" in self.experiment.scales,
             probe=self._probe,
             asks=self.load.asks,
         )
-        with setting.testbed.serving(self.variant, setting.experiment.runtime, asked, self.folder.path) as server:
+        with setting.testbed.serving(self.variant, self.experiment.runtime, asked, self.folder.path) as server:
             self._ready = server.ready
             yield server
 
     def plan(self) -> Plan:
         """The combined plan of the engine processes for the server that is ready."""
-        experiment, load, testbed = self.setting.experiment, self.load, self.setting.testbed
+        experiment, load, testbed = self.experiment, self.load, self.setting.testbed
         asked = _asked(self.variant, experiment.scenario, load)
         transport = "http" if experiment.scenario == "doc" else self.variant.transport
         address, *replicas = self._ready.addresses
@@ -223,7 +223,7 @@ def shape_of(setting: Setting, load: Load, started: bool = True) -> Shape:
 
 def _measure(attempt: Attempt, server: Server, watch: Callable) -> str | None:
     """Runs the load. Returns the reason if the experiment's stop rule ended it."""
-    setting, folder, load, experiment = attempt.setting, attempt.folder, attempt.load, attempt.setting.experiment
+    setting, folder, load, experiment = attempt.setting, attempt.folder, attempt.load, attempt.experiment
     plan = attempt.plan()
     count = setting.testbed.engines.count(attempt.engines, plan)
     with (
