@@ -195,16 +195,23 @@ def test_an_experiment_searches_as_long_as_the_command_says():
         request.request("quick", "a test", searching=Searching(budget_s=60.0))
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, (2, 10, 2)), (4.0, (4, 4, 4))])
-def test_a_server_on_the_jvm_is_warmed_up_longer_unless_the_user_says_how_long(given, expected):
+@pytest.mark.parametrize(
+    ("given", "load", "netty_s", "others_s"),
+    [(None, 100_000, 10, 2), (None, 16_000, 25, 2), (None, 1_000, 60, 2), (4.0, 1_000, 4, 4)],
+)
+def test_a_server_on_the_jvm_is_warmed_up_longer_unless_the_user_says_how_long(given, load, netty_s, others_s):
     asked = capacity.Asked(("netty", "node-ws", "reference"), ("p99 < 5ms",), warmup_s=given)
+    probe = Probing(purpose="search", load=load, seconds=5.0)
     with capacity.request(asked, "a test") as made:
-        by_name = {one.server: made.experiment.warming(one.runtime) for one in made.variants}
-    probe = Probing(purpose="search", load=1000.0, seconds=5.0)
-    warmups = {name: one.probing({}, probe).rate[0] for name, one in by_name.items()}
-    assert tuple(warmups[name].for_s for name in ("node-ws", "netty", "reference")) == expected
-    assert {one.from_per_s for one in warmups.values()} == {500.0}
-    assert tuple(by_name[name].timing.warmup_s for name in ("node-ws", "netty", "reference")) == expected
+        warm = {one.server: made.experiment.warming(one.runtime, {}, probe) for one in made.variants}
+    assert {name: one.timing.warmup_s for name, one in warm.items()} == {
+        "netty": netty_s,
+        "node-ws": others_s,
+        "reference": others_s,
+    }
+    for one in warm.values():
+        first = one.probing({}, probe).rate[0]
+        assert (first.from_per_s, first.for_s) == (load / 2, one.timing.warmup_s)
 
 
 # ---- promises ------------------------------------------------------------------------------------------------------

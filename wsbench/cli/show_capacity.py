@@ -71,7 +71,7 @@ def add(made) -> None:
         "--warmup",
         type=values.seconds,
         metavar="TIME",
-        help="warm-up of each, at half of the load (default: 2s; 10s for servers of the catalogue on the JVM)",
+        help="warm-up of each, at half of the load (default: 2s; 10s to 60s for servers of the catalogue on the JVM)",
     )
     made.add_argument(
         "--as-is",

@@ -29,6 +29,8 @@ from wsbench.servers.settings import RuntimeName, RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
 Scaled = Literal["connections", "messages", "heap"]
+#: Before a probe: a load of this share of the one in question.
+WARMING = 0.5
 #: A probe of recovery: the overload and how long it lasts, then the light load, as shares of the load in question.
 OVERLOAD, OVERLOAD_S, RELIEF = 1.5, 4.0, 0.5
 #: results/instrument.md shows what other lengths give.
@@ -37,6 +39,8 @@ SLICE_S, LEAD_S = 0.05, 0.02
 TAIL_S = 0.01
 
 
+#: A server on the JVM is warm after so many messages: until then, its compiler took CPU time from Jetty 12.1. How long that may take.
+WARM, COLDEST_S = 200_000, 60.0
 #: Duration in seconds.
 Warmup = Annotated[float, Field(ge=0, le=3600)]
 
@@ -49,7 +53,8 @@ class Timing(Frozen):
     """
 
     warmup_s: Warmup = 0
-    #: In searches: another warm-up for servers with this runtime, such as the JVM, which compiles their code meanwhile.
+    #: In searches: another warm-up for servers with this runtime, such as the JVM, which compiles their code meanwhile. It takes as
+    #: long as WARM messages take, at most COLDEST_S.
     warmup_of: dict[RuntimeName, Warmup] = {}
     #: In slices: the length of one, and for how long it sends before it counts. A lead is longer than a reply takes.
     slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
@@ -138,24 +143,30 @@ class Experiment(Frozen):
     def load_of(self, cell: dict[str, CellValue]) -> Load:
         return Load.model_validate({**self.load.model_dump(), **cell})
 
-    def warming(self, runtime: RuntimeName | None) -> Experiment:
-        """With the warm-up of servers that have this runtime."""
-        if runtime not in self.timing.warmup_of:
+    def warming(self, runtime: RuntimeName | None, cell: dict[str, CellValue], probe: Probe | None) -> Experiment:
+        """With the warm-up of servers that have this runtime, before this probe."""
+        if probe is None or runtime not in self.timing.warmup_of:
             return self
-        return self.model_copy(update={"timing": self.timing.model_copy(update={"warmup_s": self.timing.warmup_of[runtime]})})
+        warm_s = WARM / (WARMING * self._per_s(cell, probe))
+        warmup_s = max(self.timing.warmup_of[runtime], min(warm_s, COLDEST_S))
+        return self.model_copy(update={"timing": self.timing.model_copy(update={"warmup_s": warmup_s})})
 
     def probing(self, cell: dict[str, CellValue], probe: Probe) -> Load:
         """The load of a probe. The warm-up has half of its rate, so that the backlog of a cold server is not measured."""
-        load, asked = self.load_of(cell), self.capacity
-        connections = round(probe.load) if asked.over == "connections" else load.connections
-        per_s = load.rate_per_s if asked.over == "connections" else probe.load
-        if asked.each_per_s is not None:
-            per_s = asked.each_per_s * connections
-        steps = [(per_s / 2, self.timing.warmup_s), (per_s, probe.seconds)]
+        load, per_s = self.load_of(cell), self._per_s(cell, probe)
+        connections = round(probe.load) if self.capacity.over == "connections" else load.connections
+        steps = [(WARMING * per_s, self.timing.warmup_s), (per_s, probe.seconds)]
         if probe.purpose == "recovery":
             steps[1:] = [(OVERLOAD * per_s, OVERLOAD_S), (RELIEF * per_s, probe.seconds - OVERLOAD_S)]
         rate = [Segment(from_per_s=rate, to_per_s=rate, for_s=for_s) for rate, for_s in steps if for_s]
         return load.model_copy(update={"connections": connections, "rate_per_s": None, "rate": rate})
+
+    def _per_s(self, cell: dict[str, CellValue], probe: Probe) -> float:
+        """The rate of a probe: messages per second in all."""
+        if self.capacity.over == "rate":
+            return probe.load
+        each = self.capacity.each_per_s
+        return self.load_of(cell).rate_per_s if each is None else each * round(probe.load)
 
     def measure_of(self, load: Load, probe: Probe | None = None) -> Seconds | Messages:
         if probe is not None:

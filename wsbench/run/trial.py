@@ -72,7 +72,7 @@ class Attempt:
 
     def __init__(self, order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder):
         self.order, self.variant, self.setting, self.folder = order, variant, setting, folder
-        self.experiment = asked = setting.experiment.warming(variant.runtime)
+        self.experiment = asked = setting.experiment.warming(variant.runtime, order.cell, order.search)
         self.load = asked.load_of(order.cell) if order.search is None else asked.probing(order.cell, order.search)
         #: Why the trial failed, or why the experiment's stop rule ended it.
         self.failed: str | None = None
