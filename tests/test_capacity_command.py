@@ -33,14 +33,13 @@ def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     assert 1_000 < first["capacity"] < 2_200
     assert second["promise"] == "lost = 0"
     (run,) = (tmp_path / "runs").iterdir()
-    orders = json.loads((run / "order.json").read_text())
-    purposes = [one["search"]["purpose"] for one in orders]
-    assert (purposes.count("half"), purposes.count("recovery")) == (3, 1)
+    made = purposes(run)
+    assert (made.count("half"), made.count("recovery")) == (3, 1)
     half, tail = first["half_response_us_p50"], first["half_response_us_p99"]
     assert 0 < half < 50_000, "it is far from its cliff"
     assert tail is None or half <= tail < 50_000, "None: other programs disturbed the tail"
-    assert len(list(run.glob("*/trial.json"))) == len(orders) == first["probes"]
-    assert len(tables.trials_in(RunFolder(run))) == len(orders), "no later reader measures them again"
+    assert len(list(run.glob("*/trial.json"))) == len(made) == first["probes"]
+    assert len(tables.trials_in(RunFolder(run))) == len(made), "no later reader measures them again"
     shown = capacity(tmp_path, "report", str(run))
     assert shown.returncode == 0, shown.stderr
     page = (run / "report.html").read_text()
@@ -61,14 +60,19 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     assert "resuming" in again.stdout
     assert last.exists()
     made = len(list(run.glob("*/trial.json")))
-    longer = capacity(tmp_path, "run", "--resume", str(run), "--budget", "10s", "--no-report")
+    probes = purposes(run).count("search") + 2
+    longer = capacity(tmp_path, "run", "--resume", str(run), "--budget", "60s", "--probes", str(probes), "--no-report")
     assert longer.returncode == 0, longer.stderr
-    orders = json.loads((run / "order.json").read_text())[made:]
-    assert len(orders) >= 2
-    assert {one["search"]["purpose"] for one in orders} <= {"search", "holdout"}
-    assert json.loads((run / "campaign.json").read_text())["departures"][-1:] == [
-        "searches with budget_s = 10 instead of the experiment's 5"
+    assert purposes(run).count("search") == probes
+    assert set(purposes(run)[made:]) <= {"search", "holdout"}
+    assert json.loads((run / "campaign.json").read_text())["departures"][-2:] == [
+        "searches with budget_s = 60 instead of the experiment's 5",
+        f"searches with probes = {probes} instead of the experiment's no limit",
     ]
+
+
+def purposes(run):
+    return [one["search"]["purpose"] for one in json.loads((run / "order.json").read_text())]
 
 
 @pytest.mark.parametrize(
