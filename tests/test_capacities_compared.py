@@ -64,9 +64,9 @@ def test_of_many_the_same_capacity_is_rarely_called_different(ask):
 
 
 def test_many_comparisons_share_the_error_by_ends_and_not_by_pairs():
-    """Nine bets show an end at 0.05 / 12 and not at 0.05 / 60."""
+    """Twelve probes show an end at 0.05 / 12 and not at 0.05 / 60."""
     chance = random.Random(22)
-    series = {name: searched(10_000, chance, 0.2, 40) for name in "abcd"} | {"high": kept(200_000, 10), "low": broken(1_000, 10)}
+    series = {name: searched(10_000, chance, 0.2, 40) for name in "abcd"} | {"high": kept(200_000, 12), "low": broken(1_000, 12)}
     pair = next(one for one in decide(series, Pairs()).decisions if {one.one, one.other} == {"high", "low"})
     assert pair.leans is not None
     both = {name: series[name] for name in ("high", "low")}

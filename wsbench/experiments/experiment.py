@@ -39,7 +39,7 @@ SLICE_S, LEAD_S = 0.05, 0.02
 TAIL_S = 0.01
 
 
-#: A server on the JVM is warm after so many messages: the compiler took CPU time from Jetty 12.1 until then. It has so long for them.
+#: A server on the JVM is warm after so many messages: until then the compiler took CPU time from Jetty 12.1. How long it may take.
 WARM, COLDEST_S = 200_000, 60.0
 #: Duration in seconds.
 Warmup = Annotated[float, Field(ge=0, le=3600)]

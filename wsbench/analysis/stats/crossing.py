@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
-from scipy.special import betaln
+from scipy.special import gammaln
 from scipy.stats import beta
 
 #: That the interval misses the capacity, at any moment of the search; half of it on each side.
@@ -137,12 +137,10 @@ class Evidence:
 
 def log_evidence(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """How strongly bets speak against their losing at least half of the time, as a logarithm: the likelihood of a share p that is
-    won, divided by that of one half, in the mean over p. Half of the weight has p = 1, for most bets are far from the capacity; the
-    other half has Jeffreys' density, Beta(1/2, 1/2), from 1/2 to 1. The expectation of what it is the logarithm of is at most 1 if
-    the bets are no better than a coin."""
-    coin = -(right + wrong) * math.log(2)
-    some = math.log(2) + betaln(right + 0.5, wrong + 0.5) - betaln(0.5, 0.5) + beta.logsf(0.5, right + 0.5, wrong + 0.5)
-    return np.logaddexp(some, np.where(wrong == 0, 0.0, -np.inf)) - math.log(2) - coin
+    won, divided by that of one half, in the mean over all p from 1/2 to 1. The expectation of what it is the logarithm of is at
+    most 1 if the bets are no better than a coin."""
+    log = (right + wrong + 1) * math.log(2) + gammaln(right + 1) + gammaln(wrong + 1) - gammaln(right + wrong + 2)
+    return log + beta.logsf(0.5, right + 1, wrong + 1)
 
 
 @lru_cache(16_384)
