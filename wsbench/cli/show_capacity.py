@@ -165,7 +165,8 @@ def summary(results) -> None:
     how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
     say(took + (f"; the host disturbed {disturbed} of {probes} probes, which were {how}" if disturbed else ""))
     if any(one["ended"] == "budget" and None in (one["low"], one["high"]) for one in found):
-        longer = f"--budget {2 * results.searched.capacity.budget_s:.0f}s"
+        asked = results.searched.capacity
+        longer = f"--budget {2 * asked.budget_s:.0f}s" + ("" if asked.probes is None else f" --probes {2 * asked.probes}")
         say(f"more probes can show the ends that are missing: wsbench run --resume {results.folder.path} {longer}")
 
 
