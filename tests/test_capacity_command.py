@@ -63,7 +63,7 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     probes = purposes(run).count("search") + 2
     longer = capacity(tmp_path, "run", "--resume", str(run), "--budget", "60s", "--probes", str(probes), "--no-report")
     assert longer.returncode == 0, longer.stderr
-    assert f"wsbench run --resume runs/{run.name} --budget 120s --probes {2 * probes}" in longer.stdout + longer.stderr
+    assert f"wsbench run --resume {run} --budget 120s --probes {2 * probes}" in longer.stdout
     assert purposes(run).count("search") == probes
     assert set(purposes(run)[made:]) <= {"search", "holdout"}
     assert json.loads((run / "campaign.json").read_text())["departures"][-2:] == [
