@@ -18,7 +18,7 @@ from wsbench.run import request as request_of
 #: The name of the experiment, and so of the campaign's folder.
 NAME = "capacity"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-#: Before each probe. On the JVM, p99 settles only after eight seconds (METHODOLOGY, capacity).
+#: Before each probe. On the JVM the compiler takes CPU time from a server for longer than two seconds (METHODOLOGY, capacity).
 WARMUP_S, WARMUP_JVM_S = 2.0, 10.0
 
 
