@@ -1,6 +1,7 @@
 """Searches for a capacity, against theory and against a coin, and the promises that they keep."""
 
 import decimal
+import itertools
 import math
 import random
 import sys
@@ -109,8 +110,21 @@ def test_a_coin_shows_nothing():
 
 
 def test_bets_on_a_coin_win_nothing_on_average():
-    fair = sum(math.comb(12, won) / 2**12 * math.exp(crossing.log_evidence(won, 12 - won)) for won in range(13))
-    assert fair == pytest.approx(1.0)
+    away = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, math.inf]
+    ends = [
+        crossing.log_evidence([crossing.Bet(1000.0, *bet) for bet in zip(won, away, strict=True)])[-1]
+        for won in itertools.product((True, False), repeat=len(away))
+    ]
+    assert np.exp(ends).mean() == pytest.approx(1.0)
+
+
+def test_a_bet_far_from_the_estimate_says_more_than_one_beside_it():
+    def shown(away, won=True):
+        return crossing.log_evidence([crossing.Bet(1000.0, won, away)])[-1]
+
+    assert shown(0.0) == pytest.approx(0.0)
+    assert 0 < shown(0.05) < shown(0.2) < shown(math.inf) < math.log(2)
+    assert 0 > shown(0.05, won=False) > shown(0.2, won=False) > shown(math.inf, won=False)
 
 
 @pytest.mark.parametrize("seed", range(5))

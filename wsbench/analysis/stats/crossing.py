@@ -5,7 +5,7 @@ higher load makes a promise no easier to keep. Nothing here measures.
 
 The interval comes from a test martingale (Ville 1939; Ramdas et al., Statistical Science 38, 2023). Each probe is a bet, made
 before it runs: below the estimate of that moment that it will keep the promise, above it that it will not; no bet where nothing is
-known yet. If the capacity were at or below a load, every probe from that load on would keep the promise at most half of the time,
+known yet. Far from the estimate more is staked than near it. If the capacity were at or below a load, every probe from that load on would keep the promise at most half of the time,
 and such bets could not win in the long run. So results may choose the next load, and the search may end at any time. What the bets
 have won once is shown for good: Ville's inequality is about the most that they ever win.
 """
@@ -23,11 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
-from scipy.special import gammaln
-from scipy.stats import beta
+from scipy.special import logsumexp, ndtr
 
 #: That the interval misses the capacity, at any moment of the search; half of it on each side.
 ERROR = 0.05
+#: By how much the capacity may differ from probe to probe, as a standard deviation of its logarithm. Nobody need know which it is.
+SCATTERS = (0.03, 0.1, 0.3)
+#: The most that a bet takes for likely. A probe far from the estimate can fail, too.
+MOST = 0.98
 #: Loads that differ by a smaller share are the same.
 ALMOST = 1e-9
 
@@ -37,6 +40,14 @@ class Probe(NamedTuple):
 
     load: float
     kept: bool
+
+
+class Bet(NamedTuple):
+    """On a probe at this load. `away`: how far the load is from the estimate of that moment, as a logarithm, at least 0."""
+
+    load: float
+    won: bool
+    away: float
 
 
 @dataclass(frozen=True)
@@ -97,17 +108,17 @@ class Evidence:
         return [*self._kept[0], *self._broken[0]]
 
     @cached_property
-    def _bets(self) -> tuple[list[Probe], list[Probe]]:
-        """Probes on which a bet was made: that they would be kept, and that they would be broken. A load between the highest kept
-        and the lowest broken one explores, and nothing is bet on it."""
-        sides: tuple[list[Probe], list[Probe]] = ([], [])
+    def _bets(self) -> tuple[list[Bet], list[Bet]]:
+        """Bets that a probe would be kept, and that it would be broken. A load between the highest kept and the lowest broken one
+        explores, and nothing is bet on it."""
+        sides: tuple[list[Bet], list[Bet]] = ([], [])
         kept, broken = 0.0, math.inf
         for number, one in enumerate(self.probes):
             estimate = _bound(self.probes[:number])
             if one.load <= min(estimate, kept):
-                sides[0].append(one)
+                sides[0].append(Bet(one.load, one.kept, math.log(estimate / one.load)))
             elif one.load > estimate and one.load >= broken:
-                sides[1].append(one)
+                sides[1].append(Bet(one.load, not one.kept, math.log(one.load / estimate) if estimate else math.inf))
             kept, broken = (max(kept, one.load), broken) if one.kept else (kept, min(broken, one.load))
         return sides
 
@@ -117,7 +128,7 @@ class Evidence:
         a lower load is not shown of a higher one."""
         bets = self._bets[0]
         loads = sorted({one.load for one in bets})
-        found = [self._p_value([one.kept for one in bets if one.load >= load]) for load in loads]
+        found = [self._p_value([one for one in bets if one.load >= load]) for load in loads]
         return loads, list(accumulate(found, max))
 
     @cached_property
@@ -125,22 +136,27 @@ class Evidence:
         """Likewise with the p value of "the capacity is at least this": of all bets up to this load."""
         bets = self._bets[1]
         loads = sorted({one.load for one in bets})
-        found = [self._p_value([not one.kept for one in bets if one.load <= load]) for load in loads]
+        found = [self._p_value([one for one in bets if one.load <= load]) for load in loads]
         return loads, list(accumulate(found[::-1], max))[::-1]
 
-    def _p_value(self, won: list[bool]) -> float:
+    def _p_value(self, bets: list[Bet]) -> float:
         """Of bets in the order in which they were made: by the most that they had won at any moment."""
-        right = np.cumsum(won) * self.times
-        wrong = np.cumsum(np.logical_not(won)) * self.times
-        return math.exp(-max(0.0, float(log_evidence(right, wrong).max())))
+        return math.exp(-max(0.0, float(log_evidence(bets, self.times).max())))
 
 
-def log_evidence(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """How strongly bets speak against their losing at least half of the time, as a logarithm: the likelihood of a share p that is
-    won, divided by that of one half, in the mean over all p from 1/2 to 1. The expectation of what it is the logarithm of is at
-    most 1 if the bets are no better than a coin."""
-    log = (right + wrong + 1) * math.log(2) + gammaln(right + 1) + gammaln(wrong + 1) - gammaln(right + wrong + 2)
-    return log + beta.logsf(0.5, right + 1, wrong + 1)
+def log_evidence(bets: Sequence[Bet], times: float = 1.0) -> np.ndarray:
+    """What a stake of 1 has become after each bet, as a logarithm. Its expectation never exceeds 1 if every bet is no better than a
+    coin.
+
+    The stake is divided among `SCATTERS`. Each part takes the capacity for lognormal around the estimate, and bets by the chance
+    that this gives: hardly anything beside the estimate, nearly all it has far from it. Whether the capacity is lognormal decides
+    how fast bets win, not whether the interval holds.
+    """
+    away = np.array([one.away for one in bets])
+    won = np.array([one.won for one in bets])
+    chance = np.minimum(ndtr(away / np.array(SCATTERS)[:, None]), MOST)
+    grown = times * np.cumsum(np.log(2 * np.where(won, chance, 1 - chance)), axis=1)
+    return logsumexp(grown, axis=0) - math.log(len(SCATTERS))
 
 
 @lru_cache(16_384)
