@@ -24,7 +24,7 @@ ASIDE = 0.8
 #: with the others says most.
 FARTHER = (1, 2, 4)
 #: While an end is not shown at all, probes go so many times as far, where a bet says more: with none that disagrees, one, more.
-UNSHOWN = (2, 4, 6)
+UNSHOWN = (1, 4, 6)
 #: Probes agree if this share of at least so many do.
 AGREE, OF = 0.8, 3
 

@@ -28,7 +28,7 @@ from scipy.special import logsumexp, ndtr
 #: That the interval misses the capacity, at any moment of the search; half of it on each side.
 ERROR = 0.05
 #: By how much the capacity may differ from probe to probe, as a standard deviation of its logarithm. Nobody need know which it is.
-SCATTERS = (0.03, 0.1, 0.3)
+SCATTERS = (0.01, 0.05, 0.2)
 #: The most that a bet takes for likely. A probe far from the estimate can fail, too.
 MOST = 0.98
 #: Loads that differ by a smaller share are the same.
