@@ -184,7 +184,7 @@ def under(found, *promises):
 def test_a_cell_in_which_only_bounds_are_known_is_undecided():
     found = published("2026-11-25-capacity")
     every = {place.text: place.sentence for place in standing.places(found, summary(found))}
-    assert every["connections 1,000"].startswith("undecided: one of 5 servers")
+    assert every["connections 1,000"].startswith("undecided: one of 6 servers")
     bounds = [row for row in summary(found) if row.figure("capacity_per_s").estimate.mean is None]
     assert bounds
     places = {place.text: place.sentence for place in standing.places(found, bounds)}
