@@ -42,7 +42,7 @@ AT_HALF = {"half_response_us_p50": "response_us_p50", "half_response_us_p99": "r
 UNITS = {"rate": "messages/s", "connections": "connections"}
 ENDED = {
     "precision": "precise enough",
-    "budget": "the budget was spent",
+    "budget": "its time or its probes were spent",
     "most": "the highest load allowed was kept",
     "least": "the lowest load allowed was broken",
     "generator": "the load generator was the limit: a lower bound",
