@@ -149,7 +149,7 @@ def log_evidence(bets: Sequence[Bet], times: float = 1.0) -> np.ndarray:
     coin.
 
     The stake is divided among `SCATTERS`. Each part takes the capacity for lognormal around the estimate, and bets by the chance
-    that this gives: hardly anything beside the estimate, nearly all it has far from it. Whether the capacity is lognormal decides
+    that this gives: hardly anything near the estimate, nearly all it has far from it. Whether the capacity is lognormal decides
     how fast bets win, not whether the interval holds.
     """
     away = np.array([one.away for one in bets])
