@@ -5,9 +5,10 @@ higher load makes a promise no easier to keep. Nothing here measures.
 
 The interval comes from a test martingale (Ville 1939; Ramdas et al., Statistical Science 38, 2023). Each probe is a bet, made
 before it runs: below the estimate of that moment that it will keep the promise, above it that it will not; no bet where nothing is
-known yet. Far from the estimate more is staked than near it. If the capacity were at or below a load, every probe from that load on would keep the promise at most half of the time,
-and such bets could not win in the long run. So results may choose the next load, and the search may end at any time. What the bets
-have won once is shown for good: Ville's inequality is about the most that they ever win.
+known yet. More is staked far from the estimate than near it. If the capacity were at or below a load, every probe from that load
+on would keep the promise at most half of the time, and such bets could not win in the long run. So results may choose the next
+load, and the search may end at any time. What the bets have won once is shown for good: Ville's inequality is about the most that
+they ever win.
 """
 
 from __future__ import annotations
