@@ -118,7 +118,7 @@ def test_bets_on_a_coin_win_nothing_on_average():
     assert np.exp(ends).mean() == pytest.approx(1.0)
 
 
-def test_a_bet_far_from_the_estimate_says_more_than_one_beside_it():
+def test_a_bet_far_from_the_estimate_says_more_than_one_near_it():
     def shown(away, won=True):
         return crossing.log_evidence([crossing.Bet(1000.0, won, away)])[-1]
 

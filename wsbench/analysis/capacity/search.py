@@ -23,7 +23,8 @@ ASIDE = 0.8
 #: While an end of the interval is only far away, probes go this many times as far, if nearer ones disagree: a probe that agrees
 #: with the others says most.
 FARTHER = (1, 2, 4)
-#: While an end is not shown at all, probes go so many times as far, where a bet says more: with none that disagrees, one, more.
+#: While an end is not shown at all, probes go so many times as far if none, one or more of the nearer ones disagree. A bet that is
+#: far away says more.
 UNSHOWN = (1, 4, 6)
 #: Probes agree if this share of at least so many do.
 AGREE, OF = 0.8, 3
