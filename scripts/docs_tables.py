@@ -83,9 +83,7 @@ def _heading(metric: str, unit: str) -> str:
 
 def _number(results: Results, server: str, cell: Cell, metric: str, scale: wording.Scale) -> str:
     found = results.estimate(server, cell, metric)
-    between = scale.interval(found) if found.mean is not None and None not in (found.low, found.high) else ""
-    if found.mean is None and (end := found.low or found.high) is not None:
-        return f"{'≥' if found.low else '≤'} {scale.text(end)}"
+    between = "" if found.mean is None else scale.interval(found)
     return f"{scale.mean(found)}{f' ({between})' if between else ''}"
 
 

@@ -2,9 +2,11 @@
 
 import math
 import random
+import shutil
 from dataclasses import replace
 
 import pytest
+from browsing import Visit
 
 from wsbench.analysis import campaigns, choices, stats
 from wsbench.analysis.campaigns import Campaign
@@ -18,7 +20,7 @@ from wsbench.analysis.stats.decision import Baseline, Best, Pairs, Rules, Two, d
 from wsbench.analysis.summary import summary
 from wsbench.host.installation import ROOT
 from wsbench.records.rundir import RunFolder
-from wsbench.report import standing
+from wsbench.report import document, standing
 
 PROBES = 40
 
@@ -189,3 +191,20 @@ def test_a_cell_in_which_only_bounds_are_known_is_undecided():
     assert bounds
     places = {place.text: place.sentence for place in standing.places(found, bounds)}
     assert places["connections 1,000"] == "undecided: no server has both ends of an interval"
+
+
+def test_where_only_a_bound_is_known_the_report_shows_it(browser, tmp_path):
+    found = published("2026-11-25-capacity")
+    rows = [row for row in summary(found) if row.cell_text == "connections 50"]
+    known = {row.server: row.figure("capacity_per_s") for row in rows}
+    assert {of.estimate.bound[0] for of in known.values() if of.estimate.bound} == {"≥", "≤"}
+    assert [row.server for row in rows if known[row.server].text.startswith("≤")] == [rows[-2].server, rows[-1].server]
+    run = shutil.copytree(found.folder.path, tmp_path / "run")
+    document.build(RunFolder.open(run))
+    with Visit(browser, RunFolder.open(run)) as visit:
+        visit.draw_everything()
+        chart = visit.page.locator("svg", has_text="Capacity").first.text_content()
+        table = visit.page.locator("table.summary").first.inner_text()
+    for of in known.values():
+        assert of.text in chart, of
+        assert of.text in table, of

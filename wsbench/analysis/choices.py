@@ -156,15 +156,14 @@ def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.De
     estimate = results.estimate(name, cell, metric)
     counted = results.counted(name, cell, metric)
     verdict = worst(one.kind(metric) for one in counted) if counted else None
-    value, bound = estimate.mean, "≥" if estimate.at_least else ""
-    if value is None and (end := estimate.low or estimate.high) is not None:
-        value, bound = end, "≥" if estimate.low else "≤"
-    text = f"{bound} {scale.text(value)}".strip()
-    interval = "" if None in (estimate.mean, estimate.low, estimate.high) else scale.interval(estimate)
+    value, bound = estimate.shown, "" if estimate.bound is None else estimate.bound[0]
+    interval = "" if estimate.mean is None else scale.interval(estimate)
     rank, note = _rank(results, name, cell, metric, found)
     if estimate.at_least:
         note = f"a lower bound: {ENGINE_LIMIT}"
-    return Entry(name, value, bound, text, interval, verdict, rank, note if value is not None else estimate.reason or "")
+    return Entry(
+        name, value, bound, scale.mean(estimate), interval, verdict, rank, note if value is not None else estimate.reason or ""
+    )
 
 
 def _rank(results: Results, name: str, cell: Cell, metric: str, found: stats.Decided) -> tuple[Rank, str]:

@@ -160,8 +160,9 @@ def _note(counted: list[TrialResult], group: list[TrialResult]) -> str:
 
 
 def _rank(row: SummaryRow, metric: str) -> float:
-    """The best first, rows without a number last."""
-    mean = row.figures[metric].estimate.mean
-    if mean is None:
+    """The best first; last those without a number, or of which only a bound says that they may be bad."""
+    found, higher = row.figures[metric].estimate, metrics.METRICS[metric].direction == "higher"
+    good = found.bound is not None and found.bound[0] == ("≥" if higher else "≤")
+    if found.mean is None and not good:
         return math.inf
-    return -mean if metrics.METRICS[metric].direction == "higher" else mean
+    return -found.shown if higher else found.shown

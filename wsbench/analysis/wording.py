@@ -43,16 +43,16 @@ class Scale:
         return NONE if value is None else f"{self.text(value)} {self.unit}"
 
     def mean(self, found: Estimate) -> str:
-        """`17,200`; `≥ 17,200` if it is a lower bound."""
-        return ("≥ " if found.at_least else "") + self.text(found.mean)
+        """`17,200`; `≥ 17,200` if only a lower bound is known."""
+        return self.text(found.mean) if found.bound is None else f"{found.bound[0]} {self.text(found.bound[1])}"
 
     def of_estimate(self, found: Estimate) -> str:
         """The mean with its unit."""
-        return NONE if found.mean is None else f"{self.mean(found)} {self.unit}"
+        return NONE if found.shown is None else f"{self.mean(found)} {self.unit}"
 
     def interval(self, found: Estimate) -> str:
         """`low–high`, or empty if there is no interval."""
-        return "" if found.low is None else between(self.of(found.low), self.of(found.high))
+        return "" if None in (found.low, found.high) else between(self.of(found.low), self.of(found.high))
 
 
 def scale(unit: str, values: Iterable[float | None]) -> Scale:

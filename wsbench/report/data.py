@@ -134,7 +134,8 @@ def _row(results: Results, row: SummaryRow, server_at: dict, cell_at: dict, text
 
 def _estimate(found, texts: Texts) -> list:
     if found.mean is None:
-        return [None, texts.place(found.reason)]
+        bound = [] if found.bound is None else [found.bound[0], short(found.bound[1])]
+        return [None, texts.place(found.reason), *bound]
     return [short(found.mean), short(found.low), short(found.high), found.repeats, *([1] if found.at_least else [])]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 from functools import cache
 
 from scipy import special
@@ -33,6 +34,20 @@ class Estimate:
     @property
     def repeats(self) -> int:
         return len(self.values)
+
+    @property
+    def bound(self) -> tuple[Literal["≥", "≤"], float] | None:
+        """What the true value is at least or at most, where no more is known of it."""
+        if self.at_least and self.mean is not None:
+            return "≥", self.mean
+        if self.mean is None and (self.low is None) != (self.high is None):
+            return ("≥", self.low) if self.high is None else ("≤", self.high)
+        return None
+
+    @property
+    def shown(self) -> float | None:
+        """The number that stands for it: the mean, or what alone is known."""
+        return self.mean if self.bound is None else self.bound[1]
 
     @property
     def spread(self) -> float | None:

@@ -115,6 +115,7 @@ function drawBars(figure, width) {
     }
     const from = tenth(x.to(figure.x.log ? figure.x.domain[0] : Math.max(0, figure.x.domain[0]))), to = tenth(x.to(row.mean));
     body += `<rect class="bar" x="${from}" y="${y - 8}" width="${tenth(Math.max(0, to - from))}" height="16" fill="${row.look.colour}"/>`;
+    if (row.open) body += `<path class="interval" d="M${to},${y}h${row.open === "≥" ? "14m-5,-5l5,5l-5,5" : "-14m5,-5l-5,5l5,5"}" stroke="${row.look.colour}"/>`;
     if (row.low !== null) {
       const [a, b] = [row.low, row.high].map((value) => tenth(x.to(Math.min(Math.max(value, figure.x.domain[0]), figure.x.domain[1]))));
       body += `<path class="interval" d="M${a},${y - 5}v10M${a},${y}H${b}M${b},${y - 5}v10" stroke="${row.look.colour}"/>`;

@@ -63,10 +63,8 @@ function kindOf(trials, metric, i) {
 function barFigure(view, metric, panel, [cell]) {
   const rows = rowsOf(view, cell).map((row) => {
     const server = view.data.servers[row.server];
-    const [mean, low, high, , atLeast] = row.figures[metric.name] || [null, null, null];
-    const found = { name: server.label, server: row.server, look: server.look, dots: dotsOf(view, metric.name, cell, row.server), note: row.note };
-    const text = mean === null ? "not measured" : (atLeast ? "≥ " : "") + shownText(metric, mean);
-    return { ...found, mean: shown(metric, mean), low: shown(metric, low), high: shown(metric, high), text };
+    const found = estimateOf(metric, row.figures[metric.name]);
+    return { ...found, text: found.text ?? "not measured", name: server.label, server: row.server, look: server.look, dots: dotsOf(view, metric.name, cell, row.server), note: row.note };
   });
   const isMark = (row) => view.data.servers[row.server].ceiling && rows.some((other) => !view.data.servers[other.server].ceiling && other.mean !== null);
   const drawn = rows.filter((row) => !isMark(row)), marks = rows.filter((row) => isMark(row));
@@ -90,10 +88,11 @@ function sweepFigure(view, metric, panel, cells) {
   const series = [...view.servers].map((place) => {
     const server = view.data.servers[place];
     const rows = cells.map((cell) => view.estimates.get(groupKey(view.data, cell, place)));
-    const estimates = rows.map((row) => (row?.figures[metric.name] || [null, null, null]).slice(0, 3).map((value) => shown(metric, value)));
-    const points = estimates.map(([mean], i) => [swept[i], mean]);
+    const estimates = rows.map((row) => estimateOf(metric, row?.figures[metric.name]));
+    const points = estimates.map(({ mean, open }, i) => [swept[i], open ? null : mean]);
+    const texts = estimates.map(({ low, high, text }) => (text ?? NONE) + (low === null ? "" : ` (${between(low, high)})`));
     const dots = cells.flatMap((cell, i) => dotsOf(view, metric.name, cell, place).map(([value, kind, trial]) => [swept[i], value, kind, trial]));
-    return { server: place, name: server.label, look: server.look, points, intervals: estimates.map(([, low, high], i) => [swept[i], low, high]), dots };
+    return { server: place, name: server.label, look: server.look, points, intervals: estimates.map(({ low, high }, i) => [swept[i], low, high]), texts, dots };
   }).filter((one) => one.dots.length);
   const { drawn, reference } = apart(series, (one) => view.data.servers[one.server].ceiling);
   const values = drawn.flatMap((one) => one.dots.map(([, value]) => value));
@@ -101,7 +100,7 @@ function sweepFigure(view, metric, panel, cells) {
   const title = `${metric.title} (${metric.shown})`;
   const table = {
     head: ["server", ...swept.map((value) => `${key.title} ${grouped(value, 0)}`)],
-    rows: series.map((one) => [one.name, ...one.points.map(([, mean], i) => (mean === null ? NONE : number(mean) + (one.intervals[i][1] === null ? "" : ` (${between(one.intervals[i][1], one.intervals[i][2])})`)))]),
+    rows: series.map((one) => [one.name, ...one.texts]),
   };
   const label = said(`${title} over ${key.title}`, panel, view, view.rows);
   return { kind: "panels", title: metric.title, panel, label, series: drawn, reference, x: sweptAxis(key.title, swept), y: panelAxis(values, reference, title), table, unit: metric.shown };

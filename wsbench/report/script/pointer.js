@@ -35,7 +35,7 @@ function trialAt(figure, width, px, py) {
 
 function readBar(figure, row) {
   const interval = row.low === null ? "no interval" : `95 % interval ${between(row.low, row.high)}`;
-  const rows = row.mean === null ? [] : [["mean", `${number(row.mean)} ${figure.unit}`, row.look], ["", interval, null], ...row.dots.map(([value, kind, trial]) => [`trial ${four(trial)}`, `${number(value)} ${KINDS[kind]}`, null])];
+  const rows = row.mean === null ? [] : [[row.open || "mean", `${number(row.mean)} ${figure.unit}`, row.look], ["", interval, null], ...row.dots.map(([value, kind, trial]) => [`trial ${four(trial)}`, `${number(value)} ${KINDS[kind]}`, null])];
   return { title: row.name + (row.note ? `: ${row.note}` : ""), rows };
 }
 

@@ -31,9 +31,9 @@ function legendHtml(data, servers, label) {
 }
 
 function estimateHtml(data, metric, found) {
-  if (!found || found[0] === null) return `<span class="none" title="${esc(found ? data.texts[found[1]] : "not measured")}">${NONE}</span>`;
-  const interval = found[1] === null ? "" : `<small>${between(shown(metric, found[1]), shown(metric, found[2]))}</small>`;
-  return `${found[4] ? "≥ " : ""}${shownText(metric, found[0])}${interval}`;
+  const { low, high, text } = estimateOf(metric, found);
+  if (text === undefined) return `<span class="none" title="${esc(found ? data.texts[found[1]] : "not measured")}">${NONE}</span>`;
+  return text + (low === null ? "" : `<small>${between(low, high)}</small>`);
 }
 
 // How many trials; those without a usable number are named, for they are missing in the mean.

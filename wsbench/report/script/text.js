@@ -39,6 +39,17 @@ function shownText(metric, value) {
   return number(shown(metric, value), 3, metric.unit === "count");
 }
 
+// A row's estimate in the metric's display unit. `open`: ≥ or ≤ where `mean` is only a bound;
+// `text`: the number, undefined if there is none.
+function estimateOf(metric, found) {
+  if (!found) return { mean: null, low: null, high: null };
+  const known = found[0] !== null;
+  const [bound, value] = known ? [found[4] ? "≥" : "", found[0]] : [found[2] || "", found[3] ?? null];
+  const [low, high] = known ? [found[1], found[2]] : [null, null];
+  const text = value === null ? undefined : `${bound} ${shownText(metric, value)}`.trim();
+  return { mean: shown(metric, value), low: shown(metric, low), high: shown(metric, high), open: !known && bound, text };
+}
+
 // A time in a suitable unit.
 function time(ns) {
   if (ns === null || ns === undefined) return NONE;
