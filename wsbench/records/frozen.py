@@ -102,9 +102,9 @@ def faults_of(kind: type[Frozen], raw: dict) -> tuple[Frozen | None, list[str]]:
 
 
 def write_json(file: Path, value: Frozen | list) -> None:
-    """Writes a value atomically as JSON. A list has one item per line."""
+    """Writes a value atomically as JSON. A list has one item per line, each without what has its default."""
     if isinstance(value, list):
-        lines = (json.dumps(item.model_dump(), ensure_ascii=False, separators=(",", ":")) for item in value)
+        lines = (json.dumps(item.model_dump(exclude_defaults=True), ensure_ascii=False, separators=(",", ":")) for item in value)
         text = "[\n" + ",\n".join(lines) + "\n]\n"
     else:
         text = json.dumps(value.model_dump(), indent=1, ensure_ascii=False) + "\n"

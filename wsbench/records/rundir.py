@@ -43,7 +43,7 @@ class CheckResult(Frozen):
     section: str
     required: bool
     passed: bool
-    detail: str
+    detail: str = ""
 
 
 class RuntimeRecord(Frozen):
