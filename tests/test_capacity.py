@@ -186,9 +186,21 @@ class Probed:
     load: float
     outcomes: tuple[str, ...]
     purpose: str = "search"
+    trial: str = ""
 
 
 ASKED = answers.Asked(Capacity(promises=["p99 < 10ms"], start=1_000, within=WITHIN), 4.0)
+
+
+def test_the_last_probes_are_about_the_capacity_that_is_known_now():
+    probes = [Probed(load, ("kept" if load <= 2_000 else "broken",)) for load in (1_900, 2_000, 2_050, 2_100) for _ in range(3)]
+    last = [Probed(1_000, ("kept",), "half", "near"), Probed(700, ("kept",), "half", "far")]
+    last += [Probed(3_000, ("broken",), "recovery", "far"), Probed(2_000, ("broken",), "recovery", "near")]
+    found = answers.Search(ASKED, (*probes, *last))
+    assert found.capacity == pytest.approx(2_000, rel=0.03)
+    assert (found.halves, found.recovery) == (["near"], "near")
+    unknown = answers.Search(ASKED, tuple(last))
+    assert (unknown.capacity, unknown.half, unknown.halves, unknown.recovery) == (None, None, [], None)
 
 
 def test_an_experiment_searches_as_long_as_the_command_says():

@@ -94,7 +94,6 @@ def rows(results) -> list[dict]:
 
     found = []
     for (name, cell, number), one in sorted(answers.searches(results.data, results.searched).items()):
-        recovered = next((tried.trial for tried in one.tried if tried.purpose == "recovery"), None)
         for place, answer in enumerate(one.answers):
             found.append(
                 {
@@ -113,8 +112,8 @@ def rows(results) -> list[dict]:
                     "disturbed": sum(tried.disturbed for tried in one.tried),
                     "seconds": one.spent_s,
                     **{name: one.at_half(of) for name, of in answers.AT_HALF.items()},
-                    "recovery_s": None if recovered is None else recovered.value("recovery_s"),
-                    "recovery": None if recovered is None else recovered.reason("recovery_s"),
+                    "recovery_s": None if one.recovery is None else one.recovery.value("recovery_s"),
+                    "recovery": None if one.recovery is None else one.recovery.reason("recovery_s"),
                 }
             )
     return found

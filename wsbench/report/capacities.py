@@ -175,7 +175,7 @@ def _at_half(search: Search) -> str:
 
 
 def _recovery(search: Search) -> str:
-    last = next((one.trial for one in search.tried if one.purpose == "recovery"), None)
+    last = search.recovery
     if last is None:
         return wording.NONE
     seconds = last.value("recovery_s")

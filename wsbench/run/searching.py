@@ -155,26 +155,19 @@ def _to_hold(one: Search, place: int) -> float | None:
 
 def _half(one: Search) -> Probe | None:
     """A probe at half of the first promise's capacity; None if there are enough of them, or nothing is known of it."""
-    load = _capacity(one)
-    if load is None or sum(tried.purpose == "half" for tried in one.tried) >= HALVES:
+    if one.half is None or len(one.halves) >= HALVES:
         return None
-    half = max(one.asked.bounds.least, _rounded(one, load / 2))
+    half = max(one.asked.bounds.least, _rounded(one, one.half))
     return Probe(purpose="half", load=half, seconds=one.asked.seconds(half))
 
 
 def _recovery(one: Search) -> Probe | None:
     """The last probe: from an overload to a light load, around the first promise's capacity."""
-    first, load = one.answers[0], _capacity(one)
+    first, load = one.answers[0], one.capacity
     known = load is not None and first.promise.bound_s is not None and first.ended != "generator"
-    if not known or any(tried.purpose == "recovery" for tried in one.tried):
+    if not known or one.recovery is not None:
         return None
     return Probe(purpose="recovery", load=_rounded(one, load), seconds=RECOVERY_S, bound_s=first.promise.bound_s)
-
-
-def _capacity(one: Search) -> float | None:
-    """The estimate under the first promise, or what its probes have shown it to be at least."""
-    found = one.answers[0].found
-    return found.estimate or found.low
 
 
 def _rounded(one: Search, load: float) -> float:

@@ -36,6 +36,9 @@ MESSAGES, LONGEST_S = 1000, 60.0
 RECOVERY_S = 16.0
 #: So many probes show how a server responds at half of the first promise's capacity.
 HALVES = 3
+#: Probes at half of a capacity, and of recovery, are about a load that differs by no more than this factor: when a search goes on,
+#: its estimate moves.
+ABOUT = 1.25
 #: What these probes show, by the metric that has it.
 AT_HALF = {"half_response_us_p50": "response_us_p50", "half_response_us_p99": "response_us_p99"}
 #: The unit of a load, and why a search ended, in words.
@@ -165,10 +168,34 @@ class Search:
         outcomes = [one.outcomes[place] for one in self.tried if one.purpose == "search"]
         return len(outcomes) >= UNUSABLE and set(outcomes) == {"unknown"}
 
+    @property
+    def capacity(self) -> float | None:
+        """The estimate under the first promise, or what its probes have shown it to be at least."""
+        found = self.answers[0].found
+        return found.estimate or found.low
+
+    @property
+    def half(self) -> float | None:
+        """Half of that, within the bounds."""
+        return None if self.capacity is None else max(self.asked.bounds.least, self.capacity / 2)
+
+    @property
+    def halves(self) -> list[TrialResult]:
+        """The probes at half of the capacity."""
+        return self._about("half", self.half)
+
+    @property
+    def recovery(self) -> TrialResult | None:
+        """The probe of recovery from an overload; None if none was made around the capacity."""
+        return next(iter(self._about("recovery", self.capacity)), None)
+
+    def _about(self, purpose: str, load: float | None) -> list[TrialResult]:
+        of = [one for one in self.tried if one.purpose == purpose and load is not None]
+        return [one.trial for one in of if load / ABOUT <= one.load <= load * ABOUT]
+
     def at_half(self, name: str) -> float | None:
-        """The median of this metric over the probes at half of the first promise's capacity. None if in none of them it counts."""
-        probes = [one.trial for one in self.tried if one.purpose == "half" and one.trial.counts_for(name)]
-        known = [value for one in probes if (value := one.value(name)) is not None]
+        """The median of this metric over the probes at half of the capacity. None if in none of them it counts."""
+        known = [value for one in self.halves if one.counts_for(name) and (value := one.value(name)) is not None]
         return median(known) if known else None
 
     @property
@@ -227,9 +254,8 @@ def _row(one: Search, planned: TrialOrder) -> _Row:
             values[name], reasons[name] = value, NOT_SHOWN
     for name, of in AT_HALF.items():
         values[name], reasons[name] = one.at_half(of), "no probe at half of the capacity counts"
-    last = next((tried.trial for tried in one.tried if tried.purpose == "recovery"), None)
     values["recovery_s"], reasons["recovery_s"] = (
-        (None, "no probe of recovery has run") if last is None else _of(last, "recovery_s")
+        (None, "no probe of recovery has run") if one.recovery is None else _of(one.recovery, "recovery_s")
     )
     numbers = metrics.Numbers(values, {name: reasons[name] for name, value in values.items() if value is None})
     record = first.record.model_copy(
