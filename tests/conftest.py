@@ -1,10 +1,13 @@
 """What the harness's tests share: wsbench as a command, a folder of test servers, and an experiment that is quick."""
 
 import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections import ChainMap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,23 @@ def wsbench(tmp_path, environment):
             timeout=180,
             **options,
         )
+
+    return run
+
+
+@pytest.fixture
+def checked(wsbench):
+    """What the gate says of variants: (variant, check) → the check. All are asked at once, because the gate mostly waits."""
+
+    def of(name: str) -> dict:
+        done = wsbench("check", name, "--json")
+        (server,) = json.loads(done.stdout)["servers"]
+        assert done.returncode == int(any(not check["passed"] for check in server["checks"])), done.stdout + done.stderr
+        return {(server["server"], check["name"]): check for check in server["checks"]}
+
+    def run(*names: str) -> dict:
+        with ThreadPoolExecutor(len(names)) as pool:
+            return dict(ChainMap(*pool.map(of, names)))
 
     return run
 
