@@ -14,7 +14,7 @@ from wsbench.records.rundir import RunFolder
 
 HEADINGS = ["server", "cell", "messages per s [messages/s]", "p50 [ms]", "verdict"]
 ROWS = [["netty@4.2", "", "104,000 (98,000–110,000)", "1.21", "3 VALID"], ["go@1.5", "", "9,400 (9,100–9,700)", "12.4", "3 VALID"]]
-QUICK = ROOT / "results" / "2026-11-25-quick"
+QUICK = ROOT / "results" / "2026-11-27-quick"
 
 
 def drawn(headings, rows, width, right=frozenset(), keys=1) -> list[str]:
