@@ -7,7 +7,7 @@ from wsbench.metrics import quiet, slices
 from wsbench.metrics.limits import LIMITS, NEVER
 
 WAITS = ("wait_share", "wait_p50", "wait_p99")
-for name in (*WAITS, "steal", "foreign_cpu", "disturbed_turns", "crowd", "little", "rising", "start_spread_s"):
+for name in (*WAITS, "steal", "foreign_cpu", "others", "disturbed_turns", "crowd", "little", "rising", "start_spread_s"):
     LIMITS[name] = replace(LIMITS[name], suspect=NEVER, invalid=NEVER)
 slices.disturbance = lambda *_: None
 quiet.disturbances = lambda *_: []

@@ -350,6 +350,18 @@ def test_doctor_says_what_to_do(wsbench):
     assert "open files" in done.stdout
 
 
+def test_doctor_names_the_programs_that_would_disturb(wsbench):
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        done = wsbench("doctor")
+    finally:
+        busy.kill()
+        busy.wait()
+    (line,) = [line for line in done.stdout.splitlines() if "other programs" in line]
+    assert line.startswith("!!"), line
+    assert "busiest: python" in line, line
+
+
 def test_the_harness_reads_the_examples_of_the_contract():
     from wsbench.host.installation import ROOT
     from wsbench.records.engine_files import Plan

@@ -127,11 +127,37 @@ def test_the_busiest_programs_beside_a_trial_are_named(process, tmp_path):
 
 
 def test_what_belongs_to_the_trial_or_used_nothing_is_not_named():
-    before = {1: Program(name="init", cpu_s=5.0), 2: Program(name="old", cpu_s=9.0), 3: Program(name="server", cpu_s=1.0)}
-    after = {
-        1: Program(name="init", cpu_s=5.0),
-        2: Program(name="new", cpu_s=0.5),  # another process with the number of the old one
-        3: Program(name="server", cpu_s=4.0),
-        4: Program(name="new", cpu_s=0.25),
+    before = {
+        (1, 0): Program(name="init", cpu_s=5.0),
+        (2, 7): Program(name="old", cpu_s=9.0),
+        (3, 8): Program(name="server", cpu_s=1.0),
+        (9, 0): Program(name="kworker", cpu_s=2.0),
     }
-    assert programs.busiest(before, after, {3}) == [Program(name="new", cpu_s=0.75)]
+    after = {
+        (1, 0): Program(name="init", cpu_s=5.0),
+        (2, 80): Program(name="new", cpu_s=0.5),  # another process with the number of the old one
+        (3, 8): Program(name="server", cpu_s=4.0),
+        (4, 81): Program(name="new", cpu_s=0.25),
+        (9, 0): Program(name="kworker", cpu_s=2.5),
+    }
+    found = programs.busiest(before, after, {3})
+    assert found == [Program(name="new", cpu_s=0.75), Program(name="kworker", cpu_s=0.5)]
+
+
+def test_all_other_programs_are_added_up_without_the_kernel_s_errands():
+    before = {(1, 0): Program(name="init", cpu_s=5.0), (3, 8): Program(name="server", cpu_s=1.0)}
+    more = {(4, 81): Program(name="backup", cpu_s=0.25), (9, 0): Program(name="kworker", cpu_s=2.5)}
+    after = {(1, 0): Program(name="init", cpu_s=5.5), (3, 8): Program(name="server", cpu_s=4.0)} | more
+    assert programs.spent_s(before, after, {3}) == 0.75
+    assert programs.spent_s(after, before, {3}) == 0.0, "what ended is not subtracted from nothing"
+
+
+def test_a_worker_of_the_kernel_keeps_its_time_when_it_takes_another_name(tmp_path, monkeypatch):
+    """It is named after its work: without care its whole life would count for the trial."""
+    (tmp_path / "44").mkdir()
+    monkeypatch.setattr(programs, "PROC", tmp_path)
+    seen = []
+    for name, ticks in (("kworker/0:1-events", 500), ("kworker/0:1-mm_percpu_wq", 503)):
+        (tmp_path / "44/stat").write_text(f"44 ({name}) I 2 0 0 0 -1 69238880 0 0 0 0 0 {ticks} 0 0 20 0 1 0 17 0 0")
+        seen.append(programs.used())
+    assert programs.busiest(*seen, ()) == [Program(name="kworker", cpu_s=0.03)]

@@ -29,6 +29,25 @@ def test_the_programs_that_used_most_are_named(tmp_path):
     assert "of a CPU of the machine (busiest: backup 45%)" in one.seen
 
 
+@pytest.mark.parametrize(("used_s", "affects"), [(0.05, []), (0.3, [{"tail": "SUSPECT"}])])
+def test_programs_that_run_little_are_held_against_the_tail_alone(tmp_path, used_s, affects):
+    trial = trial_of(tmp_path / "0001", Trial())
+    used = [Program(name="agent", cpu_s=used_s)]
+    trial._by_kind[ProgramsSample] = [ProgramsSample(t_ns=10 * 10**9, of="programs", began_ns=0, programs=used, cpu_s=used_s)]
+    found = list(host_checks.others(trial))
+    assert [one.affects for one in found] == affects
+    assert all("3.0% of a CPU of the machine during the trial (busiest: agent 3%)" in one.seen for one in found)
+    assert disturbed(trial) is None, "nothing is run again for it"
+
+
+def test_programs_are_not_held_against_a_trial_where_they_may_have_had_their_own_cpus(tmp_path):
+    trial = trial_of(tmp_path / "0001", Trial())
+    trial._by_kind[ProgramsSample] = [ProgramsSample(t_ns=10**9, of="programs", began_ns=0, programs=[], cpu_s=0.5)]
+    assert list(host_checks.others(trial))
+    trial.machine[0].__dict__["trial_cpu_s"] = trial.machine[0].cpu_s
+    assert not list(host_checks.others(trial))
+
+
 @pytest.mark.parametrize("lacking", ["server", "engine"])
 def test_foreign_cpu_time_is_unknown_where_a_side_was_not_sampled(tmp_path, lacking):
     trial = trial_of(tmp_path / "0001", Trial(others=0.6))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
 
 from wsbench.cli import terminal
 from wsbench.cli.values import positive
 from wsbench.engine import program
 from wsbench.host import machine, sysctls, toolchains
+from wsbench.metrics.limits import LIMITS
+from wsbench.monitoring import programs
 from wsbench.records.errors import UserError
 from wsbench.run import host_limits
 from wsbench.servers import build, catalogue
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Unavailable
+
+#: Other programs are watched for so long.
+WATCH_S = 1.9
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +40,7 @@ def examine(arguments) -> int:
     if arguments.set and arguments.connections is None:
         raise UserError("--set needs --connections N")
     if arguments.connections is None:
-        _table(machine.examine(program.binary()))
+        _table([*machine.examine(program.binary()), _others()])
         _tools(catalogue.read())
         return 0
     if arguments.set:
@@ -42,6 +49,17 @@ def examine(arguments) -> int:
     found = host_limits.examine(arguments.connections)
     _table(found.findings)
     return 0
+
+
+def _others() -> machine.Finding:
+    """What other programs use now. If it stays so, the tails of trials are SUSPECT from a limit on."""
+    before = programs.used()
+    time.sleep(WATCH_S)
+    seen = before, programs.used(), {os.getpid()}
+    share = programs.spent_s(*seen) / WATCH_S
+    named = ", ".join(f"{one.name} {one.cpu_s / WATCH_S:.0%}" for one in programs.busiest(*seen))
+    found = f"{share:.1%} of a CPU" + (f" (busiest: {named})" if named else "")
+    return machine.Finding(share < LIMITS["others"].suspect, "other programs", found, "stop them: messages wait for them")
 
 
 def _table(findings: list[machine.Finding]) -> None:

@@ -126,12 +126,11 @@ class Finding:
 
 
 def examine(engine: Path) -> list[Finding]:
-    """Checks this machine for wsbench, except for the servers' toolchains."""
+    """Checks this machine for wsbench, except for what runs on it and the servers' toolchains."""
     record = read()
     soft, hard = record.file_limit
     low, high = record.port_range or (0, 0)
-    load = os.getloadavg()[0]
-    findings = [
+    return [
         Finding(engine.exists(), "engine", str(engine) if engine.exists() else "not built", "make setup"),
         Finding(record.cpus >= 2, "CPUs", str(record.cpus), "with one CPU, server and engine compete for it"),
         Finding(
@@ -164,9 +163,7 @@ def examine(engine: Path) -> list[Finding]:
             record.clocksource or "unknown",
             "a slow clock source adds time to every message: prefer tsc",
         ),
-        Finding(load < 0.5 * record.cpus, "other load", f"{load:.2f} (1 minute)", "stop other programs"),
     ]
-    return findings
 
 
 def sysctl(name: str) -> str | None:

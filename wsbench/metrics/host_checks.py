@@ -38,12 +38,13 @@ class Taken:
     stolen_s: float
     throttled_s: float
     foreign_s: float | None  # at least; None if it is unknown which processes belong to the trial
-    busiest: str = ""  # the programs that used most of it
+    busiest: str = ""  # the programs that used most of it, in words
 
 
 def checks(trial: TrialData) -> Iterator[Finding]:
     """The findings about every machine of the trial."""
     yield from cpu_time(trial)
+    yield from others(trial)
     yield from packets(trial)
     yield from crowd(trial)
 
@@ -145,11 +146,19 @@ def _judge(
         seen = f"a CPU quota throttled {name} for {found.throttled_s:.3g} s{when}"
         yield finding("host", "throttled", seen, "Raise the quota or remove it.", **words("INVALID"))
     if found.foreign_s is not None and (kind := beyond("foreign_cpu", found.foreign_s / found.seconds)):
-        busiest = f" (busiest: {found.busiest})" if found.busiest else ""
-        seen = f"other programs used at least {found.foreign_s / found.seconds:.0%} of a CPU of {name}{when}{busiest}"
+        seen = f"other programs used at least {found.foreign_s / found.seconds:.0%} of a CPU of {name}{when}{found.busiest}"
         # The CPU time of a server is its own account; a rival on its CPU only cools its caches.
         affects = {family: "SUSPECT" if family == "cpu" else word for family, word in words(kind).items()}
         yield finding("host", "foreign_cpu", seen, QUIETER, **affects)
+
+
+def others(trial: TrialData) -> Iterator[Finding]:
+    """Other programs that ran too little to change a rate, and enough to be what the slowest messages waited for."""
+    for name, trace in trial.machines.items():
+        share = trace.others
+        if share is not None and (kind := beyond("others", share)):
+            seen = f"other programs used {share:.1%} of a CPU of {name} during the trial{trace.busiest}"
+            yield finding("host", "others", seen, QUIETER, tail=kind)
 
 
 def packets(trial: TrialData) -> Iterator[Finding]:

@@ -118,6 +118,13 @@ LIMITS = {
         "CPU time of programs outside the trial, as a share of one CPU. If all of it falls on the busiest side, throughput drops "
         "by that share. Up to 5 %, repeats differ as much, and ticks of 10 ms scatter by 2 %. For 10 %, see Little's law.",
     ),
+    "others": Limit(
+        0.01,
+        NEVER,
+        "CPU time of all other programs, as a share of one CPU, against the tail. They run for milliseconds at a time. At 1 % on "
+        "the CPU of one side, the slowest hundredth of the messages may be those that waited for them. It is not known when and on "
+        "which CPU they ran, so the tail counts.",
+    ),
     "crowd": Limit(
         0.001,
         0.01,

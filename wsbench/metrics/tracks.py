@@ -12,7 +12,7 @@ from wsbench.metrics.unmeasured import Unmeasured
 from wsbench.records.samples import MachineCpu, MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree
 
 #: A program is named if it used this share of a CPU.
-NAMED_SHARE = 0.01
+NAMED_SHARE = 0.005
 TICK_S = 0.01  # of /proc/PID/stat: USER_HZ is 100 on every Linux
 
 
@@ -32,12 +32,22 @@ class MachineTrace:
 
     @property
     def busiest(self) -> str:
-        """`process_api 9%, kdamond 2%` of a CPU, over all that was sampled; empty if no program stood out."""
+        """` (busiest: backup 9%, cron 2%)` of a CPU, over all that was sampled; empty if no program stood out."""
         if self.programs is None:
             return ""
         seconds = (self.programs.t_ns - self.programs.began_ns) / NS_PER_S
         shares = [(one.name, one.cpu_s / seconds) for one in self.programs.programs] if seconds > 0 else []
-        return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= NAMED_SHARE)
+        named = ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= NAMED_SHARE)
+        return f" (busiest: {named})" if named else ""
+
+    @property
+    def others(self) -> float | None:
+        """CPU time of all other programs, as a share of one CPU, over all that was sampled. None if it is unknown, or if some of it
+        may have been used on CPUs that the trial does not use."""
+        found = self.programs
+        if not self.complete or found is None or found.cpu_s is None or any(one.trial_cpu_s is not None for one in self.samples):
+            return None
+        return found.cpu_s / max(1, found.t_ns - found.began_ns) * NS_PER_S
 
 
 def by_tree(samples: list[ProcessSample]) -> dict[Tree, list[ProcessSample]]:

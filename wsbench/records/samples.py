@@ -176,12 +176,14 @@ class Program(Frozen):
 
 
 class ProgramsSample(Frozen):
-    """The programs outside the trial that used most CPU time from `began_ns` to `t_ns`."""
+    """The programs outside the trial that used most CPU time from `began_ns` to `t_ns`. `cpu_s`: all of them together, without the
+    kernel's workers; null in older runs."""
 
     t_ns: int
     of: Literal["programs"]
     began_ns: int
     programs: list[Program]
+    cpu_s: float | None = None
 
 
 Sample = Annotated[
