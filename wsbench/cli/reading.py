@@ -74,8 +74,8 @@ def results_of(run: RunFolder, anew: bool = False):
     """The `Results` of a campaign, with progress on the terminal."""
     from wsbench.analysis.reading import load
 
-    with terminal.TrialsRead() as read:
-        return load(run, anew, tell=read.tell)
+    with terminal.FilesOfTrials("reading") as progress:
+        return load(run, anew, tell=progress.tell)
 
 
 def write_report(run: RunFolder, results) -> None:
@@ -182,6 +182,7 @@ def write_site(arguments) -> int:
 def pack_campaign(arguments) -> int:
     run = RunFolder.open(arguments.run).path
     words = {str(installation.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS", str(Path.home()): "HOME"}
-    packed = packing.pack(run, arguments.folder, words, arguments.trials)
+    with terminal.FilesOfTrials("packing") as progress:
+        packed = packing.pack(run, arguments.folder, words, arguments.trials, progress.tell)
     print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
     return 0

@@ -123,13 +123,13 @@ class Progress:
         console.print(f"{shown(head)}  {result}  {self._left}")
 
 
-class TrialsRead:
-    """Progress where the files of many trials are read: a live line, or one line without a terminal."""
+class FilesOfTrials:
+    """Progress where the files of many trials are read or packed: a live line, or one line without a terminal."""
 
-    def __init__(self) -> None:
-        self._line, self._began, self._said = LiveLine(), time.monotonic(), False
+    def __init__(self, doing: str) -> None:
+        self._doing, self._line, self._began, self._said = doing, LiveLine(), time.monotonic(), False
 
-    def __enter__(self) -> TrialsRead:
+    def __enter__(self) -> FilesOfTrials:
         return self
 
     def __exit__(self, *_) -> None:
@@ -138,10 +138,11 @@ class TrialsRead:
     def tell(self, done: int, total: int) -> None:
         took_s = time.monotonic() - self._began
         left_s = took_s * (total - done) / max(1, done)
-        self._line.show(f"reading the files of {total:,} trials: {done:,} … about {duration(left_s)} left")
+        what = f"{self._doing} the files of {total:,} trials"
+        self._line.show(f"{what}: {done:,} … about {duration(left_s)} left")
         if not sys.stdout.isatty() and not self._said and took_s + left_s > SILENT_S:
             self._said = True
-            say(f"reading the files of {total:,} trials, about {duration(left_s)} left")
+            say(f"{what}, about {duration(left_s)} left")
 
 
 def verdict_line(found: Verdict) -> str:

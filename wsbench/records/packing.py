@@ -15,7 +15,7 @@ import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,32 +36,45 @@ RATIO, SMALL, LARGEST = 200, 256 << 20, 64 << 30
 LONGEST_READ = 4 << 20
 
 
-def pack(run: Path, destination: Path, words: Mapping[str, str], apart: Path | None = None) -> Path:
+#: Most of a trial is histograms, which are compressed already. A higher preset takes three times as long for 5 % less.
+PRESET = 1
+
+
+def pack(
+    run: Path,
+    destination: Path,
+    words: Mapping[str, str],
+    apart: Path | None = None,
+    tell: Callable[[int, int], None] = lambda *_: None,
+) -> Path:
     """Copies a campaign to a new folder, with its trials packed. Links and special files are left out. Returns the folder.
 
     `words` maps private folders of this machine to placeholders that replace them in the copy. `apart`: a new file for the trials
-    that are then published elsewhere; the folder has their checksum. UserError if a folder or file exists.
+    that are then published elsewhere; the folder has their checksum. `tell` receives how many of how many trials are packed.
+    UserError if a folder or file exists.
     """
     if (run / ARCHIVE).exists():
         raise UserError(f"{run} is already packed; copy it instead")
     if apart is not None and (apart.exists() or not apart.parent.is_dir()):
         raise UserError(f"{apart}: give a new file in an existing folder")
     with whole_folder(destination) as part:
-        with tarfile.open(part / ARCHIVE, "w:xz", preset=9) as archive:
-            for folder in sorted(entry for entry in run.iterdir() if entry.name.isdigit() and is_own_folder(entry)):
+        folders = sorted(entry for entry in run.iterdir() if entry.name.isdigit() and is_own_folder(entry))
+        with tarfile.open(part / ARCHIVE, "w:xz", preset=PRESET) as archive:
+            for packed, folder in enumerate(folders, 1):
                 for file in sorted(folder.rglob("*")):
                     if is_plain(file):
                         content = _placeless(file, words)
                         member = _nobody(archive.gettarinfo(file, str(file.relative_to(run))))
                         member.size = len(content)
                         archive.addfile(member, io.BytesIO(content))
+                tell(packed, len(folders))
         for entry in run.iterdir():
             if is_plain(entry) and not entry.name.startswith("."):
                 (part / entry.name).write_bytes(_placeless(entry, words))
         if apart is not None:
             # `sha256sum -c` finds the archive where a reader is to put it: in the campaign's folder.
-            with (part / ARCHIVE).open("rb") as packed:
-                sum_ = hashlib.file_digest(packed, "sha256").hexdigest()
+            with (part / ARCHIVE).open("rb") as made:
+                sum_ = hashlib.file_digest(made, "sha256").hexdigest()
             (part / CHECKSUM).write_text(f"{sum_}  {ARCHIVE}\n")
             shutil.move(part / ARCHIVE, apart)
     return destination
