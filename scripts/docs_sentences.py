@@ -77,6 +77,8 @@ def rewritten(text: str, one: Sentence) -> str:
         raise Wrong(f"{one.text!r}: {found[0].re.groups} numbers, {len(one.values)} values")
     for place, asked in reversed(list(enumerate(one.values, 1))):
         value, (start, end) = value_of(asked), found[0].span(place)
+        if value == wording.NONE:
+            raise Wrong(f"{one.text!r}: the campaign has no number for {asked!r}")
         if " ".join(text[start:end].split()) != value:
             text = text[:start] + value + text[end:]
     return text
