@@ -34,9 +34,7 @@ MOST_FILES = 500_000
 RATIO, SMALL, LARGEST = 200, 256 << 20, 64 << 30
 #: Largest single read: a member's header and name. Contents are read in smaller pieces.
 LONGEST_READ = 4 << 20
-
-
-#: Most of a trial is histograms, which are compressed already. A higher preset takes three times as long for 5 % less.
+#: Most of a trial is histograms, which are compressed already. The highest preset takes nine times as long for a tenth less.
 PRESET = 1
 
 
