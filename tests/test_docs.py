@@ -129,6 +129,9 @@ def test_a_sentence_that_says_something_else_is_seen():
     assert docs_sentences.rewritten(made, one) == made
     with pytest.raises(docs_tables.Wrong, match="has 0 sentences"):
         docs_sentences.rewritten("Netty takes nothing.", one)
+    apart = "2026-11-27-quick | ratio server_cpu_us_per_message | | bun@1.4.5, uwebsockets@20"
+    with pytest.raises(docs_tables.Wrong, match="no number"):
+        docs_sentences.rewritten("Bun takes 2 times.", docs_sentences.Sentence("README.md", "Bun takes {} times.", (apart,)))
     for wrong in (
         "nothing | trials",
         asked.replace("_max", "_most"),
