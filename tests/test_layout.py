@@ -104,7 +104,7 @@ def test_a_pipe_has_one_line_for_each_row(wsbench):
 @pytest.mark.parametrize(("silent_s", "said"), [(-1, ["reading the files of 3 trials, about 0 s left"]), (60, [])])
 def test_many_trials_are_announced_once_if_reading_them_takes_long(monkeypatch, capsys, silent_s, said):
     monkeypatch.setattr(terminal, "SILENT_S", silent_s)
-    with terminal.TrialsRead() as read:
+    with terminal.FilesOfTrials("reading") as read:
         for done in (1, 2, 3):
             read.tell(done, 3)
     assert capsys.readouterr().out.splitlines() == said
