@@ -10,6 +10,7 @@ import time
 import pytest
 
 from wsbench.monitoring import kernel, programs, sampler
+from wsbench.monitoring.programs import Used
 from wsbench.records.rundir import TrialFolder
 from wsbench.records.samples import MachineSample, ProcessSample, Program, ProgramsSample, parse_sample
 
@@ -128,26 +129,38 @@ def test_the_busiest_programs_beside_a_trial_are_named(process, tmp_path):
 
 def test_what_belongs_to_the_trial_or_used_nothing_is_not_named():
     before = {
-        (1, 0): Program(name="init", cpu_s=5.0),
-        (2, 7): Program(name="old", cpu_s=9.0),
-        (3, 8): Program(name="server", cpu_s=1.0),
-        (9, 0): Program(name="kworker", cpu_s=2.0),
+        (1, 0): Used("init", 5.0, 1),
+        (2, 7): Used("old", 9.0, 1),
+        (3, 8): Used("server", 1.0, 1),
+        (9, 0): Used("kworker", 2.0, 1),
     }
     after = {
-        (1, 0): Program(name="init", cpu_s=5.0),
-        (2, 80): Program(name="new", cpu_s=0.5),  # another process with the number of the old one
-        (3, 8): Program(name="server", cpu_s=4.0),
-        (4, 81): Program(name="new", cpu_s=0.25),
-        (9, 0): Program(name="kworker", cpu_s=2.5),
+        (1, 0): Used("init", 5.0, 1),
+        (2, 80): Used("new", 0.5, 1),  # another process with the number of the old one
+        (3, 8): Used("server", 4.0, 1),
+        (4, 81): Used("new", 0.25, 1),
+        (9, 0): Used("kworker", 2.5, 1),
     }
     found = programs.busiest(before, after, {3})
     assert found == [Program(name="new", cpu_s=0.75), Program(name="kworker", cpu_s=0.5)]
 
 
+def test_what_children_had_used_before_is_not_counted_for_the_parent_that_waited_for_them():
+    before = {
+        (1, 0): Used("init", 5.0, 0),
+        (5, 1): Used("make", 1.0, 1),
+        (6, 2): Used("cc", 3.0, 5),  # it ends, then make ends: init takes over both
+        (7, 3): Used("forgotten", 9.0, 8),  # nobody waited for it
+        (8, 4): Used("careless", 2.0, 1),
+    }
+    after = {(1, 0): Used("init", 9.25, 0), (8, 4): Used("careless", 2.0, 1)}
+    assert programs.busiest(before, after, ()) == [Program(name="init", cpu_s=0.25)]
+
+
 def test_all_other_programs_are_added_up_without_the_kernel_s_errands():
-    before = {(1, 0): Program(name="init", cpu_s=5.0), (3, 8): Program(name="server", cpu_s=1.0)}
-    more = {(4, 81): Program(name="backup", cpu_s=0.25), (9, 0): Program(name="kworker", cpu_s=2.5)}
-    after = {(1, 0): Program(name="init", cpu_s=5.5), (3, 8): Program(name="server", cpu_s=4.0)} | more
+    before = {(1, 0): Used("init", 5.0, 1), (3, 8): Used("server", 1.0, 1)}
+    more = {(4, 81): Used("backup", 0.25, 1), (9, 0): Used("kworker", 2.5, 1)}
+    after = {(1, 0): Used("init", 5.5, 1), (3, 8): Used("server", 4.0, 1)} | more
     assert programs.spent_s(before, after, {3}) == 0.75
     assert programs.spent_s(after, before, {3}) == 0.0, "what ended is not subtracted from nothing"
 

@@ -10,6 +10,7 @@ from wsbench.cli import terminal
 from wsbench.cli.values import positive
 from wsbench.engine import program
 from wsbench.host import machine, sysctls, toolchains
+from wsbench.metrics import tracks
 from wsbench.metrics.limits import LIMITS
 from wsbench.monitoring import programs
 from wsbench.records.errors import UserError
@@ -53,12 +54,11 @@ def examine(arguments) -> int:
 
 def _others() -> machine.Finding:
     """What other programs use now. If it stays so, the tails of trials are SUSPECT from a limit on."""
-    before = programs.used()
+    began_ns, before = time.monotonic_ns(), programs.used()
     time.sleep(WATCH_S)
-    seen = before, programs.used(), {os.getpid()}
-    share = programs.spent_s(*seen) / WATCH_S
-    named = ", ".join(f"{one.name} {one.cpu_s / WATCH_S:.0%}" for one in programs.busiest(*seen))
-    found = f"{share:.1%} of a CPU" + (f" (busiest: {named})" if named else "")
+    seen = programs.since(began_ns, before, {os.getpid()})
+    share = seen.cpu_s / WATCH_S
+    found = f"{share:.1%} of a CPU{tracks.busiest(seen)}"
     return machine.Finding(share < LIMITS["others"].suspect, "other programs", found, "stop them: messages wait for them")
 
 

@@ -32,13 +32,8 @@ class MachineTrace:
 
     @property
     def busiest(self) -> str:
-        """` (busiest: backup 9%, cron 2%)` of a CPU, over all that was sampled; empty if no program stood out."""
-        if self.programs is None:
-            return ""
-        seconds = (self.programs.t_ns - self.programs.began_ns) / NS_PER_S
-        shares = [(one.name, one.cpu_s / seconds) for one in self.programs.programs] if seconds > 0 else []
-        named = ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= NAMED_SHARE)
-        return f" (busiest: {named})" if named else ""
+        """Like `busiest`, over all that was sampled."""
+        return busiest(self.programs) if self.programs is not None else ""
 
     @property
     def others(self) -> float | None:
@@ -48,6 +43,14 @@ class MachineTrace:
         if not self.complete or found is None or found.cpu_s is None or any(one.trial_cpu_s is not None for one in self.samples):
             return None
         return found.cpu_s / max(1, found.t_ns - found.began_ns) * NS_PER_S
+
+
+def busiest(found: ProgramsSample) -> str:
+    """` (busiest: backup 9%, cron 2%)` of a CPU; empty if no program stood out."""
+    seconds = (found.t_ns - found.began_ns) / NS_PER_S
+    shares = [(one.name, one.cpu_s / seconds) for one in found.programs] if seconds > 0 else []
+    named = ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= NAMED_SHARE)
+    return f" (busiest: {named})" if named else ""
 
 
 def by_tree(samples: list[ProcessSample]) -> dict[Tree, list[ProcessSample]]:

@@ -192,14 +192,7 @@ class Sampler:
 
     def _other_programs(self) -> ProgramsSample:
         ours = {os.getpid()}.union(*(tree.pids for tree in (self._server, self._engine) if tree is not None))
-        used = programs.used()
-        return ProgramsSample(
-            t_ns=time.monotonic_ns(),
-            of="programs",
-            began_ns=self._began_ns,
-            programs=programs.busiest(self._programs, used, ours),
-            cpu_s=programs.spent_s(self._programs, used, ours),
-        )
+        return programs.since(self._began_ns, self._programs, ours)
 
     def _look_into(self, quiet: Quiet, now: float) -> None:
         quiet.look()
