@@ -216,12 +216,11 @@ def of_answers(name: str) -> str:
         if choice.need not in needs:
             needs.add(choice.need)
             rows.append([f"**{choice.need}**", "", "", ""])
-        measured = f"[{date}][{label}] {said.column.cpu.partition(' ')[0]}".strip()
+        measured = f"[{date}][{label}] {said.column.machine}".strip()
         rows.append([choice.shows, said.best, str(said.column.compared), measured])
-    machines = choices.machines(found)
     lines = [
         *table(["your load, and what is compared", "best", "of", f"measured in {year}" if year else "measured"], rows),
-        f"Machine{'s' if len(machines) > 1 else ''}: {'; '.join(machines)}.",
+        *(f"- {one}" for one in choices.machines(found)),
         "",
         *links.values(),
         "",

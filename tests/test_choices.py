@@ -75,6 +75,27 @@ def site(folder, columns, tmp_path_factory):
     return out
 
 
+def test_machines_are_numbered_in_the_order_in_which_they_were_used(columns):
+    def on(created_h, **machine):
+        campaign, results = columns[0].campaign, columns[0].campaign.results
+        other = replace(campaign, record=campaign.record.model_copy(update={"created_unix_s": 3600 * created_h}))
+        other.__dict__["results"] = replace(results, machine=results.machine.model_copy(update=machine))
+        return replace(columns[0], campaign=other)
+
+    xeon = {"cpu_model": "Intel(R) Xeon(R) Processor", "kernel": "6.1"}
+    found = choices._with_machines(
+        [on(3, **xeon, cpu_id="model 207"), on(2, cpu_model="AMD EPYC", kernel="6.1"), on(1, **xeon), on(4, **xeon)]
+    )
+    assert [one.machine for one in found] == ["M3", "M2", "M1", "M1"]
+    cpus = f"{columns[0].campaign.results.machine.cpus} CPUs"
+    assert choices.machines(found) == [
+        f"M1: {cpus} (Intel(R) Xeon(R) Processor), Linux 6.1",
+        f"M2: {cpus} (AMD EPYC), Linux 6.1",
+        f"M3: {cpus} (Intel(R) Xeon(R) Processor, model 207), Linux 6.1",
+    ]
+    assert {one.machine for one in columns} == {""}, "one machine needs no name"
+
+
 def test_a_column_is_of_the_newest_campaign_that_has_it_in_the_order_of_needs(columns):
     found = [one for one in columns if one.campaign.id != "runs/claims"]
     assert [one.choice.shows for one in found] == ["messages per second", "CPU per message"]

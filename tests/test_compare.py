@@ -83,6 +83,17 @@ def test_another_machine_or_setting_is_refused_with_the_reason(runs, tmp_path):
     assert any("only in the base" in text for text in found.left_out)
 
 
+def test_cpus_of_one_name_are_different_machines_if_both_records_say_so(runs, tmp_path):
+    named = {}
+    for name, cpu_id in (("one", "model 143"), ("other", "model 207")):
+        made = make_run(tmp_path / name, SERVERS[:2], CELLS, ROUNDS)
+        write_json(made.path / "machine.json", made.machine.model_copy(update={"cpu_id": cpu_id}))
+        named[name] = compare.side(str(made.path))
+    with pytest.raises(UserError, match="cpu id: model 143 against model 207"):
+        compare.compare(named["one"], named["other"], [])
+    assert not compare.compare(compare.side(str(runs / "base")), named["other"], []).differences, "an older record has none"
+
+
 def test_another_scale_is_another_setting(runs, tmp_path):
     other = make_run(tmp_path / "small", SERVERS[:2], CELLS, ROUNDS)
     write_json(other.path / "campaign.json", other.campaign.model_copy(update={"scale": 0.1}))

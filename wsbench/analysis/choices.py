@@ -6,7 +6,6 @@ never compared: their campaigns may come from different days and machines.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,6 +20,7 @@ from wsbench.experiments.choice import NEEDS, Choice
 from wsbench.experiments.experiment import Experiment
 from wsbench.metrics import capacities
 from wsbench.metrics.findings import Kind, worst
+from wsbench.records.hosts import MachineRecord
 
 #: `best`: alone, or with its equals. `may be best`: no other is shown to be better. `open`: nothing is ranked.
 Rank = Literal["best", "may be best", "behind", "reference", "open"]
@@ -44,20 +44,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """`entries`: the best first. `ranked`: at least one server is shown to be behind the best."""
+    """`entries`: the best first. `machine`: such as `M2` if they are on several; empty if it is unknown."""
 
     choice: Choice
     campaign: Campaign
     unit: str
     higher: bool
     entries: tuple[Entry, ...]
-
-    @property
-    def cpu(self) -> str:
-        """The model of the CPUs without its marks, such as `Intel Xeon`; empty if unknown."""
-        machine = self.campaign.results.machine
-        model = (machine.cpu_model or "") if machine is not None else ""
-        return " ".join(re.sub(r"\((R|TM)\)|Processor|CPU\b|@.*", " ", model).split())
+    machine: str = ""
 
     @property
     def best(self) -> tuple[Entry, ...]:
@@ -88,7 +82,17 @@ def columns(campaigns: list[Campaign]) -> list[Column]:
             found = (_column(one, fitting) for one in of if (fitting := _fitting(choice, known, one.results)) is not None)
             if (column := next((one for one in found if one is not None), None)) is not None:
                 made.append(column)
-    return sorted(made, key=lambda one: NEEDS.index(one.choice.need))
+    return _with_machines(sorted(made, key=lambda one: NEEDS.index(one.choice.need)))
+
+
+def _with_machines(found: list[Column]) -> list[Column]:
+    """Each with the name of its machine. They are numbered in the order in which they were used first."""
+    used = sorted((one.campaign for one in found), key=lambda one: one.created)
+    known = list(dict.fromkeys(_said(on) for one in used if (on := one.results.machine) is not None))
+    if len(known) < 2:
+        return found
+    names = {said: f"M{number}" for number, said in enumerate(known, 1)}
+    return [replace(one, machine=names[_said(on)]) if (on := one.campaign.results.machine) is not None else one for one in found]
 
 
 def _choices(name: str) -> Sequence[Choice]:
@@ -234,7 +238,12 @@ def rows(found: list[Column]) -> list[str]:
 
 
 def machines(found: list[Column]) -> list[str]:
-    """The machines of the campaigns, in words."""
-    every = (column.campaign.results.machine for column in found)
-    said = (f"{one.cpus} CPUs ({one.cpu_model}), Linux {one.kernel.partition('-')[0]}" for one in every if one is not None)
-    return list(dict.fromkeys(said))
+    """The machines of the campaigns, in words: after its name, if there are several."""
+    known = {_said(on): one.machine for one in found if (on := one.campaign.results.machine) is not None}
+    return sorted(f"{name}: {said}" if name else said for said, name in known.items())
+
+
+def _said(machine: MachineRecord) -> str:
+    """What tells machines apart: `2 CPUs (AMD EPYC), Linux 6.18.44-fc-v595`."""
+    model = ", ".join(part for part in (machine.cpu_model, machine.cpu_id) if part)
+    return f"{wording.count(machine.cpus, 'CPU')} ({model or 'unknown model'}), Linux {machine.kernel}"

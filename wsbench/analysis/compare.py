@@ -16,11 +16,12 @@ from wsbench.analysis.dataset import Cell
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
 from wsbench.records.errors import UserError
+from wsbench.records.hosts import MachineRecord
 from wsbench.records.rundir import RunFolder
 
 Says = Literal["better", "worse", "changed", "equal", "undecided"]
 #: Properties of the machine that affect every number. The rest of machine.json (tools, revision) may differ.
-SAME_MACHINE = ("hostname", "cpu_model", "cpus", "memory_bytes", "kernel", "virtualisation", "governor", "sysctls")
+SAME_MACHINE = ("hostname", "cpu_model", "cpu_id", "cpus", "memory_bytes", "kernel", "virtualisation", "governor", "sysctls")
 #: Parameters of a campaign that change its trials.
 AS_ASKED = ("scale", "time_scale", "arrangement", "engines", "server_processes")
 #: Keys of experiment.toml that do not change a trial.
@@ -116,11 +117,10 @@ def differences(base: Results, new: Results) -> list[str]:
     if base.machine is None or new.machine is None:
         found.append("a campaign has no record of its machine")
     else:
-        for key in SAME_MACHINE:
+        for key in _unlike(base.machine, new.machine):
             one, other = getattr(base.machine, key), getattr(new.machine, key)
-            if one != other:
-                found.append(f"{key.replace('_', ' ')}: {_short(one, other)} against {_short(other, one)}")
-    if _hosts(base) != _hosts(new):
+            found.append(f"{key.replace('_', ' ')}: {_short(one, other)} against {_short(other, one)}")
+    if not _same_hosts(base, new):
         found.append(f"hosts: {_named(base)} against {_named(new)}")
     one, other = (_settings(results) for results in (base, new))
     for key in dict.fromkeys([*one, *other]):
@@ -129,9 +129,18 @@ def differences(base: Results, new: Results) -> list[str]:
     return found
 
 
-def _hosts(results: Results) -> list[tuple]:
-    """Properties of each host that affect every number."""
-    return [(row.key.role, row.key.cpus, *(getattr(row.machine, key) for key in SAME_MACHINE)) for row in results.hosts]
+def _unlike(one: MachineRecord, other: MachineRecord) -> list[str]:
+    """Properties that affect every number, and that two machines have otherwise. An older record lacks `cpu_id`."""
+    both = {key: (getattr(one, key), getattr(other, key)) for key in SAME_MACHINE}
+    return [key for key, (was, is_) in both.items() if was != is_ and not (key == "cpu_id" and None in (was, is_))]
+
+
+def _same_hosts(base: Results, new: Results) -> bool:
+    """Whether the hosts of a cluster have the same roles and CPUs, and are the same machines."""
+    if len(base.hosts) != len(new.hosts):
+        return False
+    pairs = zip(base.hosts, new.hosts, strict=True)
+    return all((a.key.role, a.key.cpus) == (b.key.role, b.key.cpus) and not _unlike(a.machine, b.machine) for a, b in pairs)
 
 
 def _named(results: Results) -> str:

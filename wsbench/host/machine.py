@@ -35,6 +35,9 @@ SYSCTLS = (
     "fs.nr_open",
     "vm.swappiness",
 )
+CPUS = Path("/proc/cpuinfo")
+#: What its lines about family and model are called on x86 and on Arm.
+CPU_ID = ("cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU part", "CPU revision")
 TOOLS = {
     "python3": ("python3", "--version"),
     "cargo": ("cargo", "--version"),
@@ -101,7 +104,8 @@ def read() -> MachineRecord:
         hostname=socket.gethostname(),
         kernel=platform.release(),
         distribution=_field(Path("/etc/os-release"), "PRETTY_NAME", "="),
-        cpu_model=_field(Path("/proc/cpuinfo"), "model name", ":"),
+        cpu_model=_field(CPUS, "model name", ":"),
+        cpu_id=", ".join(f"{key} {value}" for key in CPU_ID if (value := _field(CPUS, key, ":")) is not None) or None,
         cpus=os.cpu_count() or 0,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         virtualisation=_virtualisation(),

@@ -13,12 +13,14 @@ class Tool(Frozen):
 
 
 class MachineRecord(Frozen):
-    """The machine of a campaign. Unknown values are None."""
+    """The machine of a campaign. Unknown values are None. `cpu_id`: family, model and stepping, because a hypervisor may give
+    different CPUs one name; null in older runs."""
 
     hostname: str
     kernel: str
     distribution: str | None
     cpu_model: str | None
+    cpu_id: str | None = None
     cpus: int
     memory_bytes: int
     virtualisation: str | None
