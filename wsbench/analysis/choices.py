@@ -244,6 +244,6 @@ def machines(found: list[Column]) -> list[str]:
 
 
 def _said(machine: MachineRecord) -> str:
-    """What tells machines apart: `2 CPUs (AMD EPYC), Linux 6.18.44-fc-v595`."""
+    """What distinguishes machines: `2 CPUs (AMD EPYC), Linux 6.18.44-fc-v595`."""
     model = ", ".join(part for part in (machine.cpu_model, machine.cpu_id) if part)
     return f"{wording.count(machine.cpus, 'CPU')} ({model or 'unknown model'}), Linux {machine.kernel}"
