@@ -78,21 +78,29 @@ def site(folder, columns, tmp_path_factory):
 def test_machines_are_numbered_in_the_order_in_which_they_were_used(columns):
     def on(created_h, **machine):
         campaign, results = columns[0].campaign, columns[0].campaign.results
-        other = replace(campaign, record=campaign.record.model_copy(update={"created_unix_s": 3600 * created_h}))
+        other = replace(
+            campaign, id=f"runs/{created_h}", record=campaign.record.model_copy(update={"created_unix_s": 3600 * created_h})
+        )
         other.__dict__["results"] = replace(results, machine=results.machine.model_copy(update=machine))
         return replace(columns[0], campaign=other)
 
     xeon = {"cpu_model": "Intel(R) Xeon(R) Processor", "kernel": "6.1"}
-    found = choices._with_machines(
-        [on(3, **xeon, cpu_id="model 207"), on(2, cpu_model="AMD EPYC", kernel="6.1"), on(1, **xeon), on(4, **xeon)]
-    )
-    assert [one.machine for one in found] == ["M3", "M2", "M1", "M1"]
     cpus = f"{columns[0].campaign.results.machine.cpus} CPUs"
+    campaigns = [on(3, **xeon, cpu_id="model 207"), on(2, cpu_model="AMD EPYC", kernel="6.1"), on(1, **xeon), on(4, **xeon)]
+    found = choices._with_machines(campaigns)
+    assert [one.machine for one in found] == ["M1", "M2", "M1", "M1"], "an older record has no id"
     assert choices.machines(found) == [
-        f"M1: {cpus} (Intel(R) Xeon(R) Processor), Linux 6.1",
+        f"M1: {cpus} (Intel(R) Xeon(R) Processor, model 207), Linux 6.1",
         f"M2: {cpus} (AMD EPYC), Linux 6.1",
-        f"M3: {cpus} (Intel(R) Xeon(R) Processor, model 207), Linux 6.1",
     ]
+    found = choices._with_machines([*campaigns, on(5, **xeon, cpu_id="model 143")])
+    assert [one.machine for one in found] == ["M3", "M2", "M1", "M1", "M4"], "which of two it is cannot be known"
+    assert choices.machines(found)[2:] == [
+        f"M3: {cpus} (Intel(R) Xeon(R) Processor, model 207), Linux 6.1",
+        f"M4: {cpus} (Intel(R) Xeon(R) Processor, model 143), Linux 6.1",
+    ]
+    many = choices._with_machines([on(hour, cpu_model=f"model {hour}") for hour in range(1, 12)])
+    assert [line.split(":")[0] for line in choices.machines(many)] == [f"M{number}" for number in range(1, 12)]
     assert {one.machine for one in columns} == {""}, "one machine needs no name"
 
 

@@ -87,12 +87,11 @@ def columns(campaigns: list[Campaign]) -> list[Column]:
 
 def _with_machines(found: list[Column]) -> list[Column]:
     """Each with the name of its machine. They are numbered in the order in which they were used first."""
-    used = sorted((one.campaign for one in found), key=lambda one: one.created)
-    known = list(dict.fromkeys(_said(on) for one in used if (on := one.results.machine) is not None))
-    if len(known) < 2:
+    on = _machines(found)
+    names = {said: f"M{number}" for number, said in enumerate(dict.fromkeys(on.values()), 1)}
+    if len(names) < 2:
         return found
-    names = {said: f"M{number}" for number, said in enumerate(known, 1)}
-    return [replace(one, machine=names[_said(on)]) if (on := one.campaign.results.machine) is not None else one for one in found]
+    return [replace(one, machine=names[on[one.campaign.id]]) if one.campaign.id in on else one for one in found]
 
 
 def _choices(name: str) -> Sequence[Choice]:
@@ -238,12 +237,27 @@ def rows(found: list[Column]) -> list[str]:
 
 
 def machines(found: list[Column]) -> list[str]:
-    """The machines of the campaigns, in words: after its name, if there are several."""
-    known = {_said(on): one.machine for one in found if (on := one.campaign.results.machine) is not None}
-    return sorted(f"{name}: {said}" if name else said for said, name in known.items())
+    """The machines of the campaigns in the order of their first use, in words: after its name, if there are several."""
+    on, names = _machines(found), {one.campaign.id: one.machine for one in found}
+    known = {said: names[campaign] for campaign, said in on.items()}
+    return [f"{name}: {said}" if name else said for said, name in known.items()]
 
 
-def _said(machine: MachineRecord) -> str:
+def _machines(found: list[Column]) -> dict[str, str]:
+    """By campaign what distinguishes its machine, the first used first.
+
+    An older record lacks the CPU's id: it takes that of the same CPU and kernel if only one is known.
+    """
+    used = sorted(found, key=lambda one: one.campaign.created)
+    on = {one.campaign.id: machine for one in used if (machine := one.campaign.results.machine) is not None}
+    ids: dict[str, set[str]] = {}
+    for machine in on.values():
+        ids.setdefault(_said(machine, None), set()).update({machine.cpu_id} - {None})
+    alone = {said: next(iter(known)) for said, known in ids.items() if len(known) == 1}
+    return {campaign: _said(machine, machine.cpu_id or alone.get(_said(machine, None))) for campaign, machine in on.items()}
+
+
+def _said(machine: MachineRecord, cpu_id: str | None) -> str:
     """What distinguishes machines: `2 CPUs (AMD EPYC), Linux 6.18.44-fc-v595`."""
-    model = ", ".join(part for part in (machine.cpu_model, machine.cpu_id) if part)
+    model = ", ".join(part for part in (machine.cpu_model, cpu_id) if part)
     return f"{wording.count(machine.cpus, 'CPU')} ({model or 'unknown model'}), Linux {machine.kernel}"
