@@ -71,6 +71,26 @@ def test_two_servers_of_one_campaign_are_compared_within_rounds(runs):
     assert row.decision.low < row.decision.ratio < row.decision.high < 1
 
 
+def test_the_order_of_servers_is_the_same_or_not(runs, tmp_path):
+    make_run(tmp_path / "turned", SERVERS[:2], CELLS, ROUNDS, seed=5, change=scaled(3.0))
+
+    def ordered(base, new):
+        found = compare.compare(compare.side(str(base)), compare.side(str(new)), ["messages_per_s"], ordered=True)
+        (one,) = found.orders
+        return one, compare.reversals(found)
+
+    same, none = ordered(runs / "base", runs / "slower")
+    assert (same.pairs, same.alike, same.reversed, same.neither) == (3, 3, (), 0)
+    assert not none
+    turned, texts = ordered(runs / "base", tmp_path / "turned")
+    assert (turned.pairs, turned.alike, turned.reversed) == (1, 0, (("reference@1.0", "netty@4.2"),))
+    assert texts == ["messages_per_s: reference@1.0 is ahead of netty@4.2 in the base, and behind it in the new one"]
+    few, _ = ordered(runs / "base", runs / "few")
+    assert (few.alike, few.base, few.new, few.neither) == (0, 1, 0, 0), "two rounds decide nothing"
+    with pytest.raises(UserError, match="an order is one of several servers"):
+        compare.compare(compare.side(str(runs / "base")), compare.side(str(runs / "base")), [], ordered=True)
+
+
 def test_another_machine_or_setting_is_refused_with_the_reason(runs, tmp_path):
     other = make_run(tmp_path / "other", SERVERS[:2], CELLS, ROUNDS, experiment='question = "?"\n[load]\nconnections = 5\n')
     machine = other.machine.model_copy(update={"cpu_model": "Another CPU"})
@@ -122,6 +142,11 @@ def test_the_command_says_it_three_ways_and_fails_where_it_must(wsbench, runs):
     assert wsbench(*arguments, "--fail-if", "much").returncode == 2
     document = json.loads(wsbench(*arguments, "--json").stdout)
     assert [row["server"] for row in document["rows"] if row["says"] == "worse"] == ["netty@4.2"]
+    assert not document["orders"], "nobody asked"
+    (order,) = json.loads(wsbench(*arguments, "--json", "--orders").stdout)["orders"]
+    assert (order["pairs"], order["alike"], order["reversed"]) == (3, 3, [])
+    assert "same order" in wsbench(*arguments, "--orders").stdout
+    assert "| messages_per_s | 3 | 3 | 0 |" in wsbench(*arguments, "--orders", "--markdown").stdout
     text = wsbench(*arguments, "--markdown").stdout
     assert text.index("| netty@4.2 |") < text.index("<details>")
     assert "<script" not in text

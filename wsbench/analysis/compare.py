@@ -6,12 +6,12 @@ machines or settings are not compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from wsbench import metrics
-from wsbench.analysis import stats, wording
+from wsbench.analysis import orders, stats, wording
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
@@ -71,6 +71,7 @@ class Comparison:
     differences: list[str]  # of machine and settings
     rows: list[Row]
     left_out: list[str]  # what only one side has
+    orders: list[orders.Orders] = field(default_factory=list)  # for each metric and cell, if asked
 
 
 def side(text: str) -> Side:
@@ -88,12 +89,16 @@ def side(text: str) -> Side:
     return Side(results, server, text)
 
 
-def compare(base: Side, new: Side, named: list[str], anyway: bool = False, margin: float | None = None) -> Comparison:
-    """`margin`: a share that replaces the experiment's.
+def compare(
+    base: Side, new: Side, named: list[str], anyway: bool = False, margin: float | None = None, ordered: bool = False
+) -> Comparison:
+    """`margin`: a share that replaces the experiment's. `ordered`: also compares the orders of servers.
 
     UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown.
     """
     metrics.require(named)
+    if ordered and (base.server is not None or base.results.folder == new.results.folder):
+        raise UserError("an order is one of several servers: name two campaigns and no server")
     if (base.server is None) != (new.server is None):
         raise UserError("name a server on both sides or on neither: RUN:SERVER@VARIANT")
     found = [] if base.results.folder == new.results.folder else differences(base.results, new.results)
@@ -108,7 +113,9 @@ def compare(base: Side, new: Side, named: list[str], anyway: bool = False, margi
     measured = [row for row in rows if row.base.values or row.new.values]
     if not measured:
         raise UserError(f"neither side has measured any of {', '.join(wanted)}")
-    return Comparison(base, new, found, measured, left_out)
+    known = dict.fromkeys(row.metric for row in measured) if ordered else ()
+    turns = [one for metric in known for one in orders.orders(base.results, new.results, metric)]
+    return Comparison(base, new, found, measured, left_out, turns)
 
 
 def differences(base: Results, new: Results) -> list[str]:
@@ -233,6 +240,16 @@ def table(found: Comparison) -> list[list[str]]:
     return rows
 
 
+def orders_table(found: Comparison) -> list[list[str]]:
+    """Texts in the order of orders.HEADERS."""
+    return [orders.row(one, found.base.results.cell_text(one.cell)) for one in found.orders]
+
+
+def reversals(found: Comparison) -> list[str]:
+    """A line for each pair of servers whose order is the opposite in the new campaign."""
+    return [text for one in found.orders for text in orders.reversals(one, found.base.results.cell_text(one.cell))]
+
+
 def markdown(found: Comparison) -> str:
     """For a pull request: what is better or worse first, the rest folded away."""
     rows = table(found)
@@ -245,6 +262,9 @@ def markdown(found: Comparison) -> str:
     if quiet:
         title = f"{len(quiet)} without a difference that can be claimed"
         parts.append(f"<details><summary>{title}</summary>\n\n{wording.grid(HEADERS, quiet)}\n\n</details>")
+    if found.orders:
+        parts.append(wording.grid(orders.HEADERS, orders_table(found)))
+        parts += [f"- {wording.escaped(text)}" for text in reversals(found)]
     parts += [f"Left out: {wording.escaped(text)}." for text in found.left_out]
     return "\n\n".join(parts) + "\n"
 
@@ -279,4 +299,5 @@ def document(found: Comparison) -> dict:
             }
             for row in found.rows
         ],
+        "orders": [orders.document(one) for one in found.orders],
     }

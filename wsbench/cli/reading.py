@@ -85,10 +85,10 @@ def write_report(run: RunFolder, results) -> None:
 
 
 def compare_campaigns(arguments) -> int:
-    from wsbench.analysis import compare
+    from wsbench.analysis import compare, orders
 
     base, new = compare.side(arguments.base), compare.side(arguments.new)
-    found = compare.compare(base, new, arguments.metric, arguments.anyway, arguments.margin)
+    found = compare.compare(base, new, arguments.metric, arguments.anyway, arguments.margin, arguments.orders)
     if arguments.json:
         print(json.dumps(compare.document(found), indent=1, ensure_ascii=False))
     elif arguments.markdown:
@@ -97,6 +97,10 @@ def compare_campaigns(arguments) -> int:
         for text in found.differences:
             terminal.say(f"difference: {text}")
         terminal.table(None, compare.HEADERS, compare.table(found), right={3, 4, 5})
+        if found.orders:
+            terminal.table(None, orders.HEADERS, compare.orders_table(found), right={*range(2, 8)}, keys=2)
+        for text in compare.reversals(found):
+            terminal.say(f"reversed: {text}")
         for text in found.left_out:
             terminal.say(f"left out: {text}")
         terminal.say(compare.summary(found))
