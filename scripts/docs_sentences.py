@@ -13,6 +13,8 @@ Each `{}` in the text stands for one value: the campaign, what of which metric, 
 - `trials`, or a verdict such as `VALID`: how many trials there are, or have it.
 - `orders METRIC, METRIC`: in how many pairs of servers one is shown to be better, over all cells and these metrics; `pairs`: how
   many pairs there are. `intervals METRIC, METRIC`: how many servers have an interval; `answers`: how many have a number.
+- `alike METRIC`, with an earlier campaign in place of the cell: in how many pairs both show the same server to be better;
+  `reversed`: in how many each another.
 
 Of the published claims, `claims | all` and `claims | decided` count the verdicts, with `| ws` those of the WebSocket twins.
 
@@ -31,7 +33,7 @@ from pathlib import Path
 from docs_tables import Wrong, cell_of, counted_claims, listed, metrics_of, results_of
 
 from wsbench import metrics
-from wsbench.analysis import stats, wording
+from wsbench.analysis import orders, stats, wording
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.analysis.stats import Estimate
@@ -94,6 +96,11 @@ def value_of(asked: str) -> str:
     results, (what, _, of) = results_of(parts[0]), parts[1].partition(" ")
     if not of:
         return _counted(results, what, asked)
+    if what in ORDERS:
+        if len(parts) != 3:
+            raise Wrong(f"{asked!r}: expected CAMPAIGN | {what} METRIC | EARLIER CAMPAIGN")
+        found = [one for name in metrics_of(of, asked) for one in orders.orders(results_of(parts[2]), results, name)]
+        return f"{sum(map(ORDERS[what], found)):,}"
     if what in COUNTS:
         if len(parts) > 2:
             raise Wrong(f"{asked!r}: {what} are counted over all cells and servers")
@@ -134,10 +141,13 @@ COUNTS: dict[str, Callable[[Results, Cell, str], int]] = {
     "answers": lambda *of: sum((one.mean, one.low, one.high) != (None, None, None) for one in _estimates(*of)),
 }
 
+#: What is counted in the orders of two campaigns.
+ORDERS: dict[str, Callable[[orders.Orders], int]] = {"alike": lambda one: one.alike, "reversed": lambda one: len(one.reversed)}
+
 
 def _is_interval(what: str, asked: str) -> bool:
     if what not in ("mean", "interval"):
-        raise Wrong(f"{asked!r}: expected mean, interval, ratio, growth, {', '.join(COUNTS)}, trials or a verdict")
+        raise Wrong(f"{asked!r}: expected mean, interval, ratio, growth, {', '.join([*COUNTS, *ORDERS])}, trials or a verdict")
     return what == "interval"
 
 
