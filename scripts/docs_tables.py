@@ -19,6 +19,7 @@ the published and for today's versions: what the means alone say stands in brack
 from __future__ import annotations
 
 import re
+import textwrap
 from functools import cache
 from pathlib import Path
 
@@ -220,7 +221,7 @@ def of_answers(name: str) -> str:
         rows.append([choice.shows, said.best, str(said.column.compared), measured])
     lines = [
         *table(["your load, and what is compared", "best", "of", f"measured in {year}" if year else "measured"], rows),
-        *(f"- {one}" for one in choices.machines(found)),
+        *(textwrap.fill(f"- {one}", 100, subsequent_indent="  ") for one in choices.machines(found)),
         "",
         *links.values(),
         "",
