@@ -10,6 +10,7 @@ import contextlib
 import errno
 import http.client
 import ipaddress
+import os
 import socket
 import ssl
 import time
@@ -30,6 +31,8 @@ from wsbench.servers.manifest import Address, Offer, Running, address
 HOST = "127.0.0.1"
 LOG = "server.log"
 READY_S = 60.0
+#: Processes that run at the same time look for ports so far apart: between the look and the server's bind another could take it.
+APART = 97
 #: Time limit of one readiness check.
 ANSWER_S = 2.0
 #: Files that a server may open in addition to its connections; a JVM opens about two hundred.
@@ -62,7 +65,7 @@ LARGEST_LOG = 1 << 30
 
 
 class Order(Frozen):
-    """How to run a server. `port` is the requested port; otherwise the search for a free one starts at index `number`.
+    """How to run a server. `port` is the requested port; otherwise `number` says where the search for a free one starts.
 
     `asks`: which of its offers are switched on. `share_heap`: the processes share the heap equally; otherwise each has all of it.
     """
@@ -218,7 +221,7 @@ def require_answer(variant: Variant, host: str, at: Address) -> None:
 @contextlib.contextmanager
 def started(variant: Variant, order: Order, log: Path):
     """One ready server process. Yields the process, its port and the seconds until it was ready."""
-    port = machine.free_port(order.address, order.port, order.number)
+    port = machine.free_port(order.address, order.port, APART * os.getpid() + order.number)
     if order.share_heap:
         variant = replace(variant, settings=variant.settings.shared_by(order.processes))
     env = {
