@@ -193,6 +193,7 @@ fn workers_with_their_own_file_tables_hold_more_than_the_limit_of_one() {
         with(echo(address, "text", 32), json!({"connections": 400, "threads": 4, "measure": {"messages": 4000}}));
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", "ulimit -n 200; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_wsbench-engine")]);
+    limited.stdin(std::process::Stdio::null()); // a pipe that is closed would end it: `make --jobs` gives tests one
     let run = start_as(limited, &plan).finish();
     run.errors_are(json!({}));
     assert_eq!(run.end()["connections"], json!({"asked": 400, "established": 400, "open": 400}));
