@@ -28,20 +28,24 @@ if os.fork() == 0:
 if os.fork() == 0:
     os.setsid()
     worker("session")
-if os.fork() == 0:
+between = os.fork()
+if between == 0:
     if os.fork() == 0:
         os.setsid()
         worker("orphan")
     os._exit(0)
+os.waitpid(between, 0)
+print("all there", flush=True)
 time.sleep(300)
 """
 
 
 @pytest.fixture
 def server(tmp_path):
-    made = Server([sys.executable, "-c", FORKING], tmp_path, {}, [], tmp_path / "log")
+    log = tmp_path / "log"
+    made = Server([sys.executable, "-c", FORKING], tmp_path, {}, [], log)
     until = time.monotonic() + 20
-    while len(left(made)) < 4 and time.monotonic() < until:
+    while "all there" not in log.read_text() and time.monotonic() < until:
         time.sleep(0.02)
     assert len(left(made)) == 4, "the server and its three"
     yield made
