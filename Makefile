@@ -25,7 +25,7 @@ REPORTS := $(patsubst %/campaign.json,%/report.html,$(wildcard results/*/campaig
 quick: setup
 	$(WSBENCH) run quick --install
 
-# Last what builds and downloads, two at once. What loads servers before that has deadlines, and would miss them.
+# Tests that load servers have deadlines, so they come first. What mostly builds and downloads then runs two at a time.
 test: check-python
 	$(MAKE) check-hosts
 	$(MAKE) --jobs=2 check-engine check-servers check-fresh

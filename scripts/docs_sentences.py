@@ -13,8 +13,8 @@ Each `{}` in the text stands for one value: the campaign, what of which metric, 
 - `trials`, or a verdict such as `VALID`: how many trials there are, or have it.
 - `orders METRIC, METRIC`: in how many pairs of servers one is shown to be better, over all cells and these metrics; `pairs`: how
   many pairs there are. `intervals METRIC, METRIC`: how many servers have an interval; `answers`: how many have a number.
-- `alike METRIC`, with an earlier campaign in place of the cell: in how many pairs both show the same server to be better;
-  `reversed`: in how many each another.
+- `alike METRIC`, with an earlier campaign in place of the cell: how many pairs of servers both put in the same order; `reversed`:
+  how many in opposite orders.
 
 Of the published claims, `claims | all` and `claims | decided` count the verdicts, with `| ws` those of the WebSocket twins.
 
@@ -99,8 +99,7 @@ def value_of(asked: str) -> str:
     if what in ORDERS:
         if len(parts) != 3:
             raise Wrong(f"{asked!r}: expected CAMPAIGN | {what} METRIC | EARLIER CAMPAIGN")
-        found = [one for name in metrics_of(of, asked) for one in orders.orders(results_of(parts[2]), results, name)]
-        return f"{sum(map(ORDERS[what], found)):,}"
+        return f"{sum(ORDERS[what](one) for name in metrics_of(of, asked) for one in _shared(parts[2], parts[0], name)):,}"
     if what in COUNTS:
         if len(parts) > 2:
             raise Wrong(f"{asked!r}: {what} are counted over all cells and servers")
@@ -119,6 +118,11 @@ def value_of(asked: str) -> str:
         return wording.NONE if len(means) != 2 or None in means else wording.number(means[1] / means[0], 2)
     found = results.estimate(servers[0], cell_of(results, cell, asked), metric)
     return _text(found, _scale(metric, unit.strip() or None, found, asked), interval=_is_interval(what, asked))
+
+
+@cache
+def _shared(earlier: str, campaign: str, metric: str) -> list[orders.Orders]:
+    return orders.orders(results_of(earlier), results_of(campaign), metric)
 
 
 def _pairs(results: Results, cell: Cell, metric: str) -> tuple[stats.Decision, ...]:
