@@ -1,5 +1,6 @@
 """`wsbench load` and the server's side: `--start`, `--pid`, and what is said if neither is given."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,8 +51,18 @@ def own(port):
     process.wait()
 
 
+def of_each_thread(pid: int, call: Callable) -> list:
+    """What `call` gives for each thread; those of ended connections end meanwhile."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            found.append(call(int(task.name)))
+    assert found
+    return found
+
+
 def cpus(pid: int) -> list[list[int]]:
-    return [sorted(os.sched_getaffinity(int(task.name))) for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [sorted(one) for one in of_each_thread(pid, os.sched_getaffinity)]
 
 
 def record_of(folder: Path) -> TrialRecord:
@@ -186,8 +198,7 @@ def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment,
 
 @several
 def test_the_engine_leaves_the_cpus_to_a_server_that_keeps_to_some(wsbench, own, port, tmp_path):
-    for task in Path(f"/proc/{own.pid}/task").iterdir():
-        os.sched_setaffinity(int(task.name), EVERY[-1:])
+    of_each_thread(own.pid, lambda thread: os.sched_setaffinity(thread, EVERY[-1:]))
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), *QUICK)
     assert done.returncode in (0, 4), done.stderr
     assert (record_of(tmp_path).server_cpus, record_of(tmp_path).engine_cpus) == (EVERY[-1:], EVERY[:-1])
