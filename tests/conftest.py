@@ -17,6 +17,7 @@ from run_maker import Server, make_run, spoil_some
 
 from wsbench.analysis.reading import load
 from wsbench.engine import program
+from wsbench.host import leftovers
 from wsbench.records.engine_files import End, Plan, parse_event
 from wsbench.report import document
 
@@ -36,6 +37,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "bed" in item.fixturenames:
             item.add_marker(pytest.mark.root)
+
+
+def started_by(pid: int) -> list[leftovers.Marked]:
+    """Servers, and what they started, of the wsbench that has or had this pid."""
+    return [one for one in leftovers.marked() if one.mark.startswith(f"{pid}.")]
 
 
 @pytest.fixture

@@ -239,7 +239,7 @@ def test_an_engine_that_is_killed_is_a_failed_row_and_the_campaign_goes_on(exper
     said, _ = harness.communicate(timeout=60)
     assert harness.returncode in RAN
     assert b"engine 2 of 2: the engine failed: it was killed by SIGKILL" in said
-    assert not psutil.wait_procs(children, timeout=5)[1]
+    assert not psutil.wait_procs(children, timeout=20)[1]
     run = only_run(tmp_path)
     assert outcomes(run) == {1: "failed", 2: "ok"}
     assert not (run.path / "0001" / "events.jsonl").exists()

@@ -102,18 +102,19 @@ def run_logged(argv: list[str], folder: Path, log: Path, env: dict[str, str], ti
 
 
 class Server:
-    """A running server: its first process's pid, its start (monotonic ns), its environment, its state, and how to stop it."""
+    """A running server: its first process's pid, its start (monotonic ns), its environment, the mark of all its processes
+    (`leftovers`), its state, and how to stop it."""
 
     def __init__(self, argv: list[str], folder: Path, env: dict[str, str], cpus: list[int], log: Path):
         self.env = env
-        self._mark = leftovers.mark()
+        self.mark = leftovers.mark()
         status_read, status_write = os.pipe()
         cpu_list = ",".join(str(cpu) for cpu in cpus)
         with log.open("ab") as out:
             self._leash = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(LEASH), cpu_list, str(status_write), "--", *argv],
                 cwd=folder,
-                env=_server_environment(env) | {leftovers.NAME: self._mark},
+                env=_server_environment(env) | {leftovers.NAME: self.mark},
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -151,7 +152,7 @@ class Server:
         ended = self._leash.poll()
         if ended is not None:
             # If the leash was killed, processes that the server started may remain.
-            leftovers.end({self._mark})
+            leftovers.end({self.mark})
             return f"had ended by itself with {_exit_words(ended)}"
         self._leash.send_signal(signal.SIGTERM)
         began = time.monotonic()

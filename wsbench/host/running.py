@@ -42,6 +42,19 @@ def listens(pids: Iterable[int], port: int) -> bool | None:
     return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found)
 
 
+def listens_at(pid: int, host: str, port: int) -> bool:
+    """Whether the process itself accepts connections to this address of this network namespace. False if its sockets may not be
+    read."""
+    try:
+        if os.stat(f"/proc/{pid}/ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino:
+            return False
+        found = psutil.Process(pid).net_connections(kind="tcp")
+    except (OSError, psutil.Error):
+        return False
+    every = {host, "0.0.0.0", "::"}
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.laddr.ip in every for one in found)
+
+
 def parted(usual: Placement, chosen: list[int], theirs: set[int]) -> Placement | None:
     """CPUs for a server that runs already and for the engine, which share none. None if there are too few.
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from wsbench.host import http_deadline, machine, running
+from wsbench.host import http_deadline, leftovers, machine, running
 from wsbench.host.process import Pinned, Server
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.records.errors import TrialFailed, UserError
@@ -236,7 +236,9 @@ def started(variant: Variant, order: Order, log: Path):
     clock = time.monotonic()
     with Server(variant.table.run, variant.folder, env, order.cpus, log) as server:
         await_ready(server, order.address, port, question(variant), sealed="tls" in order.asks)
-        yield server, port, time.monotonic() - clock
+        ready_s = time.monotonic() - clock
+        require_alone(server, order.address, port)
+        yield server, port, ready_s
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,13 @@ def await_ready(server: Server, host: str, port: int, question: Question, sealed
             return
         time.sleep(0.02)
     raise TrialFailed(f"the server was not ready within {READY_S:g} s: it {answer.words}")
+
+
+def require_alone(server: Server, host: str, port: int) -> None:
+    """TrialFailed if a server that another wsbench started listens at the port too: it may answer in place of this one."""
+    for one in leftovers.marked():
+        if one.mark != server.mark and running.listens_at(one.pid, host, port):
+            raise TrialFailed(f"port {port} is not the server's alone: process {one.pid} of another trial listens there ({one.command})")
 
 
 @dataclass(frozen=True)
