@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 import psutil
 
@@ -46,7 +47,7 @@ def listens_at(pid: int, host: str, port: int) -> bool:
     """Whether the process itself accepts connections to this address of this network namespace. False if its sockets may not be
     read."""
     try:
-        if os.stat(f"/proc/{pid}/ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino:
+        if Path(f"/proc/{pid}/ns/net").stat().st_ino != Path("/proc/self/ns/net").stat().st_ino:
             return False
         found = psutil.Process(pid).net_connections(kind="tcp")
     except (OSError, psutil.Error):

@@ -282,7 +282,7 @@ def require_alone(server: Server, host: str, port: int) -> None:
     """TrialFailed if a server that another wsbench started listens at the port too: it may answer in place of this one."""
     for one in leftovers.marked():
         if one.mark != server.mark and running.listens_at(one.pid, host, port):
-            raise TrialFailed(f"port {port} is not the server's alone: process {one.pid} of another trial listens there ({one.command})")
+            raise TrialFailed(f"port {port} is shared: process {one.pid} of another trial listens there, {one.command}")
 
 
 @dataclass(frozen=True)
