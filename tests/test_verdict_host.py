@@ -7,7 +7,7 @@ from run_maker import Trial
 from wsbench.metrics import host_checks
 from wsbench.metrics.verdict import disturbed
 from wsbench.records import engine_files
-from wsbench.records.samples import Program, ProgramsSample
+from wsbench.records.samples import Program, ProgramsSample, SamplerCost
 
 
 def test_idle_cpus_do_not_dilute_steal(tmp_path):
@@ -46,6 +46,19 @@ def test_programs_are_not_held_against_a_trial_where_they_may_have_had_their_own
     assert list(host_checks.others(trial))
     trial.machine[0].__dict__["trial_cpu_s"] = trial.machine[0].cpu_s
     assert not list(host_checks.others(trial))
+
+
+@pytest.mark.parametrize(("used_ms", "affects"), [(0.5, []), (4.0, [{"tail": "SUSPECT"}])])
+def test_the_sampler_is_held_against_the_tail_as_any_program(tmp_path, used_ms, affects):
+    trial = trial_of(tmp_path / "0001", Trial())
+    begin, end = trial.window
+    inside = sum(begin <= one.t_ns <= end for one in trial.machine)
+    used_ns = round(used_ms * 1e6) * len(trial.machine)
+    trial._by_kind[SamplerCost] = [SamplerCost(t_ns=end, of="sampler", began_ns=0, cpu_ns=used_ns)]
+    found = list(host_checks.sampling(trial))
+    assert [one.affects for one in found] == affects
+    share = used_ms * 1e6 * inside / (end - begin)
+    assert all(f"wsbench's own sampling used {share:.1%} of a CPU of the machine" == one.seen for one in found)
 
 
 @pytest.mark.parametrize("lacking", ["server", "engine"])

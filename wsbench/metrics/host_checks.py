@@ -45,6 +45,7 @@ def checks(trial: TrialData) -> Iterator[Finding]:
     """The findings about every machine of the trial."""
     yield from cpu_time(trial)
     yield from others(trial)
+    yield from sampling(trial)
     yield from packets(trial)
     yield from crowd(trial)
 
@@ -159,6 +160,17 @@ def others(trial: TrialData) -> Iterator[Finding]:
         if share is not None and (kind := beyond("others", share)):
             seen = f"other programs used {share:.1%} of a CPU of {name} during the trial{trace.busiest}"
             yield finding("host", "others", seen, QUIETER, tail=kind)
+
+
+def sampling(trial: TrialData) -> Iterator[Finding]:
+    """The sampler is another program too. Servers that take turns are sampled between their slices."""
+    if trial.window is None or trial.slices is not None:
+        return
+    for name, trace in trial.machines.items():
+        share = trace.sampling(trial.window)
+        if share is not None and (kind := beyond("others", share)):
+            seen = f"wsbench's own sampling used {share:.1%} of a CPU of {name}"
+            yield finding("host", "sampling", seen, "Use longer ticks (`timing.tick_s`) or a longer trial.", tail=kind)
 
 
 def packets(trial: TrialData) -> Iterator[Finding]:

@@ -44,6 +44,15 @@ class MachineTrace:
             return None
         return found.cpu_s / max(1, found.t_ns - found.began_ns) * NS_PER_S
 
+    def sampling(self, window: tuple[int, int]) -> float | None:
+        """CPU time of taking these samples over the window, as a share of one CPU: the mean cost of one times their number. None under
+        the conditions of `others`."""
+        if not self.sampler or not self.samples or any(one.trial_cpu_s is not None for one in self.samples):
+            return None
+        begin, end = window
+        inside = sum(begin <= one.t_ns <= end for one in self.samples)
+        return self.sampler[-1].cpu_ns / len(self.samples) * inside / (end - begin)
+
 
 def busiest(found: ProgramsSample) -> str:
     """` (busiest: backup 9%, cron 2%)` of a CPU; empty if no program stood out."""
