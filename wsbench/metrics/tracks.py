@@ -45,8 +45,8 @@ class MachineTrace:
         return found.cpu_s / max(1, found.t_ns - found.began_ns) * NS_PER_S
 
     def sampling(self, window: tuple[int, int]) -> float | None:
-        """CPU time of taking these samples over the window, as a share of one CPU: the mean cost of one times their number. None under
-        the conditions of `others`."""
+        """CPU time of taking these samples over the window, as a share of one CPU: the mean cost of one times their number. None if
+        it is unknown, or if it may have been used on other CPUs (`others`)."""
         if not self.sampler or not self.samples or any(one.trial_cpu_s is not None for one in self.samples):
             return None
         begin, end = window
