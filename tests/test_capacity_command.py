@@ -37,7 +37,7 @@ def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     assert (made.count("half"), made.count("recovery")) == (3, 1)
     half, tail = first["half_response_us_p50"], first["half_response_us_p99"]
     assert 0 < half < 50_000, "it is far from its cliff"
-    assert tail is None or half <= tail < 50_000, "None: other programs disturbed the tail"
+    assert tail is None or half <= tail, "None: other programs disturbed the tail"
     assert len(list(run.glob("*/trial.json"))) == len(made) == first["probes"]
     assert len(tables.trials_in(RunFolder(run))) == len(made), "no later reader measures them again"
     shown = capacity(tmp_path, "report", str(run))
