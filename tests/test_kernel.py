@@ -107,7 +107,7 @@ def test_a_control_group_of_version_2_tells_of_its_sockets(groups, tmp_path):
     stat = "anon 20480\nfile 0\nkernel 9999\nsock 8192\nshmem 0\nslab_reclaimable 1000\nslab_unreclaimable 2000\nslab 3000\n"
     write(tmp_path / "unified/system.slice/server", {"memory.current": "123456\n", "memory.stat": stat})
     group = groups(V2_MOUNTS, "0::/system.slice/server\n", "0::/user.slice\n")
-    told = group.sample()
+    told = group.take()()
     assert told == GroupSample(t_ns=told.t_ns, of="cgroup", version=2, memory_bytes=123_456, socket_bytes=8192, kernel_bytes=3000)
 
 
@@ -124,7 +124,7 @@ V1_FILES = {
 def test_version_1_tells_of_sockets_only_where_they_have_a_limit(groups, tmp_path, limit, socket_bytes):
     write(tmp_path / "memory/a/b", {**V1_FILES, "memory.kmem.tcp.limit_in_bytes": limit})
     group = groups(V1_MOUNTS + V2_MOUNTS, "4:memory:/a/b\n1:cpu:/\n0::/\n", "4:memory:/a\n1:cpu:/\n0::/\n")
-    told = group.sample()
+    told = group.take()()
     assert (told.version, told.memory_bytes, told.kernel_bytes) == (1, 5_861_376, 835_584)
     assert told.socket_bytes == socket_bytes
 
@@ -175,7 +175,7 @@ def test_the_heap_of_a_jvm_is_seen_to_fill_or_is_not_told(collector, tmp_path):
 
 def test_connects_that_a_full_listen_queue_drops_are_counted():
     looked_at = kernel.Machine()
-    before = looked_at.network()
+    before = looked_at.take_network()()
     if before is None or before.listen_overflows is None:
         pytest.skip("this kernel does not tell of listen queues")
     with socket.create_server(("127.0.0.1", 0), backlog=1) as nobody_accepts, contextlib.ExitStack() as clients:
@@ -184,9 +184,9 @@ def test_connects_that_a_full_listen_queue_drops_are_counted():
             client.setblocking(False)
             client.connect_ex(nobody_accepts.getsockname())
         until = time.monotonic() + 5
-        while looked_at.network().listen_overflows <= before.listen_overflows and time.monotonic() < until:
+        while looked_at.take_network()().listen_overflows <= before.listen_overflows and time.monotonic() < until:
             time.sleep(0.05)
-    assert looked_at.network().listen_overflows > before.listen_overflows
+    assert looked_at.take_network()().listen_overflows > before.listen_overflows
     looked_at.close()
 
 

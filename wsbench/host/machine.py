@@ -216,5 +216,9 @@ def local_ports() -> int | None:
 
 def memory_available() -> int | None:
     """Memory in bytes that a program could still get. None if unknown."""
-    text = _field(Path("/proc/meminfo"), "MemAvailable", ":")
-    return None if text is None else int(text.split()[0]) * 1024
+    try:
+        with open("/proc/meminfo", "rb", buffering=0) as file:  # noqa: PTH123  # read during trials: a third of a Path's CPU time
+            _, found, rest = file.read(1 << 16).partition(b"\nMemAvailable:")
+    except OSError:
+        return None
+    return int(rest.split(None, 1)[0]) * 1024 if found else None

@@ -163,13 +163,13 @@ def others(trial: TrialData) -> Iterator[Finding]:
 
 
 def sampling(trial: TrialData) -> Iterator[Finding]:
-    """The sampler is another program too. Servers that take turns are sampled between their slices."""
+    """wsbench is another program too. Servers that take turns are sampled between their slices."""
     if trial.window is None or trial.slices is not None:
         return
     for name, trace in trial.machines.items():
         share = trace.sampling(trial.window)
         if share is not None and (kind := beyond("others", share)):
-            seen = f"wsbench's own sampling used {share:.1%} of a CPU of {name}"
+            seen = f"wsbench itself used {share:.1%} of a CPU of {name}"
             yield finding("host", "sampling", seen, "Use longer ticks (`timing.tick_s`) or a longer trial.", tail=kind)
 
 

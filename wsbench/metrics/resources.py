@@ -140,7 +140,7 @@ def memory_available_bytes_min(trial):
 
 @metric("%", "lower", "cpu")
 def sampling_cpu_percent(trial):
-    """CPU use of the sampling thread over its lifetime; 100 is one core."""
+    """CPU use of wsbench itself while it samples; 100 is one core. Of its sampling thread alone in older runs."""
     found = trial.samples_of(SamplerCost)
     cost = known(found[-1] if found else None, "the sampler did not finish")
     return 100 * cost.cpu_ns / (cost.t_ns - cost.began_ns)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from wsbench.metrics.spans import NS_PER_S, Span
 from wsbench.metrics.unmeasured import Unmeasured
 from wsbench.records.samples import MachineCpu, MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree
@@ -45,13 +47,14 @@ class MachineTrace:
         return found.cpu_s / max(1, found.t_ns - found.began_ns) * NS_PER_S
 
     def sampling(self, window: tuple[int, int]) -> float | None:
-        """CPU time of taking these samples over the window, as a share of one CPU: the mean cost of one times their number. None if
-        it is unknown, or if it may have been used on other CPUs (`others`)."""
-        if not self.sampler or not self.samples or any(one.trial_cpu_s is not None for one in self.samples):
+        """CPU time of wsbench itself over the window, as a share of one CPU. None if it is unknown, or if it may have been used on
+        other CPUs (`others`)."""
+        if not self.sampler or any(one.trial_cpu_s is not None for one in self.samples):
             return None
-        begin, end = window
-        inside = sum(begin <= one.t_ns <= end for one in self.samples)
-        return self.sampler[-1].cpu_ns / len(self.samples) * inside / (end - begin)
+        at = [self.sampler[0].began_ns, *(one.t_ns for one in self.sampler)]
+        used = [0, *(one.cpu_ns for one in self.sampler)]
+        begin, end = np.interp(window, at, used)
+        return float(end - begin) / (window[1] - window[0])
 
 
 def busiest(found: ProgramsSample) -> str:

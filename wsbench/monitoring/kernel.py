@@ -1,23 +1,25 @@
 """Kernel counters of a process, the machine and a control group, read from /proc and /sys.
 
-A file that is read repeatedly is opened once (`Standing`), so each reading is one system call. A value that the kernel does not
+A file that is read repeatedly is opened once (`Standing`), so each reading is one system call. What is sampled during a trial is
+only read then (`take`); its text is parsed later, when that takes no CPU time from a server. A value that the kernel does not
 provide is None, never zero. This module starts nothing, writes nothing and knows no trial.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from wsbench.records.samples import GroupSample, MachineCpu, MachineMemory, MachineSample, MachineSockets, NetworkSample
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-LIBC = ctypes.CDLL(None, use_errno=True)
 LARGEST = 1 << 16
+#: The clock of a process is its number's complement and this kind (clock_getcpuclockid(3), include/linux/posix-timers.h).
+CPU_CLOCK_KIND, CPU_CLOCK_BITS = 2, 3
 
 
 class Standing:
@@ -64,11 +66,8 @@ def listed(path: str) -> list[str]:
 
 def cpu_clock_ns(pid: int) -> int | None:
     """CPU time of a process and all threads it ever had, from its CPU clock. None if the process or its clock does not exist."""
-    clock = ctypes.c_int()
-    if LIBC.clock_getcpuclockid(pid, ctypes.byref(clock)) != 0:
-        return None
     try:
-        return time.clock_gettime_ns(clock.value)
+        return time.clock_gettime_ns(~pid << CPU_CLOCK_BITS | CPU_CLOCK_KIND)
     except OSError:
         return None
 
@@ -116,25 +115,35 @@ class Machine:
         self._sockets = Standing("/proc/net/sockstat")
         self._devices, self._protocols = Standing("/proc/net/dev"), Standing("/proc/net/snmp")
         self._extensions, self._queues = Standing("/proc/net/netstat"), Standing("/proc/net/softnet_stat")
-        self._quota = next((one for one in map(_Quota, QUOTAS) if one.throttled_s() is not None), None)
+        self._quota = next((one for one in map(_Quota, QUOTAS) if one.throttled_s(one.file.read()) is not None), None)
 
     def sample(self) -> MachineSample:
+        return self.take()()
+
+    def take(self) -> Callable[[], MachineSample]:
+        """Reads now. The result parses what was read."""
         t_ns, stat = time.monotonic_ns(), self._stat.read()
+        quota = None if self._quota is None else self._quota.file.read()
+        # Interrupts, which nobody asks for, are most of this file.
+        return partial(self._parse, t_ns, stat.partition(b"\nintr")[0], quota, self._memory.read(), self._sockets.read())
+
+    def _parse(self, t_ns: int, stat: bytes, quota: bytes | None, memory: bytes | None, sockets: bytes | None) -> MachineSample:
         return MachineSample(
             t_ns=t_ns,
             of="machine",
             cpu_s=cpu_of(stat),
             trial_cpu_s=cpu_of_some(stat, self._cpus),
             server_cpu_s=cpu_of_some(stat, self._server_cpus),
-            throttled_s=None if self._quota is None else self._quota.throttled_s(),
-            memory=memory_of(self._memory.read() or b""),
-            sockets=sockets_of(self._sockets.read() or b""),
+            throttled_s=None if self._quota is None else self._quota.throttled_s(quota),
+            memory=memory_of(memory or b""),
+            sockets=sockets_of(sockets or b""),
         )
 
-    def network(self) -> NetworkSample | None:
-        """None if the kernel lists no interfaces."""
-        protocols = (self._protocols.read() or b"") + (self._extensions.read() or b"")
-        return network_of(time.monotonic_ns(), self._devices.read() or b"", protocols, self._queues.read() or b"")
+    def take_network(self) -> Callable[[], NetworkSample | None]:
+        """Reads now. The result parses what was read; None if the kernel lists no interfaces."""
+        t_ns, files = time.monotonic_ns(), (self._devices, self._protocols, self._extensions, self._queues)
+        devices, protocols, extensions, queues = (file.read() or b"" for file in files)
+        return partial(network_of, t_ns, devices, protocols + extensions, queues)
 
     def close(self) -> None:
         network = (self._sockets, self._devices, self._protocols, self._extensions, self._queues)
@@ -156,15 +165,15 @@ class _Quota:
         path, self._key, self._per_s = place
         self.file = Standing(path)
 
-    def throttled_s(self) -> float | None:
+    def throttled_s(self, text: bytes | None) -> float | None:
         """None if there is no quota."""
-        found = keyed(self.file.read() or b"").get(self._key)
+        found = keyed(text or b"").get(self._key)
         return None if found is None else found / self._per_s
 
 
 def cpu_of(stat: bytes) -> MachineCpu:
     """The first line of /proc/stat: the sum over all CPUs, in seconds."""
-    return _cpu([int(field) for field in stat[: stat.index(b"\n")].split()[1:9]])
+    return _cpu([int(field) for field in stat.partition(b"\n")[0].split()[1:9]])
 
 
 def cpu_of_some(stat: bytes, cpus: frozenset[int]) -> MachineCpu | None:
@@ -271,9 +280,11 @@ class Group:
         self.version, self.folder = version, folder
         self._files = [Standing(folder / name) for name in (GROUP_2 if version == 2 else GROUP_1)]
 
-    def sample(self) -> GroupSample | None:
-        """None once the group has been removed."""
-        t_ns, texts = time.monotonic_ns(), [file.read() for file in self._files]
+    def take(self) -> Callable[[], GroupSample | None]:
+        """Reads now. The result parses what was read; None once the group has been removed."""
+        return partial(self._parse, time.monotonic_ns(), [file.read() for file in self._files])
+
+    def _parse(self, t_ns: int, texts: list[bytes | None]) -> GroupSample | None:
         if not texts[0]:
             return None
         if self.version == 2:

@@ -1,7 +1,8 @@
 """Samples the server's process tree, the engine and the machine during a trial. Writes them to `resources.jsonl`.
 
 The sampler is a thread of the harness on the clock of the engine's events. It never touches a message. The code that reads kernel
-and JVM counters is in `kernel` and `hsperf`.
+and JVM counters is in `kernel` and `hsperf`. The sampler may have to share the server's CPU, so it only reads while it samples.
+What it read is parsed and written when sampling ends: parsing takes twice as much CPU time as reading.
 
 Intervals: the server, its heap and the machine are sampled every 5 % of the time since the engine began, within 25 to 250 ms. The
 list of processes, the engine and the server's control group are sampled every 250 ms. CPU time over a span is interpolated between
@@ -10,12 +11,13 @@ ends by a count after 0.3 s is measured as well as a run of a minute. No run is 
 plan is idle at first, the elapsed time starts again at its first message.
 
 Sources: a process's CPU clock, clock_getcpuclockid(3), is the scheduler's own account in nanoseconds. It includes ended threads and
-takes 2 µs to read. `/proc/PID/task/*/schedstat` has the same number for living threads only, at 8 µs each. Only the CPU time of
+takes 1 µs to read. `/proc/PID/task/*/schedstat` has the same number for living threads only, at 8 µs each. Only the CPU time of
 ended children has a resolution of 10 ms ticks (`/proc/PID/stat`). The kernel reports context switches per thread only, so the
 interval between sweeps over all threads grows with their duration. The proportional set size is read only while no latency is
 measured: before the load, in the middle of an idle stretch, and after the load.
 
-Every trial records the cost of sampling: the last line is the CPU time of this thread. results/instrument.md has figures.
+Every trial records the cost of sampling: the CPU time of the harness, which does nothing else during a trial but wait.
+results/instrument.md has figures.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -49,12 +52,16 @@ COARSE_S = 0.25
 #: Sweeps over all threads, for children and for context switches: minimum interval, and maximum share of one CPU for each kind.
 #: For a server with a thread for each of 5,000 connections, a sweep takes 0.1 s.
 CHILDREN_S, SWITCHES_S = 0.25, 1.0
-SWEEP_SHARE = 0.002
+SWEEP_SHARE = 0.0005
+#: Most readings that wait to be written. They take at most 60 MB, and 20 minutes to come together.
+MOST_WAITING = 20_000
 #: Shortest idle stretch in which the proportional set size is read.
 SHORTEST_QUIET_S = 2.0
 #: Two samples for each of the engine's ticks tell which of them were disturbed.
 SAMPLES_PER_TICK = 2
 CHILDREN_ARE_LISTED = Path("/proc/thread-self/children").exists()
+#: Makes a sample of what was read. None if there is nothing to tell.
+Reading = Callable[[], Sample | None]
 
 
 class Sampler:
@@ -69,6 +76,7 @@ class Sampler:
     ):
         self._alone, self._spent_ns, self._began_ns = alone, 0, time.monotonic_ns()
         self._path, self._file = file, file.open("w", encoding="utf-8")
+        self._waiting: list[Reading] = []
         self._server = Tree("server", *server_pids) if server_pids else None
         self._engine: Tree | None = None
         self._quiet: Quiet | None = None
@@ -96,10 +104,10 @@ class Sampler:
         with named(self._path):
             try:
                 if not self._alone:
-                    cost = SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=self._spent_ns)
-                    self._write(cost)
+                    self._tell_cost()
                 self._look_at_shared_memory("ended")
-                self._write(self._other_programs())
+                self.tell(self._other_programs())
+                self._write()
             finally:
                 self._close()
             if self._failed is not None:
@@ -123,19 +131,20 @@ class Sampler:
         used_ns = time.thread_time_ns()
         server = None if self._server is None else self._server.sample()
         engine = None if self._engine is None else self._engine.sample()
-        for sample in (server, engine, self._machine.sample()):
-            self._write(sample)
+        self.tell(server)
+        self.tell(engine)
+        self._keep(self._machine.take())
         if fully and self._server is not None:
             self._server.look_for_children()
-            self._write(self._server.heap())
-            self._write(self._machine.network())
+            self.tell(self._server.heap())
+            self._keep(self._machine.take_network())
         self._spent_ns += time.thread_time_ns() - used_ns
         known = [None if sample is None else sample.cpu_ns for sample in (server, engine)]
         return None if None in known else sum(known)
 
-    def tell(self, sample: Sample) -> None:
-        """Writes a sample that the caller took."""
-        self._write(sample)
+    def tell(self, sample: Sample | None) -> None:
+        """Keeps a sample to be written. None is nothing to tell."""
+        self._keep(lambda: sample)
 
     def _run(self) -> None:
         try:
@@ -144,26 +153,29 @@ class Sampler:
             self._failed = error
 
     def _look_on(self) -> None:
-        began_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
+        self._began_ns, began_ns = time.monotonic_ns(), time.process_time_ns()
         while not self._stop.is_set():
             now = time.monotonic()
             self._coarse(now)
             self._fine()
             if self._quiet is not None:
                 self._look_into(self._quiet, now)
+            self._spent_ns = time.process_time_ns() - began_ns
+            self._tell_cost()
             self._stop.wait(min(self._longest_s, max(SHORTEST_S, SHARE_OF_ELAPSED * (now - self._began))))
         self._next_coarse = self._next_children = self._next_switches = 0.0
         self._coarse(time.monotonic())
         self._fine()
-        spent_ns = time.thread_time_ns() - used_ns
-        self._write(SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=began_ns, cpu_ns=spent_ns))
+
+    def _tell_cost(self) -> None:
+        told = partial(SamplerCost, t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=self._spent_ns)
+        self._keep(told)
 
     def _fine(self) -> None:
         if self._server is not None:
-            self._write(self._server.sample())
-            self._write(self._server.heap())
-        self._write(self._machine.sample())
-        self._file.flush()
+            self._keep(self._server.take())
+            self.tell(self._server.heap())
+        self._keep(self._machine.take())
 
     def _coarse(self, now: float) -> None:
         if now < self._next_coarse:
@@ -173,22 +185,22 @@ class Sampler:
             self._server.look_for_children()
             self._next_children = now + _sweep_again_s(CHILDREN_S, now)
         if self._engine is not None:
-            self._write(self._engine.sample())
+            self._keep(self._engine.take())
         if self._group is not None:
-            self._write(self._group.sample())
-        self._write(self._machine.network())
+            self._keep(self._group.take())
+        self._keep(self._machine.take_network())
         if now >= self._next_switches:
             self._look_at_switches(time.monotonic())
 
     def _look_at_switches(self, now: float) -> None:
         for tree in (self._server, self._engine):
             if tree is not None:
-                self._write(tree.switches())
+                self.tell(tree.switches())
         self._next_switches = now + _sweep_again_s(SWITCHES_S, now)
 
     def _look_at_shared_memory(self, moment: str) -> None:
         if self._server is not None:
-            self._write(self._server.shared_memory(moment))
+            self.tell(self._server.shared_memory(moment))
 
     def _other_programs(self) -> ProgramsSample:
         ours = {os.getpid()}.union(*(tree.pids for tree in (self._server, self._engine) if tree is not None))
@@ -201,9 +213,17 @@ class Sampler:
         if quiet.is_over():
             self._began, self._quiet = now, None
 
-    def _write(self, sample: Sample | None) -> None:
-        if sample is not None:
-            self._file.write(sample.model_dump_json() + "\n")
+    def _keep(self, reading: Reading) -> None:
+        self._waiting.append(reading)
+        if len(self._waiting) >= MOST_WAITING:
+            self._write()
+
+    def _write(self) -> None:
+        """Makes samples of all readings that wait."""
+        for reading in self._waiting:
+            if (sample := reading()) is not None:
+                self._file.write(sample.model_dump_json() + "\n")
+        self._waiting.clear()
 
     def _close(self) -> None:
         for one in (self._server, self._engine, self._group, self._machine, self._file):
@@ -281,9 +301,16 @@ class Tree:
                 self._heaps[pid] = hsperf.heap_of(pid)
 
     def sample(self) -> ProcessSample | None:
-        """The whole tree at one instant. None once all its processes have ended."""
+        return self.take()()
+
+    def take(self) -> Callable[[], ProcessSample | None]:
+        """Reads the whole tree at one instant. The result parses what was read; None once all its processes have ended."""
         t_ns = time.monotonic_ns()
-        parts = [part for pid, stat in self._stats.items() if (part := _process(pid, stat.read())) is not None]
+        read = [(stat.read(), kernel.cpu_clock_ns(pid), kernel.open_files(pid)) for pid, stat in self._stats.items()]
+        return partial(self._parse, t_ns, read)
+
+    def _parse(self, t_ns: int, read: list[tuple[bytes | None, int | None, int | None]]) -> ProcessSample | None:
+        parts = [_process(*one) for one in read if one[0]]
         if not parts:
             return None
         threads, files, rss, user, system, exact = zip(*parts, strict=True)
@@ -358,18 +385,14 @@ def _children_by_parent(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _process(pid: int, stat: bytes | None) -> tuple[int, int | None, int, float, float, int | None] | None:
-    """Threads, open files, resident bytes, user and system seconds, CPU time in ns. None once the process has ended.
+def _process(stat: bytes, clock_ns: int | None, files: int | None) -> tuple[int, int | None, int, float, float, int | None]:
+    """Threads, open files, resident bytes, user and system seconds, CPU time in ns.
 
     CPU time includes ended children that were waited for, because a server may fork.
     """
-    if not stat:
-        return None
     # The second field is the name in parentheses, which may contain any character; proc(5) counts from 1.
     fields = stat[stat.rindex(b")") + 2 :].split()
     user, system, ended_user, ended_system = (int(field) for field in fields[11:15])
-    exact = kernel.cpu_clock_ns(pid)
-    if exact is not None:
-        exact += (ended_user + ended_system) * 1_000_000_000 // kernel.TICKS_PER_S
+    exact = None if clock_ns is None else clock_ns + (ended_user + ended_system) * 1_000_000_000 // kernel.TICKS_PER_S
     seconds = (user + ended_user) / kernel.TICKS_PER_S, (system + ended_system) / kernel.TICKS_PER_S
-    return int(fields[17]), kernel.open_files(pid), int(fields[21]) * kernel.PAGE_BYTES, *seconds, exact
+    return int(fields[17]), files, int(fields[21]) * kernel.PAGE_BYTES, *seconds, exact

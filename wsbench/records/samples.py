@@ -162,7 +162,8 @@ class TurnSample(Frozen):
 
 
 class SamplerCost(Frozen):
-    """The sampler's last line: the CPU time of its own thread since its start."""
+    """The CPU time that wsbench itself has used since the sampler's start. In older runs, and where servers take turns, there is a
+    single line when sampling ends, with the CPU time of sampling alone."""
 
     t_ns: int
     of: Literal["sampler"]
