@@ -94,6 +94,22 @@ def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, t
     assert {s.of for s in samples} == {"server", "engine", "machine", "network", "switches", "pss", "sampler", "programs"}
 
 
+@pytest.mark.parametrize("most", [sampler.MOST_WAITING, 5])
+def test_what_was_read_is_written_when_sampling_ends_or_too_much_waits(process, tmp_path, monkeypatch, most):
+    monkeypatch.setattr(sampler, "MOST_WAITING", most)
+    child, file = process("input()"), tmp_path / "resources.jsonl"
+    made = []
+    monkeypatch.setattr(
+        sampler.Tree, "_parse", lambda _, t_ns, read, parse=sampler.Tree._parse: made.append(t_ns) or parse(_, t_ns, read)
+    )
+    with sampler.Sampler(file, child.pid):
+        time.sleep(1.0)
+        assert bool(made) == (most == 5), "nothing is parsed while a server is measured"
+    told = [sample.t_ns for sample in TrialFolder(tmp_path).samples() if sample.of == "server"]
+    assert told == sorted(set(made))
+    assert len(told) >= 3
+
+
 def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(process, tmp_path):
     child = process("input()")
     events = tmp_path / "events.jsonl"

@@ -123,7 +123,7 @@ LIMITS = {
         NEVER,
         "CPU time of all other programs, as a share of one CPU, against the tail. They run for milliseconds at a time. At 1 % on "
         "the CPU of one side, the slowest hundredth of the messages may be those that waited for them. It is not known when and on "
-        "which CPU they ran, so the tail counts. The sampler of wsbench is judged by the same limit.",
+        "which CPU they ran, so the tail counts. wsbench itself is judged by the same limit.",
     ),
     "crowd": Limit(
         0.001,

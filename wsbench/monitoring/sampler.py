@@ -2,7 +2,7 @@
 
 The sampler is a thread of the harness on the clock of the engine's events. It never touches a message. The code that reads kernel
 and JVM counters is in `kernel` and `hsperf`. The sampler may have to share the server's CPU, so it only reads while it samples.
-What it read is parsed and written when sampling ends: parsing takes twice as much CPU time as reading.
+What it read is parsed and written when sampling ends: parsing takes as much CPU time as reading.
 
 Intervals: the server, its heap and the machine are sampled every 5 % of the time since the engine began, within 25 to 250 ms. The
 list of processes, the engine and the server's control group are sampled every 250 ms. CPU time over a span is interpolated between
@@ -53,7 +53,7 @@ COARSE_S = 0.25
 #: For a server with a thread for each of 5,000 connections, a sweep takes 0.1 s.
 CHILDREN_S, SWITCHES_S = 0.25, 1.0
 SWEEP_SHARE = 0.0005
-#: Most readings that wait to be written. They take at most 60 MB, and 20 minutes to come together.
+#: Most readings that wait to be written: about 40 MB with two CPUs, after a quarter of an hour.
 MOST_WAITING = 20_000
 #: Shortest idle stretch in which the proportional set size is read.
 SHORTEST_QUIET_S = 2.0
@@ -144,7 +144,8 @@ class Sampler:
 
     def tell(self, sample: Sample | None) -> None:
         """Keeps a sample to be written. None is nothing to tell."""
-        self._keep(lambda: sample)
+        if sample is not None:
+            self._keep(lambda: sample)
 
     def _run(self) -> None:
         try:
