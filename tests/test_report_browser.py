@@ -337,6 +337,9 @@ def test_heads_stick_below_the_filters_and_links_land_below_them(browser, run):
 def test_tables_of_results_fit_the_usual_width_and_the_first_column_stays_on_a_phone(browser, run):
     with Visit(browser, run) as visit:
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 1280
+        visit.page.add_style_tag(content="#result-tables td { padding: 0 60px; }")
+        visit.page.wait_for_selector("#result-tables .scroll.wide")
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 1280, "a wider one scrolls by itself"
     with Visit(browser, run, viewport={"width": 390, "height": 800}) as visit:
         visit.page.eval_on_selector("#result-tables .scroll", "area => { area.scrollLeft = 200; }")
         box = visit.page.locator("#result-tables tbody th").first.bounding_box()

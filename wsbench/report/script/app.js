@@ -28,6 +28,7 @@ function show() {
   page.view = view(page.data, page.chosen);
   if ($("#filters")) showFiltered($("#filters")); // the page of a load has no filters
   sortable(document);
+  for (const area of $$("main > div > .scroll")) tables.observe(area);
   for (const list of $$("ul.legend")) for (const key of $$("button.key", list)) key.setAttribute("aria-pressed", String(page.view.servers.has(Number(key.dataset.server))));
   page.sections = new Map();
   page.stale = new Set($$("[data-figures]"));
@@ -65,6 +66,12 @@ function sortColumn(head) {
 const underFilters = new ResizeObserver(([{ target }]) => {
   const sticks = getComputedStyle(target).position === "sticky";
   document.documentElement.style.setProperty("--under", `${sticks ? target.offsetHeight : 0}px`);
+});
+
+// A table that would make the whole page scroll sideways scrolls by itself.
+const tables = new ResizeObserver((entries) => {
+  const width = document.documentElement.clientWidth;
+  for (const { target } of entries) target.classList.toggle("wide", target.getBoundingClientRect().left + target.scrollWidth > width);
 });
 
 function refocus(form, { name, value, type }) {
