@@ -64,13 +64,14 @@ def takes(one: Judged) -> str:
             return "rounds with valid trials"
     run = "with more server CPUs" if one.found.obstacle == "machine" else "at full size"
     full = experiments.of_catalogue(one.campaign.experiment)
-    return run if full is None else f"{run}, {_full_time(one.campaign.results, full)}"
+    return run if full is None else f"{run}, {_full_time(full, len(one.found.servers))}"
 
 
-def _full_time(results: Results, full: Experiment) -> str:
+def _full_time(full: Experiment, servers: int) -> str:
+    """With no other servers than the claim is about."""
     rounds = max(full.timing.rounds, USUAL_ROUNDS)
     timing = full.timing.model_copy(update={"rounds": rounds})
-    trials = rounds * len(full.cells()) * len(results.names)
+    trials = rounds * len(full.cells()) * servers
     return f"about {wording.lasting(estimate_s(full.model_copy(update={'timing': timing}), trials))} for {rounds} rounds"
 
 
