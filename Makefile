@@ -36,7 +36,8 @@ docs: $(VENV)/.done-docs
 	$(BIN)/python scripts/docs.py
 
 # The published campaigns as pages, in build/campaigns: what to choose for which load, the claims, every campaign and its history.
-site: $(VENV)/.done $(REPORTS)
+site: $(VENV)/.done
+	$(MAKE) --jobs=2 $(REPORTS)
 	rm -rf build/campaigns
 	$(WSBENCH) site build/campaigns results
 
@@ -87,11 +88,11 @@ check-python: setup-test
 
 # Clusters of hosts that are network namespaces: needs root.
 check-hosts: setup-test
-	$(AS_ROOT) $(BIN)/python -B -m pytest -m root -p no:cacheprovider
+	$(AS_ROOT) $(BIN)/python -B -m pytest -m root --durations=10 -p no:cacheprovider
 
 check-engine: setup-test
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
-	$(CARGO) clippy --release --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
+	$(CARGO) clippy --profile checked --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
 	$(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml
 	$(FOUND) scripts/fuzz.sh 10
 
