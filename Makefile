@@ -83,7 +83,7 @@ check-python: setup-test
 	$(BIN)/lint-imports
 	$(FOUND) $(BIN)/python scripts/notices.py --check
 	$(WSBENCH) build --install $(TESTED)
-	$(BIN)/pytest -m "not root and not alone" --durations=30 --numprocesses=2 --dist=loadfile
+	$(BIN)/pytest -m "not root and not alone" --durations=30 --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 	$(BIN)/pytest -m alone
 
 # Clusters of hosts that are network namespaces: needs root.
