@@ -82,6 +82,10 @@ impl System for Poll {
         clock::now_ns()
     }
 
+    fn unix_ns(&self) -> u64 {
+        clock::unix_ns()
+    }
+
     fn to_unix_ns(&self) -> u64 {
         clock::to_unix_ns()
     }

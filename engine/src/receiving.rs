@@ -66,7 +66,7 @@ impl<S: System> Worker<S> {
             && self.phase >= Phase::Warmup
         {
             let part = if self.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
-            self.accounts.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.now_ns() + self.to_unix_ns);
+            self.accounts.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.unix_ns());
         }
         Ok(received.map(|(count, _)| count))
     }

@@ -25,7 +25,10 @@ pub trait System {
     /// `CLOCK_MONOTONIC`, the time base of every measurement.
     fn now_ns(&self) -> u64;
 
-    /// How far the wall clock is ahead of it.
+    /// The wall clock, which may be set at any time.
+    fn unix_ns(&self) -> u64;
+
+    /// How far it is ahead of the monotonic one.
     fn to_unix_ns(&self) -> u64;
 
     /// The usage of this thread.

@@ -40,6 +40,10 @@ impl System for Timed {
         self.poll.now_ns()
     }
 
+    fn unix_ns(&self) -> u64 {
+        self.poll.unix_ns()
+    }
+
     fn to_unix_ns(&self) -> u64 {
         self.poll.to_unix_ns()
     }

@@ -189,3 +189,5 @@ def test_a_clock_that_is_set(tmp_path, machine, scenario, rate, by_ns):
         assert "the wall clock moved by 3.6e+09 µs" in found.reasons["push_stamp_us_p50"]
     else:
         assert found.values["service_us_p50"] is not None
+        assert found.values["receive_delay_us_p50"] is None
+        assert "the wall clock was set" in found.reasons["engine_adds_us"]

@@ -16,6 +16,10 @@ NS_PER_MS = 1e6
 #: The only histogram of times between two clocks, and the largest clock error allowed, as a share of the median.
 ONE_WAY = "push_stamp"
 ONE_WAY_ERROR = 0.2
+#: From the kernel's timestamp until the engine reads: both by the wall clock of one host.
+BY_WALL_CLOCK = "receive_delay"
+#: The kernel adjusts a running clock by at most 0.05 %, 0.5 ms between two ticks of a second. A clock that moves further was set.
+SET_NS = 1_000_000
 NOT_HTTP = "the scenario has no HTTP requests"
 NOT_OPEN = "the loop is not open: no message is due on a schedule"
 NO_SAMPLES = "no sample of the server inside the measured window"
@@ -41,7 +45,13 @@ def recorded(trial: TrialData, tag: str) -> Histogram:
     found = known(found if found is not None and found.count else None, f"no {tag} time was recorded")
     if tag == ONE_WAY:
         _require_one_clock(trial, found.quantile("0.5"))
+    if tag == BY_WALL_CLOCK and (moved_ns := _wall_moved_ns(trial)) > SET_NS:
+        raise Unmeasured(f"the wall clock was set during the measurement: it moved by {moved_ns / NS_PER_US:,.3g} µs")
     return found
+
+
+def _wall_moved_ns(trial: TrialData) -> int:
+    return (trial.end.wall_moved_ns or 0) if trial.end is not None else 0
 
 
 def _require_one_clock(trial: TrialData, median_ns: int) -> None:
@@ -50,7 +60,7 @@ def _require_one_clock(trial: TrialData, median_ns: int) -> None:
     error_ns = wall_error_ns([host for host, _ in trial.hosts])
     if error_ns is None:
         raise Unmeasured("the offset between the wall clocks of the server's host and the load hosts is unknown")
-    moved_ns = trial.end.wall_moved_ns if trial.end is not None and trial.end.wall_moved_ns is not None else 0
+    moved_ns = _wall_moved_ns(trial)
     if moved_ns > ONE_WAY_ERROR * median_ns:
         raise Unmeasured(
             f"the wall clock moved by {moved_ns / NS_PER_US:,.3g} µs during the measurement: "

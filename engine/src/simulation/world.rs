@@ -300,6 +300,10 @@ impl System for Simulated {
         world.now
     }
 
+    fn unix_ns(&self) -> u64 {
+        self.now_ns() + AHEAD_OF_EPOCH_NS
+    }
+
     fn to_unix_ns(&self) -> u64 {
         AHEAD_OF_EPOCH_NS
     }
