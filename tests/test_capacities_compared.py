@@ -155,8 +155,11 @@ def published(name):
 
 
 def test_searches_that_differ_in_where_they_begin_and_how_long_they_take_are_comparable():
-    one, other = published("2026-11-24-capacity"), published("2026-11-25-capacity")
-    assert one.experiment.keys["capacity"] != other.experiment.keys["capacity"]
+    one = published("2026-11-25-capacity")
+    keys = one.experiment.keys
+    searching = keys["capacity"] | {"start": 8_000, "budget_s": 300}
+    assert searching != keys["capacity"]
+    other = replace(one, experiment=replace(one.experiment, keys=keys | {"capacity": searching}))
     assert differences(one, other) == []
     assert [text.partition(":")[0] for text in differences(one, under(other, FIVE))] == ["capacity"]
 
