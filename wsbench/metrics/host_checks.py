@@ -15,7 +15,7 @@ from wsbench import metrics
 from wsbench.metrics import quiet, slices
 from wsbench.metrics.findings import Family, Finding, Kind, finding, worst
 from wsbench.metrics.limits import beyond
-from wsbench.metrics.tracks import TICK_S, MachineTrace, cpu_rounding_s, cpu_s, of_trial
+from wsbench.metrics.tracks import TICK_S, MachineTrace, cpu_rounding_s, cpu_s, of_trial, wanted_s
 from wsbench.metrics.trial_data import NS_PER_S, TrialData
 from wsbench.records.samples import MachineCpu, MachineSample, TurnSample
 
@@ -94,12 +94,25 @@ def turns(trial: TrialData) -> Iterator[Finding]:
 
 
 def quiet_stretches(trial: TrialData) -> Iterator[Finding]:
-    """A trial whose quiet stretches are too short. What lies between them is left out, and is no finding."""
+    """What the quiet stretches leave out, where it is too much of the trial, and what the hypervisor took in them."""
     whole_s = (trial.window[1] - trial.window[0]) / NS_PER_S
-    quiet_s = quiet.seconds(quiet.inside(trial.quiet, trial.window))
-    if kind := beyond("disturbed_stretches", 1 - quiet_s / whole_s if whole_s > 0 else 1.0):
-        seen = f"the hypervisor left the trial undisturbed for only {quiet_s:.3g} s of {whole_s:.3g} s"
+    kept = quiet.inside(trial.quiet, trial.window)
+    quiet_s = quiet.seconds(kept)
+    limit = "disturbed_stretches" if quiet.is_fine(trial.plan) else "disturbed_periods"
+    if kind := beyond(limit, 1 - quiet_s / whole_s if whole_s > 0 else 1.0):
+        only = "only " if kind == "INVALID" else ""
+        seen = f"the hypervisor left the trial undisturbed for {only}{quiet_s:,.4g} s of {whole_s:,.4g} s; the rest is left out"
         yield finding("host", "stretches", seen, NOT_SHARED, throughput=kind, body=kind, tail=kind)
+    edges = np.array(kept).reshape(-1, 2)
+    for name, trace in trial.machines.items():
+        stolen_s, asked_s = (
+            float(np.sum(at(trace.samples, edges[:, 1]) - at(trace.samples, edges[:, 0])))
+            for at in (quiet.stolen_at, quiet.wanted_at)
+        )
+        share = max(0.0, stolen_s - TICK_S) / asked_s if asked_s > 0 else 0.0
+        if kind := beyond("steal", share):
+            seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name} in what counts of it"
+            yield finding("host", "steal", seen, NOT_SHARED, body=kind, tail=kind)
 
 
 Words = dict[Family, Kind | None]
@@ -235,12 +248,11 @@ def enclosing(samples: list[MachineSample], begin_ns: int, end_ns: int) -> tuple
 def taken(trace: MachineTrace, first: MachineSample, last: MachineSample) -> Taken:
     """The CPU time that the trial did not get between two samples of a machine."""
     used = _used(first, last)
-    busy = used.user + used.system + used.irq + used.softirq
     throttled = 0.0
     if first.throttled_s is not None and last.throttled_s is not None:
         throttled = last.throttled_s - first.throttled_s
     seconds = (last.t_ns - first.t_ns) / NS_PER_S
-    return Taken(seconds, busy + used.steal, used.steal, throttled, foreign_s(trace, first, last), trace.busiest)
+    return Taken(seconds, wanted_s(used), used.steal, throttled, foreign_s(trace, first, last), trace.busiest)
 
 
 def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) -> float | None:

@@ -144,6 +144,12 @@ LIMITS = {
         "quarter of a probe still has hundreds of messages. Where less is quiet, the host takes so much that some of it is "
         "probably hidden in the rest: its counters miss pieces below 10 ms.",
     ),
+    "disturbed_periods": Limit(
+        0.0,
+        0.25,
+        "Share of a long trial of pausing users that lies in bursts of steal and is left out. The load changes by steps, so what "
+        "is left out is not like the rest: never VALID. With a quarter, several steps would be missing.",
+    ),
     "start_spread_s": Limit(0.05, 0.5, "Until the last worker has entered the window, the load is lighter: 50 ms are 1 % of 5 s."),
     "window_s": Limit(0.5, 0.0, "A shorter window is dominated by its edges and by momentary disturbances of the machine."),
 }

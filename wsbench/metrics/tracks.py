@@ -140,6 +140,11 @@ def of_trial(sample: MachineSample, like: MachineSample) -> MachineCpu:
     return sample.cpu_s if like.trial_cpu_s is None or sample.trial_cpu_s is None else sample.trial_cpu_s
 
 
+def wanted_s(cpu: MachineCpu) -> float:
+    """Cumulative seconds that programs and the kernel used, or that the hypervisor refused them."""
+    return cpu.user + cpu.system + cpu.irq + cpu.softirq + cpu.steal
+
+
 def idle_s(sample: MachineSample) -> float:
     """Cumulative idle seconds of all CPUs, including time waiting for a disk."""
     return sample.cpu_s.idle + sample.cpu_s.iowait

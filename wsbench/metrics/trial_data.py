@@ -65,12 +65,7 @@ class TrialData:
             origin_ns, kept = self.begins["connect"], self.kept_slices
             return self._histograms_of(lambda one: any(slice_.holds(one.start_s, origin_ns) for slice_ in kept))
         if self.quiet is not None:
-            origin_ns, stretches = self.begins["connect"], self.quiet
-            return self._histograms_of(
-                lambda one: (
-                    one.tag in OF_CONNECTING or quiet.holds(stretches, origin_ns + (one.start_s + one.length_s / 2) * NS_PER_S)
-                )
-            )
+            return self._histograms_of(lambda one: one.tag in OF_CONNECTING or self._is_quiet(one))
         return self.recorded
 
     def _histograms_of(self, counts: Callable[[Interval], bool]) -> dict[str, Histogram]:
@@ -79,9 +74,12 @@ class TrialData:
         return histogram.merge(one for one in intervals if counts(one))
 
     def intervals(self, tag: str) -> list[Interval]:
-        """The latencies of every stretch between two ticks in the measured window that has any."""
-        found = histogram.read_log(self.folder.latency_log)
-        return [one for one in found if one.tag == tag and one.histogram.count]
+        """The latencies of every stretch between two ticks in the measured window that has any and counts."""
+        found = (one for one in histogram.read_log(self.folder.latency_log) if one.tag == tag and one.histogram.count)
+        return [one for one in found if self.quiet is None or self._is_quiet(one)]
+
+    def _is_quiet(self, one: Interval) -> bool:
+        return quiet.holds(self.quiet, self.begins["connect"] + (one.start_s + one.length_s / 2) * NS_PER_S)
 
     @cached_property
     def recorded(self) -> dict[str, Histogram]:
@@ -134,9 +132,13 @@ class TrialData:
     @cached_property
     def quiet(self) -> list[Stretch] | None:
         """The stretches whose times count, in a trial that has short ticks to leave out the others. None for any other trial."""
-        if self.plan is None or self.window is None or not quiet.applies_to(self.plan):
+        if self.plan is None or self.window is None:
             return None
-        return quiet.of(self.ticks, self.window[0], [trace.samples for trace in self.machines.values()])
+        if quiet.is_fine(self.plan):
+            return quiet.of(self.ticks, self.window[0], [trace.samples for trace in self.machines.values()])
+        if quiet.has_periods(self.plan):
+            return quiet.of_periods(self.ticks, self.window, [trace.samples for trace in self.machines.values()])
+        return None
 
     @cached_property
     def connection_per_request(self) -> bool:

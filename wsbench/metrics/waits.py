@@ -32,7 +32,7 @@ class Stretch(NamedTuple):
 def engine_wait_percent(trial):
     """Largest share of the measured window in which one of the engine's workers was ready to run but had no CPU.
 
-    In a probe: of its quiet stretches.
+    Where only quiet stretches count: of these.
     """
     workers = workers_of(trial)
     share = max(known(one.wait_ns, NO_SCHEDSTAT) / known(one.wall_ns or None, NO_WINDOW) for one in workers)
