@@ -4,6 +4,7 @@ import pytest
 from judging import TAKEN, found_in, judge, trial_of
 from run_maker import Trial
 
+from wsbench import metrics
 from wsbench.metrics import host_checks
 from wsbench.metrics.verdict import disturbed
 from wsbench.records import engine_files
@@ -67,6 +68,19 @@ def test_of_an_older_run_the_mean_use_of_the_sampler_is_known(tmp_path):
     ]
     (found,) = host_checks.sampling(trial)
     assert found.seen == "wsbench itself used 2.0% of a CPU of the machine"
+
+
+def test_busy_time_that_beats_with_the_timer_is_not_foreign(tmp_path):
+    """At 20,000 messages a second, a server that used a quarter of its CPU was found busy at every tick."""
+    assert not judge(tmp_path / "beat", server_busy=0.3, beat=0.7).findings
+    found = found_in(judge(tmp_path / "foreign", server_busy=0.3, beat=0.7, others=0.3), "other programs used at least 3")
+    assert found["throughput"] == "INVALID"
+
+
+def test_the_idle_share_is_that_of_the_clock(tmp_path):
+    calm, beats = (trial_of(tmp_path / str(beat), Trial(server_busy=0.3, beat=beat)) for beat in (0.0, 0.7))
+    assert metrics.values(beats, ["cpu_idle_percent"]) == metrics.values(calm, ["cpu_idle_percent"])
+    assert metrics.values(calm, ["cpu_idle_percent"])["cpu_idle_percent"] == pytest.approx(55, abs=1)
 
 
 @pytest.mark.parametrize("lacking", ["server", "engine"])

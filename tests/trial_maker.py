@@ -58,6 +58,7 @@ class Trial:
     tick_s: float = 1.0
     others: float = 0.0  # CPUs used by programs outside the trial
     rival: float = 0.0  # CPUs used by another trial, sampled
+    beat: float = 0.0  # CPUs that the timer's ticks find busy beyond those that are
     apart: bool = False  # the CPUs of the trial were sampled on their own, on a machine with as many again, idle
     throttled_s: float | None = None
     sample_s: float = 0.25
@@ -318,13 +319,19 @@ def _machine(trial: Trial, t_ns: int, elapsed: float) -> samples_room.MachineSam
     stolen = busy * trial.steal / (1 - trial.steal)
     began_s = (_times(trial)["measure"] - START_NS) / SECOND
     stolen += sum(seconds for at_s, seconds in trial.bursts if elapsed > began_s + at_s + seconds - 1e-6)
-    cpu = {"user": busy * 0.6, "system": busy * 0.4, "idle": max(0.0, cpus * elapsed - busy - stolen), "steal": stolen}
+    cpu = {
+        "user": busy * 0.6,
+        "system": busy * 0.4 + trial.beat * elapsed,
+        "idle": max(0.0, cpus * elapsed - busy - stolen),
+        "steal": stolen,
+    }
     throttled = None if trial.throttled_s is None else trial.throttled_s * elapsed
     spent = samples_room.MachineCpu(iowait=0, irq=0, softirq=0, **cpu)
+    sample = {"t_ns": t_ns, "of": "machine", "throttled_s": throttled, "cpus": cpus}
     if not trial.apart:
-        return samples_room.MachineSample(t_ns=t_ns, of="machine", cpu_s=spent, throttled_s=throttled)
+        return samples_room.MachineSample(cpu_s=spent, **sample)
     whole = spent.model_copy(update={"idle": spent.idle + cpus * elapsed})
-    return samples_room.MachineSample(t_ns=t_ns, of="machine", cpu_s=whole, trial_cpu_s=spent, throttled_s=throttled)
+    return samples_room.MachineSample(cpu_s=whole, trial_cpu_s=spent, **sample)
 
 
 def _write_latencies(file: Path, trial: Trial, answered: int) -> None:

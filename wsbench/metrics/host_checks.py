@@ -259,8 +259,9 @@ def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) ->
     """The least CPU time that processes outside the trial used between two samples, on its CPUs if these were sampled.
 
     Busy time without interrupts, minus the trees of server, engine and rivals, minus the sampler, minus every rounding. Interrupts
-    belong to no process on some kernels, hence the least. None if a process of the trial is unknown or was not sampled, or the
-    stretch is too short.
+    belong to no process on some kernels, hence the least. The kernel samples busy time at each timer tick, and a load that beats
+    with the timer may be busy at all of them. It measures idle time, so busy time is no more than what was not idle. None if a
+    process of the trial is unknown or was not sampled, or the stretch is too short.
     """
     begin_ns, end_ns = _within(trace, first.t_ns, last.t_ns)
     if not trace.complete or end_ns - begin_ns < SHORTEST_S * NS_PER_S:
@@ -268,6 +269,10 @@ def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) ->
     at = [sample.t_ns for sample in trace.samples]
     busy = [of_trial(sample, first).user + of_trial(sample, first).system for sample in trace.samples]
     rest = _grown(at, busy, begin_ns, end_ns) - 4 * TICK_S
+    if first.cpus is not None:
+        spent = [of_trial(sample, first) for sample in trace.samples]
+        unused = _grown(at, [one.idle + one.iowait + one.steal for one in spent], begin_ns, end_ns)
+        rest = min(rest, first.cpus * (end_ns - begin_ns) / NS_PER_S - unused)
     for samples in filter(None, trace.processes.values()):
         cpu = [cpu_s(sample) for sample in samples]
         rest -= _grown([sample.t_ns for sample in samples], cpu, begin_ns, end_ns) + cpu_rounding_s(samples)

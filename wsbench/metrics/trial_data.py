@@ -313,9 +313,12 @@ class TrialData:
 
     @cached_property
     def _machine_cpu(self) -> tuple[Track, Track]:
-        """Cumulative CPU time of the machine: idle, and total."""
+        """Cumulative CPU time of the machine: idle, and total. The kernel samples busy time at timer ticks, so the total is the
+        clock's where the number of CPUs is known."""
         at = [sample.t_ns for sample in self.machine]
-        return Track(at, [idle_s(one) for one in self.machine]), Track(at, [whole_s(one) for one in self.machine])
+        known_ = all(one.cpus is not None and one.trial_cpu_s is None for one in self.machine)
+        whole = [one.cpus * one.t_ns / NS_PER_S if known_ else whole_s(one) for one in self.machine]
+        return Track(at, [idle_s(one) for one in self.machine]), Track(at, whole)
 
     @cached_property
     def server_cpu_s(self) -> float:

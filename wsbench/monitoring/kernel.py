@@ -128,12 +128,14 @@ class Machine:
         return partial(self._parse, t_ns, stat.partition(b"\nintr")[0], quota, self._memory.read(), self._sockets.read())
 
     def _parse(self, t_ns: int, stat: bytes, quota: bytes | None, memory: bytes | None, sockets: bytes | None) -> MachineSample:
+        of_trial = cpu_of_some(stat, self._cpus)
         return MachineSample(
             t_ns=t_ns,
             of="machine",
             cpu_s=cpu_of(stat),
-            trial_cpu_s=cpu_of_some(stat, self._cpus),
+            trial_cpu_s=of_trial,
             server_cpu_s=cpu_of_some(stat, self._server_cpus),
+            cpus=stat.count(b"\ncpu") if of_trial is None else len(self._cpus),
             throttled_s=None if self._quota is None else self._quota.throttled_s(quota),
             memory=memory_of(memory or b""),
             sockets=sockets_of(sockets or b""),

@@ -66,7 +66,8 @@ class MachineSample(Frozen):
     """The whole machine at one instant: seconds are cumulative over all CPUs. `throttled_s` is null without a CPU quota.
 
     `trial_cpu_s`: the same seconds over the CPUs of the server and the engine alone. Null if they may use every CPU, and in older
-    runs. `server_cpu_s`: over the CPUs of the server, likewise.
+    runs. `server_cpu_s`: over the CPUs of the server, likewise. `cpus`: how many CPUs `trial_cpu_s` is about, or `cpu_s` where that
+    is null. Null in older runs.
     """
 
     t_ns: int
@@ -74,6 +75,7 @@ class MachineSample(Frozen):
     cpu_s: MachineCpu
     trial_cpu_s: MachineCpu | None = None
     server_cpu_s: MachineCpu | None = None
+    cpus: int | None = None
     throttled_s: float | None
     memory: MachineMemory | None = None
     sockets: MachineSockets | None = None
