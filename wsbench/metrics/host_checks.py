@@ -94,7 +94,7 @@ def turns(trial: TrialData) -> Iterator[Finding]:
 
 
 def quiet_stretches(trial: TrialData) -> Iterator[Finding]:
-    """What the quiet stretches leave out, where it is too much of the trial, and what the hypervisor took in them."""
+    """How much of the trial the quiet stretches leave out, beyond its limit, and what the hypervisor took in the rest."""
     whole_s = (trial.window[1] - trial.window[0]) / NS_PER_S
     kept = quiet.inside(trial.quiet, trial.window)
     quiet_s = quiet.seconds(kept)
@@ -105,14 +105,19 @@ def quiet_stretches(trial: TrialData) -> Iterator[Finding]:
         yield finding("host", "stretches", seen, NOT_SHARED, throughput=kind, body=kind, tail=kind)
     edges = np.array(kept).reshape(-1, 2)
     for name, trace in trial.machines.items():
-        stolen_s, asked_s = (
-            float(np.sum(at(trace.samples, edges[:, 1]) - at(trace.samples, edges[:, 0])))
-            for at in (quiet.stolen_at, quiet.wanted_at)
+        begins, ends = edges[:, 0], edges[:, 1]
+        stolen_s, wanted = (
+            np.sum(at(trace.samples, ends) - at(trace.samples, begins)) for at in (quiet.stolen_at, quiet.wanted_at)
         )
-        share = max(0.0, stolen_s - TICK_S) / asked_s if asked_s > 0 else 0.0
+        share = _stolen_share(stolen_s, wanted)
         if kind := beyond("steal", share):
             seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name} in what counts of it"
             yield finding("host", "steal", seen, NOT_SHARED, body=kind, tail=kind)
+
+
+def _stolen_share(stolen_s: float, wanted_s: float) -> float:
+    """A counter of ticks may be wrong by one."""
+    return max(0.0, stolen_s - TICK_S) / wanted_s if wanted_s > 0 else 0.0
 
 
 Words = dict[Family, Kind | None]
@@ -151,8 +156,7 @@ def _connects_in_window(trial: TrialData) -> bool:
 def _judge(
     name: str, found: Taken, words: Callable[[Kind], Words], when: str, of_steal: Callable[[Kind], Words]
 ) -> Iterator[Finding]:
-    # A counter of ticks may be wrong by one.
-    share = max(0.0, found.stolen_s - TICK_S) / found.wanted_s if found.wanted_s > 0 else 0.0
+    share = _stolen_share(found.stolen_s, found.wanted_s)
     if kind := beyond("steal", share):
         seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name}{when}"
         yield finding("host", "steal", seen, NOT_SHARED, **of_steal(kind))
@@ -268,11 +272,12 @@ def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) ->
         return None
     at = [sample.t_ns for sample in trace.samples]
     busy = [of_trial(sample, first).user + of_trial(sample, first).system for sample in trace.samples]
-    rest = _grown(at, busy, begin_ns, end_ns) - 4 * TICK_S
+    rest = _grown(at, busy, begin_ns, end_ns)
     if first.cpus is not None:
         spent = [of_trial(sample, first) for sample in trace.samples]
         unused = _grown(at, [one.idle + one.iowait + one.steal for one in spent], begin_ns, end_ns)
         rest = min(rest, first.cpus * (end_ns - begin_ns) / NS_PER_S - unused)
+    rest -= 4 * TICK_S
     for samples in filter(None, trace.processes.values()):
         cpu = [cpu_s(sample) for sample in samples]
         rest -= _grown([sample.t_ns for sample in samples], cpu, begin_ns, end_ns) + cpu_rounding_s(samples)

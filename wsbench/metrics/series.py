@@ -73,7 +73,8 @@ def _machine(trial: TrialData) -> list[Row]:
     for before, after in pairwise(samples):
         whole = whole_s(after) - whole_s(before)
         if whole > 0:
-            idle.append((after.t_ns, 100 * (idle_s(after) - idle_s(before)) / whole))
+            # The counter of idle time may be a tick ahead of the clock.
+            idle.append((after.t_ns, min(100.0, 100 * (idle_s(after) - idle_s(before)) / whole)))
     with_memory = [one for one in samples if one.memory is not None]
     with_sockets = [one for one in samples if one.sockets is not None]
     return [

@@ -151,7 +151,10 @@ def idle_s(sample: MachineSample) -> float:
 
 
 def whole_s(sample: MachineSample) -> float:
-    """Cumulative seconds of all CPUs."""
+    """Cumulative seconds of all CPUs. The kernel samples busy time at timer ticks, so they are the clock's if the number of CPUs is
+    known."""
+    if sample.cpus is not None and sample.trial_cpu_s is None:
+        return sample.cpus * sample.t_ns / NS_PER_S
     return sum(vars(sample.cpu_s).values())
 
 

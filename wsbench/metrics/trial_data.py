@@ -134,11 +134,10 @@ class TrialData:
         """The stretches whose times count, in a trial that has short ticks to leave out the others. None for any other trial."""
         if self.plan is None or self.window is None:
             return None
+        machines = [trace.samples for trace in self.machines.values()]
         if quiet.is_fine(self.plan):
-            return quiet.of(self.ticks, self.window[0], [trace.samples for trace in self.machines.values()])
-        if quiet.has_periods(self.plan):
-            return quiet.of_periods(self.ticks, self.window, [trace.samples for trace in self.machines.values()])
-        return None
+            return quiet.of(self.ticks, self.window[0], machines)
+        return quiet.of_periods(self.ticks, self.window, machines) if quiet.has_periods(self.plan) else None
 
     @cached_property
     def connection_per_request(self) -> bool:
@@ -313,12 +312,9 @@ class TrialData:
 
     @cached_property
     def _machine_cpu(self) -> tuple[Track, Track]:
-        """Cumulative CPU time of the machine: idle, and total. The kernel samples busy time at timer ticks, so the total is the
-        clock's where the number of CPUs is known."""
+        """Cumulative CPU time of the machine: idle, and total."""
         at = [sample.t_ns for sample in self.machine]
-        known_ = all(one.cpus is not None and one.trial_cpu_s is None for one in self.machine)
-        whole = [one.cpus * one.t_ns / NS_PER_S if known_ else whole_s(one) for one in self.machine]
-        return Track(at, [idle_s(one) for one in self.machine]), Track(at, whole)
+        return Track(at, [idle_s(one) for one in self.machine]), Track(at, [whole_s(one) for one in self.machine])
 
     @cached_property
     def server_cpu_s(self) -> float:
