@@ -1,6 +1,6 @@
 """A server of a user's own, unlike the contract: `websockets` with its default limit of 1 MiB, one WebSocket path (OWN_PATH), which
-echoes or, told `Ping`, answers `Pong`. It may start a child (OWN_CHILD), end at once (OWN_DIES) or after messages (OWN_MOST), and
-spin for some µs of CPU time per message (OWN_SPIN_US)."""
+echoes or, told `Ping`, answers `Pong`. It may start a child (OWN_CHILD), end at once (OWN_DIES) or after messages (OWN_MOST),
+spin for some µs of CPU time per message (OWN_SPIN_US) and answer some seconds late (OWN_LATE_S)."""
 
 import os
 import subprocess
@@ -13,6 +13,7 @@ from websockets.sync.server import serve
 PATH = os.environ.get("OWN_PATH", "/chat")
 MOST = int(os.environ.get("OWN_MOST", "0"))
 SPIN_NS = 1000 * int(os.environ.get("OWN_SPIN_US", "0"))
+LATE_S = float(os.environ.get("OWN_LATE_S", "0"))
 seen = 0
 
 
@@ -22,6 +23,7 @@ def answer(connection):
         until = time.thread_time_ns() + SPIN_NS
         while time.thread_time_ns() < until:
             pass
+        time.sleep(LATE_S)
         connection.send("Pong" if message == "Ping" else message)
         seen += 1
         if MOST and seen > MOST:

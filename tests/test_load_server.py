@@ -124,6 +124,14 @@ def test_one_that_ends_during_the_load_shows_its_last_lines(wsbench, environment
     assert "  no more, I am tired" in done.stdout
 
 
+def test_in_a_closed_loop_the_time_limit_alone_says_which_replies_are_lost(wsbench, environment, port):
+    """The load ends after half a second. Each of its three messages is answered after three, and the limit is ten."""
+    environment["OWN_LATE_S"] = "3"
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK, "--json")
+    ledger = json.loads(done.stdout)["ledger"]
+    assert (ledger["sent"], ledger["answered"], ledger["unanswered"], ledger["failed"]) == (3, 3, 0, 0)
+
+
 def test_a_path_that_it_refuses_is_told_at_once(wsbench, port):
     done = wsbench("load", f"ws://127.0.0.1:{port}/elsewhere", "--start", COMMAND, *QUICK)
     assert done.returncode == 1

@@ -172,6 +172,17 @@ def test_errors_are_lost_messages_and_missing_connections(tmp_path):
     assert found["error_fraction"] == pytest.approx(5 / 80_005)
 
 
+def test_a_reply_that_is_not_overdue_when_the_engine_stops_is_not_known_to_be_lost(tmp_path):
+    waiting = data(tmp_path / "closed", unanswered=2, reply_s=6.0)
+    found = metrics.measure(waiting, ["errors", "error_fraction"])
+    assert found.values == {"errors": None, "error_fraction": None}
+    words = "0.1 s after the window, when the engine stopped, 2 replies were still due: they may take 6 s"
+    assert set(found.reasons.values()) == {words}
+    folder = write_trial(tmp_path / "open", at_rate(unanswered=2, reply_s=6.0))
+    assert metrics.values(TrialData(folder, folder.record))["errors"] == 2, "an open loop has a rate to keep"
+    assert metrics.values(data(tmp_path / "none", reply_s=6.0))["errors"] == 0
+
+
 def test_connections_per_request_are_not_missing_connections(tmp_path):
     assert metrics.values(data(tmp_path, scenario=doc(False), established=3))["errors"] == 0
 

@@ -41,6 +41,7 @@ class Trial:
     established: int | None = None
     failed: int = 0
     unanswered: int = 0
+    reply_s: float = DRAIN_S  # until when a reply is not overdue
     lost: int = 0  # messages that the ledger forgets
     recorded: int | None = None
     little: float = 1.0  # messages under way / connections
@@ -151,7 +152,7 @@ def _plan(trial: Trial) -> engine_files.Plan:
         measure=engine_files.Messages(messages=messages) if trial.by_count else engine_files.Seconds(seconds=trial.window_s),
         drain_s=DRAIN_S,
         tick_s=trial.tick_s,
-        limits=engine_files.Limits(connect_s=10, reply_s=10, deadline_s=60),
+        limits=engine_files.Limits(connect_s=10, reply_s=trial.reply_s, deadline_s=60),
         threads=1,
         cpus=[1],
         busy_poll=trial.busy_poll,

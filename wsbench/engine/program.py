@@ -29,7 +29,10 @@ from wsbench.records.engine_files import (
 )
 from wsbench.records.errors import TrialFailed, UserError
 
+#: In an open loop: what a server has not answered by then, it was too slow for.
 DRAIN_S = 2.0
+#: The engine detects a reply that is overdue within this many times the time limit.
+DETECTED = 1.25
 #: In an open loop, the kernel timestamps what arrives on one connection in this many: how late the engine reads.
 STAMPED = 8
 CONNECT_S = 10.0
@@ -87,6 +90,7 @@ def plan(
     switched on, `tls` or `deflate`."""
     longest = measure.seconds if isinstance(measure, Seconds) else LONGEST_COUNTED_S
     before = warmup.seconds if isinstance(warmup, Seconds) else 0.0
+    draining_s = drain_s(loop, reply_s)
     return Plan(
         scenario=scenario,
         transport=transport,
@@ -102,12 +106,12 @@ def plan(
         subprotocols=list(subprotocols),
         warmup=warmup,
         measure=measure,
-        drain_s=DRAIN_S,
+        drain_s=draining_s,
         tick_s=tick_s,
         limits=Limits(
             connect_s=connect_s,
             reply_s=reply_s,
-            deadline_s=before + longest + DRAIN_S + connect_s + connecting_s(connections, connect.per_s) + 15,
+            deadline_s=before + longest + draining_s + connect_s + connecting_s(connections, connect.per_s) + 15,
         ),
         threads=max(1, min(len(cpus), connections)),
         cpus=cpus,
@@ -118,6 +122,12 @@ def plan(
         seed=seed,
         shard=(0, 1),
     )
+
+
+def drain_s(loop: Loop, reply_s: float) -> float:
+    """Seconds that the engine waits, at most, for replies after the measured window. In a closed loop, until each is complete or
+    has timed out: the user may not leave earlier, and the limit alone says which replies are lost."""
+    return DETECTED * reply_s if isinstance(loop, Closed) else DRAIN_S
 
 
 def connecting_s(connections: int, per_s: float | None) -> float:

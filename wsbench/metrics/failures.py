@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from wsbench.metrics.parts import NO_PLAN, missing_connections
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import NO_END
+from wsbench.metrics.trial_data import NO_END, TrialData
 from wsbench.metrics.unmeasured import Unmeasured, known
+from wsbench.records.engine_files import Closed
 
 
 @metric("count", "lower", "counts")
 def errors(trial):
     """Messages that failed, stayed unanswered or were never sent, plus persistent connections that were never established."""
-    ledger = known(trial.measured, NO_END)
-    return ledger.failed + ledger.unanswered + ledger.unsent + missing_connections(trial)
+    return _lost(trial) + missing_connections(trial)
 
 
 @metric("fraction", "lower", "counts")
@@ -20,7 +20,7 @@ def error_fraction(trial):
     """Failed, unanswered and unsent messages, as a share of the messages that were due in the measured window."""
     ledger = known(trial.measured, NO_END)
     due = known((ledger.sent + ledger.unsent) or None, "no message was due in the measured window")
-    return (ledger.failed + ledger.unanswered + ledger.unsent) / due
+    return _lost(trial) / due
 
 
 @metric("count", "lower", "counts")
@@ -31,3 +31,12 @@ def connections_lost(trial):
     if trial.connection_per_request or comes_and_goes or end.control.reconnects:
         raise Unmeasured("connections come and go in this load")
     return max(0, end.connections.established - end.connections.open)
+
+
+def _lost(trial: TrialData) -> int:
+    """Messages of the measured window without a correct reply. Unmeasured if the engine stopped before some replies were overdue."""
+    ledger, plan = known(trial.measured, NO_END), known(trial.plan, NO_PLAN)
+    if ledger.unanswered and isinstance(plan.loop, Closed) and plan.drain_s < plan.limits.reply_s:
+        waited = f"{plan.drain_s:g} s after the window, when the engine stopped, {ledger.unanswered:,} replies were still due"
+        raise Unmeasured(f"{waited}: they may take {plan.limits.reply_s:g} s")
+    return ledger.failed + ledger.unanswered + ledger.unsent

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from wsbench.engine import shards
+from wsbench.engine import program, shards
 from wsbench.metrics import spans
 from wsbench.monitoring import kernel
 from wsbench.monitoring.sampler import Sampler
@@ -109,7 +109,8 @@ def _plan(one: Contender, drawn: Turns | None, number: int) -> Plan:
         "warmup": None if drawn.warmup_s is None else Seconds(seconds=drawn.warmup_s),
         "measure": Seconds(seconds=drawn.measure_s(number)),
     }
-    return plan.model_copy(update={**changed, "limits": limits_in_turns(plan.limits, drawn)})
+    limits = limits_in_turns(plan.limits, drawn)
+    return plan.model_copy(update={**changed, "limits": limits, "drain_s": program.drain_s(plan.loop, limits.reply_s)})
 
 
 def _later_ns(one: Contender, number: int) -> int:
