@@ -34,7 +34,7 @@ def connections_lost(trial):
 
 
 def _lost(trial: TrialData) -> int:
-    """Messages of the measured window without a correct reply. Unmeasured if the engine stopped before some replies were overdue."""
+    """Messages of the measured window without a correct reply. Unmeasured if the engine stopped before a reply was overdue."""
     ledger, plan = known(trial.measured, NO_END), known(trial.plan, NO_PLAN)
     if ledger.unanswered and isinstance(plan.loop, Closed) and plan.drain_s < plan.limits.reply_s:
         waited = f"{plan.drain_s:g} s after the window, when the engine stopped, {ledger.unanswered:,} replies were still due"
