@@ -180,6 +180,41 @@ def test_metrics_of_collections_are_those_of_the_window(tmp_path):
     assert found.reasons["event_loop_delay_ms_p99"] == "jvm does not report an event loop"
 
 
+def pausing(path, *pauses_s: tuple[float, float]) -> TrialData:
+    """A trial of 10 s whose replies take 50 times as long from 2 s on, for half a second, and a JVM with pauses (begin, length)."""
+    folder = write_trial(path / "0001", Trial(window_s=10.0, tick_s=0.1, bursts=((2.0, 0.1),)))
+    data = TrialData(folder, folder.record.model_copy(update={"probe": "jvm"}))
+    lines = [(0, "Using Serial")]
+    for begin_s, length_s in pauses_s:
+        end_ns = data.span("measured").begin_ns + round((begin_s + length_s) * 1e9)
+        lines.append((end_ns, f"GC({len(lines)}) Pause Young (Allocation Failure) 6M->1M(23M) {1000 * length_s:.3f}ms"))
+    (folder.path / "gc.log").write_text("".join(f"[{t_ns}ns][info][gc] {text}\n" for t_ns, text in lines))
+    return data
+
+
+def test_replies_near_a_pause_are_told_from_the_others(tmp_path):
+    of = metrics.values(pausing(tmp_path, (2.0, 0.1)))
+    assert of["near_gc_replies_percent"] == pytest.approx(7, abs=1), "0.6 s of 10 s, and parts of ticks"
+    assert of["near_gc_service_percent"] == pytest.approx(100 * 5 * 50 / (5 * 50 + 95), abs=4)
+    rest = of["service_us_mean"] * (100 - of["near_gc_service_percent"]) / (100 - of["near_gc_replies_percent"])
+    assert of["service_us_mean_apart_from_gc"] == pytest.approx(rest, rel=1e-3)
+    assert of["service_us_mean_apart_from_gc"] < of["service_us_mean"] / 3
+    elsewhere = metrics.values(pausing(tmp_path / "elsewhere", (5.0, 0.1)))
+    assert elsewhere["near_gc_replies_percent"] == pytest.approx(7, abs=1)
+    assert elsewhere["near_gc_service_percent"] < 3
+    none = metrics.values(pausing(tmp_path / "none"))
+    assert none["near_gc_service_percent"] == 0
+    assert none["service_us_mean_apart_from_gc"] == pytest.approx(none["service_us_mean"])
+
+
+def test_where_no_reply_can_be_told_from_a_pause_there_is_a_reason(tmp_path):
+    of = metrics.measure(pausing(tmp_path, *((0.4 * place, 0.01) for place in range(26))))
+    assert of.values["near_gc_replies_percent"] == of.values["near_gc_service_percent"] == 100
+    assert of.reasons["service_us_mean_apart_from_gc"] == "every reply came near a pause"
+    long = metrics.measure(as_told(tmp_path / "long", "jvm", "jdk17-serial.log", "gc.log"))
+    assert long.reasons["near_gc_service_percent"] == "the engine ticks every 1 s: too seldom to see a pause"
+
+
 def test_a_runtime_nobody_asks_has_reasons_and_not_zeros(tmp_path):
     found = metrics.measure(as_told(tmp_path, None))
     names = [name for name in metrics.METRICS if "gc_" in name or "heap_" in name or "safepoint" in name]

@@ -8,10 +8,9 @@ from functools import cache
 
 from wsbench.engine.histogram import Histogram
 from wsbench.metrics.findings import Family
-from wsbench.metrics.parts import NS_PER_US, recorded
+from wsbench.metrics.parts import NS_PER_US, recorded, tick_means
 from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import TrialData
-from wsbench.metrics.unmeasured import Unmeasured
 
 
 @cache
@@ -72,7 +71,7 @@ def service_us_tick_mean_max(trial):
 
     Ticks without a message say nothing.
     """
-    return max(_tick_means(trial)) / NS_PER_US
+    return max(one.mean_ns for one in tick_means(trial)) / NS_PER_US
 
 
 @metric("µs", "lower", "tail")
@@ -81,15 +80,8 @@ def service_us_tick_mean_p99(trial):
 
     Ticks without a message say nothing.
     """
-    means = sorted(_tick_means(trial))
+    means = sorted(one.mean_ns for one in tick_means(trial))
     return means[math.ceil(0.99 * len(means)) - 1] / NS_PER_US
-
-
-def _tick_means(trial: TrialData) -> list[float]:
-    recorded(trial, "service")
-    if trial.slices is not None:
-        raise Unmeasured("in slices no stretch of time is whole")
-    return [one.histogram.mean for one in trial.intervals("service")]
 
 
 @metric("µs", "lower", "body")

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from wsbench.engine.histogram import Histogram
-from wsbench.metrics.trial_data import NO_END, NO_PLAN, TrialData
+from wsbench.metrics.trial_data import NO_END, NO_PLAN, TickMean, TrialData
 from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.engine_files import Doc, Messages, Seconds, Stage, Worker
 from wsbench.records.hosts import HostRecord
@@ -48,6 +48,13 @@ def recorded(trial: TrialData, tag: str) -> Histogram:
     if tag == BY_WALL_CLOCK and (moved_ns := _wall_moved_ns(trial)) > SET_NS:
         raise Unmeasured(f"the wall clock was set during the measurement: it moved by {moved_ns / NS_PER_US:,.3g} µs")
     return found
+
+
+def tick_means(trial: TrialData) -> list[TickMean]:
+    recorded(trial, "service")
+    if trial.slices is not None:
+        raise Unmeasured("in slices no stretch of time is whole")
+    return trial.tick_means
 
 
 def _wall_moved_ns(trial: TrialData) -> int:

@@ -6,15 +6,21 @@ has no count of it: Go and Z (before JDK 21) have no generations.
 
 from __future__ import annotations
 
-from wsbench.metrics.parts import NS_PER_MS, at_rank
+from bisect import bisect_left
+
+from wsbench.metrics.parts import NS_PER_MS, NS_PER_US, at_rank, tick_means
 from wsbench.metrics.registry import metric
 from wsbench.metrics.spans import Span
 from wsbench.metrics.stretches import per_span
-from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.trial_data import NO_PLAN, TickMean, TrialData
 from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.monitoring.runtime_logs.record import Collection, Delay, HeapPoint, Kind, Pause, Telemetry
 from wsbench.records.samples import HeapSample
 
+#: Ticks longer than this contain too much beside a pause.
+LONGEST_TICK_S = 0.1
+#: So long after a pause the server may still be answering what came during it.
+QUEUE_NS = 500_000_000
 NO_HEAP = "there is no heap value inside the span `{}`"
 
 
@@ -58,6 +64,52 @@ def gc_pause_percent(trial):
     """Share of the measured window in which the server was paused for garbage collection."""
     span = trial.span("measured")
     return 100 * sum(one.ns for one in pauses(trial, span)) / (span.end_ns - span.begin_ns)
+
+
+@metric("%", "neither", "body")
+def near_gc_replies_percent(trial):
+    """Share of replies that came near a pause for garbage collection: between two ticks of the engine that are at most 0.1 s apart,
+    during a pause or up to 0.5 s after it."""
+    near, apart = _by_pause(trial)
+    return 100 * _replies(near) / (_replies(near) + _replies(apart))
+
+
+@metric("%", "lower", "body")
+def near_gc_service_percent(trial):
+    """Share of the total service time that replies near a pause for garbage collection took (see `near_gc_replies_percent`)."""
+    near, apart = _by_pause(trial)
+    return 100 * _total_ns(near) / (_total_ns(near) + _total_ns(apart))
+
+
+@metric("µs", "lower", "body")
+def service_us_mean_apart_from_gc(trial):
+    """Mean service time of the replies that did not come near a pause for garbage collection (see `near_gc_replies_percent`)."""
+    apart = known(_by_pause(trial)[1] or None, "every reply came near a pause")
+    return _total_ns(apart) / _replies(apart) / NS_PER_US
+
+
+def _by_pause(trial: TrialData) -> tuple[list[TickMean], list[TickMean]]:
+    """The ticks near a pause, and the others."""
+    stops = told(trial).pauses
+    if (tick_s := known(trial.plan, NO_PLAN).tick_s) > LONGEST_TICK_S:
+        raise Unmeasured(f"the engine ticks every {tick_s:g} s: too seldom to see a pause")
+    # Pauses never overlap, so the last one that began decides.
+    began = sorted(one.begin_ns for one in stops)
+    ended = sorted(one.end_ns for one in stops)
+    near: list[TickMean] = []
+    apart: list[TickMean] = []
+    for tick in tick_means(trial):
+        place = bisect_left(began, tick.end_ns)
+        (near if place and tick.begin_ns < ended[place - 1] + QUEUE_NS else apart).append(tick)
+    return near, apart
+
+
+def _replies(ticks: list[TickMean]) -> int:
+    return sum(one.replies for one in ticks)
+
+
+def _total_ns(ticks: list[TickMean]) -> float:
+    return sum(one.replies * one.mean_ns for one in ticks)
 
 
 @metric("ms", "lower", "body")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram, Interval
@@ -35,6 +35,15 @@ TOOK_TURNS = "the server took turns with others, and was measured only in its sl
 NO_PLAN = "the trial has no plan"
 NO_END = "the engine's record has no end event"
 NOT_SAMPLED = "the server was not sampled: its process is unknown"
+
+
+class TickMean(NamedTuple):
+    """Replies between two ticks of the engine: the times of the ticks on the monotonic clock, and the mean service time, in ns."""
+
+    begin_ns: float
+    end_ns: float
+    replies: int
+    mean_ns: float
 
 
 @dataclass(frozen=True)
@@ -73,10 +82,16 @@ class TrialData:
         intervals = (one for one in histogram.read_log(self.folder.latency_log) if not one.tag.startswith("warmup-"))
         return histogram.merge(one for one in intervals if counts(one))
 
-    def intervals(self, tag: str) -> list[Interval]:
-        """The latencies of every stretch between two ticks in the measured window that has any and counts."""
-        found = (one for one in histogram.read_log(self.folder.latency_log) if one.tag == tag and one.histogram.count)
-        return [one for one in found if self.quiet is None or self._is_quiet(one)]
+    @cached_property
+    def tick_means(self) -> list[TickMean]:
+        """Every stretch between two ticks in the measured window that has replies and counts, in order."""
+        found = (one for one in histogram.read_log(self.folder.latency_log) if one.tag == "service" and one.histogram.count)
+        kept = [one for one in found if self.quiet is None or self._is_quiet(one)]
+        begin = [self.begins["connect"] + one.start_s * NS_PER_S for one in kept]
+        return [
+            TickMean(at, at + one.length_s * NS_PER_S, one.histogram.count, one.histogram.mean)
+            for at, one in zip(begin, kept, strict=True)
+        ]
 
     def _is_quiet(self, one: Interval) -> bool:
         return quiet.holds(self.quiet, self.begins["connect"] + (one.start_s + one.length_s / 2) * NS_PER_S)
