@@ -40,6 +40,8 @@ from wsbench.servers.manifest import Offer, Running
 
 #: Time for all rounds of `--until decided`, in seconds.
 BUDGET_S = 1200.0
+#: Options that say what a campaign measures, and how often.
+OF_BEGINNING = "servers rounds only scale time_scale arrangement no_control tag seed engines server_processes until metric".split()
 #: Exit code if no trial has a usable number of the metrics that the experiment is about.
 NOTHING_USABLE = 4
 
@@ -169,7 +171,7 @@ def run_campaign(arguments) -> int:
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("expected either an experiment or --resume RUN (see `wsbench run --help`)")
-    unfinished = None if arguments.resume is None else RunFolder.open(arguments.resume)
+    unfinished = None if arguments.resume is None else _unfinished(arguments)
     asked = request_of(arguments) if unfinished is None else None
     if asked is not None and asked.until is not None:
         require_report()
@@ -195,6 +197,19 @@ def run_campaign(arguments) -> int:
         return 0
     terminal.say(f"no trial has a usable number. {results.why_not(results.leading)}")
     return NOTHING_USABLE
+
+
+def _unfinished(arguments) -> RunFolder:
+    """The campaign to resume. UserError for an option that it would ignore."""
+    given = [one for one in OF_BEGINNING if getattr(arguments, one) not in (None, False, [], 1.0)]
+    if "rounds" in given:
+        raise UserError(
+            "--rounds does not go with --resume: rounds that are added once results are known raise the error of decisions. "
+            "Begin another campaign, with more rounds or with --until decided"
+        )
+    if given:
+        raise UserError(f"--{given[0].replace('_', '-')} does not go with --resume: a campaign keeps what it began with")
+    return RunFolder.open(arguments.resume)
 
 
 def _tell_end(results) -> None:
