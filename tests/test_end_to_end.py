@@ -287,6 +287,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
         (["run", "--resume", "nowhere", "--rounds", "9"], "rounds that are added once results are known"),
         (["run", "--resume", "nowhere", "--time-scale", "0.5"], "--time-scale does not go with --resume"),
         (["run", "--resume", "nowhere", "--no-control"], "--no-control does not go with --resume"),
+        (["run", "--resume", "nowhere", "--seed", "0"], "--seed does not go with --resume"),
         (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),
         (["load", "ftp://127.0.0.1"], "is not a target; allowed: ws://"),
         (

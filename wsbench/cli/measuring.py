@@ -201,7 +201,8 @@ def run_campaign(arguments) -> int:
 
 def _unfinished(arguments) -> RunFolder:
     """The campaign to resume. UserError for an option that it would ignore."""
-    given = [one for one in OF_BEGINNING if getattr(arguments, one) not in (None, False, [], 1.0)]
+    defaults = {"no_control": False, "tag": [], "metric": [], "scale": 1.0, "time_scale": 1.0}
+    given = [one for one in OF_BEGINNING if getattr(arguments, one) != defaults.get(one)]
     if "rounds" in given:
         raise UserError(
             "--rounds does not go with --resume: rounds that are added once results are known raise the error of decisions. "

@@ -68,8 +68,10 @@ def gc_pause_percent(trial):
 
 @metric("%", "neither", "body")
 def near_gc_replies_percent(trial):
-    """Share of replies that came near a pause for garbage collection: during one or up to 0.5 s after it, to the nearest tick of the
-    engine (at most 0.1 s)."""
+    """Share of replies that came near a pause for garbage collection: during one, or up to 0.5 s after it.
+
+    To the nearest tick of the engine; ticks may be at most 0.1 s apart.
+    """
     near, apart = _by_pause(trial)
     return 100 * _replies(near) / (_replies(near) + _replies(apart))
 
