@@ -40,8 +40,11 @@ from wsbench.servers.manifest import Offer, Running
 
 #: Time for all rounds of `--until decided`, in seconds.
 BUDGET_S = 1200.0
-#: Options that say what a campaign measures, and how often.
-OF_BEGINNING = "servers rounds only scale time_scale arrangement no_control tag seed engines server_processes until metric".split()
+#: Options that say what a campaign measures and how often, with the values that they have if they are not given.
+OF_BEGINNING = {
+    **dict.fromkeys(("servers", "rounds", "only", "arrangement", "seed", "engines", "server_processes", "until")),
+    **{"scale": 1.0, "time_scale": 1.0, "no_control": False, "tag": [], "metric": []},
+}
 #: Exit code if no trial has a usable number of the metrics that the experiment is about.
 NOTHING_USABLE = 4
 
@@ -201,8 +204,7 @@ def run_campaign(arguments) -> int:
 
 def _unfinished(arguments) -> RunFolder:
     """The campaign to resume. UserError for an option that it would ignore."""
-    defaults = {"no_control": False, "tag": [], "metric": [], "scale": 1.0, "time_scale": 1.0}
-    given = [one for one in OF_BEGINNING if getattr(arguments, one) != defaults.get(one)]
+    given = [one for one, usual in OF_BEGINNING.items() if getattr(arguments, one) != usual]
     if "rounds" in given:
         raise UserError(
             "--rounds does not go with --resume: rounds that are added once results are known raise the error of decisions. "
