@@ -23,6 +23,7 @@ from wsbench.cli import (
     show_servers,
     terminal,
 )
+from wsbench.cli.arguments import parser
 from wsbench.engine import program
 from wsbench.experiments.duration import estimate_s
 from wsbench.host import installation, leftovers, machine, toolchains
@@ -40,11 +41,8 @@ from wsbench.servers.manifest import Offer, Running
 
 #: Time for all rounds of `--until decided`, in seconds.
 BUDGET_S = 1200.0
-#: Options that say what a campaign measures and how often, with the values that they have if they are not given.
-OF_BEGINNING = {
-    **dict.fromkeys(("servers", "rounds", "only", "arrangement", "seed", "engines", "server_processes", "until")),
-    **{"scale": 1.0, "time_scale": 1.0, "no_control": False, "tag": [], "metric": []},
-}
+#: Options that go with `--resume`. The others say what a campaign measures, and how often.
+OF_RESUMING = {"resume", "port", "again", "cluster", "budget", "within", "probes", "promise", "no_report", "install"}
 #: Exit code if no trial has a usable number of the metrics that the experiment is about.
 NOTHING_USABLE = 4
 
@@ -203,8 +201,9 @@ def run_campaign(arguments) -> int:
 
 
 def _unfinished(arguments) -> RunFolder:
-    """The campaign to resume. UserError for an option that it would ignore."""
-    given = [one for one, usual in OF_BEGINNING.items() if getattr(arguments, one) != usual]
+    """The campaign to resume. UserError for an option that says what it measures: that is settled."""
+    usual = vars(parser(["run"]).parse_args(["run"]))
+    given = [name for name, value in vars(arguments).items() if name not in OF_RESUMING and value != usual[name]]
     if "rounds" in given:
         raise UserError(
             "--rounds does not go with --resume: rounds that are added once results are known raise the error of decisions. "
