@@ -178,9 +178,8 @@ def up(folder: Path) -> None:
     start = ["nice", "-n", str(-os.nice(0)), *command("cluster", "up", "cluster.toml")]
     until = time.monotonic() + 300
     said = []
-    while not raylets_everywhere() or (status := inside(folder, "cluster", "status", "cluster.toml")).returncode != 0:
-        if raylets_everywhere():
-            said.append(status.stdout + status.stderr)
+    while (lack := lacking(folder)) is not None:
+        said.append(lack)
         done = subprocess.run(start, cwd=folder, env=environment(folder), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout)
@@ -188,6 +187,14 @@ def up(folder: Path) -> None:
             logs = [f"{log.name}:\n{log.read_text()[-2000:]}" for log in folder.glob("state/wsbench/*.log")]
             pytest.fail("\n".join(["the cluster did not come up", *said[:2], "…", *said[-4:], *logs]))
         time.sleep(2)
+
+
+def lacking(folder: Path) -> str | None:
+    """Why the cluster is not up, `None` if it is."""
+    if not raylets_everywhere():
+        return "a host has no raylet"
+    status = inside(folder, "cluster", "status", "cluster.toml")
+    return None if status.returncode == 0 else status.stdout + status.stderr
 
 
 def raylets_everywhere() -> bool:
