@@ -78,11 +78,15 @@ def trials_in(run: RunFolder) -> set[int]:
 
 
 def parquet(table: pa.Table) -> bytes:
-    """A Parquet file, compressed as well as zstd does in sensible time: campaigns are published with it."""
+    """A Parquet file, as small as it gets in sensible time: campaigns are published with it."""
     made = io.BytesIO()
-    # A number seldom comes twice: a dictionary of them would only add their places.
-    texts = [name for name in table.column_names if name != "value"]
-    pq.write_table(table, made, compression="zstd", compression_level=19, use_dictionary=texts)
+    if "value" in table.column_names:
+        # A number seldom comes twice: a dictionary of them would only add their places.
+        texts = [name for name in table.column_names if name != "value"]
+        pq.write_table(table, made, compression="zstd", compression_level=19, use_dictionary=texts)
+    else:
+        # Of records and texts Brotli makes an eighth less than zstd, of numbers more.
+        pq.write_table(table, made, compression="brotli", compression_level=11, use_dictionary=False)
     return made.getvalue()
 
 
