@@ -85,7 +85,7 @@ def parquet(table: pa.Table) -> bytes:
         texts = [name for name in table.column_names if name != "value"]
         pq.write_table(table, made, compression="zstd", compression_level=19, use_dictionary=texts)
     else:
-        # Of records and texts Brotli makes an eighth less than zstd, of numbers more.
+        # Brotli makes records and texts an eighth smaller than zstd does, and numbers larger.
         pq.write_table(table, made, compression="brotli", compression_level=11, use_dictionary=False)
     return made.getvalue()
 
