@@ -88,6 +88,14 @@ def test_two_rounds_rank_nothing(tmp_path):
     assert cells[0].leaders == ()
 
 
+def test_the_only_server_with_a_mean_leads_nobody(tmp_path):
+    run = make_run(
+        tmp_path / "r", SERVERS[1:3], ONE_CELL, change=lambda trial, order: spoiled(trial) if order.server == "ws" else trial
+    )
+    lead, _, _ = said(run)
+    assert re.match(r"Not ranked: not measured\. Only netty has a mean: 2", lead)
+
+
 def test_no_variant_of_the_ceiling_contends(tmp_path):
     variants = [Server("reference", "Rust", rate, 6, protocol) for protocol, rate in (("tcp", 31_000), ("websocket", 30_000))]
     run = make_run(tmp_path / "r", (*variants, *SERVERS[1:]), ONE_CELL, rounds=3)

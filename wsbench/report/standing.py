@@ -146,10 +146,12 @@ def _ranked(results: Results, found: stats.Decided, value: str) -> tuple[str, bo
 def _unranked(results: Results, contenders: list[SummaryRow], found: stats.Decided) -> str:
     """Nothing is compared: one server, or too few rounds."""
     top = contenders[0].figure(results.leading)
-    even = [row.server for row in contenders if row.figure(results.leading).estimate.mean == top.estimate.mean]
     value = f"{top.text} {top.unit}" + (f" ({top.interval})" if top.interval else "")
     if len(results.contenders) == 1:
         return f"{contenders[0].server}: {value}; there is no other server to compare with"
+    if len(contenders) == 1:
+        return f"not ranked: {_why_not(results, found)}. Only {contenders[0].server} has a mean: {value}"
+    even = [row.server for row in contenders if row.figure(results.leading).estimate.mean == top.estimate.mean]
     names = _few(even)
     return f"not ranked: {_why_not(results, found)}. By the mean alone {names} {'lead' if len(even) > 1 else 'leads'}: {value}"
 
