@@ -42,7 +42,9 @@ impl<S: System> Worker<S> {
     #[inline]
     fn came(&mut self, index: usize, bytes: &[u8]) {
         let now = self.system.now_ns();
-        if now >= self.moment_ns {
+        // The start of the measurement becomes known while the worker waits. Others may have begun, and this may be
+        // a copy of what they sent.
+        if now >= self.moment_ns || self.phase < Phase::Measure {
             self.keep_time(now);
         }
         self.read_ns = now;

@@ -203,8 +203,14 @@ impl<S: System> Worker<S> {
         !self.finished && !self.control.stopped()
     }
 
-    /// Sends what is due, then waits once for events.
+    /// Does what is due, then waits once for events.
     pub fn step(&mut self) {
+        let now = self.act();
+        self.wait(now);
+    }
+
+    /// Does what is due; returns when it began.
+    pub fn act(&mut self) -> u64 {
         let now = self.system.now_ns();
         self.keep_time(now);
         self.make_changes(now);
@@ -214,7 +220,7 @@ impl<S: System> Worker<S> {
         self.sweep(now);
         self.open_asked();
         self.check_end();
-        self.wait(now);
+        now
     }
 
     pub fn report(&self, report: Report) {
@@ -287,7 +293,8 @@ impl<S: System> Worker<S> {
         self.open_asked();
     }
 
-    fn wait(&mut self, now: u64) {
+    /// Waits once for events, and reads what has come. `now` is when what was due was done.
+    pub fn wait(&mut self, now: u64) {
         let alive_ns = self.talk.as_ref().map_or(u64::MAX, |talk| talk.next_ns());
         let mut until = self.moment_ns.min(self.pacer.next_ns()).min(alive_ns);
         if let Some(&(due, ..)) = self.changes.front()
