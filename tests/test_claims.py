@@ -216,6 +216,15 @@ def test_cells_that_were_left_out_are_unknown(campaign, holds_if, verdict):
         assert found.why == "the campaign left out connections = 10000"
 
 
+def test_each_cell_that_was_left_out_may_hold(campaign):
+    """Three cells of seven refute it, and four did not run: most may hold."""
+    record = campaign.campaign.model_copy(update={"sweep": {"connections": [10, 100, 1_000]}})
+    keys = {"sweep": {"connections": [10, 100, 1_000, 2_000, 3_000, 4_000, 5_000]}}
+    some = replace(campaign, campaign=record, experiment=replace(campaign.experiment, keys=keys))
+    assert judged(some, f"most cells: not {LEADS}")["published"].verdict == "undecided"
+    assert judged(some, f"most cells where connections < 3_000: not {LEADS}")["published"].verdict == "does not hold"
+
+
 def test_a_noisy_control_changes_no_verdict(tmp_path):
     """Jetty is 7 % faster than Netty, and Netty 8 % faster than itself."""
 

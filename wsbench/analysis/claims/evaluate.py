@@ -123,7 +123,7 @@ def node(condition: conditions.Condition, scope: Scope) -> Node:
                 return _never(f"the campaign has no cell where {' and '.join(map(str, where))}")
             nodes = [node(body, replace(scope, cells=(cell,), left_out=())) for cell in cells if cell in scope.cells]
             if missing := [cell for cell in cells if cell in scope.left_out]:
-                nodes.append(_not_run(missing))
+                nodes += [_not_run(missing)] * len(missing)  # each may hold or not
             return _quantified(quantifier, nodes)
         case conditions.Reaches():
             return _reaches(condition, scope)
