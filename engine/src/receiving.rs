@@ -42,8 +42,8 @@ impl<S: System> Worker<S> {
     #[inline]
     fn came(&mut self, index: usize, bytes: &[u8]) {
         let now = self.system.now_ns();
-        // The start of the measurement becomes known while the worker waits. Others may have begun, and this may be
-        // a copy of what they sent.
+        // The start of the measurement may have become known while this worker waited. Another one may then have
+        // triggered a broadcast, and this may be a copy of it.
         if now >= self.moment_ns || self.phase < Phase::Measure {
             self.keep_time(now);
         }
