@@ -60,7 +60,8 @@ def _servers(made: Parser) -> None:
         "servers",
         nargs="*",
         default=["*@*"],
-        help="names, globs or tag:TAG; !NAME excludes; suffixes +jdk25, +ZGC, +heap4g choose the runtime (default: all)",
+        help="names, globs or tag:TAG, separated by spaces or commas; !NAME excludes; suffixes +jdk25, +ZGC, +heap4g choose "
+        "the runtime (default: all)",
     )
     made.add_argument(
         "--jobs",

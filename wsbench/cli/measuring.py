@@ -47,8 +47,13 @@ OF_RESUMING = {"resume", "port", "again", "cluster", "budget", "within", "probes
 NOTHING_USABLE = 4
 
 
+def _patterns(words: list[str]) -> list[str]:
+    """`run --servers` separates servers by commas, `build` and `check` also by spaces."""
+    return [pattern for word in words for pattern in word.split(",")]
+
+
 def build_servers(arguments) -> int:
-    variants = catalogue.select(arguments.servers, catalogue.read())
+    variants = catalogue.select(_patterns(arguments.servers), catalogue.read())
     if arguments.install:
         install_for(variants)
     return show_servers.build_servers(variants, arguments.jobs)
@@ -67,7 +72,7 @@ def check_servers(arguments) -> int:
         idle_s=arguments.idle_s,
         suite=autobahn.find(installation.ROOT / ".autobahn") if arguments.autobahn else None,
     )
-    variants = catalogue.select(arguments.servers, catalogue.read())
+    variants = catalogue.select(_patterns(arguments.servers), catalogue.read())
     if arguments.install:
         install_for(variants, say=lambda line: print(line, file=sys.stderr if arguments.json else sys.stdout))
     built = show_servers.build_with_progress(variants, arguments.jobs, quiet=arguments.json)
