@@ -6,7 +6,7 @@
     .venv/bin/python scripts/published.py --list       # how long each is expected to take
 
 A campaign that ends becomes `results/DATE-NAME`. The archive of its trials goes to release/, and its checksum into the folder.
-After Ctrl-C, `wsbench run --resume` continues the campaign; `--pack RUN NAME` then publishes it; it puts the date before the name.
+After Ctrl-C, `wsbench run --resume` continues the campaign. `--pack RUN NAME` then publishes it as `results/DATE-NAME`.
 """
 
 from __future__ import annotations
