@@ -18,7 +18,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import docs_sentences
 import docs_tables
 from docs_markdown import MARKDOWN, anchored, lines_outside_code
 from docs_reference import GENERATED, table
@@ -165,8 +164,8 @@ def write(file: Path, text: str) -> None:
 
 
 def from_campaigns(text: str, name: str) -> str:
-    """The text of a file with every number that comes from a published campaign made again."""
-    return docs_sentences.made(docs_tables.made(text, name), name)
+    """The text of a file with every table that comes from a published campaign made again."""
+    return docs_tables.made(text, name)
 
 
 def packages() -> str:
@@ -184,9 +183,7 @@ def packages() -> str:
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--packages", action="store_true", help="only write the table of packages in ARCHITECTURE.md")
-    asked.add_argument(
-        "--tables", action="store_true", help="only write the tables and sentences that come from published campaigns"
-    )
+    asked.add_argument("--tables", action="store_true", help="only write the tables that come from published campaigns")
     asked.add_argument("--source-only", action="store_true", help="write build/docs, do not run Zensical")
     options = asked.parse_args()
     if options.packages:

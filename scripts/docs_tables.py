@@ -136,15 +136,6 @@ def _verdicts() -> dict[tuple[str, str], str]:
     }
 
 
-def counted_claims(what: str, twin: str) -> str:
-    """How many verdicts there are (`all`), or are `decided`, for published and today's versions: of the studies' own statements, or
-    of their twins (`ws`)."""
-    found = [said for (id_, of), said in _verdicts().items() if of in ("published", "today") and id_.partition("-")[2] == twin]
-    if what not in ("all", "decided") or not found:
-        raise Wrong(f"claims: expected all or decided, and an ending that ids have; found {what!r} and {twin!r}")
-    return str(sum(what == "all" or not said.startswith("undecided") for said in found))
-
-
 @cache
 def _claims() -> list[Judged]:
     return judged(campaigns.find([ROOT / "results"]))

@@ -1,11 +1,9 @@
-"""The rules of the house, executed: packages only, sizes, documents that know what exists. Imports: `lint-imports`."""
+"""The rules of the house, executed: packages only, documents that know what exists. Imports: `lint-imports`."""
 
 import ast
 import re
 import subprocess
 import sys
-
-import pytest
 
 from wsbench.experiments import experiment
 from wsbench.host.installation import ROOT
@@ -33,11 +31,8 @@ def test_the_command_line_imports_nothing_heavy():
     assert not HEAVY & set(done.stdout.split())
 
 
-@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_every_module_says_what_it_is_for_and_is_not_too_large(file):
-    text = file.read_text()
-    assert ast.get_docstring(ast.parse(text)), "open with what this module is for"
-    assert len(text.splitlines()) <= 400
+def test_every_module_says_what_it_is_for():
+    assert [str(file) for file in MODULES if not ast.get_docstring(ast.parse(file.read_text()))] == []
 
 
 def test_every_server_has_a_readme_and_every_experiment_opens_with_its_question():
