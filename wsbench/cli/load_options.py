@@ -44,6 +44,7 @@ from wsbench.records.engine_files import (
 )
 from wsbench.records.errors import UserError
 from wsbench.records.files import require_writable
+from wsbench.report import hdr
 from wsbench.run.load_plan import Request
 from wsbench.sessions import compiling, session_file
 
@@ -225,7 +226,10 @@ def request(arguments) -> Request:
         raise UserError("--file sets the length; omit --bytes")
     if arguments.ca is not None and arguments.insecure:
         raise UserError("--ca and --insecure exclude each other")
-    for name, file in (("--hdr", arguments.hdr), ("--csv", arguments.csv), ("--report", arguments.report)):
+    if arguments.hdr is not None and not arguments.hdr.name:
+        raise UserError(f"--hdr {str(arguments.hdr)!r}: expected a file name")
+    logs = () if arguments.hdr is None else hdr.files(arguments.hdr)
+    for name, file in [*(("--hdr", log) for log in logs), ("--csv", arguments.csv), ("--report", arguments.report)]:
         if file is not None:
             require_writable(name, file)
     if arguments.start is not None and arguments.pid:

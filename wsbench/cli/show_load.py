@@ -6,6 +6,7 @@ It follows the two files that the engine appends to, and reads the finished tria
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from wsbench.metrics.findings import FAMILIES
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import usable, verdict
 from wsbench.records.engine_files import End, Tick, parse_event, summed
-from wsbench.records.files import write_whole
+from wsbench.records.files import write_output
 from wsbench.records.frozen import Tail
 from wsbench.records.plain import time_text
 from wsbench.records.rundir import TrialFolder, TrialRecord
@@ -269,15 +270,16 @@ def write_report(folder: TrialFolder, record: TrialRecord, judged: list[Judged],
 
     trial = TrialData(folder, record)
     page = load_page.render(load_page.Load(trial, sys.argv[1:], machine.read(), hint(trial), judged))
-    write_whole(file, page.encode())
+    write_output(file, page.encode())
 
 
 def write_csv(folder: TrialFolder, record: TrialRecord, file: Path) -> None:
     """One row per metric: name, value, unit, and the reason if there is no value."""
     measured = metrics.measure(TrialData(folder, record))
-    with file.open("w", newline="", encoding="utf-8") as out:
-        rows = csv.writer(out)
-        rows.writerow(["metric", "value", "unit", "reason"])
-        for name, value in measured.values.items():
-            shown = "" if value is None else value
-            rows.writerow([name, shown, metrics.METRICS[name].unit, measured.reasons.get(name, "")])
+    out = io.StringIO(newline="")
+    rows = csv.writer(out)
+    rows.writerow(["metric", "value", "unit", "reason"])
+    for name, value in measured.values.items():
+        shown = "" if value is None else value
+        rows.writerow([name, shown, metrics.METRICS[name].unit, measured.reasons.get(name, "")])
+    write_output(file, out.getvalue().encode())

@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from wsbench.records.errors import UserError
 
 #: For comparison: one hour of samples (four per second, 300 bytes each) takes 5 MB.
 LARGEST_BYTES = 256 << 20
+#: As many as Linux follows.
+MOST_LINKS = 40
 
 
 def read_file(file: Path, most: int = LARGEST_BYTES, links: bool = False) -> bytes:
@@ -31,12 +34,12 @@ def read_file(file: Path, most: int = LARGEST_BYTES, links: bool = False) -> byt
             if not stat.S_ISREG(found.st_mode):
                 raise UserError(f"{file} is not a plain file")
             # Read the current size first, so that no buffer of `most` bytes is allocated; then read on if the file has grown.
-            content = opened.read(min(found.st_size, most) + 1)
+            content = opened.read(found.st_size + 1) if found.st_size <= most else b""
             if len(content) > found.st_size:
                 content += opened.read(most + 1 - len(content))
     except OSError as error:
         raise UserError(f"{file}: {'is a link' if error.errno == errno.ELOOP and not links else error.strerror}") from error
-    if len(content) > most:
+    if max(found.st_size, len(content)) > most:
         raise UserError(f"{file} is larger than {most >> 20} MiB, the limit for wsbench files")
     return content
 
@@ -62,17 +65,78 @@ def is_own_folder(folder: Path) -> bool:
 
 
 def require_writable(name: str, file: Path) -> None:
-    """Checks before any work that the file given by option `name` can be written. UserError if not."""
-    if not file.name or file.is_dir():
+    """Checks before any work that `write_output` can write the file given by option `name`. UserError if not."""
+    if not file.name:
         raise UserError(f"{name} {str(file)!r}: expected a file name")
-    if not file.parent.is_dir():
-        raise UserError(f"{name} {file}: folder {file.parent} does not exist")
+    if _descriptor(file) is not None:
+        return
     try:
-        probe = _beside(file)
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        probe.unlink()
+        place, regular = _place(file)
+        if not place.parent.is_dir():
+            raise UserError(f"folder {place.parent} does not exist")
+        if regular:
+            probe = _beside(place)
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            probe.unlink()
+        elif not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except UserError as error:
+        raise UserError(f"{name} {file}: {error}") from error
     except OSError as error:
         raise UserError(f"{name} {file}: cannot write there: {error.strerror}") from error
+
+
+def write_output(file: Path, content: bytes) -> None:
+    """Writes a file that the user named, and replaces nothing but a regular file.
+
+    A new or regular file is written atomically. A link is followed to one and stays. A character device, a FIFO and an open
+    descriptor (`/dev/stdout`) are written into. UserError for anything else, such as a folder, a disk or a link to nothing.
+    """
+    if (descriptor := _descriptor(file)) is not None:
+        # Its path may be forbidden to open, begins at the start of a redirected file, and cannot be opened for a socket.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        into = os.dup(descriptor)
+    else:
+        place, regular = _place(file)
+        if regular:
+            write_whole(place, content)
+            return
+        with named(file):
+            into = os.open(file, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    with named(file), os.fdopen(into, "wb") as out:
+        out.write(content)
+
+
+def _place(file: Path) -> tuple[Path, bool]:
+    """Where the content of a named output goes, and whether that is a new or regular file. UserError if it can go nowhere."""
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        if file.is_symlink():
+            raise UserError(f"{file} is a link to {file.readlink()}, which does not exist") from None
+        return file, True
+    if stat.S_ISREG(mode):
+        if not file.is_symlink():
+            return file, True
+        # The kernel refuses to follow another user's link in /tmp only to programs that open it.
+        os.close(os.open(file, os.O_WRONLY | os.O_CLOEXEC))
+        return file.resolve(), True
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
+        return file, False
+    kind = "a folder" if stat.S_ISDIR(mode) else "a disk" if stat.S_ISBLK(mode) else "a socket"
+    raise UserError(f"{file} is {kind}; expected a file name")
+
+
+def _descriptor(file: Path) -> int | None:
+    """The descriptor of this process that a path names, such as 1 for /dev/stdout; None for other paths."""
+    for _ in range(MOST_LINKS):
+        if file.name.isdecimal() and os.path.realpath(file.parent) == f"/proc/{os.getpid()}/fd":
+            return int(file.name)
+        if not file.is_symlink():
+            break
+        file = file.parent / file.readlink()
+    return None
 
 
 @contextlib.contextmanager
@@ -86,7 +150,12 @@ def named(file: Path) -> Iterator[None]:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Writes atomically: a reader never sees a partial file, even after a power failure. Concurrent writers do not collide."""
+    """Writes atomically: a reader never sees a partial file, even after a power failure. Concurrent writers do not collide.
+
+    UserError if there is something else than a regular file, such as a link: it would be replaced.
+    """
+    if os.path.lexists(file) and not is_plain(file):
+        raise UserError(f"{file} is not a plain file, and is not replaced; move it away")
     part = _beside(file)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:

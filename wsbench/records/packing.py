@@ -53,7 +53,7 @@ def pack(
     """
     if (run / ARCHIVE).exists():
         raise UserError(f"{run} is already packed; copy it instead")
-    if apart is not None and (apart.exists() or not apart.parent.is_dir()):
+    if apart is not None and (os.path.lexists(apart) or not apart.parent.is_dir()):
         raise UserError(f"{apart}: give a new file in an existing folder")
     with whole_folder(destination) as part:
         folders = sorted(entry for entry in run.iterdir() if entry.name.isdigit() and is_own_folder(entry))

@@ -25,7 +25,7 @@ from wsbench.analysis.results import Results
 from wsbench.analysis.thresholds import Threshold, judge_values
 from wsbench.metrics.findings import Axis, Family, Kind
 from wsbench.records.errors import UserError
-from wsbench.records.files import write_whole
+from wsbench.records.files import require_writable, write_output
 from wsbench.records.frozen import Frozen
 from wsbench.records.hosts import MachineRecord
 from wsbench.records.rundir import CampaignRecord, CellValue, ServerRow
@@ -360,14 +360,13 @@ def chosen(results: Results, named: list[str]) -> list[str]:
 
 
 def write(asked: Asked, form: str, file: Path | None) -> bytes | None:
-    """Writes the campaign in a format, whole or not at all. Without a file, returns it."""
+    """Writes the campaign in a format. Without a file, returns it. UserError if the file cannot be written there."""
+    if file is not None:
+        require_writable("OUT", file)
     made = FORMATS[form](asked)
     if file is None:
         return made
-    try:
-        write_whole(file, made)
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from error
+    write_output(file, made)
     return None
 
 

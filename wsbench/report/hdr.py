@@ -6,13 +6,13 @@ The distribution has the rows of the library's own `outputPercentileDistribution
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
 
 from wsbench.engine.histogram import Histogram
 from wsbench.metrics.trial_data import TrialData
+from wsbench.records.files import read_file, write_output
 
 TICKS_PER_HALF = 5
 NS_PER_MS = 1e6
@@ -20,13 +20,18 @@ NS_PER_MS = 1e6
 
 def export(trial: TrialData, stem: Path) -> list[Path]:
     """Writes STEM.hlog, and STEM.hgrm with the times that describe the trial, if there are any. Returns the paths."""
-    log, distribution = stem.with_name(stem.name + ".hlog"), stem.with_name(stem.name + ".hgrm")
-    shutil.copyfile(trial.folder.latency_log, log)
+    log, distribution = files(stem)
+    write_output(log, read_file(trial.folder.latency_log))
     times = trial.reported_times
     if times is None or not times.count:
         return [log]
-    distribution.write_text(percentile_distribution(times, NS_PER_MS), encoding="ascii")
+    write_output(distribution, percentile_distribution(times, NS_PER_MS).encode("ascii"))
     return [log, distribution]
+
+
+def files(stem: Path) -> tuple[Path, Path]:
+    """STEM.hlog and STEM.hgrm."""
+    return stem.with_name(stem.name + ".hlog"), stem.with_name(stem.name + ".hgrm")
 
 
 def percentile_distribution(of: Histogram, per_unit: float) -> str:

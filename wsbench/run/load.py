@@ -22,7 +22,7 @@ from wsbench.records.files import new_folder
 from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.run import target
-from wsbench.run.load_plan import SCHEMES, Request, path, plan_of, resolved, subprotocols, url_of
+from wsbench.run.load_plan import SCHEMES, Request, path, plan_of, require_files, resolved, subprotocols, url_of
 from wsbench.servers import serving
 
 PLAN_WAS_WRONG = 2
@@ -38,6 +38,7 @@ class Done:
 
 def require_sound(asked: Request) -> None:
     """UserError for everything that can be wrong before a server is started or a folder is made."""
+    require_files(asked)
     target.side_of(_server(asked), TrialFolder(Path()))
     if asked.start is None:
         plan_of(replace(asked, busy_poll=False))  # whether the engine has its own CPUs is not known yet

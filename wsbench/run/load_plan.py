@@ -35,6 +35,7 @@ from wsbench.records.engine_files import (
     Tls,
 )
 from wsbench.records.errors import UserError
+from wsbench.records.files import read_file
 from wsbench.run import host_limits
 from wsbench.sessions import compiling, session_file
 
@@ -49,6 +50,8 @@ SCHEMES = {
 STAMP_BYTES = 16
 #: Limits for the request that determines a document's length.
 DOCUMENT_S, LARGEST_DOCUMENT = 10.0, 16 << 20
+#: Limit for the payload, which is the engine's, and for certificates.
+LARGEST_FILE = 16 << 20
 #: Characters that a path and a query may contain unescaped (RFC 3986 §3.3, §3.4), and the % of existing escapes.
 PATH_LETTERS = "/?:@!$&'()*+,;=-._~%"
 
@@ -96,9 +99,27 @@ class Request:
     choice: compiling.Choice = field(default_factory=compiling.Choice)
 
 
+def require_files(asked: Request) -> None:
+    """UserError unless the named files are regular files of a bounded size."""
+    if asked.content is not None:
+        _read("--file", asked.content)
+    if asked.cluster is not None:
+        _read("--cluster", asked.cluster)
+    elif asked.ca is not None:  # a host of a cluster reads its own
+        _read("--ca", asked.ca)
+
+
+def _read(option: str, file: Path) -> bytes:
+    try:
+        return read_file(file, LARGEST_FILE, links=True)
+    except UserError as error:
+        raise UserError(f"{option} {error}") from error
+
+
 def plan_of(asked: Request, cpus: list[int] | None = None) -> Plan:
     """The plan for a request; the engine is pinned to `cpus` (None: those that the user named, if any). UserError if the URL, the
     target, the payload or this machine's limits rule it out."""
+    require_files(asked)
     url = url_of(asked)
     pinned = asked.cpus if cpus is None else cpus
     if asked.busy_poll and not pinned:
@@ -215,10 +236,7 @@ def _session(asked: Request, file: Path, url: SplitResult) -> Scenario:
 
 
 def _content(file: Path, opcode: str) -> Echo:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise UserError(f"--file {file}: {error.strerror}") from error
+    data = _read("--file", file)
     if opcode == "text":
         try:
             # The first bytes are overwritten with the stamp: the rest must be text.
