@@ -8,19 +8,18 @@ pages generated from the code; rewrites relative links for the site; then runs Z
 from __future__ import annotations
 
 import argparse
-import ast
 import posixpath
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import docs_tables
 from docs_markdown import MARKDOWN, anchored, lines_outside_code
-from docs_reference import GENERATED, table
+from docs_reference import GENERATED
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "build" / "docs"
@@ -38,22 +37,21 @@ PLACES = {
     "CHANGELOG.md": "project/changelog.md",
     "protocol/README.md": "reference/protocol.md",
     "results/README.md": "project/results.md",
+    "results/campaigns.md": "project/campaigns.md",
     "results/instrument.md": "rationale/instrument.md",
     "engine/benches/RESULTS.md": "rationale/engine-benchmarks.md",
     "docs/report.md": "rationale/report.md",
     "docs/studies.md": "rationale/studies.md",
     "docs/cluster.md": "rationale/cluster.md",
+    "docs/verdicts.md": "rationale/verdicts.md",
     "docs/sizing.md": "reference/sizing.md",
     "docs/faults.md": "reference/faults.md",
     "servers": "reference/servers.md",
     "experiments": "reference/experiments.md",
 }
-#: A campaign's notes, which stand next to its results.
-NOTES = re.compile(r"results/(?P<campaign>[^/]+)/NOTES\.md")
+#: A campaign's notes and tables, which stand next to its results.
+OF_CAMPAIGN = re.compile(r"results/(?P<campaign>[^/]+)/(?P<page>NOTES|tables)\.md")
 IMAGES = {".png", ".svg", ".jpg", ".webp"}
-
-#: Between these stands the table of packages in ARCHITECTURE.md.
-PACKAGES = re.compile(r"(?<=<!-- packages -->\n).*?(?=<!-- /packages -->)", re.DOTALL)
 
 # ---- Markdown --------------------------------------------------------------------------------------------------------
 
@@ -62,8 +60,8 @@ def place_of(file: str) -> str | None:
     """The site's page of a file of the repository; None where it has none."""
     if file in PLACES:
         return PLACES[file]
-    if notes := NOTES.fullmatch(file):
-        return f"project/notes/{notes['campaign']}.md"
+    if found := OF_CAMPAIGN.fullmatch(file):
+        return f"project/{found['page'].lower()}/{found['campaign']}.md"
     return file.removeprefix("docs/") if file.startswith("docs/") and file.endswith(".md") else None
 
 
@@ -139,7 +137,7 @@ def pages() -> Iterator[tuple[str, str]]:
     for name in PLACES:
         if name.endswith(".md") and not name.startswith("docs/") and name != "README.md":
             yield name, (ROOT / name).read_text(encoding="utf-8")
-    for file in sorted((ROOT / "results").glob("*/NOTES.md")):
+    for file in sorted((ROOT / "results").glob("*/*.md")):
         yield file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
     for name, make in GENERATED.items():
         yield name, make()
@@ -163,38 +161,23 @@ def write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def from_campaigns(text: str, name: str) -> str:
-    """The text of a file with every table that comes from a published campaign made again."""
-    return docs_tables.made(text, name)
-
-
-def packages() -> str:
-    """The table of packages: the layers of pyproject.toml, and what each package's docstring says first."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    layers = next(one["layers"] for one in project["tool"]["importlinter"]["contracts"] if one["id"] == "layers")
-    rows = []
-    for number, layer in enumerate(layers, 1):
-        for name in layer.split(" | "):
-            text = ast.get_docstring(ast.parse((ROOT / "wsbench" / name / "__init__.py").read_text(encoding="utf-8")))
-            rows.append([str(number), f"`{name}`", " ".join(text.split("\n\n")[0].split())])
-    return "\n".join(table(["layer", "package", "task"], rows))
+def write_tables(names: list[str]) -> None:
+    """Writes the pages of `docs_tables`, or those whose path contains a name. Two at a time: a page of a search takes seconds."""
+    chosen = [page for page in docs_tables.pages() if not names or any(name in page for name in names)]
+    with ProcessPoolExecutor(2) as pool:
+        for page, text in zip(chosen, pool.map(docs_tables.made, chosen), strict=True):
+            write(ROOT / page, text)
 
 
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--packages", action="store_true", help="only write the table of packages in ARCHITECTURE.md")
-    asked.add_argument("--tables", action="store_true", help="only write the tables that come from published campaigns")
+    asked.add_argument(
+        "--tables", nargs="*", metavar="PAGE", help="only write the pages that come from published campaigns, or those named so"
+    )
     asked.add_argument("--source-only", action="store_true", help="write build/docs, do not run Zensical")
     options = asked.parse_args()
-    if options.packages:
-        file = ROOT / "ARCHITECTURE.md"
-        write(file, PACKAGES.sub(lambda _: packages(), file.read_text(encoding="utf-8")))
-        return 0
-    if options.tables:
-        for file in docs_tables.files():
-            text = file.read_text(encoding="utf-8")
-            if (made := from_campaigns(text, file.relative_to(ROOT).as_posix())) != text:
-                write(file, made)
+    if options.tables is not None:
+        write_tables(options.tables)
         return 0
     assemble()
     if options.source_only:

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -95,23 +96,12 @@ def test_lists_become_those_of_the_site():
     assert docs.listed(text) == expected
 
 
-# ---- tables of published campaigns -------------------------------------------------------------------------------------
+# ---- pages of published campaigns --------------------------------------------------------------------------------------
 
 
-def test_tables_have_the_numbers_of_their_campaigns():
-    texts = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in docs_tables.files()}
-    old = [name for name, text in texts.items() if docs.from_campaigns(text, name) != text]
+def test_pages_have_the_numbers_of_their_campaigns():
+    old = [page for page, make in docs_tables.pages().items() if (ROOT / page).read_text(encoding="utf-8") != make()]
     assert old == [], "python scripts/docs.py --tables"
-
-
-def test_a_table_that_says_something_else_is_seen():
-    asked = "2026-11-22-idle-memory | server_rss_bytes_max | connections = 10000 | netty@4.2"
-    made = docs_tables.made(f"<!-- table: {asked} -->\n| 1 |\n<!-- /table -->", "README.md")
-    assert "| netty |" in made
-    assert "| 1 |" not in made
-    for wrong in ("nothing | server_rss_bytes_max", asked.replace("_max", "_most"), asked.replace("10000", "7"), asked + "9"):
-        with pytest.raises(docs_tables.Wrong):
-            docs_tables.made(f"<!-- table: {wrong} -->\n<!-- /table -->", "README.md")
 
 
 # ---- generated pages ---------------------------------------------------------------------------------------------------
@@ -151,7 +141,7 @@ def test_every_page_of_the_site_is_in_its_navigation():
     written = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     for name, _ in docs.pages():
         page = docs.place_of(name)
-        assert f'"{page}"' in written or page.startswith("project/notes/"), page
+        assert f'"{page}"' in written or page.startswith(("project/notes/", "project/tables/")), page
 
 
 # ---- commands and paths --------------------------------------------------------------------------------------------------
@@ -213,9 +203,11 @@ def test_every_path_of_the_repository_exists():
 # ---- what stands in two places -----------------------------------------------------------------------------------------
 
 
-def test_the_table_of_packages_is_that_of_the_layers():
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    assert docs.PACKAGES.search(text)[0] == docs.packages(), "python scripts/docs.py --packages"
+def test_the_table_of_packages_has_their_layers():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = next(one["layers"] for one in project["tool"]["importlinter"]["contracts"] if one["id"] == "layers")
+    expected = [(str(number), name) for number, layer in enumerate(layers, 1) for name in layer.split(" | ")]
+    assert re.findall(r"^\| (\d+) \| `(\w+)` \|", text_of("ARCHITECTURE.md"), re.MULTILINE) == expected
 
 
 def test_the_citation_names_the_version():
