@@ -26,7 +26,7 @@ def test_the_programs_that_used_most_are_named(tmp_path):
     trial = trial_of(tmp_path / "0001", Trial(others=0.6))
     used = [Program(name="backup", cpu_s=4.5), Program(name="cron", cpu_s=0.01)]
     trial._by_kind[ProgramsSample] = [ProgramsSample(t_ns=10 * 10**9, of="programs", began_ns=0, programs=used)]
-    (one,) = [one for one in host_checks.checks(trial) if one.name == "foreign_cpu"]
+    (one,) = [one for one in host_checks.cpu_time(trial) if one.name == "foreign_cpu"]
     assert "of a CPU of the machine (busiest: backup 45%)" in one.seen
 
 
@@ -87,7 +87,7 @@ def test_the_idle_share_is_that_of_the_clock(tmp_path):
 def test_foreign_cpu_time_is_unknown_where_a_side_was_not_sampled(tmp_path, lacking):
     trial = trial_of(tmp_path / "0001", Trial(others=0.6))
     trial.__dict__["_processes"] = trial._processes | {lacking: []}
-    assert not [one for one in host_checks.checks(trial) if one.name == "foreign_cpu"]
+    assert not [one for one in host_checks.cpu_time(trial) if one.name == "foreign_cpu"]
 
 
 def test_cpu_time_taken_while_connecting_is_held_against_connect_times_alone(tmp_path):
@@ -96,7 +96,7 @@ def test_cpu_time_taken_while_connecting_is_held_against_connect_times_alone(tmp
     for sample in trial.machine:
         stolen = 0.1 * min(sample.t_ns, begun) / 1e9
         sample.__dict__["cpu_s"] = sample.cpu_s.model_copy(update={"steal": stolen})
-    (one,) = [one for one in host_checks.checks(trial) if one.name == "steal"]
+    (one,) = [one for one in host_checks.cpu_time(trial) if one.name == "steal"]
     assert one.affects == {"connect": "INVALID"}
     assert "while connections were opened" in one.seen
 

@@ -178,7 +178,9 @@ def _events(trial: Trial) -> tuple[list, int]:
     answered = round(trial.rate * trial.window_s) if trial.window_began else 0
     events = [engine_files.Anchor(event="anchor", t_ns=START_NS, unix_ns=UNIX_NS, engine="0.1.0", pid=4242)]
     for phase, following in zip(phases, [*phases[1:], "end"], strict=True):
-        events.append(engine_files.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
+        # Where every request has its own connection, nothing is connected beforehand.
+        if phase != "connect" or not _per_request(trial):
+            events.append(engine_files.PhaseBegin(event="phase", t_ns=at[phase], phase=phase))
         events.extend(_tick(trial, at, phase, t_ns) for t_ns in _stops(trial, at[phase], at[following]))
     window_ns = at["drain"] - at["measure"]
     cpu_ns = round(trial.engine_busy * window_ns)
@@ -220,6 +222,10 @@ def _events(trial: Trial) -> tuple[list, int]:
         session=None if trial.copies is None else _session(*trial.copies),
     )
     return [*events, end] if trial.window_began else [*_before_the_window(events), _without_window(end)], answered
+
+
+def _per_request(trial: Trial) -> bool:
+    return trial.scenario.kind == "doc" and not trial.scenario.persistent
 
 
 def _stops(trial: Trial, begin_ns: int, end_ns: int) -> list[int]:
@@ -347,8 +353,8 @@ def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
         edges = [at["measure"], *_stops(trial, at["measure"], at["drain"])]
         spans = [((begin - START_NS) / SECOND, (end - begin) / SECOND) for begin, end in pairwise(edges)]
         whole = len(spans)
-    per_request = trial.scenario.kind == "doc" and not trial.scenario.persistent
-    lines = ["#[Histogram log format version 1.3]"]
+    per_request = _per_request(trial)
+    lines = ["#[Histogram log format version 1.3]", f"#[StartTime: {UNIX_NS / SECOND:.3f} (seconds since epoch)]"]
     for place, (begin_s, long_s) in enumerate(spans):
         part = recorded * (place + 1) // whole - recorded * place // whole
         slow = any(_delays(trial, burst, begin_s, long_s) for burst in trial.bursts)

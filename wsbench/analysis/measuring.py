@@ -26,6 +26,7 @@ from wsbench.metrics.timeline import Timeline, timeline
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.monitoring import runtime_logs
+from wsbench.records import contained
 from wsbench.records.engine_files import Plan
 from wsbench.records.rundir import RunFolder, TrialFolder, TrialRecord
 
@@ -67,7 +68,10 @@ def timelines(run: RunFolder, numbers: Iterable[int]) -> dict[int, Timeline]:
     found = {}
     for number in numbers:
         folder = run.trial(number)
-        if (record := folder.record) is not None and (line := timeline(TrialData(folder, record))) is not None:
+        if (record := folder.record) is None:
+            continue
+        trial = TrialData(folder, record)
+        if (line := contained.part("timeline", lambda trial=trial: timeline(trial), lambda _: None)) is not None:
             found[number] = line
     return found
 
@@ -120,7 +124,8 @@ def _group(folders: list[TrialFolder], tags: frozenset[str]) -> tuple[list[_Meas
         if record.outcome == "failed" or one.verdict.of("tail") == "INVALID" or record.control:
             continue
         wanted = tags if data.plan is None else tags | {reported_tag(data.plan)}
-        for tag in wanted & data.histograms.keys():
-            found = data.histograms[tag]
+        histograms = contained.part("pooled latencies", lambda data=data: data.histograms, lambda _: {})
+        for tag in wanted & histograms.keys():
+            found = histograms[tag]
             pooled[tag] = pooled[tag] + found if tag in pooled else found
     return trials, {tag: of_histogram(found) for tag, found in pooled.items() if found.count}

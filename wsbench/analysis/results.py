@@ -20,6 +20,7 @@ from wsbench.analysis.capacity.answers import Asked
 from wsbench.analysis.curves import Curve, curve_points
 from wsbench.analysis.dataset import ENGINE_LIMIT, Cell, Columns, DataSet, TrialResult, connection_per_request, sortable
 from wsbench.engine.histogram import Histogram
+from wsbench.records import contained
 from wsbench.records.engine_files import Doc, Idle, Plan, Push
 from wsbench.records.hosts import HostRow, MachineRecord
 from wsbench.records.rundir import CONTROL, CampaignRecord, CellValue, RunFolder, ServerRow, TrialOrder
@@ -144,11 +145,11 @@ class Results:
         return self.experiment.keys.get("margin", stats.MARGIN)
 
     def against_itself(self, cell: Cell, metric: str) -> stats.Decision | None:
-        """The control compared with its own server, two identical series. None without a control."""
+        """The control compared with its own server, two identical series. None without a control, or if they cannot be compared."""
         if self.control is None:
             return None
         twins = stats.Two(self.control, self.control.removesuffix(CONTROL))
-        return self.decide(cell, metric, twins, as_seen=True).decisions[0]
+        return next(iter(self.decide(cell, metric, twins, as_seen=True).decisions), None)
 
     def label(self, name: str) -> str:
         """A server's name in charts: without its variant if the campaign has only one and its runtime was not chosen."""
@@ -264,7 +265,11 @@ class Results:
     def estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         """Estimate over the counted repeats; if none has the number, with the first one's reason."""
         if (name, cell, metric) not in self._estimates:
-            self._estimates[name, cell, metric] = self._estimate(name, cell, metric)
+            self._estimates[name, cell, metric] = contained.part(
+                f"mean of {metric}",
+                lambda: self._estimate(name, cell, metric),
+                lambda reason: stats.Estimate((), None, None, None, reason),
+            )
         return self._estimates[name, cell, metric]
 
     @cached_property
@@ -307,6 +312,13 @@ class Results:
 
     def decide(self, cell: Cell | None, metric: str, ask: stats.Ask, as_seen: bool = False) -> stats.Decided:
         """The answer to one question in a cell; over all cells together if `cell` is None."""
+        return contained.part(
+            f"decision on {metric}",
+            lambda: self._decide(cell, metric, ask, as_seen),
+            lambda reason: stats.Decided((), (), (), {}, reason),
+        )
+
+    def _decide(self, cell: Cell | None, metric: str, ask: stats.Ask, as_seen: bool) -> stats.Decided:
         if cell is None:
             series = stats.overall([self._series(one, metric) for one in self.cells])
             lost = {name: {at for one in self.cells for at in self.lost(name, one, metric)} for name in series}

@@ -116,7 +116,7 @@ class Progress:
         elif record.outcome == "stopped":
             result = f"[yellow]{shown(record.reason or '')}[/]"
         else:
-            rate = metrics.rates.messages_per_s(trial)
+            rate = metrics.values(trial, ["messages_per_s"])["messages_per_s"]
             rate_text = "no rate" if rate is None else f"{rate:,.0f} messages/s"
             result = f"{rate_text}  {verdict_line(found)}"
         head = f"[{record.number}/{self._total}] {record.name} {cell_text(record.cell)}".rstrip()

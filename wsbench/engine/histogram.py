@@ -31,6 +31,7 @@ COOKIE_MASK = 0xFFFFFF0F  # masks out a word size that V2 does not use
 WORD_BITS = 0x10  # "varying", as the libraries write it
 HEADER = struct.Struct(">Iiiiqqd")  # cookie, length, index offset, digits, lowest, highest, ratio
 LINE = re.compile(r"(?:Tag=([^,\s]+),)?([\d.]{1,24}),([\d.]{1,24}),([\d.]{1,24}),(\S+)")
+START_TIME = re.compile(rb"#\[StartTime: (\d{1,12}\.\d{1,9}) ")
 BROKEN = (ValueError, struct.error, zlib.error)
 MOST_VALUES = 2**53
 LONGEST_VARINT = 8  # bytes; a ninth would mean a count above 2^55
@@ -185,6 +186,17 @@ def read_log(file: Path) -> Iterator[Interval]:
                 yield interval
         except BROKEN as error:
             raise UserError(f"{file}:{number}: not a line of an HdrHistogram log: {error}") from error
+
+
+def began_unix_s(file: Path) -> float | None:
+    """When the log began, in seconds since the epoch: its intervals count from there. None if its heading does not say."""
+    with file.open("rb") as log:
+        for line in log:
+            if (found := START_TIME.match(line)) is not None:
+                return float(found[1])
+            if not line.startswith(b"#"):
+                return None
+    return None
 
 
 def read_merged(file: Path, without: tuple[str, ...] = ()) -> dict[str, Histogram]:

@@ -110,7 +110,9 @@ def merge(folder: TrialFolder, interrupted: bool) -> None:
     events.sort(key=lambda event: (event.t_ns, order[event.event]))
     broadcasts = _broadcasts(parts)
     whole = [_anchor(parts), *events, *broadcasts, _end(parts, outcome, broadcasts)]
-    _write(folder.latency_log, [*_heading(folders[0].latency_log), *map(_line, intervals)])
+    # Its wall clock and the anchor's are one: `TrialData.origin_ns` subtracts them.
+    heading = _heading(folders[[part.anchor for part in parts].index(_anchor(parts))].latency_log)
+    _write(folder.latency_log, [*heading, *map(_line, intervals)])
     _write(folder.path / "events.jsonl", [event.model_dump_json() for event in whole])
 
 

@@ -28,12 +28,6 @@ MORE_CPU = "Give the engine its own CPUs, or more of them."
 APART = "Keep server and engine on separate CPUs, stop other programs, or use fewer connections."
 
 
-def checks(trial: TrialData) -> Iterator[Finding]:
-    """The findings about the engine, in a trial whose record is complete."""
-    for check in CHECKS:
-        yield from check(trial)
-
-
 def _outcome(trial: TrialData) -> Iterator[Finding]:
     if (outcome := trial.end.outcome) in ("interrupted", "deadline", "not_begun"):
         remedy = "Raise the deadline or lower the load." if outcome == "deadline" else RUN_AGAIN
@@ -311,4 +305,5 @@ def _start(trial: TrialData) -> Iterator[Finding]:
         yield finding("engine", "start", seen, MORE_CPU, **dict.fromkeys(RATES, kind))
 
 
+#: The checks of the engine, in a trial whose record is complete.
 CHECKS = (_outcome, _ledger, _histograms, _little, _little_open, _rate, _send_lag, _engine, _wait, _settled, _start, _window)

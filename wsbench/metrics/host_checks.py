@@ -41,15 +41,6 @@ class Taken:
     busiest: str = ""  # the programs that used most of it, in words
 
 
-def checks(trial: TrialData) -> Iterator[Finding]:
-    """The findings about every machine of the trial."""
-    yield from cpu_time(trial)
-    yield from others(trial)
-    yield from sampling(trial)
-    yield from packets(trial)
-    yield from crowd(trial)
-
-
 def cpu_time(trial: TrialData) -> Iterator[Finding]:
     """CPU time that the trial did not get in the measured window, and while connections were opened."""
     if trial.window is None:
@@ -308,3 +299,7 @@ def _used(first: MachineSample, last: MachineSample) -> MachineCpu:
 def disturbed(trial: TrialData) -> Finding | None:
     """The finding about CPU time that makes numbers INVALID. None if there is none."""
     return next((one for one in cpu_time(trial) if worst(one.affects.values()) == "INVALID"), None)
+
+
+#: The checks of every machine of the trial.
+CHECKS = (cpu_time, others, sampling, packets, crowd)

@@ -16,6 +16,7 @@ from typing import Literal
 from wsbench.metrics.findings import Family
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.unmeasured import Unmeasured
+from wsbench.records import contained
 from wsbench.records.errors import UserError
 
 Direction = Literal["higher", "lower", "neither"]
@@ -87,21 +88,25 @@ def measure(trial: TrialData, names: Iterable[str] | None = None) -> Numbers:
         one = METRICS[name]
         value, reason = None, failed if name != "ready_s" else None
         if reason is None and one.needs not in lacking:
-            lacking[one.needs] = _of(trial, one.needs)[1]
+            lacking[one.needs] = _of(trial, one.needs, name)[1]
         if reason is None and (reason := lacking[one.needs]) is None:
-            value, reason = _of(trial, one.compute)
+            value, reason = _of(trial, one.compute, name)
         found.values[name] = value
         if reason is not None:
             found.reasons[name] = reason
     return found
 
 
-def _of(trial: TrialData, compute: Callable[[TrialData], Number]) -> tuple[Number | None, str | None]:
+def _of(trial: TrialData, compute: Callable[[TrialData], Number], name: str) -> tuple[Number | None, str | None]:
     """The number, or the reason why there is none. Reasons are interned, so equal ones in many trials share one string."""
-    try:
-        return compute(trial), None
-    except Unmeasured as reason:
-        return None, sys.intern(str(reason))
+
+    def number() -> tuple[Number | None, str | None]:
+        try:
+            return compute(trial), None
+        except Unmeasured as reason:
+            return None, sys.intern(str(reason))
+
+    return contained.part(f"metric {name}", number, lambda reason: (None, sys.intern(reason)))
 
 
 def values(trial: TrialData, names: Iterable[str] | None = None) -> dict[str, Number | None]:

@@ -21,7 +21,7 @@ NS_PER_MS = 1e6
 
 @dataclass(frozen=True)
 class Series:
-    """Points in order of time: seconds since the start of `connect`, and values in the unit."""
+    """Points in order of time: seconds since the engine began to connect or to request, and values in the unit."""
 
     name: str
     title: str
@@ -33,10 +33,10 @@ class Series:
 
 def of(trial: TrialData) -> dict[str, Series]:
     """Every series of the trial, by name. Empty if the trial never began."""
-    if "connect" not in trial.begins:
+    origin = trial.origin_ns
+    if origin is None:
         return {}
     found = [*_server(trial), *_machine(trial), *_engine(trial), *_runtime(trial)]
-    origin = trial.begins["connect"]
     return {
         name: Series(name, title, unit, kind, [(t_ns - origin) / NS_PER_S for t_ns, _ in points], [v for _, v in points])
         for name, title, unit, kind, points in found
@@ -46,7 +46,7 @@ def of(trial: TrialData) -> dict[str, Series]:
 
 def marks(trial: TrialData) -> dict[str, tuple[float, float]]:
     """The trial's spans by name, in seconds on the same axis."""
-    origin = trial.begins.get("connect")
+    origin = trial.origin_ns
     if origin is None:
         return {}
     spans = {name: span for name, span in trial.spans.items() if isinstance(span, Span)}

@@ -53,16 +53,6 @@ def stopped(reason: str) -> Finding:
     return finding("server", "stopped", reason, "Its numbers up to the stop count.")
 
 
-def checks(trial: TrialData) -> Iterator[Finding]:
-    """The server's outcomes in a trial whose record is complete."""
-    yield from connections(trial)
-    yield from messages(trial)
-    yield from unasked(trial)
-    yield from copies(trial)
-    yield from flood(trial)
-    yield from ran_out(trial)
-
-
 def connections(trial: TrialData) -> Iterator[Finding]:
     """Connections that were refused, and those that died."""
     counts, end = trial.end.connections, trial.end.outcome
@@ -176,3 +166,7 @@ def heap_full(seen: str) -> Finding:
 def listen_queue(dropped: int) -> Finding:
     seen = f"its kernel dropped {dropped:,} connects because a listen queue was full; each was retried after a second or more"
     return finding("server", "listen_queue", seen, "Raise the server's backlog and net.core.somaxconn.")
+
+
+#: The checks of what the server did, in a trial whose record is complete.
+CHECKS = (connections, messages, unasked, copies, flood, ran_out)

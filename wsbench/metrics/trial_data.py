@@ -21,7 +21,7 @@ from wsbench.metrics.tracks import TICK_S, MachineTrace, Track, around, by_tree,
 from wsbench.metrics.unmeasured import Unmeasured, Value, known
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.monitoring.runtime_logs.record import Telemetry
-from wsbench.records.engine_files import Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
+from wsbench.records.engine_files import Anchor, Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.records.hosts import HostRecord
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.records.samples import MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree, TurnSample
@@ -33,6 +33,7 @@ IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in 
 OF_CONNECTING = ("connect", "setup")
 TOOK_TURNS = "the server took turns with others, and was measured only in its slices"
 NO_PLAN = "the trial has no plan"
+NO_ORIGIN = "when the engine's histograms began is unknown"
 NO_END = "the engine's record has no end event"
 NOT_SAMPLED = "the server was not sampled: its process is unknown"
 
@@ -70,8 +71,10 @@ class TrialData:
         """Latencies of the measured window by tag, without the warm-up. Empty if no log was written."""
         if not self.folder.latency_log.exists():
             return {}
+        if self.origin_ns is None and (self.slices is not None or self.quiet is not None):
+            return {}
         if self.slices is not None:
-            origin_ns, kept = self.begins["connect"], self.kept_slices
+            origin_ns, kept = self.origin_ns, self.kept_slices
             return self._histograms_of(lambda one: any(slice_.holds(one.start_s, origin_ns) for slice_ in kept))
         if self.quiet is not None:
             return self._histograms_of(lambda one: one.tag in OF_CONNECTING or self._is_quiet(one))
@@ -84,17 +87,19 @@ class TrialData:
 
     @cached_property
     def tick_means(self) -> list[TickMean]:
-        """Every stretch between two ticks in the measured window that has replies and counts, in order."""
+        """Every stretch between two ticks in the measured window that has replies and counts, in order. Unmeasured if it is unknown
+        when they were."""
+        origin_ns = known(self.origin_ns, NO_ORIGIN)
         found = (one for one in histogram.read_log(self.folder.latency_log) if one.tag == "service" and one.histogram.count)
         kept = [one for one in found if self.quiet is None or self._is_quiet(one)]
-        begin = [self.begins["connect"] + one.start_s * NS_PER_S for one in kept]
+        begin = [origin_ns + one.start_s * NS_PER_S for one in kept]
         return [
             TickMean(at, at + one.length_s * NS_PER_S, one.histogram.count, one.histogram.mean)
             for at, one in zip(begin, kept, strict=True)
         ]
 
     def _is_quiet(self, one: Interval) -> bool:
-        return quiet.holds(self.quiet, self.begins["connect"] + (one.start_s + one.length_s / 2) * NS_PER_S)
+        return quiet.holds(self.quiet, self.origin_ns + (one.start_s + one.length_s / 2) * NS_PER_S)
 
     @cached_property
     def recorded(self) -> dict[str, Histogram]:
@@ -118,6 +123,16 @@ class TrialData:
     def begins(self) -> dict[str, int]:
         """Start of each phase."""
         return {event.phase: event.t_ns for event in self.events if isinstance(event, PhaseBegin)}
+
+    @cached_property
+    def origin_ns(self) -> int | None:
+        """The instant from which the log of histograms counts: the start of `connect`. A trial without this phase, whose requests
+        open connections of their own, has it in the log's heading, to the millisecond. None if neither says it."""
+        if "connect" in self.begins:
+            return self.begins["connect"]
+        anchor, log = next((event for event in self.events if isinstance(event, Anchor)), None), self.folder.latency_log
+        began_s = histogram.began_unix_s(log) if log.exists() else None
+        return None if anchor is None or began_s is None else anchor.t_ns + round(began_s * NS_PER_S) - anchor.unix_ns
 
     @cached_property
     def window(self) -> tuple[int, int] | None:

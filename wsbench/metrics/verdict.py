@@ -2,18 +2,24 @@
 
 VALID: no check found anything. SUSPECT: the number counts and is shown with the reason. INVALID: the number is shown and enters no
 mean. The words are given per metric family, because a disturbance affects some numbers and not others. A check that could not be
-made is itself a finding.
+made is itself a finding, after which no number is used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from wsbench import metrics
 from wsbench.metrics import engine_checks, host_checks, server_checks
 from wsbench.metrics.bottleneck import bottleneck
-from wsbench.metrics.findings import Finding, Verdict, everything, finding
+from wsbench.metrics.findings import Bottleneck, Finding, Verdict, everything, finding
 from wsbench.metrics.limits import LIMITS
 from wsbench.metrics.trial_data import TrialData
+from wsbench.records import contained
 from wsbench.records.engine_files import Idle
+
+#: All checks of a trial that ended by itself and whose record is complete.
+CHECKS = (*host_checks.CHECKS, *engine_checks.CHECKS, *server_checks.CHECKS)
 
 
 def verdict(trial: TrialData) -> Verdict:
@@ -21,14 +27,32 @@ def verdict(trial: TrialData) -> Verdict:
     if trial.record.outcome == "failed":
         return Verdict((server_checks.failed(trial.record.reason or "", trial.record.failed_by_server),), "unknown")
     if trial.record.outcome == "stopped":
-        return _stopped(trial)
+        return contained.part("verdict of a stopped trial", lambda: _stopped(trial), _not_judged)
     if trial.end is None or trial.plan is None:
         words = everything("INVALID")
         return Verdict(
             (finding("engine", "record", "the engine's record is incomplete", "Run the trial again.", **words),), "unknown"
         )
-    found = [*host_checks.checks(trial), *engine_checks.checks(trial), *server_checks.checks(trial)]
-    return Verdict(tuple(found), bottleneck(trial))
+    found = [one for check in CHECKS for one in _made(check, trial)]
+    return Verdict(tuple(found), contained.part("bottleneck", lambda: bottleneck(trial), _unknown))
+
+
+def _made(check: Callable[[TrialData], Iterable[Finding]], trial: TrialData) -> list[Finding]:
+    name = check.__name__.lstrip("_")
+    return contained.part(f"check {name}", lambda: list(check(trial)), lambda reason: [_not_made(name, reason)])
+
+
+def _not_made(check: str, reason: str) -> Finding:
+    seen = f"the check {check!r} could not be made: {reason}"
+    return finding("engine", "not_checked", seen, "Report this as a fault of wsbench.", **everything("INVALID"))
+
+
+def _not_judged(reason: str) -> Verdict:
+    return Verdict((_not_made("stopped", reason),), "unknown")
+
+
+def _unknown(_: str) -> Bottleneck:
+    return "unknown"
 
 
 def usable(trial: TrialData, found: Verdict) -> bool:
@@ -46,7 +70,7 @@ def disturbed(trial: TrialData) -> Finding | None:
     """
     if trial.record.outcome != "ok" or trial.end is None:
         return None
-    return host_checks.disturbed(trial)
+    return contained.part("check cpu_time", lambda: host_checks.disturbed(trial), lambda _: None)
 
 
 def _stopped(trial: TrialData) -> Verdict:

@@ -14,6 +14,7 @@ from wsbench.analysis.dataset import TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
 from wsbench.metrics.server_checks import OUTCOMES
+from wsbench.records import contained
 from wsbench.records.rundir import CONTROL
 from wsbench.report import capacities, caution
 from wsbench.report.need import Need, need
@@ -40,6 +41,14 @@ class Answer:
 
 def answer(results: Results, rows: list[SummaryRow]) -> Answer:
     """The answer of a campaign, from its summary rows."""
+    return contained.part("answer", lambda: _answer(results, rows), _no_answer)
+
+
+def _no_answer(reason: str) -> Answer:
+    return Answer(f"No answer: {reason}.", "", None, (), (), None, (), None)
+
+
+def _answer(results: Results, rows: list[SummaryRow]) -> Answer:
     found = places(results, rows)
     overall, cells = (found[0], found[1:]) if len(found) > len(results.cells) else (None, found)
     asked = need(results)

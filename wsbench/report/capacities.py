@@ -14,6 +14,7 @@ from wsbench.analysis.capacity.answers import AT_HALF, ENDED, UNITS, Answer, Sea
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.results import Results
 from wsbench.analysis.stats.crossing import Crossing
+from wsbench.records import contained
 from wsbench.report import figure_drawing
 from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Line, Point
@@ -39,7 +40,15 @@ def blocks(results: Results) -> list[Block]:
             where = results.cell_text(cell)
             title = f"{titles.title(promise.leading.metric)} over the load: {promise.text}{f', {where}' if where else ''}"
             id_ = f"capacity-{len(made) + 1}"
-            made.append(Block(id_, title, READING, _table(results, found, place), _figure(results, found, place)))
+            made.append(
+                contained.part(
+                    f"figure {title!r}",
+                    lambda id_=id_, title=title, found=found, place=place: Block(
+                        id_, title, READING, _table(results, found, place), _figure(results, found, place)
+                    ),
+                    lambda reason, id_=id_, title=title: Block(id_, title, f"{reason}."),
+                )
+            )
     return made
 
 

@@ -19,6 +19,7 @@ from wsbench.analysis.results import Results
 from wsbench.analysis.summary import SummaryRow, column_scale
 from wsbench.analysis.summary import columns as summary_columns
 from wsbench.metrics.findings import FAMILIES, KINDS
+from wsbench.records import contained
 from wsbench.report.palette import looks_by_name
 
 DIGITS = 6  # of a trial's values: enough for downloads
@@ -51,6 +52,7 @@ def page_data(results: Results, rows: list[SummaryRow]) -> dict:
     cell_at = {cell: place for place, cell in enumerate(results.cells)}
     typical = _typical(results)
     found, note = _timelines(results)
+    fits = contained.part("memory of a connection", lambda: memory_fits(results), lambda _: [])
     return {
         "servers": _servers(results),
         "reference": None if results.reference is None else server_at[results.reference],
@@ -61,7 +63,7 @@ def page_data(results: Results, rows: list[SummaryRow]) -> dict:
         "roles": _roles(results) | {"no_timelines": note},
         "rows": [_row(results, row, server_at, cell_at, texts) for row in rows],
         "curves": _curves(results, server_at, cell_at),
-        "memory": [asdict(fit) | {"server": server_at[fit.name]} for fit in memory_fits(results)],
+        "memory": [asdict(fit) | {"server": server_at[fit.name]} for fit in fits],
         "timelines": found,
         **_trials(results, server_at, cell_at, typical, texts),
         "texts": texts.list,

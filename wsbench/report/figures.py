@@ -18,6 +18,7 @@ from wsbench.analysis.results import Results
 from wsbench.analysis.stats import LEVEL
 from wsbench.engine import histogram
 from wsbench.experiments.figure_table import FigureTable
+from wsbench.records import contained
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import one_line
 from wsbench.report import figure_drawing, figure_time
@@ -40,11 +41,19 @@ def blocks(results: Results) -> list[Block]:
     """The blocks of all `[[figure]]` tables of the experiment, in order."""
     made = []
     for place, asked in enumerate(asked_of(results), 1):
-        drawn = DRAWN[asked.kind](results, asked, f"figure-{place}")
-        made += [*drawn, *_missing(results, asked, f"figure-{place}", bool(drawn))]
+        made += contained.part(
+            f"figure {asked.title!r}",
+            lambda asked=asked, place=place: _drawn(results, asked, f"figure-{place}"),
+            lambda reason, asked=asked, place=place: [Block(f"figure-{place}-missing", f"{asked.title}: not drawn", f"{reason}.")],
+        )
         if asked.published is not None:
             made.append(_published(asked, f"figure-{place}-published"))
     return made
+
+
+def _drawn(results: Results, asked: FigureTable, id_: str) -> list[Block]:
+    drawn = DRAWN[asked.kind](results, asked, id_)
+    return [*drawn, *_missing(results, asked, id_, bool(drawn))]
 
 
 def asked_of(results: Results) -> list[FigureTable]:

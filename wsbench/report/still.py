@@ -13,6 +13,8 @@ from typing import Literal
 from markupsafe import Markup
 from py_mini_racer import MiniRacer
 
+from wsbench.records import contained
+
 SCRIPTS = Path(__file__).parent / "script"
 DRAWING = ("text", "scales", "draw", "view", "time", "figures", "tables", "detail")
 STILL = ("study", "still")
@@ -37,7 +39,15 @@ def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
 
 def studies(figures: list[dict]) -> list[Markup]:
     """The drawings of a study's figures (see `figure_drawing`), each with its legend, as HTML."""
-    return [Markup(html) for html in json.loads(call("studies", json.dumps(figures), STUDY_WIDTH))] if figures else []
+    return contained.part("figures of the study", lambda: _studies(figures), lambda _: [*map(_study, figures)]) if figures else []
+
+
+def _study(figure: dict) -> Markup:
+    return contained.part("figure of the study", lambda: _studies([figure])[0], lambda reason: Markup.escape(f"{reason}."))
+
+
+def _studies(figures: list[dict]) -> list[Markup]:
+    return [Markup(html) for html in json.loads(call("studies", json.dumps(figures), STUDY_WIDTH))]
 
 
 def inside_tables(kind: Literal["sparkline", "meanLine"], drawn: list[dict]) -> list[Markup]:

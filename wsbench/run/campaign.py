@@ -22,6 +22,7 @@ from wsbench.experiments.duration import estimate_s
 from wsbench.host import machine
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
+from wsbench.records import contained
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain, new_folder
 from wsbench.records.frozen import write_json
@@ -190,7 +191,8 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         from wsbench.run import deciding
 
         referee = deciding.Referee(run)
-        while referee.goes_on(watcher.say):
+        # Without a decision the rounds end, and what they measured is kept.
+        while contained.part("decision after a round", lambda: referee.goes_on(watcher.say), lambda _: False):
             course.finish(course.begin_round(record.until.alive))
     testbed.be_whole(watcher.say)
     _read_machines(run, testbed, "-after")
@@ -240,7 +242,7 @@ class _Course:
 
     def search(self, searches: Searches) -> None:
         """Runs the probes of searches until each has ended."""
-        while planned := searches.following(self._order):
+        while planned := contained.part("search", lambda: searches.following(self._order), lambda _: []):
             self._order += planned
             self._left |= {one.number for one in planned}
             write_json(self._run.path / "order.json", self._order)

@@ -18,6 +18,7 @@ from wsbench.experiments.load import Load
 from wsbench.metrics import spans
 from wsbench.monitoring import sampler
 from wsbench.monitoring.runtime_logs import probes
+from wsbench.records import contained
 from wsbench.records.engine_files import Doc, Echo, Plan, Scenario, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.records.frozen import write_json
@@ -89,11 +90,14 @@ class Attempt:
 
     @contextlib.contextmanager
     def judged(self):
-        """A failure inside is the outcome of the trial."""
+        """A failure inside is the outcome of the trial; so is a fault of wsbench, which is not booked to the server."""
         try:
             yield
         except (TrialFailed, UserError) as failure:
             self.failed = self.failed or str(failure)
+        except Exception as error:
+            reason = contained.fault(f"trial of {self.variant.name}", error)
+            self.failed = self.failed or reason
 
     @contextlib.contextmanager
     def serving(self):

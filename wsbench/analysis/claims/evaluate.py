@@ -14,11 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from wsbench.analysis import stats
 from wsbench.analysis.claims.comparing import Asked, compare
 from wsbench.analysis.claims.comparing import trend as judge_trend
-from wsbench.analysis.claims.outcome import ClaimVerdict, Comparison, Figure, Obstacle
+from wsbench.analysis.claims.outcome import ClaimVerdict, Comparison, Figure, Obstacle, Verdict
 from wsbench.analysis.claims.truth import Joined, Judged, Leaf, Negated, Node
 from wsbench.analysis.claims.values import Scope, Spread, Term, spread
 from wsbench.analysis.dataset import ENDED
 from wsbench.experiments.claims import conditions, language, written
+from wsbench.records import contained
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import one_line, toml_of
 
@@ -32,7 +33,7 @@ def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
     """
     claims, versions = read(results.experiment.source if source is None else source)
     return [
-        _verdict(claim, name, Scope(results, _rows(roles, results.names), tuple(results.cells), left_out(results)))
+        _contained(claim, name, Scope(results, _rows(roles, results.names), tuple(results.cells), left_out(results)))
         for claim in claims
         for name, roles in versions.items()
         if name in (claim.versions or versions)
@@ -77,6 +78,32 @@ def _row(server: str, names: list[str]) -> str:
     return chosen[0] if server not in names and len(chosen) == 1 else server
 
 
+def _contained(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
+    return contained.part(
+        f"claim {claim.id}",
+        lambda: _verdict(claim, versions, scope),
+        lambda reason: _of(claim, versions, scope, "undecided", reason, "missing"),
+    )
+
+
+def _of(claim: written.Claim, versions: str, scope: Scope, verdict: Verdict, why: str, obstacle: Obstacle | None, **more):
+    """The verdict of a claim. `more`: what is known of its comparisons."""
+    known = {"by_means": None, "more": None, "comparisons": (), "figures": (), **more}
+    return ClaimVerdict(
+        id=claim.id,
+        says=claim.says.strip(),
+        means=claim.means.strip(),
+        published=claim.published.strip(),
+        holds_if=" ".join(claim.holds_if.split()),
+        versions=versions,
+        servers=dict(scope.roles),
+        verdict=verdict,
+        why=why,
+        obstacle=obstacle,
+        **known,
+    )
+
+
 def _verdict(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
     try:
         judged = node(claim.condition, scope).judged()
@@ -86,17 +113,13 @@ def _verdict(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
     smaller = _smaller_load(claim, scope)
     truth = None if smaller else judged.truth
     obstacle, why = smaller or _why(judged)
-    return ClaimVerdict(
-        id=claim.id,
-        says=claim.says.strip(),
-        means=claim.means.strip(),
-        published=claim.published.strip(),
-        holds_if=" ".join(claim.holds_if.split()),
-        versions=versions,
-        servers=dict(scope.roles),
-        verdict={True: "holds", False: "does not hold", None: "undecided"}[truth],
-        why=why,
-        obstacle=obstacle if truth is None else None,
+    return _of(
+        claim,
+        versions,
+        scope,
+        {True: "holds", False: "does not hold", None: "undecided"}[truth],
+        why,
+        obstacle if truth is None else None,
         by_means=judged.by_means,
         more=judged.more if truth is None and not smaller else None,
         comparisons=judged.comparisons,
