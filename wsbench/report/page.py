@@ -17,7 +17,6 @@ from wsbench.analysis.summary import left_out, summary
 from wsbench.analysis.tables import TRIALS
 from wsbench.metrics import limits
 from wsbench.metrics.findings import FAMILIES
-from wsbench.records import contained
 from wsbench.records.plain import visible
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow
@@ -46,7 +45,7 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
     rows = summary(results)
     data = visible(json.dumps(page_data(results, rows), ensure_ascii=False, separators=(",", ":")))
     drawings = [block for block in blocks if block.figure is not None]
-    drawn = contained.part("drawings", lambda: still(data), _not_drawn)
+    drawn = still(data)
     return framed(
         "page.html",
         data,
@@ -82,12 +81,6 @@ def render(results: Results, blocks: Sequence[Block] = (), claims: Sequence[Clai
         level=stats.LEVEL,
         rank_rounds=stats.LEAST_ROUNDS,
     )
-
-
-def _not_drawn(reason: str) -> dict:
-    """The parts that the drawing scripts make, with the reason in place of the tables."""
-    said = Markup('<p class="note">{}.</p>').format(reason)
-    return {"sections": {}, "shapes": "", "legend": "", "absent": "", "first": "", "results": said, "trials": said}
 
 
 # ---- sections ------------------------------------------------------------------------------------------------------

@@ -62,4 +62,14 @@ def still_load(data: str) -> dict:
 
 def still(data: str) -> dict:
     """The parts of the page: `first` (the figure of the answer), `results`, `trials`, `legend`, `absent`, and `sections`."""
+    return contained.part("drawings", lambda: _still(data), _not_drawn)
+
+
+def _still(data: str) -> dict:
     return json.loads(call("still", data, WIDTH))
+
+
+def _not_drawn(reason: str) -> dict:
+    """The same parts with the reason in place of the tables."""
+    said = Markup('<p class="note">{}.</p>').format(reason)
+    return {"sections": {}, "shapes": "", "legend": "", "absent": "", "first": "", "results": said, "trials": said}
