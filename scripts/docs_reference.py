@@ -27,14 +27,17 @@ def generated(why: str, command: str) -> list[str]:
     return [f"{why} In a terminal: {command}.", ""]
 
 
-EXIT_CODES = [
-    ["0", "The command did what it was asked."],
-    ["1", "A check, build or load failed, or this machine lacks a resource."],
-    ["2", "Invalid input; one line says what was found and what is allowed."],
-    ["3", "A threshold of `--fail-if` was exceeded (`load`, `compare`)."],
-    ["4", "No number that the load (`load`) or the campaign (`run`) is about can be used."],
-    ["130", "Interrupted by Ctrl-C; finished trials are kept."],
-]
+def exit_codes() -> list[str]:
+    """The table of all commands, and what the codes mean that only some commands have."""
+    from wsbench.cli import exits
+
+    lines = ["## Exit codes", "", *table(["code", "meaning"], [[str(code), cell(sentence(text))] for code, text in exits.table()])]
+    rows = [
+        [f"[`{name}`](#wsbench-{name})", str(code), cell(sentence(text))]
+        for name, of in exits.OF_COMMAND.items()
+        for code, text in of.items()
+    ]
+    return [*lines, "Only these commands end with 3 or 4:", "", *table(["command", "code", "meaning"], rows)]
 
 
 def cli_page() -> str:
@@ -51,7 +54,7 @@ def cli_page() -> str:
         ["command", "purpose"],
         [[f"[`{one.dest}`](#wsbench-{one.dest})", cell(sentence(one.help))] for one in commands._choices_actions],
     )
-    lines += ["## Exit codes", "", *table(["code", "meaning"], EXIT_CODES)]
+    lines += exit_codes()
     for name in names:
         made = next(one for one in arguments.parser([name])._actions if isinstance(one, argparse._SubParsersAction)).choices[name]
         lines += [f"## wsbench {name}", "", sentence(made.description or ""), "", "```text", usage(made), "```", ""]

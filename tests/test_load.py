@@ -17,14 +17,15 @@ import pytest
 import trustme
 from conftest import SERVERS, WSBENCH
 from hdrh.histogram import HdrHistogram
-from run_maker import HOUR_NS, Trial, at_rate, write_trial
+from run_maker import HOUR_NS, Trial, at_rate, failed, write_trial
 from websockets.sync.server import serve
 
 from wsbench.analysis import thresholds
-from wsbench.cli import arguments, load_options, show_load
+from wsbench.cli import arguments, exits, load_options, show_load
 from wsbench.engine import histogram, shards
 from wsbench.host import machine
 from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import of_load
 from wsbench.records.engine_files import Open, Plan, Segment
 from wsbench.records.errors import UserError
 from wsbench.report import hdr
@@ -211,27 +212,33 @@ def judge(path: Path, trial: Trial, *texts: str) -> list[thresholds.Judged]:
 
 
 @pytest.mark.parametrize(
-    ("ran", "interrupted", "usable", "breached", "code"),
+    ("trial", "interrupted", "breached", "code"),
     [
-        (True, False, True, False, 0),
-        (True, False, True, True, 3),
-        (True, False, False, True, 4),
-        (True, False, False, False, 4),
-        (False, False, False, True, 1),
-        (True, True, False, True, 130),
+        (at_rate(), False, False, exits.DONE),
+        (at_rate(), False, True, exits.BREACHED),
+        (at_rate(throttled_s=0.1), False, True, exits.NOTHING_USABLE),
+        (at_rate(throttled_s=0.1), False, False, exits.NOTHING_USABLE),
+        (failed("the server ended during the load, with SIGSEGV"), False, True, exits.NOTHING_USABLE),
+        (failed("the engine failed: exit code 101"), False, True, exits.FAULT),
+        (at_rate(throttled_s=0.1), True, True, exits.INTERRUPTED),
     ],
 )
-def test_the_exit_code_says_what_matters_most(tmp_path, ran, interrupted, usable, breached, code):
+def test_the_exit_code_says_what_matters_most(tmp_path, trial, interrupted, breached, code):
     judged = judge(tmp_path, at_rate(), "rate_ratio >= 1" if breached else "rate_ratio > 1")
-    assert show_load.exit_code(ran, interrupted, usable, judged) == code
+    folder = write_trial(tmp_path / "0002", trial)
+    found = of_load(TrialData(folder, folder.record))
+    assert show_load.exit_code(found, interrupted, judged) == code
 
 
 def test_a_threshold_on_a_number_that_the_host_disturbed_is_undecided(tmp_path):
     judged = judge(tmp_path, at_rate(throttled_s=0.1), "p99 > 1s", "rate_ratio > 1")
     assert [(one.undecided, one.breached) for one in judged] == [(True, False), (False, False)]
     assert "undecided: response_us_p99 is INVALID: a CPU quota throttled the machine" in judged[0].words
-    assert show_load.exit_code(True, False, True, judged) == 4
-    assert show_load.exit_code(True, False, True, [*judged, *judge(tmp_path / "b", at_rate(), "rate_ratio >= 1")]) == 3
+    folder = write_trial(tmp_path / "0002", at_rate())
+    found = of_load(TrialData(folder, folder.record))
+    assert show_load.exit_code(found, False, judged) == exits.NOTHING_USABLE
+    breached = [*judged, *judge(tmp_path / "b", at_rate(), "rate_ratio >= 1")]
+    assert show_load.exit_code(found, False, breached) == exits.BREACHED
 
 
 def test_a_threshold_on_a_tail_that_the_server_lost_is_breached(tmp_path):

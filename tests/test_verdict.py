@@ -9,7 +9,7 @@ from wsbench.metrics import engine_checks
 from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.limits import LIMITS
 from wsbench.metrics.trial_data import TrialData
-from wsbench.metrics.verdict import usable, verdict
+from wsbench.metrics.verdict import of_load, verdict
 from wsbench.records import engine_files
 
 
@@ -95,13 +95,33 @@ def test_a_load_is_usable_while_one_of_its_numbers_is(tmp_path):
         ("tail", {"unanswered": 90}, True),
         ("latencies", {"unanswered": 9_000}, True),
         ("throttled", {"throttled_s": 0.1}, False),
+        ("more lost than answered", {"unanswered": 80_001}, False),
+        ("never sent", {"unsent": 80_001}, False),
+        ("copies", {"copies": (100, 49, 0)}, False),
+        ("no connection", {"established": 0, "engine_outcome": "no_connection"}, False),
     ):
-        folder = write_trial(tmp_path / name, Trial(**quantities))
-        trial = TrialData(folder, folder.record)
-        assert usable(trial, verdict(trial)) is expected, name
-    folder = write_trial(tmp_path / "failed", failed())
-    trial = TrialData(folder, folder.record)
-    assert not usable(trial, verdict(trial))
+        found = of_load(trial_of(tmp_path / name, Trial(**quantities)))
+        assert (found.cause is None) is expected, name
+        assert found.kind == "INVALID" or expected
+    assert of_load(trial_of(tmp_path / "failed", failed())).cause.seen == "the server ended before it was ready"
+
+
+def test_the_cause_of_a_useless_load_leads_and_leaves_out_what_it_rules_out(tmp_path):
+    lost = {"unanswered": 80_001, "engine_wait": 0.4, "others": 0.02}
+    found = of_load(trial_of(tmp_path / "by server", Trial(**lost)))
+    assert found.findings[0] is found.cause
+    assert found.cause.seen == "more messages were lost than answered: 80,001 of 160,001"
+    assert [one.name for one in found.findings] == ["lost_messages"]
+    found = of_load(trial_of(tmp_path / "by host", Trial(**lost, throttled_s=0.1)))
+    assert [one.axis for one in found.findings] == ["server", "host"]  # a server that was kept from answering is not blamed alone
+    found = of_load(trial_of(tmp_path / "by engine", Trial(**lost, engine_busy=0.99, server_busy=0.2)))
+    assert found.cause.axis == "engine"
+    assert "engine_busy" in [one.name for one in found.findings]
+
+
+def trial_of(folder, trial: Trial) -> TrialData:
+    kept = write_trial(folder, trial)
+    return TrialData(kept, kept.record)
 
 
 # ---- the engine ------------------------------------------------------------------------------------------------------

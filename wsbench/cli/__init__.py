@@ -1,10 +1,7 @@
 """The command line: parses arguments, calls the package that does the work.
 
 In: words of a command line. Out: text and an exit code. May import every package, each only when its command is typed.
-
-Exit codes: 0 done; 1 something that was asked for did not hold (a check, a build, a load), or this machine has no room for it;
-2 bad input, one plain line; 3 a threshold was breached (`load`, `compare`, `duel`); 4 nothing that was measured can be used: the
-load (`load`) or the campaign (`run`) has no usable number of what it is about; 130 Ctrl-C.
+The exit codes are those of `exits`.
 """
 
 from __future__ import annotations
@@ -12,31 +9,59 @@ from __future__ import annotations
 import signal
 import sys
 
+from wsbench.cli import exits
+
 #: What the statistics, the report and the pages need, and a base installation does not have.
 OF_REPORT = ("jinja2", "py_mini_racer", "pyarrow", "scipy", "starlette", "statsmodels")
-INTERRUPTED = 130
 
 
 def main() -> None:
     """Whatever happens from here on, Ctrl-C while the rest is imported too, ends with one plain line."""
     try:
         # What a script starts in the background ignores Ctrl-C unless it asks for it.
-        signal.signal(signal.SIGINT, _interrupt)
-        signal.signal(signal.SIGALRM, _interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+            signal.signal(number, _interrupt)
+        _open_output()
         sys.unraisablehook = _not_lost
         code = _carried_out(sys.argv[1:])
     except BaseException:
         # Libraries make other errors of an interrupt that they meet while they are imported.
         if not _interrupts:
             raise
-        code = INTERRUPTED
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
+        code = exits.INTERRUPTED
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # there is nothing left to interrupt
     # Where an interrupt met a piece of code that `exec` ran, such as a dataclass's, Python would end by the signal although it was
     # caught, unless something is run that way once more.
     exec("")
-    if code == INTERRUPTED:
+    if code == exits.INTERRUPTED:
         _say("interrupted; every finished trial is kept")
-    sys.exit(code)
+    sys.exit(exits.TERMINATED if code == exits.INTERRUPTED and signal.SIGTERM in _interrupts else code)
+
+
+def _open_output() -> None:
+    """Standard streams that can be written to: a closed one goes nowhere, and one that knows only ASCII gets `\\u` for the rest."""
+    import codecs
+    import os
+
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+    for number, name in enumerate(("stdout", "stderr"), 1):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        codecs.register_error("as_json", _as_json)
+        getattr(sys, name).reconfigure(errors="as_json")
+
+
+def _as_json(error: UnicodeError) -> tuple[str, int]:
+    """Characters that an encoding lacks, as a JSON text would escape them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)), error.end
 
 
 _interrupts: list[int] = []
@@ -68,17 +93,24 @@ def _carried_out(words: list[str]) -> int:
     except UserError as error:
         for line in error.lines:
             _say(line)
-        return 2
+        return exits.BAD_INPUT
     except ModuleNotFoundError as error:
         if (error.name or "wsbench").partition(".")[0] == "wsbench":
             raise
         _say(_needs_extra(error.name))
-        return 2
+        return exits.BAD_INPUT
     except BrokenPipeError:
-        return 141
+        return exits.PIPE_CLOSED
     except OSError as error:
         _say(_words_of(error))
-        return 1
+        return exits.FAULT
+    except ValueError as error:
+        if type(error).__name__ != "ValidationError":
+            raise
+        from wsbench.records.frozen import one_line
+
+        _say(one_line(error))
+        return exits.BAD_INPUT
 
 
 def _words_of(error: OSError) -> str:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from wsbench.cli import exits
 from wsbench.cli.values import count, factor, host, margin, port, positive, seconds_above_zero, seed, share
 from wsbench.records.errors import UserError
 
@@ -43,7 +44,9 @@ def parser(words: list[str]) -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     typed = next((word for word in words if not word.startswith("-")), None)
     for name, (text, command, add) in COMMANDS.items():
-        made = commands.add_parser(name, help=text, description=text)
+        made = commands.add_parser(
+            name, help=text, description=text, epilog=exits.epilog(name), formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         made.set_defaults(command=command)
         if name == typed:
             add(made)

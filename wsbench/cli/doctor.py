@@ -7,6 +7,7 @@ import os
 import time
 
 from wsbench.cli import terminal
+from wsbench.cli.exits import BREACHED, DONE
 from wsbench.cli.values import positive
 from wsbench.engine import program
 from wsbench.host import machine, sysctls, toolchains
@@ -49,7 +50,7 @@ def examine(arguments) -> int:
             print(f"set {change.name} = {change.after} (was {change.before}); `wsbench doctor --restore` restores it")
     found = host_limits.examine(arguments.connections)
     _table(found.findings)
-    return 0
+    return DONE if all(one.fine for one in found.findings) else BREACHED
 
 
 def _others() -> machine.Finding:

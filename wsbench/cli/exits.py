@@ -1,6 +1,8 @@
-"""The exit codes: one table for all commands. It imports nothing, so every module of the command line can import it first."""
+"""The exit codes: one table for all commands. It imports nothing of wsbench, so every module of the command line can import it."""
 
 from __future__ import annotations
+
+import textwrap
 
 DONE = 0
 FAULT = 1
@@ -42,12 +44,12 @@ OF_COMMAND: dict[str, dict[int, str]] = {
         NOTHING_USABLE: f"{MEANINGS[NOTHING_USABLE]}; also if a condition of --fail-if cannot be decided",
     },
     "session": {
-        BREACHED: "try: a step was not answered as the session says",
-        NOTHING_USABLE: "try: no message was answered",
+        BREACHED: "`try`: a step was not answered as the session says",
+        NOTHING_USABLE: "`try`: no message was answered",
     },
-    "cluster": {BREACHED: "status: a host is not connected"},
+    "cluster": {BREACHED: "`status`: a host is not connected"},
     "selftest": {BREACHED: "a check fails", NOTHING_USABLE: "no check fails, but one is undecided: the machine is too busy"},
-    "doctor": {BREACHED: "--connections: this machine cannot hold so many"},
+    "doctor": {BREACHED: "`--connections`: this machine cannot hold so many"},
 }
 
 
@@ -61,4 +63,5 @@ def table(command: str | None = None) -> list[tuple[int, str]]:
 
 def epilog(command: str) -> str:
     """The table of one command as lines of its `--help`."""
-    return "\n".join(["exit codes:", *(f"  {code:<4} {meaning}" for code, meaning in table(command))])
+    rows = (textwrap.wrap(f"{code:<4} {meaning}", 78, subsequent_indent=" " * 5) for code, meaning in table(command))
+    return "\n".join(["exit codes:", *(f"  {line}" for row in rows for line in row)])

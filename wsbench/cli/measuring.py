@@ -24,6 +24,7 @@ from wsbench.cli import (
     terminal,
 )
 from wsbench.cli.arguments import parser
+from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.engine import program
 from wsbench.experiments.duration import estimate_s
 from wsbench.host import installation, leftovers, machine, toolchains
@@ -43,8 +44,6 @@ from wsbench.servers.manifest import Offer, Running
 BUDGET_S = 1200.0
 #: Options that go with `--resume`. The others say what a campaign measures, and how often.
 OF_RESUMING = {"resume", "port", "again", "cluster", "budget", "within", "probes", "promise", "no_report", "install"}
-#: Exit code if no trial has a usable number of the metrics that the experiment is about.
-NOTHING_USABLE = 4
 
 
 def _patterns(words: list[str]) -> list[str]:
@@ -86,7 +85,7 @@ def check_servers(arguments) -> int:
         print(show_check.document(rows))
     else:
         show_check.summary(rows)
-    return int(any(one.outcome == "fails" for one in rows))
+    return BREACHED if any(one.outcome == "fails" for one in rows) else DONE
 
 
 def start_server(arguments) -> int:
@@ -105,8 +104,8 @@ def start_server(arguments) -> int:
         contract.keep_running(chosen[0], arguments.port, asks, lambda line: print(line, flush=True))
     except TrialFailed as failure:
         terminal.say(f"wsbench: {failure}; its output is in {contract.log_of(chosen[0], 'start')}")
-        return 1
-    return 0
+        return BREACHED
+    return DONE
 
 
 def request_of(arguments) -> request.Request:
@@ -168,7 +167,7 @@ def plan_campaign(arguments) -> int:
         terminal.say(line)
     for name, reason in left_out.items():
         terminal.say(f"left out {name}: {reason}")
-    return 0
+    return DONE
 
 
 def run_campaign(arguments) -> int:
@@ -190,7 +189,7 @@ def run_campaign(arguments) -> int:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
     if not has_report():
         print(f"kept in {run.path}")
-        return 0
+        return DONE
     results = reading.results_of(run)
     if results.searched is not None:
         show_capacity.summary(results)
@@ -200,7 +199,7 @@ def run_campaign(arguments) -> int:
     if not arguments.no_report:
         reading.write_report(run, results)
     if results.usable:
-        return 0
+        return DONE
     terminal.say(f"no trial has a usable number. {results.why_not(results.leading)}")
     return NOTHING_USABLE
 
@@ -323,7 +322,7 @@ def find_capacity(arguments) -> int:
     else:
         show_capacity.summary(results)
         print(f"kept in {run.path}; `wsbench report {run.path}` writes its report")
-    return 0 if any(one["low"] is not None for one in show_capacity.rows(results)) else show_capacity.NOTHING_FOUND
+    return DONE if any(one["low"] is not None for one in show_capacity.rows(results)) else NOTHING_USABLE
 
 
 def end_leftovers(out=None) -> None:
@@ -375,8 +374,7 @@ def load_url(arguments) -> int:
         written.append(arguments.report)
     if written and not arguments.json:
         print(f"written: {', '.join(map(str, written))}")
-    usable = verdict.usable(trial, verdict.verdict(trial))
-    return show_load.exit_code(done.record.outcome == "ok", done.interrupted, usable, judged)
+    return show_load.exit_code(verdict.of_load(trial), done.interrupted, judged)
 
 
 def test_itself(arguments) -> int:

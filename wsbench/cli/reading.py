@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wsbench import metrics
 from wsbench.cli import show_claims, show_servers, terminal
+from wsbench.cli.exits import BREACHED, DONE
 from wsbench.experiments import experiment
 from wsbench.host import installation, machine
 from wsbench.metrics.findings import FAMILIES
@@ -56,18 +57,18 @@ def list_things(arguments) -> int:
         terminal.table(None, ["run", "trials", "rounds", "overrides", "command"], rows, right={2})
         for line in broken:
             terminal.say(f"left out {line}")
-    return 0
+    return DONE
 
 
 def report_campaign(arguments) -> int:
     run = RunFolder.open(arguments.run)
     write_report(run, results_of(run, anew=arguments.rebuild))
-    return 0
+    return DONE
 
 
 def judge_claims(arguments) -> int:
     show_claims.show(arguments.runs, arguments.source, arguments.json, arguments.markdown)
-    return 0
+    return DONE
 
 
 def results_of(run: RunFolder, anew: bool = False):
@@ -105,7 +106,7 @@ def compare_campaigns(arguments) -> int:
             terminal.say(f"left out: {text}")
         terminal.say(compare.summary(found))
     beyond = arguments.fail_if is not None and any(row.worse_by > arguments.fail_if for row in found.rows)
-    return 3 if beyond else 0
+    return BREACHED if beyond else DONE
 
 
 def tell_history(arguments) -> int:
@@ -134,7 +135,7 @@ def tell_history(arguments) -> int:
     terminal.table(None, ["server", "cell", "campaigns", f"{metric}, first and last", "steps"], rows, right={2})
     if elsewhere:
         terminal.say(f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of other machines or settings")
-    return 0
+    return DONE
 
 
 def export_campaign(arguments) -> int:
@@ -148,7 +149,7 @@ def export_campaign(arguments) -> int:
     made = export.write(asked, arguments.format, arguments.out)
     if made is not None:
         sys.stdout.buffer.write(made)
-    return 0
+    return DONE
 
 
 def folders_of(arguments) -> list[Path]:
@@ -170,7 +171,7 @@ def serve_campaigns(arguments) -> int:
     shown = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     print(f"http://{shown}:{arguments.port}/ serves {', '.join(map(str, folders))} until Ctrl-C", flush=True)
     app.serve(folders, arguments.host, arguments.port)
-    return 0
+    return DONE
 
 
 def write_site(arguments) -> int:
@@ -180,7 +181,7 @@ def write_site(arguments) -> int:
     for line in broken:
         terminal.say(f"left out {line}")
     terminal.say(f"{arguments.out / 'index.html'}: {number} campaign{'' if number == 1 else 's'}")
-    return 0
+    return DONE
 
 
 def pack_campaign(arguments) -> int:
@@ -189,4 +190,4 @@ def pack_campaign(arguments) -> int:
     with terminal.FilesOfTrials("packing") as progress:
         packed = packing.pack(run, arguments.folder, words, arguments.trials, progress.tell)
     print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
-    return 0
+    return DONE

@@ -8,8 +8,6 @@ import math
 from wsbench.cli import load_options, values
 from wsbench.cli.terminal import duration, say, table
 
-NOTHING_FOUND = 4
-
 
 def add(made) -> None:
     """The arguments of the command."""

@@ -6,12 +6,11 @@ import json
 import sys
 
 from wsbench.cli import values
+from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.cli.terminal import LiveLine, console, duration, shown
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
-
-BREACHED, NOTHING_USABLE = 3, 4
 
 
 def add(made) -> None:
@@ -124,4 +123,4 @@ def exit_code(found, gates: list) -> int:
     """Nothing that can be used, then a breached gate. What is undecided has not failed."""
     if not found.usable:
         return NOTHING_USABLE
-    return BREACHED if any(says == "breached" for _, says, _ in found.judged(gates)) else 0
+    return BREACHED if any(says == "breached" for _, says, _ in found.judged(gates)) else DONE

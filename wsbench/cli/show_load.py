@@ -16,12 +16,13 @@ from rich.table import Table
 
 from wsbench import metrics
 from wsbench.analysis.thresholds import Judged
+from wsbench.cli.exits import BREACHED, DONE, FAULT, INTERRUPTED, NOTHING_USABLE
 from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, shown, table
 from wsbench.engine.histogram import Histogram, Interval, parse_line
 from wsbench.host import machine
-from wsbench.metrics.findings import FAMILIES
+from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.trial_data import TrialData
-from wsbench.metrics.verdict import usable, verdict
+from wsbench.metrics.verdict import of_load
 from wsbench.records.engine_files import End, Tick, parse_event, summed
 from wsbench.records.files import write_output
 from wsbench.records.frozen import Tail
@@ -31,7 +32,6 @@ from wsbench.records.session_table import Session
 from wsbench.report import loaded
 from wsbench.run import target
 
-FAILED, BREACHED, INVALID, INTERRUPTED = 1, 3, 4, 130
 QUANTILES = ("0.5", "0.9", "0.99", "0.999")
 #: Latencies of the live view: the first of these that the last second has.
 SHOWN = ("response", "push", "request", "service")
@@ -140,13 +140,15 @@ class Progress:
 
 
 def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> None:
-    """Rates, percentiles, errors and verdict."""
+    """The cause if nothing can be used; then rates, percentiles, errors and verdict."""
     trial = TrialData(folder, record)
+    found = of_load(trial)
     if record.outcome == "failed" or trial.end is None:
-        console.print(f"[red]failed[/]: {shown(record.reason or 'the engine wrote no result')}")
+        console.print(f"[red]failed[/]: {shown(found.cause.seen)}")
         _log(record)
         return
-    found = verdict(trial)
+    if found.cause is not None:
+        console.print(f"[red]{shown(found.cause.seen)}[/]")
     _counts(trial, trial.end)
     steps = {f"step {name}": of for name, of in loaded.step_times(trial).items()}
     rows = [
@@ -156,23 +158,29 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
     table(None, ["", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
     for kind, (count, example) in loaded.examples(trial).items():
         console.print(f"[red]{kind}[/]: {count} ({shown(example)})")
-    if trial.plan is not None:
+    if trial.plan is not None and trial.window_s is not None:
         console.print(shown(loaded.shape(trial)))
-    console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]  limit: {found.bottleneck}")
+    limit = "" if found.cause is not None else f"  limit: {found.bottleneck}"
+    console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]{limit}")
+    if found.cause is not None and found.cause.remedy:
+        console.print(f"  {shown(found.cause.remedy)}")
     for one in (*found.instrument, *found.outcomes):
-        console.print(f"  {shown(one.text)}")
-    if not usable(trial, found):
+        if one is not found.cause:
+            console.print(f"  {shown(one.text)}")
+    if found.cause is not None:
         console.print("[red]No throughput or latency of this measurement can be used.[/]")
-    if (advice := hint(trial)) is not None:
+    if (advice := hint(trial, found)) is not None:
         console.print(f"[yellow]hint[/]: {shown(advice)}")
     for one in judged:
         console.print(f"[{'red' if one.breached else 'yellow' if one.undecided else 'green'}]{shown(one.words)}[/]")
 
 
-def hint(trial: TrialData) -> str | None:
-    """What to type to get a better measurement, if that is known."""
+def hint(trial: TrialData, found: Verdict) -> str | None:
+    """What to type to get a better measurement, if that is known, and the cause of a useless one does not rule it out."""
     if (advice := loaded.no_echo(trial)) is not None:
         return advice
+    if found.cause is not None and found.cause.name != "unusable":
+        return None
     return target.hint(trial.plan, trial.record, metrics.values(trial, ["engine_wait_percent"])["engine_wait_percent"])
 
 
@@ -183,22 +191,23 @@ def _log(record: TrialRecord) -> None:
 
 
 def _counts(trial: TrialData, end: End) -> None:
-    console.print(f"{shown(trial.record.server)}  {end.connections.established} of {end.connections.asked} connections")
-    if not loaded.holds_only(trial):
+    console.print(f"{shown(trial.record.server)}  {loaded.connected(end)}")
+    if (arrived := loaded.received(trial)) is not None:
+        console.print(arrived)
+    if not trial.holds_only and trial.window_s is not None:
         console.print(f"{loaded.rate(trial)}: {loaded.ledger(end)}")
 
 
-def exit_code(done_ok: bool, interrupted: bool, usable: bool, judged: list[Judged]) -> int:
-    """In order of precedence: Ctrl-C, a failed run, no usable number, a breached threshold, an undecided threshold."""
+def exit_code(found: Verdict, interrupted: bool, judged: list[Judged]) -> int:
+    """In order of precedence: an interrupt, an engine or a host that failed, no usable number, a breached threshold, an undecided
+    one. `found` is the verdict on the load."""
     if interrupted:
         return INTERRUPTED
-    if not done_ok:
-        return FAILED
-    if not usable:
-        return INVALID
+    if found.cause is not None:
+        return FAULT if (found.cause.axis, found.cause.name) == ("host", "failed") else NOTHING_USABLE
     if any(one.breached for one in judged):
         return BREACHED
-    return INVALID if any(one.undecided for one in judged) else 0
+    return NOTHING_USABLE if any(one.undecided for one in judged) else DONE
 
 
 # ---- for programs ----------------------------------------------------------------------------------------------------
@@ -207,7 +216,7 @@ def exit_code(done_ok: bool, interrupted: bool, usable: bool, judged: list[Judge
 def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], interrupted: bool) -> str:
     """One JSON document with every metric and its unit, or null and the reason."""
     trial = TrialData(folder, record)
-    found = verdict(trial)
+    found = of_load(trial)
     measured = metrics.measure(trial)
     end = trial.end
     whole = {
@@ -217,15 +226,16 @@ def document(folder: TrialFolder, record: TrialRecord, judged: list[Judged], int
         "outcome": record.outcome if end is None or record.outcome == "failed" else end.outcome,
         "reason": record.reason,
         "interrupted": interrupted,
+        "cause": None if found.cause is None else found.cause.seen,
         "verdict": {
             "kind": found.kind,
             "reasons": list(found.reasons),
             "findings": [asdict(one) for one in found.findings],
             "families": {family: found.of(family) for family in FAMILIES},
-            "usable": usable(trial, found),
+            "usable": found.cause is None,
             "limit": found.bottleneck,
         },
-        "hint": hint(trial),
+        "hint": hint(trial, found),
         "server": {"cpus": record.server_cpus, "exit": record.server_exit, "log_tail": record.log_tail},
         "plan": None if trial.plan is None else trial.plan.model_dump(),
         "connections": None if end is None else end.connections.model_dump(),
@@ -269,7 +279,7 @@ def write_report(folder: TrialFolder, record: TrialRecord, judged: list[Judged],
     from wsbench.report import load_page  # the base installation lacks what it needs
 
     trial = TrialData(folder, record)
-    page = load_page.render(load_page.Load(trial, sys.argv[1:], machine.read(), hint(trial), judged))
+    page = load_page.render(load_page.Load(trial, sys.argv[1:], machine.read(), hint(trial, of_load(trial)), judged))
     write_output(file, page.encode())
 
 

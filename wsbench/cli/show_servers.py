@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wsbench.cli import terminal
+from wsbench.cli.exits import BREACHED, DONE
 from wsbench.host import machine
 from wsbench.records.errors import UserError
 from wsbench.servers import build, catalogue, runtime
@@ -64,7 +65,7 @@ def build_servers(variants: list[Variant], jobs: int) -> int:
     terminal.table(None, ["server", "result", "s", "version report or problem"], rows, right={2})
     counts = {did: sum(one.did == did for one in built.values()) for did in KINDS}
     print(", ".join(f"{count} {did}" for did, count in counts.items() if count))
-    return int(counts["failed"] > 0)
+    return BREACHED if counts["failed"] else DONE
 
 
 def build_with_progress(variants: list[Variant], jobs: int, quiet: bool = False) -> dict[str, build.Built]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wsbench.cli import load_options, reading
+from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.cli.terminal import console, shown
 from wsbench.cli.values import positive
 from wsbench.metrics.trial_data import TrialData
@@ -69,7 +70,7 @@ def _from_har(arguments) -> int:
 
 
 def _try(arguments) -> int:
-    """0 if every request was answered, else 1."""
+    """DONE if every request was answered, NOTHING_USABLE if none was, else BREACHED."""
     if arguments.url is None:
         raise UserError("session try needs a URL, such as ws://127.0.0.1:8080/chat")
     choice = replace(_choice(arguments), traced=True)
@@ -102,7 +103,9 @@ def _tell(trial: TrialData) -> int:
         console.print(f"[red]{kind}[/]: {count} ({shown(example)})", soft_wrap=True)
     measured = trial.end.measured
     console.print(f"{measured.sent:,} sent, {measured.answered:,} answered, {measured.failed:,} failed")
-    return int(bool(trial.end.errors) or measured.answered < measured.sent or not measured.sent)
+    if not measured.answered:
+        return NOTHING_USABLE
+    return BREACHED if trial.end.errors or measured.answered < measured.sent else DONE
 
 
 def _content(encoded: str) -> str:

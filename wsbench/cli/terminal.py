@@ -18,6 +18,7 @@ from rich.text import Text
 from wsbench import metrics
 from wsbench.checks.selftest import judgements
 from wsbench.cli import layout
+from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
@@ -195,7 +196,7 @@ def campaign_summary(results) -> None:
 
 
 def selftest_table(rows: list[judgements.Row]) -> int:
-    """Prints a self-test; returns 0 only if every check holds."""
+    """Prints a self-test; returns DONE only if every check holds."""
     table(
         None,
         ["check", "quantity", "allowed", "found", "result"],
@@ -206,4 +207,6 @@ def selftest_table(rows: list[judgements.Row]) -> int:
             console.print(shown(f"{row.result}: {row.check}, {row.quantity}{': ' if row.why else ''}{row.why}"))
     counts = {result: sum(row.result == result for row in rows) for result in ("holds", "FAILS", "undecided")}
     console.print(", ".join(f"{count} {result}" for result, count in counts.items()))
-    return 0 if judgements.passed(rows) else 1
+    if judgements.passed(rows):
+        return DONE
+    return BREACHED if counts["FAILS"] else NOTHING_USABLE

@@ -7,6 +7,8 @@ import re
 import shlex
 import shutil
 
+#: The largest number that the engine and every file take.
+LARGEST = 2**63 - 1
 #: PID_MAX_LIMIT of 64-bit kernels.
 LAST_PID = 1 << 22
 #: RFC 9110 §5.6.2.
@@ -26,8 +28,8 @@ def port(text: str) -> int:
 def count(text: str) -> int:
     """`0`, `1000`, `1k`, `1.5M`."""
     whole = _in_thousands(text)
-    if not _is_number(whole):
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 0, 1, 2, …, such as 1000 or 1k")
+    if not _is_number(whole) or int(whole) > LARGEST:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 0 to {LARGEST}, such as 1000 or 1k")
     return int(whole)
 
 
@@ -76,8 +78,8 @@ def path(text: str) -> str:
 def positive(text: str) -> int:
     """`1000`, `1k`, `1.5M`."""
     whole = _in_thousands(text)
-    if not _is_number(whole) or int(whole) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1, such as 1000 or 1k")
+    if not _is_number(whole) or not 1 <= int(whole) <= LARGEST:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1 to {LARGEST}, such as 1000 or 1k")
     return int(whole)
 
 
@@ -93,8 +95,8 @@ def host(text: str) -> str:
 
 
 def seed(text: str) -> int:
-    if not _is_number(text) or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 0 to {2**63 - 1}")
+    if not _is_number(text) or int(text) > LARGEST:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 0 to {LARGEST}")
     return int(text)
 
 

@@ -8,7 +8,6 @@ from wsbench import metrics
 from wsbench.metrics.findings import Bottleneck
 from wsbench.metrics.limits import LIMITS
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.engine_files import Idle
 
 SERVER_BUSY = 0.90  # of its CPUs: because of sampling and kernel work, a saturated process tree seldom shows more
 
@@ -19,7 +18,7 @@ def bottleneck(trial: TrialData) -> Bottleneck:
 
     "neither" also covers a server with fewer busy threads than CPUs, because samples are of whole process trees.
     """
-    if isinstance(trial.plan.scenario, Idle):
+    if trial.holds_only:
         return "none"
     if rate_met(trial):
         return "neither"

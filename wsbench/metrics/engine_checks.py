@@ -14,7 +14,7 @@ from wsbench.metrics.findings import Family, Finding, everything, finding, worst
 from wsbench.metrics.limits import LIMITS, beyond
 from wsbench.metrics.server_checks import DELAYED
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
-from wsbench.records.engine_files import Closed, Idle, Messages, Open, Push, Tick
+from wsbench.records.engine_files import Closed, Messages, Open, Push, Tick
 from wsbench.records.plain import time_text
 
 TICKS_FOR_LITTLE = 4
@@ -248,7 +248,7 @@ def _engine(trial: TrialData) -> Iterator[Finding]:
 
 def _wait(trial: TrialData) -> Iterator[Finding]:
     """The engine's run-queue wait against each number that it would distort, the tail first. Steal is a check of the host."""
-    if isinstance(trial.plan.scenario, Idle):
+    if trial.holds_only:
         return
     found = metrics.measure(trial, ["engine_wait_percent", "engine_wait_us_per_message"])
     times = trial.times

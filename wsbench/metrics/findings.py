@@ -84,6 +84,8 @@ class Verdict:
 
     findings: tuple[Finding, ...]
     bottleneck: Bottleneck
+    #: Of a load by itself: why no number of what it is about can be used. It is also the first of the findings.
+    cause: Finding | None = None
 
     def of(self, family: Family) -> Kind:
         """The word for the metrics of one family. INVALID numbers enter no mean."""

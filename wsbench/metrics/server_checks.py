@@ -13,7 +13,7 @@ from wsbench.metrics.bottleneck import bottleneck
 from wsbench.metrics.findings import Family, Finding, Kind, everything, finding
 from wsbench.metrics.limits import beyond
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.engine_files import Closed, Echo, Idle, Push
+from wsbench.records.engine_files import Closed, Echo, Push
 
 #: Allowance around a reply: frame headers, a TLS record, an occasional Ping.
 WRAPPING_BYTES = 100
@@ -39,6 +39,8 @@ OUTCOMES: dict[str, str] = {
 LOAD = ("throughput", "body", "tail", "cpu")
 DELAYED = "The server delayed them; its rate includes that."
 SEE_LOG = "See the server's log in the trial's folder."
+#: Of a server that wsbench did not start.
+SEE_ITS_LOG = "See the server's log."
 
 
 def failed(reason: str, by_server: bool) -> Finding:
@@ -56,29 +58,30 @@ def stopped(reason: str) -> Finding:
 def connections(trial: TrialData) -> Iterator[Finding]:
     """Connections that were refused, and those that died."""
     counts, end = trial.end.connections, trial.end.outcome
+    see_log = SEE_LOG if trial.record.restarted else SEE_ITS_LOG
     if end == "no_connection":
         seen = f"none of {counts.asked:,} connections was established"
-        yield finding("server", "no_connection", seen, SEE_LOG, **everything("INVALID") | {"counts": None})
+        yield finding("server", "no_connection", seen, see_log, **everything("INVALID") | {"counts": None})
     elif missing := metrics.missing_connections(trial):
-        yield refused(counts.asked - missing, counts.asked)
+        yield refused(counts.asked - missing, counts.asked, see_log)
     if end == "connections_lost":
         seen = "a worker of the engine had no connection left at the end"
-        yield finding("server", "died", seen, SEE_LOG, body="INVALID", tail="INVALID", memory="INVALID")
+        yield finding("server", "died", seen, see_log, body="INVALID", tail="INVALID", memory="INVALID")
     elif lost := metrics.failures.connections_lost(trial):
-        yield died(lost, counts.established)
+        yield died(lost, counts.established, see_log)
 
 
-def refused(established: int, asked: int) -> Finding:
+def refused(established: int, asked: int, see_log: str = SEE_LOG) -> Finding:
     """Connections that were asked for and not established: a lighter load than planned."""
     kind = beyond("connections", 1 - established / asked)
     seen = f"{established:,} of {asked:,} connections were established"
-    return finding("server", "refused", seen, SEE_LOG, body=kind, tail=kind, memory=kind)
+    return finding("server", "refused", seen, see_log, body=kind, tail=kind, memory=kind)
 
 
-def died(lost: int, established: int) -> Finding:
+def died(lost: int, established: int, see_log: str = SEE_LOG) -> Finding:
     """Connections that were open and ended although the load closed none."""
     kind = beyond("connections", lost / established)
-    return finding("server", "died", f"{lost:,} of {established:,} connections died", SEE_LOG, body=kind, tail=kind, memory=kind)
+    return finding("server", "died", f"{lost:,} of {established:,} connections died", see_log, body=kind, tail=kind, memory=kind)
 
 
 def messages(trial: TrialData) -> Iterator[Finding]:
@@ -89,10 +92,15 @@ def messages(trial: TrialData) -> Iterator[Finding]:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(trial.end.errors.items())) or "no kind given"
         yield lost_messages(lost, due, kinds, by_engine=bottleneck(trial) == "engine")
     answered = trial.counted if trial.slices is None else trial.measured.answered
-    silent = not answered and not isinstance(trial.plan.scenario, Idle)
-    if silent and trial.window is not None and trial.end.outcome == "completed":
+    if (
+        not answered
+        and not trial.holds_only
+        and trial.window is not None
+        and trial.end.outcome in ("completed", "connections_lost")
+    ):
         words: dict[Family, Kind] = dict.fromkeys(LOAD, "INVALID")
-        yield finding("server", "no_answer", "no message was answered", f"Check that it answers such messages. {SEE_LOG}", **words)
+        remedy = f"Check that it answers such messages. {SEE_LOG if trial.record.restarted else SEE_ITS_LOG}"
+        yield finding("server", "no_answer", "no message was answered", remedy, **words)
 
 
 def lost_messages(lost: int, due: int, kinds: str, by_engine: bool = False) -> Finding:

@@ -21,7 +21,7 @@ from wsbench.metrics.tracks import TICK_S, MachineTrace, Track, around, by_tree,
 from wsbench.metrics.unmeasured import Unmeasured, Value, known
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.monitoring.runtime_logs.record import Telemetry
-from wsbench.records.engine_files import Anchor, Broadcast, Doc, End, Measured, Open, PhaseBegin, Plan, Push, Seconds, Tick
+from wsbench.records.engine_files import Anchor, Broadcast, Doc, End, Measured, NoLoop, Open, PhaseBegin, Plan, Push, Seconds, Tick
 from wsbench.records.hosts import HostRecord
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.records.samples import MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree, TurnSample
@@ -168,6 +168,11 @@ class TrialData:
         if quiet.is_fine(self.plan):
             return quiet.of(self.ticks, self.window[0], machines)
         return quiet.of_periods(self.ticks, self.window, machines) if quiet.has_periods(self.plan) else None
+
+    @property
+    def holds_only(self) -> bool:
+        """Whether no message is ever due: connections are held, and what the server sends of its own accord arrives."""
+        return self.plan is not None and isinstance(self.plan.loop, NoLoop)
 
     @cached_property
     def connection_per_request(self) -> bool:

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from wsbench import metrics
-from wsbench.metrics import engine_checks, host_checks, server_checks
+from wsbench.metrics import cause, engine_checks, host_checks, server_checks
 from wsbench.metrics.bottleneck import bottleneck
 from wsbench.metrics.findings import Bottleneck, Finding, Verdict, everything, finding
 from wsbench.metrics.limits import LIMITS
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import contained
-from wsbench.records.engine_files import Idle
 
 #: All checks of a trial that ended by itself and whose record is complete.
 CHECKS = (*host_checks.CHECKS, *engine_checks.CHECKS, *server_checks.CHECKS)
@@ -55,12 +54,11 @@ def _unknown(_: str) -> Bottleneck:
     return "unknown"
 
 
-def usable(trial: TrialData, found: Verdict) -> bool:
-    """Whether at least one number that the load is about can be used: throughput or a latency, or what held connections cost."""
-    if trial.record.outcome == "failed" or trial.end is None or trial.plan is None:
-        return False
-    about = ("counts", "memory", "connect") if isinstance(trial.plan.scenario, Idle) else ("throughput", "body", "tail")
-    return any(found.of(family) != "INVALID" for family in about)
+def of_load(trial: TrialData) -> Verdict:
+    """The verdict on a load by itself. If nothing of it can be used, the cause leads, and advice that it rules out is left out."""
+    found = verdict(trial)
+    why = contained.part("cause", lambda: cause.cause(trial, found), lambda reason: _not_made("cause", reason))
+    return found if why is None else Verdict((why, *cause.left(trial, why, found)), found.bottleneck, why)
 
 
 def disturbed(trial: TrialData) -> Finding | None:

@@ -17,7 +17,7 @@ from wsbench.engine.histogram import Histogram
 from wsbench.metrics.findings import FAMILIES, KINDS, Verdict
 from wsbench.metrics.timeline import reported, timeline
 from wsbench.metrics.trial_data import TrialData
-from wsbench.metrics.verdict import usable, verdict
+from wsbench.metrics.verdict import of_load
 from wsbench.records.engine_files import Plan
 from wsbench.records.hosts import MachineRecord
 from wsbench.records.plain import time_text, visible
@@ -50,7 +50,7 @@ class Load:
 
 def render(load: Load) -> str:
     trial = load.trial
-    found = verdict(trial)
+    found = of_load(trial)
     data = visible(json.dumps(_data(trial, found), ensure_ascii=False, separators=(",", ":")))
     drawn = still_load(data)
     return framed(
@@ -87,8 +87,11 @@ def _lead(trial: TrialData, found: Verdict) -> str:
     if trial.record.outcome == "failed" or trial.end is None:
         return f"The load failed: {trial.record.reason or 'the engine wrote no result'}."
     held = trial.end.connections
-    if loaded.holds_only(trial):
-        return f"{held.established:,} of {held.asked:,} connections were open; {loaded.shape(trial)}."
+    if found.cause is not None:
+        return f"{found.cause.seen[:1].upper()}{found.cause.seen[1:]}."
+    if trial.holds_only:
+        said = [f"{held.established:,} of {held.asked:,} connections were open", loaded.received(trial), loaded.shape(trial)]
+        return "; ".join(filter(None, said)) + "."
     said = [f"{loaded.rate(trial)}."]
     times = trial.reported_times
     if times is not None and times.count:
@@ -102,7 +105,7 @@ def _lead(trial: TrialData, found: Verdict) -> str:
         said.append("Every message was answered." if counts.sent else "No message was sent.")
     if trial.end.session is not None and trial.end.session.copies_expected:
         said.append(f"In the rooms, {trial.end.session.copies_received:,} of {trial.end.session.copies_expected:,} copies arrived.")
-    return ("" if usable(trial, found) else "Do not use these numbers. ") + " ".join(said)
+    return " ".join(said)
 
 
 def _facts(load: Load) -> list[str]:
@@ -119,7 +122,7 @@ def _ledger(trial: TrialData) -> Table:
         return Table(["count", "number"], [])
     held, counts = trial.end.connections, trial.end.measured
     rows = [["connections asked for", held.asked], ["connections established", held.established]]
-    if not loaded.holds_only(trial):
+    if not trial.holds_only:
         rows += [[f"messages {name}", getattr(counts, name)] for name in ("sent", "answered", "failed", "unanswered")]
         rows += [["messages due but never sent", counts.unsent]] if counts.unsent else []
     if (session := trial.end.session) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsbench import metrics
 from wsbench.engine.histogram import Histogram
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.engine_files import Closed, Echo, End, Error, NoLoop, Open, Push
+from wsbench.records.engine_files import Closed, Echo, End, Error, Open, Push
 from wsbench.records.plain import time_text
 from wsbench.records.session_table import Session
 
@@ -47,9 +47,20 @@ def ledger(end: End) -> str:
     return f"{measured.sent:,} sent = {parts}{unsent}"
 
 
-def holds_only(trial: TrialData) -> bool:
-    """Whether no message was ever due."""
-    return trial.plan is not None and isinstance(trial.plan.loop, NoLoop)
+def connected(end: End) -> str:
+    """`4 of 4 connections`, or `100 connections at a time, 168,094 in all` if they come and go."""
+    held = end.connections
+    if held.established > held.asked:
+        return f"{held.asked:,} connections at a time, {held.established:,} in all"
+    return f"{held.established:,} of {held.asked:,} connections"
+
+
+def received(trial: TrialData) -> str | None:
+    """What arrived although no message was due: the pushes of a session. None for any other load."""
+    if not trial.holds_only or trial.end is None or trial.end.session is None:
+        return None
+    rate = metrics.broadcasts.pushes_per_s(trial)
+    return f"{trial.end.session.pushes_in_window:,} messages received{'' if rate is None else f', {rate:,.4g} a second'}"
 
 
 def examples(trial: TrialData) -> dict[str, tuple[int, str]]:

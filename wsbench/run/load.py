@@ -78,7 +78,7 @@ def _carried_out(asked: Request, folder: TrialFolder, watch, say) -> Done:
     except TrialFailed as failure:
         reason = str(failure)
         if getattr(failure, "code", None) == PLAN_WAS_WRONG:
-            raise UserError(reason) from failure
+            raise UserError(reason.rpartition("plan.json: ")[2]) from failure
     record = TrialRecord(
         number=1,
         round=1,

@@ -25,6 +25,7 @@ from wsbench.records.engine_files import (
     Loop,
     Messages,
     NoLoop,
+    Open,
     Ping,
     Plan,
     Push,
@@ -143,7 +144,7 @@ def plan_of(asked: Request, cpus: list[int] | None = None) -> Plan:
         seed=secrets.randbits(32),
         # Unless its process is known, the server may be anywhere on this machine; the engine is then not pinned.
         cpus=pinned,
-        loop=asked.loop,
+        loop=_loop(asked.loop, transport),
         connect=Connect(per_s=asked.connect_per_s),
         stages=asked.stages,
     )
@@ -159,6 +160,11 @@ def plan_of(asked: Request, cpus: list[int] | None = None) -> Plan:
         "source_addresses": asked.sources or made.source_addresses,
     }
     return made.model_copy(update=changed)
+
+
+def _loop(loop: Loop, transport: str) -> Loop:
+    """HTTP has no pipeline here: a request of an open loop waits for a free connection."""
+    return loop.model_copy(update={"depth": 1}) if transport == "http" and isinstance(loop, Open) and loop.depth is None else loop
 
 
 def url_of(asked: Request) -> SplitResult:

@@ -95,7 +95,7 @@ class Side:
     def require_alive(self) -> None:
         """TrialFailed if the server ended during the load."""
         if gone := [pid for pid in self.pids if not running.is_alive(pid)]:
-            raise TrialFailed(f"{_processes(gone)} of the server ended during the load")
+            raise TrialFailed(f"the server ended during the load ({_processes(gone)})")
 
     def log_tail(self) -> list[str]:
         """The last lines that the server wrote, if its output is known."""

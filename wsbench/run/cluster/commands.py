@@ -21,6 +21,8 @@ from wsbench.run.cluster.hosts import Cluster, Host
 
 OBJECT_STORE_BYTES = 100_000_000
 WORKER_PORTS = 100
+#: Exit code of `status` (see `wsbench.cli.exits`).
+NOT_CONNECTED = 3
 #: Part of the command line of every process that `up` starts.
 WORD = "--node-ip-address"
 
@@ -138,7 +140,7 @@ def _status(cluster: Cluster, file: Path) -> int:
     alive = remote.alive(cluster)
     for host in cluster.machines:
         print(f"{host.name} ({host.address}): {'connected' if host.address in alive else 'NOT CONNECTED'}")
-    return 0 if all(host.address in alive for host in cluster.host) else 1
+    return 0 if all(host.address in alive for host in cluster.host) else NOT_CONNECTED
 
 
 def _down(cluster: Cluster, file: Path) -> int:
