@@ -12,6 +12,7 @@ import pytest
 from conftest import WSBENCH
 
 from wsbench.checks import autobahn
+from wsbench.cli import exits
 from wsbench.records.errors import TrialFailed, UserError
 
 FAULTY = Path(__file__).with_name("faulty_server.py")
@@ -58,7 +59,7 @@ def test_only_what_is_required_fails_the_check_and_every_failure_is_named(wsbenc
     assert "close_frame_of_one_byte_is_refused (RFC 6455 §5.5.1)" in done.stdout
     assert "unavailable: nobody has it" in done.stdout
     done = wsbench("check", "faulty@wrong", "faulty@lax")
-    assert done.returncode == 1
+    assert done.returncode == exits.BREACHED
     failed = [line.split()[:3] for line in done.stdout.splitlines() if " REQUIRED " in line]
     assert failed == [
         ["faulty@wrong", "REQUIRED", "ping_is_answered"],
@@ -69,7 +70,7 @@ def test_only_what_is_required_fails_the_check_and_every_failure_is_named(wsbenc
 
 def test_a_server_that_ignores_sigterm_fails(wsbench):
     done = wsbench("check", "faulty@deaf", "--json")
-    assert done.returncode == 1
+    assert done.returncode == exits.BREACHED
     (server,) = json.loads(done.stdout)["servers"]
     assert (server["server"], server["outcome"], server["receipt"][:10]) == ("faulty@deaf", "fails", "faulty 1.0")
     wrong = [check["name"] for check in server["checks"] if not check["passed"]]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import WSBENCH
 
+from wsbench.cli import exits
 from wsbench.host import running
 from wsbench.records.engine_files import Plan
 from wsbench.records.frozen import read_json
@@ -108,7 +109,7 @@ def test_without_pins_it_may_use_every_cpu(wsbench, port, tmp_path):
 def test_one_that_ends_early_shows_its_last_lines(wsbench, environment, port, tmp_path):
     environment["OWN_DIES"] = "1"
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == exits.NOTHING_USABLE, done.stderr
     said = done.stdout.splitlines()
     assert said[:3] == ["failed: the server ended before it was ready, with exit code 7", "  first line", "  the database is away"]
     found = json.loads(wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK, "--json").stdout)
@@ -119,7 +120,7 @@ def test_one_that_ends_early_shows_its_last_lines(wsbench, environment, port, tm
 def test_one_that_ends_during_the_load_shows_its_last_lines(wsbench, environment, port):
     environment["OWN_MOST"] = "50"
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == exits.NOTHING_USABLE, done.stderr
     assert "failed: the server ended during the load, with exit code 5" in done.stdout
     assert "  no more, I am tired" in done.stdout
 
@@ -134,7 +135,7 @@ def test_in_a_closed_loop_the_time_limit_alone_says_which_replies_are_lost(wsben
 
 def test_a_path_that_it_refuses_is_told_at_once(wsbench, port):
     done = wsbench("load", f"ws://127.0.0.1:{port}/elsewhere", "--start", COMMAND, *QUICK)
-    assert done.returncode == 1
+    assert done.returncode == exits.NOTHING_USABLE
     assert "failed: the server answers /elsewhere with status 404; check the path and the headers" in done.stdout
     assert is_free(port)
 

@@ -16,6 +16,7 @@ from conftest import WSBENCH
 from run_maker import Trial, write_trial
 
 from wsbench import metrics
+from wsbench.cli import exits
 from wsbench.engine import program, shards
 from wsbench.experiments.experiment import read
 from wsbench.experiments.load import Load
@@ -252,7 +253,7 @@ def test_a_killed_process_fails_the_trial_at_once_and_leaves_nothing(reference, 
     victim.send_signal(signal.SIGKILL)
     said, _ = harness.communicate(timeout=20)
     assert time.monotonic() - began < 5
-    assert harness.returncode == 1
+    assert harness.returncode == exits.FAULT
     assert b"engine 2 of 3: the engine failed: it was killed by SIGKILL" in said
     assert not psutil.wait_procs(children, timeout=20)[1]
     (folder,) = tmp_path.glob("runs/*")

@@ -132,13 +132,15 @@ def _has_all(trial: TrialData) -> bool:
 
 
 def _when(trial: TrialData) -> str:
-    """` within 2 s`: of the start, by the first tick from which on no connection was open."""
+    """` within 2 s` of the first phase, by the first tick from which on no connection was open; ` at once` if before it."""
     began, gone_ns = trial.begins.get("warmup", trial.begins.get("measure")), None
     for tick in reversed(trial.ticks):
         if tick.open:
             break
         gone_ns = tick.t_ns
-    return "" if began is None or gone_ns is None or gone_ns <= began else f" within {(gone_ns - began) / NS_PER_S:.2g} s"
+    if gone_ns is None:
+        return ""
+    return " at once" if began is None or gone_ns <= began else f" within {(gone_ns - began) / NS_PER_S:.2g} s"
 
 
 def _no_answer(trial: TrialData) -> Finding | None:

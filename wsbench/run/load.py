@@ -155,6 +155,11 @@ def _load(plan: Plan, count: int, hosts: shards.Hosts, sampling, side: target.Si
     """Runs the engines. Returns whether Ctrl-C ended them."""
     # An engine that is not pinned may use every CPU.
     both = [*side.server_cpus, *plan.cpus] if side.server_cpus and plan.cpus else []
+
+    def look() -> None:
+        side.look()
+        watch(folder)
+
     with (
         Sampler(folder.path / "resources.jsonl", *side.pids, cpus=both) as sampler,
         sampling(folder.path) as hosts_sampler,
@@ -163,7 +168,7 @@ def _load(plan: Plan, count: int, hosts: shards.Hosts, sampling, side: target.Si
         events = running.folders[0].path / "events.jsonl"
         (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
         try:
-            running.carry_out(lambda: watch(folder))
+            running.carry_out(look)
             watch(folder)
         except KeyboardInterrupt:
             running.interrupt()

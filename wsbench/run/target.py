@@ -92,6 +92,10 @@ class Side:
             self.notes.append("too few CPUs to separate server and engine: they compete")
         return place
 
+    def look(self) -> None:
+        """TrialFailed if this host is short of memory, or the log of a started server is too large."""
+        serving.require_memory()
+
     def require_alive(self) -> None:
         """TrialFailed if the server ended during the load."""
         if gone := [pid for pid in self.pids if not running.is_alive(pid)]:
@@ -155,6 +159,10 @@ class StartedSide(Side):
                 raise TrialFailed(f"the server {answer.words}; check the path and the headers")
             time.sleep(0.02)
         raise TrialFailed(f"the server was not ready within {serving.READY_S:g} s: it {answer.words}")
+
+    def look(self) -> None:
+        super().look()
+        serving.require_small(self._log)
 
     def require_alive(self) -> None:
         if self._server.exit_code is not None:

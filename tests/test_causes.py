@@ -1,0 +1,264 @@
+"""A load that carried nothing ends with its own exit code and begins with the cause, whatever the server did."""
+
+import base64
+import contextlib
+import hashlib
+import json
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from wsbench import cli
+from wsbench.cli import exits
+from wsbench.host import machine
+from wsbench.servers import serving
+
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+TEXT, CLOSE = 0x1, 0x8
+FEED = """
+about  = "a feed: the server sends, the client listens"
+source = "https://example.org"
+[fields]
+type = { json = "type" }
+[rules]
+tick = { is = { type = "tick" }, push = true }
+[[setup]]
+name  = "first"
+await = "tick"
+"""
+
+
+class Peer:
+    """One connection of a server that may do anything."""
+
+    def __init__(self, connection: socket.socket):
+        self.connection, self.stream = connection, connection.makefile("rb")
+
+    def key(self) -> bytes:
+        """The key of the handshake. EOFError if the client sends none."""
+        lines = b"".join(iter(self.stream.readline, b"\r\n"))
+        found = re.search(rb"(?i)^sec-websocket-key: *(\S+)", lines, re.M)
+        if found is None:
+            raise EOFError
+        return found[1]
+
+    def accept(self) -> None:
+        answer = base64.b64encode(hashlib.sha1(self.key() + GUID).digest())
+        self.say(b"101 Switching Protocols", b"Upgrade: websocket", b"Connection: Upgrade", b"Sec-WebSocket-Accept: " + answer)
+
+    def say(self, *lines: bytes) -> None:
+        self.connection.sendall(b"\r\n".join([b"HTTP/1.1 " + lines[0], *lines[1:], b"", b""]))
+
+    def message(self) -> bytes:
+        """The next message of the client. EOFError at its Close frame and at the end of the stream."""
+        head = self.stream.read(2)
+        if len(head) < 2 or head[0] & 15 == CLOSE:
+            raise EOFError
+        size = head[1] & 127
+        size = struct.unpack("!H", self.stream.read(2))[0] if size == 126 else size
+        mask, masked = self.stream.read(4), self.stream.read(size)
+        return bytes(byte ^ mask[place % 4] for place, byte in enumerate(masked))
+
+    def send(self, content: bytes, opcode: int = TEXT, masked: bool = False) -> None:
+        """A frame; a server may mask none."""
+        size = bytes([len(content)]) if len(content) < 126 else b"\x7e" + struct.pack("!H", len(content))
+        bit = 0x80 if masked else 0
+        self.connection.sendall(bytes([0x80 | opcode, bit | size[0]]) + size[1:] + (bytes(4) if masked else b"") + content)
+
+
+def refuses(peer: Peer) -> None:
+    peer.key()
+    peer.say(b"401 Unauthorized", b"Content-Length: 0")
+
+
+def has_another_key(peer: Peer) -> None:
+    peer.key()
+    peer.say(b"101 Switching Protocols", b"Upgrade: websocket", b"Connection: Upgrade", b"Sec-WebSocket-Accept: AAAA")
+
+
+def leaves(peer: Peer) -> None:
+    peer.accept()
+
+
+def closes(peer: Peer) -> None:
+    peer.accept()
+    peer.message()
+    peer.send(struct.pack("!H", 4000), CLOSE)
+
+
+def goes_away(peer: Peer) -> None:
+    peer.accept()
+    for _ in range(4):
+        peer.send(peer.message())
+    peer.send(struct.pack("!H", 1001), CLOSE)
+
+
+def masks(peer: Peer) -> None:
+    peer.accept()
+    while True:
+        peer.send(peer.message(), masked=True)
+
+
+def listens(peer: Peer) -> None:
+    peer.accept()
+    while True:
+        peer.message()
+
+
+def says_twice(peer: Peer) -> None:
+    peer.accept()
+    while True:
+        peer.send(2 * peer.message())
+
+
+def answers_each_third(peer: Peer) -> None:
+    peer.accept()
+    while True:
+        peer.message(), peer.message()
+        peer.send(peer.message())
+
+
+def feeds(peer: Peer) -> None:
+    peer.accept()
+    ended = threading.Event()
+
+    def until_closed() -> None:
+        with contextlib.suppress(OSError, EOFError):
+            peer.message()
+        ended.set()
+
+    threading.Thread(target=until_closed, daemon=True).start()
+    while not ended.wait(0.02):
+        peer.send(b'{"type":"tick"}')
+
+
+@pytest.fixture
+def serve():
+    """Starts a server that treats every connection so, and gives its port."""
+    with contextlib.ExitStack() as stack:
+
+        def started(conduct: Callable[[Peer], None]) -> int:
+            listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            threading.Thread(target=accept, args=(listening, conduct), daemon=True).start()
+            return listening.getsockname()[1]
+
+        yield started
+
+
+def accept(listening: socket.socket, conduct: Callable[[Peer], None]) -> None:
+    while True:
+        try:
+            connection = listening.accept()[0]
+        except OSError:
+            return
+        threading.Thread(target=treat, args=(connection, conduct), daemon=True).start()
+
+
+def treat(connection: socket.socket, conduct: Callable[[Peer], None]) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with contextlib.suppress(OSError, EOFError):
+        conduct(Peer(connection))
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def typed(monkeypatch, tmp_path, capsys):
+    """Carries out a command line in this process, in an own folder. Gives its exit code and its lines."""
+    monkeypatch.chdir(tmp_path)
+
+    def carried_out(*words: object) -> tuple[int, list[str]]:
+        code = cli._carried_out([str(word) for word in words])
+        return code, capsys.readouterr().out.splitlines()
+
+    return carried_out
+
+
+OPEN, CLOSED = ("--rate", "100"), ("--depth", "4")
+WITHIN = r"all 4 connections (within [\d.]+ s|at once)"
+USELESS = [
+    (refuses, OPEN, "no connection was established: the server answers HTTP 401 Unauthorized"),
+    (refuses, ("--idle",), "no connection was established: the server answers HTTP 401 Unauthorized"),
+    (has_another_key, CLOSED, "no connection was established: the server's handshake has a wrong key: AAAA instead of .*"),
+    (leaves, OPEN, f"the server closed {WITHIN}: without a Close frame"),
+    (leaves, ("--idle",), f"the server closed {WITHIN}: without a Close frame"),
+    (closes, CLOSED, f"the server closed {WITHIN}: code 4000"),
+    (goes_away, OPEN, f"the server closed {WITHIN}: code 1001"),
+    (goes_away, CLOSED, f"the server closed {WITHIN}: code 1001"),
+    (goes_away, ("--per-connection", "9"), f"the server closed {WITHIN}: code 1001"),
+    (masks, CLOSED, rf"the server broke the protocol on {WITHIN}: masked_frame \(opcode 1\)"),
+    (listens, OPEN, r"no message was answered: \d+ sent"),
+    (says_twice, CLOSED, r"no message was answered: [\d,]+ sent; reply_length .*"),
+    (answers_each_third, OPEN, r"more messages were lost than answered: \d+ of \d+; reply_missing .*"),
+    (listens, ("--push", "20"), r"no message was answered: [\d,]+ sent"),
+]
+
+
+@pytest.mark.parametrize(("conduct", "words", "cause"), USELESS)
+def test_the_first_line_of_a_useless_load_is_its_cause(serve, typed, conduct, words, cause):
+    code, lines = typed("load", f"ws://127.0.0.1:{serve(conduct)}/", "-c", 4, "-t", 0.4, "--warmup", 0, *words)
+    said = [line for line in lines if not line.startswith("phase ")]
+    assert re.fullmatch(cause, said[0])
+    assert code == exits.NOTHING_USABLE
+    assert "INVALID" in said
+    advice = "\n".join(said)
+    for ruled_out in (
+        "Lower the",
+        "schedstat",
+        "Give the engine",
+        "Little's law",
+        "Run the trial again",
+        "trial's folder",
+        "--pid",
+    ):
+        assert ruled_out not in advice
+
+
+def test_programs_get_the_cause_too(serve, typed):
+    words = ("load", f"ws://127.0.0.1:{serve(refuses)}/", "-c", 4, "-t", 0.4, "--warmup", 0, "--json", "--report", "load.html")
+    code, lines = typed(*words)
+    found = json.loads("\n".join(lines))
+    assert (code, found["cause"]) == (
+        exits.NOTHING_USABLE,
+        "no connection was established: the server answers HTTP 401 Unauthorized",
+    )
+    assert found["verdict"]["usable"] is False
+    assert [one["name"] for one in found["verdict"]["findings"]] == ["no_connection"]
+
+
+def test_a_service_that_only_sends_is_a_useful_load(serve, typed, tmp_path):
+    (tmp_path / "feed.toml").write_text(FEED, encoding="utf-8")
+    code, lines = typed(
+        "load", f"ws://127.0.0.1:{serve(feeds)}/", "--session", "feed.toml", "--idle", "-c", 3, "-t", 0.5, "--warmup", 0
+    )
+    assert code == exits.DONE, lines
+    assert any(re.fullmatch(r"[1-9]\d* messages received, [\d.]+ a second", line) for line in lines)
+
+
+def test_connections_that_come_and_go_are_counted_as_such(serve, typed):
+    def echoes(peer: Peer) -> None:
+        peer.accept()
+        while True:
+            peer.send(peer.message())
+
+    _, lines = typed("load", f"ws://127.0.0.1:{serve(echoes)}/", "-c", 2, "-t", 0.4, "--warmup", 0, "--per-connection", 1)
+    assert any(re.search(r"/  2 connections at a time, \d+ in all$", line) for line in lines)
+
+
+@pytest.mark.parametrize("option", ["-n", "--depth", "--per-connection", "-c"])
+def test_a_number_beyond_every_counter_is_one_line(typed, capsys, option):
+    assert cli._carried_out(["load", "ws://127.0.0.1:1/", option, str(2**63)]) == exits.BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(2**63 - 1) in line
+
+
+def test_a_load_ends_before_the_machine_runs_out_of_memory(serve, typed, monkeypatch):
+    monkeypatch.setattr(machine, "memory_available", lambda: 1 << 62)
+    monkeypatch.setattr(serving, "MEMORY_FLOOR", 1 << 63)
+    code, lines = typed("load", f"ws://127.0.0.1:{serve(listens)}/", "-c", 2, "-t", 30)
+    assert code == exits.FAULT
+    assert lines[0].startswith("failed: the machine ran out of memory")
