@@ -1,5 +1,6 @@
 """What the harness's tests share: wsbench as a command, a folder of test servers, and an experiment that is quick."""
 
+import io
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ from namespaces import bed, whole_again  # noqa: F401 (fixtures)
 from run_maker import SERVERS as MADE_SERVERS
 from run_maker import Server, make_run, spoil_some
 
+from wsbench import cli
 from wsbench.analysis.reading import load
 from wsbench.engine import program
 from wsbench.host import leftovers
@@ -53,8 +55,33 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def wsbench(tmp_path, environment):
-    """Runs `wsbench …` in an empty folder, with the test servers as its catalogue."""
+def wsbench(tmp_path, environment, monkeypatch):
+    """Calls `wsbench …` in this process, in an empty folder and with the test servers as its catalogue."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess:
+        written = {name: io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for name in ("stdout", "stderr")}
+        with monkeypatch.context() as patched:
+            patched.chdir(tmp_path)
+            patched.setattr(sys, "argv", ["wsbench", *arguments])
+            for name in os.environ.keys() - environment.keys():
+                patched.delenv(name)
+            for name, value in environment.items():
+                patched.setenv(name, value)
+            for name, stream in written.items():
+                patched.setattr(sys, name, stream)
+            try:
+                code = cli.carried_out(list(arguments))
+            except SystemExit as end:  # --help, --version
+                code = end.code
+        said = {name: stream.buffer.getvalue().decode() for name, stream in written.items()}
+        return subprocess.CompletedProcess(arguments, code or 0, **said)
+
+    return run
+
+
+@pytest.fixture
+def wsbench_process(tmp_path, environment):
+    """Runs `wsbench …` as a process of its own, for what a process is about: several at once, its exit, its threads, its limits."""
 
     def run(*arguments: str, **options) -> subprocess.CompletedProcess:
         return subprocess.run(
@@ -71,11 +98,11 @@ def wsbench(tmp_path, environment):
 
 
 @pytest.fixture
-def checked(wsbench):
+def checked(wsbench_process):
     """What the gate says of variants: (variant, check) → the check. All are asked at once, because the gate mostly waits."""
 
     def of(name: str) -> dict:
-        done = wsbench("check", name, "--json")
+        done = wsbench_process("check", name, "--json")
         (server,) = json.loads(done.stdout)["servers"]
         wrong = any(check["required"] and not check["passed"] for check in server["checks"])
         assert done.returncode == int(wrong), done.stdout + done.stderr

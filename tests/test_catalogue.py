@@ -1,5 +1,7 @@
 """Manifests and the selection of servers."""
 
+import os
+
 import pytest
 
 from wsbench.host.installation import ROOT
@@ -93,7 +95,8 @@ def test_a_folder_of_ones_own_adds_to_the_catalogue(tmp_path, monkeypatch):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         manifest(tmp_path / folder, f"mine-{folder}")
-    monkeypatch.setattr(catalogue, "OWN", (tmp_path / "one", tmp_path / "two", tmp_path / "one", catalogue.SHIPPED))
+    folders = (tmp_path / "one", tmp_path / "two", tmp_path / "one", catalogue.SHIPPED)
+    monkeypatch.setenv(catalogue.VARIABLE, os.pathsep.join(map(str, folders)))
     servers = [variant.server for variant in catalogue.read() if variant.is_default]
     assert {"mine-one", "mine-two", "reference", "netty"} <= set(servers)
     assert len(servers) == len(set(servers)), "a folder that is named twice counts once"
@@ -102,7 +105,7 @@ def test_a_folder_of_ones_own_adds_to_the_catalogue(tmp_path, monkeypatch):
 
 def test_two_servers_of_one_name_are_one_plain_error(tmp_path, monkeypatch):
     manifest(tmp_path, "netty")
-    monkeypatch.setattr(catalogue, "OWN", (tmp_path,))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     with pytest.raises(UserError) as said:
         catalogue.read()
     assert said.value.lines == [
@@ -111,7 +114,7 @@ def test_two_servers_of_one_name_are_one_plain_error(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "OWN", (tmp_path / "nowhere",))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match=r"WSBENCH_SERVERS: .*/nowhere is not a folder"):
         catalogue.read()
 

@@ -23,7 +23,7 @@ def main() -> None:
             signal.signal(number, _interrupt)
         _open_output()
         sys.unraisablehook = _not_lost
-        code = _carried_out(sys.argv[1:])
+        code = carried_out(sys.argv[1:])
     except BaseException:
         # Libraries make other errors of an interrupt that they meet while they are imported.
         if not _interrupts:
@@ -80,7 +80,9 @@ def _not_lost(met) -> None:
         sys.__unraisablehook__(met)
 
 
-def _carried_out(words: list[str]) -> int:
+def carried_out(words: list[str]) -> int:
+    """Does what the words of a command line ask for, as `main` does, and returns the exit code. Changes no signal handler and ends
+    no process; `--help` and `--version` raise SystemExit."""
     from importlib import import_module
 
     from wsbench.cli import arguments

@@ -29,7 +29,7 @@ def list_servers(session: str | None = None) -> None:
         for variant in catalogue.read()
     ]
     terminal.table(None, ["server", "language", "library", "serves", "version report or state"], rows)
-    for folder in catalogue.OWN:
+    for folder in catalogue.own():
         terminal.say(f"Your own servers: {folder} ({catalogue.VARIABLE})")
     found = ", ".join(f"{one.version} in {one.home}" for one in runtime.jdks()) or "none"
     terminal.say(f"JDKs found: {found}. Append `+jdk17` or `+jdk25+ZGC+heap4g` to a server to choose one.")

@@ -34,7 +34,6 @@ from wsbench.servers.settings import RuntimeName, RuntimeTable, Settings, depart
 SHIPPED = installation.ROOT / "servers"
 #: Folders of your own servers, separated as in PATH. The catalogue consists of them and the shipped servers.
 VARIABLE = "WSBENCH_SERVERS"
-OWN = tuple(Path(one) for one in os.environ.get(VARIABLE, "").split(os.pathsep) if one)
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,19 @@ class Variant:
         return chosen + self.manifest.departures + self.table.departures
 
 
+def own() -> tuple[Path, ...]:
+    """The folders that the environment names."""
+    return tuple(Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
+
+
 def read(*folders: Path) -> list[Variant]:
-    """Every variant of every server in these folders, by name. Without a folder: the shipped servers and those of `OWN`.
+    """Every variant of every server in these folders, by name. Without a folder: the shipped servers and those of `own`.
 
     UserError for a folder that does not exist or a name that two folders have; `Faults` for invalid manifests, one line each: path,
     key, what was found.
     """
     variants, wrong, places = [], [], {}
-    for folder in _distinct(folders or (SHIPPED, *OWN)):
+    for folder in _distinct(folders or (SHIPPED, *own())):
         for file in sorted(folder.glob("*/server.toml")):
             name = file.parent.name
             if name in places:
@@ -164,7 +168,7 @@ def read(*folders: Path) -> list[Variant]:
 
 def with_own(folder: Path | None) -> list[Variant]:
     """The catalogue, and the servers of a campaign's own folder if it has one."""
-    return read() if folder is None or not folder.is_dir() else read(SHIPPED, *OWN, folder)
+    return read() if folder is None or not folder.is_dir() else read(SHIPPED, *own(), folder)
 
 
 def _distinct(folders: tuple[Path, ...]) -> list[Path]:

@@ -27,9 +27,10 @@ def environment(cluster: Cluster) -> dict[str, str]:
     Ray's memory monitor, silent hosts noticed within seconds. A Ray that wsbench does not manage takes its authentication
     from the user's environment. Folders of your own servers must be the same on every host."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(cluster.token_file)}
+    own = os.pathsep.join(str(folder.absolute()) for folder in catalogue.own())
     return {
         **({} if cluster.ray else token),
-        **({catalogue.VARIABLE: os.pathsep.join(str(one.absolute()) for one in catalogue.OWN)} if catalogue.OWN else {}),
+        **({catalogue.VARIABLE: own} if own else {}),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_worker_oom_score_adjustment": "0",
