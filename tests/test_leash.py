@@ -8,6 +8,7 @@ import time
 import psutil
 import pytest
 
+from wsbench.host import leftovers
 from wsbench.host.process import Server
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(300)"]
@@ -64,3 +65,23 @@ def test_what_a_server_leaves_behind_is_reaped_while_it_runs(started):
     while any(one.pid != server.pid for one in leash.children()) and time.monotonic() < until:
         time.sleep(0.05)
     assert [one.pid for one in leash.children()] == [server.pid]
+
+
+def test_a_wsbench_started_below_a_dead_leash_ends_neither_itself_nor_its_shell(tmp_path, monkeypatch):
+    """In a /proc made here: any wsbench of this machine may end a process that really has a dead mark."""
+    (tmp_path / "namespace").write_text("")
+
+    def process(pid: int, mark: str) -> None:
+        folder = tmp_path / str(pid)
+        (folder / "ns").mkdir(parents=True)
+        (folder / "ns" / "pid").symlink_to(tmp_path / "namespace")
+        (folder / "environ").write_text(f"HOME=/root\0{leftovers.NAME}={mark}\0")
+        (folder / "cmdline").write_text("a\0command")
+
+    own, shell, left = os.getpid(), 999_999_001, 999_999_002
+    process(own, "1.1.1")
+    process(shell, "1.1.1")
+    process(left, "1.1.2")
+    monkeypatch.setattr(leftovers, "PROC", tmp_path)
+    assert {one.pid for one in leftovers.marked()} == {own, shell, left}
+    assert [one.pid for one in leftovers.orphans()] == [left]

@@ -2,24 +2,27 @@
 
 import json
 import os
+import random
 import shutil
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browsing import served
 from run_maker import SERVERS, make_run
 
 from wsbench.analysis import tables
-from wsbench.analysis.campaigns import look
+from wsbench.analysis.campaigns import look, of_readable
+from wsbench.analysis.reading import load
 from wsbench.records import packing
 from wsbench.records.errors import UserError
 from wsbench.records.files import new_folder, write_whole
 from wsbench.records.rundir import RunFolder
-from wsbench.report import document
+from wsbench.report import document, export
 from wsbench.report.web import site
 from wsbench.run import campaign
 
@@ -165,11 +168,27 @@ def spoil(run: RunFolder, how: str) -> None:
         case "zeros":
             table.unlink()
             (run.path / "0001" / "events.jsonl").write_bytes(bytes(5000) + b"\n")
+        case "beyond every number":
+            remove_trials(run)
+            values(table, [1e300])
+        case "a linked folder":
+            run.path.rename(run.path.parent.parent / "bad")
+            run.path.symlink_to(run.path.parent.parent / "bad")
+        case "a long name":
+            (run.path / "campaign.json").write_text(json.dumps(record | {"experiment": "e" * 300}))
+
+
+def values(table, some: list[float]) -> None:
+    """Puts these numbers, again and again, in the place of all others."""
+    found = pq.read_table(table)
+    place = found.schema.get_field_index("value")
+    made = [None if one is None else some[number % len(some)] for number, one in enumerate(found["value"].to_pylist())]
+    pq.write_table(found.set_column(place, found.schema.field(place), pa.array(made, pa.float64())), table)
 
 
 BROKEN = (
     *("truncated table", "another table", "not a number", "too large", "below zero", "not JSON", "not UTF-8", "a link"),
-    *("a pipe", "huge numbers", "zeros"),
+    *("a pipe", "huge numbers", "zeros", "beyond every number", "a linked folder", "a long name"),
 )
 
 
@@ -195,6 +214,73 @@ def test_a_broken_campaign(tmp_path, wsbench, how):
     done = wsbench("list", "runs")
     assert done.returncode == 0, done.stderr
     assert "runs/good" in done.stdout
+
+
+@pytest.mark.fault("S1", "a campaign whose numbers are read and cannot be shown", "named in a line; the others are shown")
+def test_a_campaign_that_breaks_a_page(tmp_path):
+    for name in ("bad", "good"):
+        document.build(make_run(tmp_path / "runs" / name, **ONE))
+    bad = RunFolder(tmp_path / "runs" / "bad")
+    remove_trials(bad)
+    values(bad.path / "trials.parquet", [1e-300, 1e18])  # an interval beyond every number of the document
+    assert len(look([tmp_path / "runs"])[0]) == 2
+    with served(tmp_path / "runs") as address:
+        status, text = got(address, "/campaign/runs/bad/campaign.json")
+        assert (status, text.split(":")[0]) == (422, "cannot be read")
+        assert [got(address, page)[0] for page in ("/", "/claims", "/campaign/runs/good/campaign.json")] == [200] * 3
+    number, left_out = site.write([tmp_path / "runs"], tmp_path / "out")
+    assert number == 1
+    assert [line.partition(":")[0] for line in left_out] == [str(bad.path)]
+    assert "runs/bad/" not in (tmp_path / "out" / "index.html").read_text()
+    assert not (tmp_path / "out" / "campaign" / "runs" / "bad").exists()
+
+
+def test_a_page_over_campaigns_leaves_out_those_that_break_it(tmp_path):
+    for name in ("bad", "good"):
+        document.build(make_run(tmp_path / "runs" / name, **ONE))
+
+    def made(of: list) -> list[str]:
+        if any(one.id == "runs/bad" for one in of):
+            raise ZeroDivisionError("two\nlines")
+        return [one.id for one in of]
+
+    broken = []
+    assert of_readable(made, look([tmp_path / "runs"])[0], broken) == ["runs/good"]
+    assert broken == [f"{tmp_path / 'runs' / 'bad'}: cannot be read: ZeroDivisionError: two"]
+
+
+def test_folders_of_one_name(tmp_path):
+    for folder in ("a", "b"):
+        document.build(make_run(tmp_path / folder / "runs" / "one", **ONE))
+    folders = [tmp_path / "a" / "runs", tmp_path / "b" / "runs", tmp_path / "a" / ".." / "a" / "runs"]
+    assert site.write(folders, tmp_path / "out") == (2, [])
+    assert sorted(one.id for one in look(folders)[0]) == ["runs-2/one", "runs/one"]
+
+
+@pytest.mark.parametrize(
+    ("file", "column"), [("trials.parquet", "metric"), ("outcomes.parquet", "record"), ("latencies.parquet", "log")]
+)
+def test_turned_bits_of_a_table_are_one_line_or_numbers(tmp_path, file, column):
+    """Whatever Arrow, zlib or a text's coding makes of them."""
+    run = make_run(tmp_path / "one", **ONE)
+    document.build(run)
+    remove_trials(run)
+    table = run.path / file
+    # Without compression a turned bit reaches the text; with it, only the decompressor.
+    pq.write_table(pq.read_table(table), tmp_path / "plain", compression="none", use_dictionary=column == "metric")
+    draw, lines = random.Random(1), []
+    for whole in (table.read_bytes(), (tmp_path / "plain").read_bytes()):
+        for _ in range(25):
+            at = draw.randrange(len(whole))
+            table.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :])
+            try:
+                results = load(run)
+                for form in ("json", "csv", "hgrm"):
+                    export.FORMATS[form](export.Asked(results, [], []))
+            except UserError as error:
+                lines += error.lines
+    assert len(lines) > 10
+    assert not any("\n" in line for line in lines)
 
 
 @pytest.mark.fault("S2", "report.html and trials that are links, under `serve`, `site` and `pack`", "never followed")

@@ -1,5 +1,6 @@
 """What a person may type: one plain line and exit 2, before anything runs; and Ctrl-C at any instant."""
 
+import http.client
 import os
 import random
 import signal
@@ -119,24 +120,51 @@ def test_other_commands(places, wsbench, words):
     assert done.stderr.count("\n") == 1, done.stderr
 
 
-@pytest.mark.fault("S4", "`serve --host ::1`", "serves there")
-def test_serving_over_ipv6(places):
-    with socket.socket(socket.AF_INET6) as probe:
-        try:
-            probe.bind(("::1", 0))
-        except OSError:
-            pytest.skip("this machine has no IPv6")
-        port = probe.getsockname()[1]
-    with subprocess.Popen(
-        [*WSBENCH, "serve", str(places / "runs"), "--host", "::1", "--port", str(port)],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as serving:
-        assert f"http://[::1]:{port}/" in serving.stdout.readline()
-        until = time.monotonic() + 20
-        while socket.socket(socket.AF_INET6).connect_ex(("::1", port)) != 0:
-            assert time.monotonic() < until
-            time.sleep(0.1)
+@pytest.mark.fault("S4", "`serve` on `::1`, `0.0.0.0` and `127.0.0.1`, asked by addresses and names", "answers its own alone")
+@pytest.mark.parametrize(
+    ("host", "at", "own"),
+    [
+        ("::1", "::1", ["[::1]:PORT", "[::1]", "localhost:PORT"]),
+        ("0.0.0.0", "127.0.0.1", ["127.0.0.1:PORT", "10.1.2.3", "localhost", "LOCALHOST.:PORT", socket.gethostname()]),
+        ("127.0.0.1", "127.0.0.1", ["127.0.0.1:PORT", "localhost:PORT"]),
+    ],
+)
+def test_serving_answers_its_own_names_alone(places, host, at, own):
+    try:
+        with socket.create_server((at, 0), family=socket.AF_INET6 if ":" in at else socket.AF_INET) as probe:
+            port = probe.getsockname()[1]
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    words = ["serve", str(places / "runs"), "--host", host, "--port", str(port)]
+    with subprocess.Popen([*WSBENCH, *words], stdout=subprocess.PIPE, text=True) as serving:
+        shown = f"[{host}]" if ":" in host else host
+        assert f"http://{shown}:{port}/" in serving.stdout.readline()
+
+        def status(name: str) -> int:
+            asking = http.client.HTTPConnection(at, port, timeout=20)
+            asking.request("GET", "/", headers={"Host": name.replace("PORT", str(port))})
+            return asking.getresponse().status
+
+        until = time.monotonic() + 30
+        while True:
+            try:
+                status("localhost")
+                break
+            except OSError:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        assert {name: status(name) for name in own} == dict.fromkeys(own, 200)
+        foreign = [
+            "evil.example",
+            f"evil.example:{port}",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[",
+            "[::1",
+            "a b",
+            "",
+        ]
+        assert {name: status(name) for name in foreign} == dict.fromkeys(foreign, 400)
         serving.terminate()
 
 

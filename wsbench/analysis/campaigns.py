@@ -8,10 +8,12 @@ from __future__ import annotations
 import fcntl
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
-from wsbench.records.rundir import CampaignRecord, RunFolder
+from wsbench.records.rundir import CampaignRecord, RunFolder, require_own, runs_in, why_left_out
 
 #: Metrics shown next to the headline.
 USUAL = (
@@ -31,6 +33,9 @@ USUAL = (
 )
 #: An experiment's name becomes part of file names and addresses, and a campaign may come from an untrusted source.
 IS_NAME = re.compile(r"[^./\x00][^/\x00]*")
+#: In bytes. A file's name has 255 at most, and a metric and a suffix may follow.
+LONGEST_NAME = 150
+T = TypeVar("T")
 #: Files that a campaign's results are read from.
 READ = (*tables.FILES, "campaign.json", "order.json", "experiment.toml", "servers.json", "machine.json")
 MOST_KEPT = 256
@@ -108,11 +113,8 @@ class Campaign:
         """The reason why its numbers cannot be shown; None if they can."""
         try:
             _ = self.created, self.verdicts
-        except UserError as error:
-            return str(error)
-        # A broken campaign must not affect the others, whatever it contains.
         except Exception as error:
-            return f"{self.run.path}: {type(error).__name__}: {error}"
+            return why_left_out(self.run, error)
         return None
 
     @property
@@ -191,24 +193,60 @@ def find(folders: list[Path]) -> list[Campaign]:
     return look(folders)[0]
 
 
+def of_readable(make: Callable[[list[Campaign]], T], campaigns: list[Campaign], broken: list[str]) -> T:
+    """`make` of the campaigns. If it raises, those for which it raises alone are left out, with a line in `broken` each."""
+    try:
+        return make(campaigns)
+    except Exception:
+        kept = []
+        for one in campaigns:
+            try:
+                make([one])
+            except Exception as error:
+                broken.append(why_left_out(one.run, error))
+            else:
+                kept.append(one)
+        if len(kept) == len(campaigns):
+            raise
+        return make(kept)
+
+
 def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
     """The readable campaigns, newest first, and one line per broken campaign."""
     found, broken = [], []
-    for folder in folders:
-        for file in sorted(folder.glob("*/campaign.json")):
-            run = RunFolder(file.parent)
+    for label, folder in _labelled(folders).items():
+        for run in runs_in(folder):
             try:
-                one = Campaign(f"{folder.resolve().name}/{run.path.name}", run, run.campaign, _planned(run))
-            except UserError as error:
-                broken.append(str(error))
+                require_own(run)
+                one = Campaign(f"{label}/{run.path.name}", run, run.campaign, _planned(run))
+                _require_name(one)
+            except Exception as error:
+                broken.append(why_left_out(run, error))
                 continue
-            if not IS_NAME.fullmatch(one.experiment):
-                broken.append(f"{run.path}: its experiment's name {one.experiment!r} cannot be a file name")
-            elif one.problem is not None:
+            if one.problem is not None:
                 broken.append(one.problem)
             else:
                 found.append(one)
     return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True), broken
+
+
+def _labelled(folders: list[Path]) -> dict[str, Path]:
+    """Each folder by its name, with a number where another one has that name too: it is part of addresses."""
+    made: dict[str, Path] = {}
+    for place, folder in {folder.resolve(): folder for folder in folders}.items():
+        label, number = place.name, 1
+        while label in made:
+            number += 1
+            label = f"{place.name}-{number}"
+        made[label] = folder
+    return made
+
+
+def _require_name(one: Campaign) -> None:
+    name = one.experiment
+    if not IS_NAME.fullmatch(name) or len(name.encode(errors="replace")) > LONGEST_NAME:
+        shown = name if len(name) < LONGEST_NAME else f"{name[:20]}…"
+        raise UserError(f"{one.run.path}: its experiment's name {shown!r} cannot be a file name")
 
 
 def _planned(run: RunFolder) -> int:

@@ -13,11 +13,12 @@ from functools import cached_property
 import numpy as np
 
 from wsbench import metrics
-from wsbench.engine.histogram import Histogram, decode, encode
+from wsbench.engine.histogram import BROKEN, Histogram, decode, encode
 from wsbench.metrics.findings import Kind, Verdict
 from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
 from wsbench.records.engine_files import Doc, Plan, Push, Seconds
+from wsbench.records.errors import UserError
 from wsbench.records.rundir import CellValue, TrialRecord
 
 COLUMN = {name: column for column, name in enumerate(metrics.METRICS)}
@@ -137,14 +138,19 @@ class TrialResult:
 class Latencies:
     """Pooled latencies of the counted trials of a server and cell: for curves and distributions, never for an interval.
 
-    `log` is the histogram as the payload of a line in an HdrHistogram log.
+    `log` is the histogram as the payload of a line in an HdrHistogram log. `source`: the file that it was read from.
     """
 
     log: str
+    source: str = field(default="the data set", compare=False)
 
     @cached_property
     def histogram(self) -> Histogram:
-        return decode(self.log)
+        """UserError if it cannot be decoded: it may come from an untrusted file."""
+        try:
+            return decode(self.log)
+        except BROKEN as error:
+            raise UserError(f"{self.source}: a histogram cannot be read: {error}") from error
 
     def __add__(self, other: Latencies) -> Latencies:
         return of_histogram(self.histogram + other.histogram)

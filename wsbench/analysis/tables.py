@@ -26,7 +26,7 @@ from wsbench.metrics.timeline import Timeline
 from wsbench.records.engine_files import Plan
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain, read_file, write_whole
-from wsbench.records.frozen import one_line
+from wsbench.records.frozen import LARGEST, one_line
 from wsbench.records.rundir import RunFolder, TrialOrder, TrialRecord
 
 TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
@@ -34,7 +34,6 @@ TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "la
 USED = ["trial", "metric", "value", "reason"]
 MADE_BY, COUNT = b"wsbench.made_by", b"wsbench.trials"
 NOT_THEN = "this metric did not exist when the data set was computed"
-UNREAD = (pa.ArrowException, KeyError, ValueError, TypeError, IndexError, RecursionError)
 
 
 def write(run: RunFolder, data: DataSet) -> None:
@@ -61,12 +60,14 @@ def read(run: RunFolder) -> DataSet | None:
         trials = [_trial(row, plans, columns, number) for number, row in enumerate(rows)]
         timelines = {row["trial"]: _timeline(row["timeline"]) for row in rows if row["timeline"] is not None}
         pooled = {
-            (row["server"], tuple(json.loads(row["cell"]).items()), row["tag"]): Latencies(row["log"])
+            (row["server"], tuple(json.loads(row["cell"]).items()), row["tag"]): Latencies(row["log"], str(run.path / LATENCIES))
             for row in latencies.to_pylist()
         }
     except ValidationError as error:
         raise UserError(f"{run.path / OUTCOMES}: {one_line(error)}") from error
-    except UNREAD as error:
+    except UserError:
+        raise
+    except Exception as error:  # whatever an untrusted file makes of Arrow
         said = str(error).splitlines() or [type(error).__name__]
         raise UserError(f"{run.path}: its data set cannot be read: {said[0]}") from error
     return DataSet(trials, columns, pooled, timelines, made_by, stored=True)
@@ -96,8 +97,11 @@ def _table(run: RunFolder, name: str, columns: list[str] | None = None) -> pa.Ta
         # Arrow's own threads read ahead by default; at the end of Python they are still there, and now and then abort the program.
         file = pq.ParquetFile(io.BytesIO(read_file(run.path / name)), read_dictionary=texts, pre_buffer=False)
         return file.read(columns=columns, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{run.path / name}: {str(error).splitlines()[0]}") from error
+    except UserError:
+        raise
+    except Exception as error:  # of Arrow's own exceptions, and IndexError, UnicodeDecodeError, MemoryError
+        said = str(error).splitlines() or [type(error).__name__]
+        raise UserError(f"{run.path / name}: {said[0]}") from error
 
 
 # ---- the long table ------------------------------------------------------------------------------------------------
@@ -193,8 +197,8 @@ def _columns(table: pa.Table, numbers: list[int]) -> Columns:
     values, places = np.full(shape, np.nan), np.ones(shape, np.int32)
     values[at] = np.asarray(table["value"].combine_chunks().fill_null(np.nan))[known]
     places[at] = np.asarray(reason.indices.fill_null(-2))[known] + 2
-    if not (np.isfinite(values) | np.isnan(values)).all() or (np.isnan(values) != (places != 0)).any():
-        raise ValueError("a number is not finite, or there is neither a number nor a reason")
+    if not ((np.abs(values) <= LARGEST) | np.isnan(values)).all() or (np.isnan(values) != (places != 0)).any():
+        raise ValueError("a number is beyond ±2^63, or there is neither a number nor a reason")
     return Columns(values, places, texts)
 
 

@@ -14,7 +14,7 @@ from wsbench.host import installation, machine
 from wsbench.metrics.findings import FAMILIES
 from wsbench.records import packing
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import RunFolder
+from wsbench.records.rundir import RunFolder, require_own, runs_in, why_left_out
 from wsbench.sessions import session_file
 
 RUNS = Path("runs")
@@ -44,12 +44,12 @@ def list_things(arguments) -> int:
     else:
         rows = []
         broken = []
-        for folder in sorted(RUNS.glob("*/campaign.json")):
-            run = RunFolder(folder.parent)
+        for run in runs_in(RUNS):
             try:
-                record, done, planned = run.campaign, sum(1 for _ in run.finished()), len(run.order)
-            except UserError as error:
-                broken.append(str(error))
+                require_own(run)
+                record, done, planned = run.campaign, len(run.finished_numbers()), len(run.order)
+            except Exception as error:
+                broken.append(why_left_out(run, error))
                 continue
             known = record.departures is not None
             departures = "; ".join(record.departures) or "none" if known else "not recorded"

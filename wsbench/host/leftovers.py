@@ -47,8 +47,10 @@ def marked() -> list[Marked]:
 
 
 def orphans() -> list[Marked]:
-    """Marked processes whose wsbench has ended."""
-    return [one for one in marked() if not _lives(one.mark)]
+    """Marked processes whose wsbench has ended. None with the mark that this process was started with: this wsbench itself, and the
+    shell that it was started from."""
+    inherited = _mark_of(PROC / str(os.getpid()))
+    return [one for one in marked() if one.mark != inherited and not _lives(one.mark)]
 
 
 def end(marks: set[str]) -> None:

@@ -382,3 +382,22 @@ class RunFolder:
             folder = self.trial(planned.number)
             if (record := folder.record) is not None:
                 yield folder, record
+
+
+def runs_in(folder: Path) -> Iterator[RunFolder]:
+    """The campaigns of a folder by name, readable or not. `require_own` says which of them are links."""
+    return (RunFolder(file.parent) for file in sorted(folder.glob("*/campaign.json")))
+
+
+def require_own(run: RunFolder) -> None:
+    """UserError if the campaign's folder is a link: it could lead anywhere."""
+    if run.path.is_symlink():
+        raise UserError(f"{run.path} is a link, and links are not followed; name its target's parent folder")
+
+
+def why_left_out(run: RunFolder, error: Exception) -> str:
+    """One line for a campaign that raised this. A broken campaign must not affect the others, whatever it contains and raises."""
+    if isinstance(error, UserError):
+        return str(error).split("\n", 1)[0]
+    said = (str(error).splitlines() or [""])[0]
+    return f"{run.path}: cannot be read: {type(error).__name__}{': ' * bool(said)}{said}"

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
+from pydantic import ValidationError
 
 from wsbench import __version__, metrics
 from wsbench.analysis import stats, tables
@@ -26,7 +27,7 @@ from wsbench.analysis.thresholds import Threshold, judge_values
 from wsbench.metrics.findings import Axis, Family, Kind
 from wsbench.records.errors import UserError
 from wsbench.records.files import require_writable, write_output
-from wsbench.records.frozen import Frozen
+from wsbench.records.frozen import Frozen, one_line
 from wsbench.records.hosts import MachineRecord
 from wsbench.records.rundir import CampaignRecord, CellValue, ServerRow
 from wsbench.report import hdr
@@ -100,6 +101,14 @@ class Document(Frozen):
 
 
 def document(results: Results) -> Document:
+    """UserError if a number is too large for the format."""
+    try:
+        return _document(results)
+    except ValidationError as error:
+        raise UserError(f"{results.folder.path}: cannot be exported: {one_line(error)}") from error
+
+
+def _document(results: Results) -> Document:
     return Document(
         written_by=f"wsbench {__version__}",
         campaign=results.campaign,

@@ -6,17 +6,23 @@ origin and cannot send requests to this server.
 
 from __future__ import annotations
 
+import functools
+import ipaddress
+import re
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wsbench.analysis.campaigns import Campaign, find, look
+from wsbench.analysis.campaigns import Campaign, find, look, of_readable
 from wsbench.records.errors import UserError
 from wsbench.report import export
 from wsbench.report.web import pages
@@ -37,11 +43,13 @@ REPORT = PAGE | {
     )
 }
 SERVED = pages.Links(up="/", static=False)
+#: The `Host` of a request: an address in brackets, or a name or an IPv4 address, and perhaps a port.
+HOST = re.compile(r"(?:\[(?P<address>[^\]\[]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
 DOWNLOADS = {"json": "application/json", "csv": "text/csv"}
 
 
-def app(folders: list[Path], hosts: list[str]) -> Starlette:
-    """`hosts` are the allowed host names: no other site can make a browser read these pages (DNS rebinding)."""
+def app(folders: list[Path], names: frozenset[str]) -> Starlette:
+    """The pages of the campaigns in these folders. `names`: the host names that it answers to, in lower case."""
 
     def campaign_of(request: Request) -> Campaign:
         """The requested campaign, looked up among the existing ones: no path is built from the request."""
@@ -52,10 +60,12 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
         raise HTTPException(404, f"no campaign {asked}")
 
     def top(request: Request) -> Response:
-        return page(pages.listing(*look(folders), SERVED, request.query_params.get("q", "")))
+        campaigns, broken = look(folders)
+        query = request.query_params.get("q", "")
+        return page(of_readable(lambda of: pages.listing(of, broken, SERVED, query), campaigns, broken))
 
     def claims(request: Request) -> Response:
-        return page(pages.claims(find(folders), SERVED))
+        return page(of_readable(lambda of: pages.claims(of, SERVED), find(folders), []))
 
     def campaign(request: Request) -> Response:
         one = campaign_of(request)
@@ -85,21 +95,24 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
         chosen = [known[name] for name in dict.fromkeys(asked) if name in known]
         if not chosen:
             raise HTTPException(404, "none of these campaigns exists")
-        return page(pages.overlaid("Overlay of campaigns", chosen, request.query_params.get("metric"), SERVED))
+        metric = request.query_params.get("metric")
+        return page(of_readable(lambda of: pages.overlaid("Overlay of campaigns", of, metric, SERVED), chosen, []))
 
     def of_experiment(request: Request) -> Response:
         name = request.path_params["experiment"]
         chosen = [one for one in find(folders) if one.experiment == name]
         if not chosen:
             raise HTTPException(404, f"no campaign of {name}")
-        return page(pages.overlaid(f"Campaigns of {name}", chosen, request.query_params.get("metric"), SERVED))
+        metric = request.query_params.get("metric")
+        return page(of_readable(lambda of: pages.overlaid(f"Campaigns of {name}", of, metric, SERVED), chosen, []))
 
     def history(request: Request) -> Response:
         name = request.path_params["experiment"]
         chosen = [one for one in find(folders) if one.experiment == name]
         if not chosen:
             raise HTTPException(404, f"no campaign of {name}")
-        return page(pages.over_time(chosen, name, request.query_params.get("metric"), SERVED))
+        metric = request.query_params.get("metric")
+        return page(of_readable(lambda of: pages.over_time(of, name, metric, SERVED), chosen, []))
 
     def asset(request: Request) -> Response:
         name = request.path_params["name"]
@@ -109,32 +122,79 @@ def app(folders: list[Path], hosts: list[str]) -> Starlette:
 
     made = Starlette(
         routes=[
-            Route("/", top),
-            Route("/claims", claims),
+            Route("/", _told(top)),
+            Route("/claims", _told(claims)),
             Route("/assets/{name}", asset),
-            Route("/campaign/{folder}/{name}/", campaign),
-            Route("/campaign/{folder}/{name}/live", live),
-            Route("/campaign/{folder}/{name}/report.html", report),
-            Route("/campaign/{folder}/{name}/campaign.{form}", download),
-            Route("/overlay", overlaid),
-            Route("/overlay/{experiment}", of_experiment),
-            Route("/history/{experiment}", history),
+            Route("/campaign/{folder}/{name}/", _told(campaign)),
+            Route("/campaign/{folder}/{name}/live", _told(live)),
+            Route("/campaign/{folder}/{name}/report.html", _told(report)),
+            Route("/campaign/{folder}/{name}/campaign.{form}", _told(download)),
+            Route("/overlay", _told(overlaid)),
+            Route("/overlay/{experiment}", _told(of_experiment)),
+            Route("/history/{experiment}", _told(history)),
         ],
         exception_handlers={
             HTTPException: lambda _, error: Response(error.detail, error.status_code, headers=PAGE),
-            UserError: lambda _, error: Response(f"cannot be read: {error}", 422, headers=PAGE),
         },
     )
-    made.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    made.add_middleware(OwnHost, names=names)
     return made
+
+
+def _told(endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    """A page that a broken campaign makes impossible says so, whatever it raises."""
+
+    @functools.wraps(endpoint)
+    def answer(request: Request) -> Response:
+        try:
+            return endpoint(request)
+        except HTTPException:
+            raise
+        except Exception as error:
+            said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            return Response(f"cannot be read: {said}", 422, headers=PAGE, media_type="text/plain")
+
+    return answer
 
 
 def page(text: str, more: dict[str, str] | None = None) -> HTMLResponse:
     return HTMLResponse(text, headers=PAGE | (more or {}))
 
 
+class OwnHost:
+    """Answers only requests for an address or one of `names`: no other site can make a browser read these pages (DNS rebinding).
+
+    An address is safe, because a site is known to a browser by what was typed: only a name can be made to lead elsewhere.
+    """
+
+    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._is_own(Headers(scope=scope).get("host", "")):
+            await Response("unknown host name", 400, headers=PAGE, media_type="text/plain")(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _is_own(self, host: str) -> bool:
+        found = HOST.fullmatch(host)
+        if found is None:
+            return False
+        if found["name"] is not None and found["name"].lower().removesuffix(".") in self._names:
+            return True
+        try:
+            ipaddress.ip_address(found["address"] or found["name"])
+        except ValueError:
+            return False
+        return True
+
+
+def names_of(host: str) -> frozenset[str]:
+    """The names under which this machine may be asked if `host` is listened on: its own, if every address of it is."""
+    own = (socket.gethostname(), socket.getfqdn()) if host in ("0.0.0.0", "::") else ()
+    return frozenset(name.lower().removesuffix(".") for name in ("localhost", host, *own))
+
+
 def serve(folders: list[Path], host: str, port: int) -> None:
     """Serves the pages until Ctrl-C."""
-    # Starlette reduces an IPv6 address to "[", which cannot be a registered host name.
-    hosts = ["*"] if host in ("0.0.0.0", "::") else ["127.0.0.1", "localhost", "[", host]
-    uvicorn.run(app(folders, hosts), host=host, port=port, log_level="warning", access_log=False)
+    uvicorn.run(app(folders, names_of(host)), host=host, port=port, log_level="warning", access_log=False)

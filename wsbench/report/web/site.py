@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from wsbench.analysis.campaigns import Campaign, look
-from wsbench.records.errors import UserError
 from wsbench.records.files import read_file, whole_folder
+from wsbench.records.rundir import why_left_out
 from wsbench.report import export
 from wsbench.report.web import pages
 from wsbench.report.web.over_time import shown_metrics
@@ -21,15 +21,13 @@ def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
         for name in pages.ASSETS:
             shutil.copyfile(pages.HERE / name, part / "assets" / name)
         campaigns, broken = look(folders)
-        campaigns = [one for one in campaigns if not one.running and _downloads(one, part / "campaign" / one.id, broken)]
+        campaigns = [one for one in campaigns if not one.running and _readable(one, part / "campaign" / one.id, broken)]
         _write(part / "index.html", pages.listing(campaigns, broken, pages.Links("", static=True)))
         _write(part / "claims.html", pages.claims(campaigns, pages.Links("", static=True)))
         for one in campaigns:
             folder = part / "campaign" / one.id
             others = [other for other in campaigns if other.experiment == one.experiment and other.id != one.id]
             _write(folder / "index.html", pages.campaign(one, others, pages.Links("../../../", static=True)))
-            if one.report is not None:
-                (folder / "report.html").write_bytes(read_file(one.report))
         for experiment in {one.experiment for one in campaigns}:
             chosen = [one for one in campaigns if one.experiment == experiment]
             text = pages.overlaid(f"Campaigns of {experiment}", chosen, None, pages.Links("../", static=True))
@@ -42,17 +40,19 @@ def write(folders: list[Path], out: Path) -> tuple[int, list[str]]:
     return len(campaigns), broken
 
 
-def _downloads(one: Campaign, folder: Path, broken: list[str]) -> bool:
-    """Writes the campaign's downloads. If its trials cannot be read, returns False and adds a line to `broken`."""
+def _readable(one: Campaign, folder: Path, broken: list[str]) -> bool:
+    """Writes the campaign's downloads and report. If it raises in any page, returns False and adds a line to `broken`."""
     try:
-        results = one.results
-        made = {form: export.FORMATS[form](export.Asked(results, [], [])) for form in ("json", "csv")}
-    except UserError as error:
-        broken.append(str(error))
+        made = {f"campaign.{form}": export.FORMATS[form](export.Asked(one.results, [], [])) for form in ("json", "csv")}
+        if one.report is not None:
+            made["report.html"] = read_file(one.report)
+        pages.every(one)
+    except Exception as error:
+        broken.append(why_left_out(one.run, error))
         return False
     folder.mkdir(parents=True)
-    for form, content in made.items():
-        (folder / f"campaign.{form}").write_bytes(content)
+    for name, content in made.items():
+        (folder / name).write_bytes(content)
     return True
 
 
