@@ -6,8 +6,8 @@ from wsbench import cli
 from wsbench.metrics import quiet, slices
 from wsbench.metrics.limits import LIMITS, NEVER
 
-WAITS = ("wait_share", "wait_p50", "wait_p99")
-for name in (*WAITS, "steal", "foreign_cpu", "others", "disturbed_turns", "crowd", "little", "rising", "start_spread_s"):
+WAITS = ("wait_share", "wait_p50", "wait_p99", "start_spread_s", "own_part")
+for name in (*WAITS, "steal", "foreign_cpu", "others", "disturbed_turns", "crowd", "little", "rising"):
     LIMITS[name] = replace(LIMITS[name], suspect=NEVER, invalid=NEVER)
 slices.disturbance = lambda *_: None
 quiet.disturbances = lambda *_: []

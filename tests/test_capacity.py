@@ -3,25 +3,40 @@
 import decimal
 import itertools
 import math
+import os
 import random
+import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
+from run_maker import SERVERS, make_run
+from test_end_to_end import wait_for
+from trial_maker import at_rate, write_trial
 
+from wsbench import metrics
 from wsbench.analysis.capacity import answers, promises, search
 from wsbench.analysis.capacity.search import Bounds
+from wsbench.analysis.reading import load
 from wsbench.analysis.stats import crossing
 from wsbench.analysis.stats.crossing import Probe
+from wsbench.cli import exits, show_capacity
+from wsbench.engine import program
+from wsbench.experiments import experiment
 from wsbench.experiments.experiment import Capacity
+from wsbench.host import machine
 from wsbench.metrics.findings import Finding, Verdict
+from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import verdict
 from wsbench.records.errors import UserError
 from wsbench.records.goals import Searching
 from wsbench.records.rundir import Probe as Probing
-from wsbench.run import capacity, duel, request
+from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
+from wsbench.run import campaign, capacity, duel, request, searching, testbed
 from wsbench.servers import catalogue, speaking
 
 TESTS = Path(__file__).parent
@@ -186,7 +201,7 @@ class Probed:
     load: float
     outcomes: tuple[str, ...]
     purpose: str = "search"
-    trial: str = ""
+    trial: object = ""
 
 
 ASKED = answers.Asked(Capacity(promises=["p99 < 10ms"], start=1_000, within=WITHIN), 4.0)
@@ -248,7 +263,8 @@ class Record:
 
 
 def judged(text, values, *findings, limit="neither"):
-    return promises.outcome(promises.parse(text), Record(), Verdict(tuple(findings), limit), values.get)
+    read_at_once = {"receive_delay_us_p99": 0.0}
+    return promises.outcome(promises.parse(text), Record(), Verdict(tuple(findings), limit), (read_at_once | values).get)
 
 
 def finding(axis, **affects):
@@ -297,8 +313,8 @@ def test_a_disturbed_probe_says_nothing_whichever_way_it_points():
     as_is = promises.outcome(promises.parse("p99 < 1ms"), Record(), Verdict(tuple(both), "neither"), values.get, as_is=True)
     assert as_is == "generator"
     # A memory that is INVALID is another matter, and a full server makes messages leave late.
-    values = {"response_us_p99": 1e6, "error_fraction": 0.0}
-    assert judged("p99 < 1ms", values, finding("host", memory="INVALID")) == "broken"
+    values = {"response_us_p99": 1e6, "error_fraction": 0.0, "send_lag_us_p99": 500.0}
+    assert judged("p99 < 1ms", values | {"send_lag_us_p99": 0.0}, finding("host", memory="INVALID")) == "broken"
     assert judged("p99 < 1ms", values, finding("engine", tail="INVALID"), limit="server") == "broken"
 
 
@@ -325,9 +341,8 @@ def test_a_command_and_a_url_speak_a_session(tmp_path):
 @pytest.mark.parametrize(
     ("name", "values", "says"),
     [
-        ("send_lag", {"send_lag_us_p99": 400.0}, "kept"),
-        ("send_lag", {"send_lag_us_p99": 600.0}, "generator"),
-        ("send_lag", {}, "generator"),
+        ("send_lag", {"send_lag_us_p99": 90.0}, "kept"),
+        ("send_lag", {"send_lag_us_p99": 110.0}, "generator"),
         ("wait", {"engine_wait_percent": 2.0, "engine_wait_us_per_message": 100.0}, "kept"),
         ("wait", {"engine_wait_percent": 2.0, "engine_wait_us_per_message": 200.0}, "generator"),
         ("wait", {"engine_wait_percent": 12.0, "engine_wait_us_per_message": 1.0}, "generator"),
@@ -338,6 +353,63 @@ def test_the_part_of_the_engine_counts_against_the_promised_time(name, values, s
     """Its share of a time that is far below the bound is large, and changes nothing."""
     because = Finding("engine", name, "made", "", {"tail": "INVALID"})
     assert judged("p99 < 1ms", {"response_us_p99": 500.0, "error_fraction": 0.0} | values, because) == says
+
+
+@pytest.mark.parametrize("response_us", [700.0, 5_000.0])
+@pytest.mark.parametrize(
+    ("sent_us", "read_us", "limit", "is_generator"),
+    [
+        (40.0, 50.0, "neither", False),
+        (60.0, 50.0, "neither", True),
+        (None, 110.0, "neither", True),
+        (60.0, 50.0, "unknown", True),
+        (4_000.0, 50.0, "server", False),
+        (0.0, 110.0, "server", True),
+    ],
+)
+def test_a_probe_says_nothing_if_the_engine_itself_takes_a_tenth_of_the_promised_time(
+    response_us, sent_us, read_us, limit, is_generator
+):
+    """Whichever side of the bound the time is on. Only a full server, whose replies are read in time, makes messages leave late."""
+    values = {"response_us_p99": response_us, "error_fraction": 0.0, "send_lag_us_p99": sent_us, "receive_delay_us_p99": read_us}
+    judged_by_server = "kept" if response_us < 1_000 else "broken"
+    assert judged("p99 < 1ms", values, limit=limit) == ("generator" if is_generator else judged_by_server)
+
+
+def test_without_the_delay_of_reading_a_time_is_not_judged():
+    values = {"response_us_p99": 100.0, "error_fraction": 0.0, "receive_delay_us_p99": None}
+    assert judged("p99 < 1ms", values) == "unknown"
+    assert judged("lost = 0", values | {"errors": 0}) == "kept"
+    assert judged("connect.p99 < 1ms", values | {"connect_us_p99": 100.0}) == "kept"
+
+
+def test_a_probe_whose_engine_was_full_says_nothing(tmp_path):
+    """Of a sleeping engine the CPU time tells, though the rate was met; of one that polls, the messages that did not leave."""
+
+    def outcomes(**more):
+        order = TrialOrder(
+            number=1, round=1, server="a", variant="b", cell={}, search=Probing(purpose="search", load=20_000, seconds=4)
+        )
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        write_trial(folder, at_rate(read_us=5.0, **more), order)
+        trial = TrialData(TrialFolder(folder), TrialFolder(folder).record)
+        value = metrics.measure(trial).values.get
+        asked = map(promises.parse, ("p99 < 1s", "lost = 0"))
+        return [promises.outcome(one, trial.record, verdict(trial), value) for one in asked]
+
+    assert outcomes(engine_busy=0.94) == ["kept", "kept"]
+    assert outcomes(engine_busy=0.96) == ["generator", "generator"]
+    assert outcomes(engine_busy=1.0, busy_poll=True) == ["kept", "kept"]
+    assert outcomes(engine_busy=1.0, busy_poll=True, unsent=800)[1] == "generator"
+    assert outcomes(engine_busy=0.96, server_busy=0.99, unsent=8_000) == ["generator", "generator"]
+    assert outcomes(unsent=8_000, died=64) == ["broken", "broken"], "for connections that are gone nothing can leave"
+
+
+def test_only_at_least_is_said_where_the_engine_was_full_above():
+    probes = [(load, "kept") for load in (1_000, 2_000, 4_000) for _ in range(4)] + [(load, "generator") for load in (8_000,) * 3]
+    answer = answers.Search(ASKED, tuple(Probed(load, (outcome,)) for load, outcome in probes)).answers[0]
+    assert (answer.found.estimate, answer.found.high) == (None, None)
+    assert answer.generator == 8_000
 
 
 def test_a_server_that_failed_broke_its_promise():
@@ -357,3 +429,143 @@ def test_missing_connections_and_copies_break_a_promise():
     assert judged("push.p99 < 1ms", {"push_us_p99": 100.0, "push_reach": 1.0}) == "kept"
     assert judged("push.p99 < 1ms", {"push_us_p99": 100.0, "push_reach": 0.98}) == "broken"
     assert judged("push.p99 < 1ms", {"push_us_p99": 100.0, "push_reach": None}) == "unknown"
+
+
+# ---- how a search ends ---------------------------------------------------------------------------------------------
+
+AWAY = "the server is away: ws://127.0.0.1:9/echo does not answer: Connection refused"
+DIED, UNREADY = "the server ended before it was stopped", "the server ended before it was ready"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A probe as the end of a search sees it."""
+
+    record: TrialRecord
+
+
+def ended(*reasons, restarted=True):
+    """A search whose trials failed for these reasons; None: one did not."""
+    usual = {"server": "a", "variant": "b", "cell": {}, "round": 1, "started_unix_s": 1.0, "duration_s": 1.0, "ready_s": 1.0}
+    usual |= {"server_cpus": [0], "engine_cpus": [1], "server_exit": None, "log_tail": [], "restarted": restarted}
+    outcomes = [("ok" if reason is None else "failed", reason) for reason in reasons]
+    records = [TrialRecord(number=at, outcome=of, reason=why, **usual) for at, (of, why) in enumerate(outcomes, 1)]
+    return answers.Search(ASKED, tuple(Probed(1_000, ("broken",), trial=Ended(one)) for one in records))
+
+
+@pytest.mark.parametrize(
+    ("search_", "gone"),
+    [
+        (ended(), None),
+        (ended(None, AWAY, restarted=False), AWAY),
+        (ended(None, DIED, restarted=False), None),
+        (ended(None, UNREADY), None),
+        (
+            ended(None, "the server ended before it was ready", "the server was not ready within 60 s"),
+            "the server was not ready within 60 s",
+        ),
+        (ended(DIED, DIED, DIED), DIED),
+        (ended(None, DIED, DIED, DIED), None),
+        (ended(None, *["the machine ran out of memory"] * 3), "the machine ran out of memory"),
+        (ended(*["the machine ran out of memory"] * 2), None),
+    ],
+)
+def test_a_search_whose_server_is_gone_ends(search_, gone):
+    assert search_.gone == gone
+
+
+class Watching:
+    """A watcher that kills a process as soon as the first trial measures."""
+
+    def __init__(self, process):
+        self.process, self.lines = process, []
+
+    def say(self, line):
+        self.lines.append(line)
+
+    def trials_begin(self, orders, done, total, left_s):
+        pass
+
+    def trial_runs(self, folder):
+        if (last := folder.latest()) is not None and last.phase == "measure":
+            self.process.kill()
+
+    def trial_ends(self, trial):
+        pass
+
+
+def test_a_search_ends_when_its_server_has_died_and_each_trial_is_measured_once(tmp_path, monkeypatch):
+    measured = Counter()
+    measure = metrics.measure
+
+    def counted(trial, names=None):
+        measured[trial.record.number] += names is None
+        return measure(trial, names)
+
+    monkeypatch.setattr(metrics, "measure", counted)
+    port = machine.free_port("127.0.0.1", None, 77)
+    given = {"HOST": "127.0.0.1", "PORT": str(port), "OWN_PATH": "/ws"}
+    server = subprocess.Popen([sys.executable, TESTS / "own_server.py"], env={**os.environ, **given})
+    try:
+        wait_for(lambda: machine.port_in_use("127.0.0.1", port), 20, "the server")
+        url = f"ws://127.0.0.1:{port}/ws"
+        asked = capacity.Asked((url,), ("p99 < 1s",), connections=2, probe_s=1.0, warmup_s=0.1, budget_s=600.0, seed=1)
+        watching = Watching(server)
+        with capacity.request(asked, "a test") as made:
+            where = testbed.ThisHost(program.require_binary(), machine.placement())
+            run = campaign.begin(made, tmp_path, where, None, watching)
+    finally:
+        server.kill()
+        server.wait()
+    found = show_capacity.rows(load(run))
+    assert [one["gone"] for one in found] == [
+        f"the server is away: {url} does not answer: Connection refused; is the server running?"
+    ]
+    assert show_capacity.exit_code(found) == exits.NOTHING_USABLE
+    assert run.finished_numbers() == {1, 2}
+    assert measured == {1: 1, 2: 1}
+    first = answers.searches(load(run).data, load(run).searched)
+    assert next(one.outcomes for each in first.values() for one in each.tried) == ("broken",), "its death is not the engine's"
+
+
+def test_the_budget_of_a_search_counts_the_time_between_trials(tmp_path):
+    text = """
+question = "How many?"
+reading = "So many."
+servers = ["netty"]
+scenario = "echo"
+loop = "capacity"
+headline = "capacity_per_s"
+[capacity]
+promises = ["p99 < 1s"]
+budget_s = 60
+[timing]
+measure_s = 4
+rounds = 1
+"""
+    run = make_run(tmp_path / "run", SERVERS[1:2], ({},), 1, experiment=text, unfinished=1)
+    seconds = iter([0.0, 50.0, 100.0])
+    (planned,) = run.order
+    searches = searching.Searches(run, experiment.read(run.experiment_toml), lambda line: None, lambda: next(seconds))
+    order = [planned.model_copy(update={"search": Probing(purpose="search", load=20_000, seconds=4)})]
+    for _ in range(2):
+        folder = write_trial(run.path / f"{len(order):04}", at_rate(read_us=5.0), order[-1])
+        searches.add(TrialData(folder, folder.record))
+        following = searches.following(order)
+        order += following
+    assert [one.number for one in order] == [1, 2], "each trial lasted 6 s, and 50 s passed from one to the next"
+    assert not following
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([{"low": 100.0, "ended": "budget"}, {"low": None, "ended": "gone"}], exits.DONE),
+        ([{"low": None, "ended": "least"}], exits.BREACHED),
+        ([{"low": None, "ended": "least"}, {"low": None, "ended": "budget"}], exits.NOTHING_USABLE),
+        ([{"low": None, "ended": "gone"}], exits.NOTHING_USABLE),
+        ([], exits.NOTHING_USABLE),
+    ],
+)
+def test_the_exit_code_of_a_search_says_what_is_known(rows, code):
+    assert show_capacity.exit_code(rows) == code

@@ -1,5 +1,6 @@
 """Rounds that go on until decided: how many are planned, in which order they run, and when they end."""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from wsbench.analysis.stats import ERROR
 from wsbench.experiments import experiment as experiments
 from wsbench.records.frozen import write_json
 from wsbench.records.goals import Until
-from wsbench.run import ordering
+from wsbench.run import deciding, ordering
 from wsbench.servers.manifest import Limits
 
 
@@ -116,6 +117,19 @@ def test_pauses_between_trials_do_not_count(tmp_path):
     together = {"heat": 1, "round": 1, "duration_s": 4.0}
     heat = [one.model_copy(update={**together, "started_unix_s": 5.0 + at}) for at, one in enumerate(records[:3])]
     assert until.round_times(heat) == [6.0]
+
+
+def test_the_budget_of_rounds_counts_the_time_between_trials(tmp_path):
+    """Also when the campaign is resumed, and when it is read later."""
+    run, clock = made(tmp_path / "run", rounds=2), itertools.count(1_000, 300)
+    asked = run.campaign.until.model_copy(update={"budget_s": 500.0})
+    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"until": asked}))
+    in_trials_s = sum(until.round_times(one.record for one in load(run).every_trial))
+    assert in_trials_s < 100
+    assert deciding.Referee(run, lambda: next(clock)).goes_on(lambda line: None)
+    assert run.campaign.spent_s == pytest.approx(300 + in_trials_s)
+    assert not deciding.Referee(run, lambda: next(clock)).goes_on(lambda line: None)
+    assert "the budget of 8 min" in until.standing(load(run)).ended
 
 
 def test_a_campaign_until_decided_grows_and_can_be_resumed(wsbench, experiment, tmp_path):

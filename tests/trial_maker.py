@@ -69,6 +69,7 @@ class Trial:
     unsent: int = 0  # due in the window and never sent
     late: int = 0  # due in the window and sent after it
     lag_us: float | None = None  # mean send lag; None: none is recorded, as in a closed loop
+    read_us: float | None = None  # mean receive delay
     under_way: float = 0.0  # at every tick, of an open loop
     unasked: int = 0
     out_of_order: int = 0
@@ -365,6 +366,9 @@ def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
             lag = _histogram(_lognormal(trial.lag_us * 1000, 0.2), part, None)
             lines.append(f"Tag=response,{begin_s:.3f},{long_s:.3f},0.000,{service}")
             lines.append(f"Tag=send_lag,{begin_s:.3f},{long_s:.3f},0.000,{lag}")
+        if trial.read_us is not None:
+            read = _histogram(_lognormal(trial.read_us * 1000, 0.2), part, None)
+            lines.append(f"Tag=receive_delay,{begin_s:.3f},{long_s:.3f},0.000,{read}")
         if per_request:
             lines.append(f"Tag=request,{begin_s:.3f},{long_s:.3f},0.000,{service}")
     lines.append(f"Tag=connect,0.000,1.000,0.000,{_histogram(_lognormal(200_000, 0.2), trial.connections, None)}")

@@ -57,10 +57,41 @@ def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str], tell:
             trials += found
             tell(len(trials), len(wanted))
             latencies |= {(*key, tag): one for tag, one in pooled.items()}
-    trials.sort(key=lambda one: one.record.number)
+    return _data_set(trials, latencies)
+
+
+def _data_set(trials: list[_Measured], latencies: dict[Key, Latencies]) -> DataSet:
+    trials = sorted(trials, key=lambda one: one.record.number)
     whole = columns(one.numbers for one in trials)
     results = [TrialResult(one.record, one.verdict, one.plan, whole, row) for row, one in enumerate(trials)]
     return DataSet(results, whole, latencies, {}, digest())
+
+
+class Growing:
+    """A data set of a campaign that is under way. Each trial is measured once, when it has ended."""
+
+    def __init__(self, data: DataSet, tags: frozenset[str]) -> None:
+        self._data, self._tags = data, tags
+        self._waiting: list[tuple[_Measured, dict[str, Latencies]]] = []
+
+    def add(self, trial: TrialData) -> TrialResult:
+        """Measures a trial that has just ended."""
+        (one,), pooled = _measured([trial], self._tags)
+        self._waiting.append((one, pooled))
+        return TrialResult(one.record, one.verdict, one.plan, columns([one.numbers]), 0)
+
+    @property
+    def data(self) -> DataSet:
+        """All trials so far."""
+        if self._waiting:
+            latencies: dict[Key, Latencies] = {}
+            for one, pooled in self._waiting:
+                for tag, found in pooled.items():
+                    key = (one.record.name, tuple(one.record.cell.items()), tag)
+                    latencies[key] = latencies[key] + found if key in latencies else found
+            self._data += _data_set([one for one, _ in self._waiting], latencies)
+            self._waiting.clear()
+        return self._data
 
 
 def timelines(run: RunFolder, numbers: Iterable[int]) -> dict[int, Timeline]:
@@ -112,12 +143,14 @@ def without_collections() -> Iterator[None]:
 
 def _group(folders: list[TrialFolder], tags: frozenset[str]) -> tuple[list[_Measured], dict[str, Latencies]]:
     """The finished trials of a server in a cell, and the pooled latencies of the counted ones."""
+    return _measured((TrialData(folder, record) for folder in folders if (record := folder.record) is not None), tags)
+
+
+def _measured(of: Iterable[TrialData], tags: frozenset[str]) -> tuple[list[_Measured], dict[str, Latencies]]:
     trials: list[_Measured] = []
     pooled: dict[str, histogram.Histogram] = {}
-    for folder in folders:
-        if (record := folder.record) is None:
-            continue
-        data = TrialData(folder, record)
+    for data in of:
+        record = data.record
         one = _Measured(record, data.plan, metrics.measure(data), verdict(data))
         trials.append(one)
         # A pooled distribution is read at its tail.

@@ -12,7 +12,7 @@ from wsbench.analysis import tables
 from wsbench.analysis.as_written import Experiment, read_experiment
 from wsbench.analysis.capacity import answers
 from wsbench.analysis.dataset import DataSet
-from wsbench.analysis.measuring import Tell, digest, measured
+from wsbench.analysis.measuring import Growing, Tell, digest, measured
 from wsbench.analysis.results import Results
 from wsbench.experiments.experiment import Capacity
 from wsbench.records.errors import UserError
@@ -45,6 +45,12 @@ def load(run: RunFolder, anew: bool = False, known: DataSet | None = None, tell:
         by_search=rows,
         searched=asked,
     )
+
+
+def growing(run: RunFolder) -> Growing:
+    """The data set of a campaign that goes on: of its finished trials, to which the next ones are added."""
+    experiment = read_experiment(run)
+    return Growing(_data(run, experiment, False, None, lambda *_: None), frozenset(_tags(experiment)))
 
 
 def _searched(run: RunFolder, experiment: Experiment) -> answers.Asked | None:

@@ -32,7 +32,7 @@ INSTRUMENT: tuple[tuple[str, Axis, str, tuple[Family, ...], Kind], ...] = (
     (r"Little's law", "engine", "little", RATES, "INVALID"),
     (r"the throughput was still rising", "engine", "rising", (*RATES, "cpu"), "SUSPECT"),
     (r"^the engine was the limit|^the engine was .* busy", "engine", "engine_busy", RATES, "SUSPECT"),
-    (r"^the engine polled without sleeping", "engine", "engine_busy", ("throughput",), "SUSPECT"),
+    (r"^the engine polled without sleeping", "engine", "polled", ("throughput",), "SUSPECT"),
     (r"^messages left late|^how late messages were sent", "engine", "send_lag", ("body", "tail"), "INVALID"),
     (r"^the measured window is only", "engine", "window", (*RATES, "cpu"), "SUSPECT"),
 )

@@ -1,6 +1,6 @@
 """Rounds until decided: the comparisons that a campaign is asked for, which of them are decided, and the time for the rest.
 
-Results in, frozen values out. Times are those of the trials' records, so a resumed campaign has the same.
+Results in, frozen values out. The budget counts the wall time that the campaign's record has.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
 
 from wsbench.analysis import stats, wording
 from wsbench.analysis.dataset import Cell
@@ -39,12 +38,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Standing:
-    """A campaign after some rounds. `times_s`: the duration of each."""
+    """A campaign after some rounds. `times_s`: the duration of each, without pauses between trials. `wall_s`: of all, with pauses;
+    None if it is unknown."""
 
     until: Until
     rounds: int
     times_s: list[float]
     comparisons: list[Comparison]
+    wall_s: float | None = None
 
     @cached_property
     def decided(self) -> int:
@@ -52,12 +53,12 @@ class Standing:
 
     @property
     def spent_s(self) -> float:
-        return sum(self.times_s)
+        return sum(self.times_s) if self.wall_s is None else self.wall_s
 
     @property
     def round_s(self) -> float | None:
         """A round's mean duration; None before the first."""
-        return fmean(self.times_s) if self.times_s else None
+        return self.spent_s / len(self.times_s) if self.times_s else None
 
     @property
     def ended(self) -> str | None:
@@ -114,7 +115,7 @@ def standing(results: Results) -> Standing:
     """Of a campaign with `until`."""
     times = round_times(trial.record for trial in results.every_trial)
     begun = max((planned.round for planned in results.order), default=0)
-    return Standing(results.campaign.until, begun, times, comparisons(results))
+    return Standing(results.campaign.until, begun, times, comparisons(results), results.campaign.spent_s)
 
 
 def comparisons(results: Results) -> list[Comparison]:

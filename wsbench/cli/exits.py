@@ -33,7 +33,10 @@ OF_COMMAND: dict[str, dict[int, str]] = {
     "check": {BREACHED: "a server fails its contract"},
     "start": {BREACHED: "the server ended, or was not ready in time"},
     "run": {NOTHING_USABLE: "no trial has a usable number of what the experiment is about"},
-    "capacity": {NOTHING_USABLE: "no load was shown to be carried"},
+    "capacity": {
+        BREACHED: "every promise was broken at the lowest load: this is decided",
+        NOTHING_USABLE: "no load was shown to be carried",
+    },
     "duel": {
         BREACHED: "a condition of --fail-if holds: this is decided",
         NOTHING_USABLE: "no turn of the two servers can be used",

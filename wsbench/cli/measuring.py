@@ -322,7 +322,11 @@ def find_capacity(arguments) -> int:
     else:
         show_capacity.summary(results)
         print(f"kept in {run.path}; `wsbench report {run.path}` writes its report")
-    return DONE if any(one["low"] is not None for one in show_capacity.rows(results)) else NOTHING_USABLE
+    found = show_capacity.rows(results)
+    code = show_capacity.exit_code(found)
+    for line in dict.fromkeys(map(show_capacity.gone, (one for one in found if one["gone"]))) if arguments.json else ():
+        print(terminal.shown(line), file=sys.stderr)
+    return code
 
 
 def end_leftovers(out=None) -> None:

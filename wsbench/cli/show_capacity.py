@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from wsbench.cli import load_options, values
+from wsbench.cli import exits, load_options, values
 from wsbench.cli.terminal import duration, say, table
 
 
@@ -105,6 +105,7 @@ def rows(results) -> list[dict]:
                     "within": answer.found.within,
                     "held": answer.held,
                     "ended": one.ended(place),
+                    "gone": one.gone,
                     "generator": answer.generator,
                     "probes": len(one.tried),
                     "disturbed": sum(tried.disturbed for tried in one.tried),
@@ -157,6 +158,8 @@ def summary(results) -> None:
             say(f"{one['server']}: at half of its capacity p50 is {p50} and p99 {p99}")
         if words := _recovered(one):
             say(f"{one['server']}: {words}")
+        if one["gone"]:
+            say(gone(one))
     took = f"the searches took {duration(sum(one['seconds'] for one in searches))} in trials"
     disturbed, probes = (sum(one[key] for one in searches) for key in ("disturbed", "probes"))
     how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
@@ -165,6 +168,18 @@ def summary(results) -> None:
         asked = results.searched.capacity
         longer = f"--budget {2 * asked.budget_s:.0f}s" + ("" if asked.probes is None else f" --probes {2 * asked.probes}")
         say(f"more probes can show the ends that are missing: wsbench run --resume {results.folder.path} {longer}")
+
+
+def gone(one: dict) -> str:
+    """Why no further load was tried, in one line."""
+    return f"{one['server']}: {one['gone']}; no load was tried after {one['probes']} probe{'s' * (one['probes'] != 1)}"
+
+
+def exit_code(found: list[dict]) -> int:
+    """0 if a load was shown to be carried. Else: was each promise broken at the lowest load, or is nothing known?"""
+    if any(one["low"] is not None for one in found):
+        return exits.DONE
+    return exits.BREACHED if found and all(one["ended"] == "least" for one in found) else exits.NOTHING_USABLE
 
 
 def interval(one: dict) -> str:

@@ -10,7 +10,7 @@ from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.cli.terminal import LiveLine, console, duration, shown
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
-from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
+from wsbench.records.rundir import TrialFolder, TrialOrder
 
 
 def add(made) -> None:
@@ -89,15 +89,16 @@ class Progress:
     def trial_runs(self, folder: TrialFolder) -> None:
         pass
 
-    def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
+    def trial_ends(self, trial: TrialData) -> None:
         """Only what is wrong: the result is about all rounds."""
+        record = trial.record
         if record.outcome != "ok":
             last = f": {record.log_tail[-1]}" if record.log_tail else ""
             self.say(f"round {record.round}: {record.name} {record.outcome}: {record.reason}{last}")
             return
         if record.search is not None:
             return  # the search says what it shows
-        found = verdict(TrialData(folder, record))
+        found = verdict(trial)
         for one in found.outcomes:
             self.say(f"round {record.round}: {record.name}: {one.seen}")
 

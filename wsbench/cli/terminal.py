@@ -23,7 +23,7 @@ from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records import plain
-from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
+from wsbench.records.rundir import TrialFolder, TrialOrder
 
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 #: Longer work is announced even without a terminal.
@@ -106,11 +106,11 @@ class Progress:
             counts = f"{last.phase}: {last.open:,} open, {last.answered:,} answered, {last.failed:,} failed"
             self._line.show(f"{self._head}  {counts} … {self._left}")
 
-    def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None:
+    def trial_ends(self, trial: TrialData) -> None:
         self._line.clear()
+        record = trial.record
         if record.search is not None and record.outcome == "ok":
             return  # the search says what it shows
-        trial = TrialData(folder, record)
         found = verdict(trial)
         if record.outcome == "failed":
             result = f"[red]failed: {shown(record.reason or '')}[/]"

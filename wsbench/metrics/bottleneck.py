@@ -13,17 +13,17 @@ SERVER_BUSY = 0.90  # of its CPUs: because of sampling and kernel work, a satura
 
 
 def bottleneck(trial: TrialData) -> Bottleneck:
-    """The side that had no CPU left: the busier one, if it is past its limit. "neither" if an open loop's rate was met, "none" for
-    connections that are only held.
+    """The side that had no CPU left: the busier one, if it is past its limit. If an open loop's rate was met, only the engine can
+    be it: its own queue is then in the times. "none" for connections that are only held.
 
     "neither" also covers a server with fewer busy threads than CPUs, because samples are of whole process trees.
     """
     if trial.holds_only:
         return "none"
-    if rate_met(trial):
-        return "neither"
     engine, server = engine_busy(trial), server_busy(trial)
     engine_full = engine is not None and engine >= LIMITS["engine_busy"].suspect
+    if rate_met(trial):
+        return "engine" if engine_full else "neither"
     server_full = server is not None and server >= SERVER_BUSY
     if engine_full and server is not None and engine > server:
         return "engine"

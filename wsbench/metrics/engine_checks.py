@@ -227,10 +227,10 @@ def _engine(trial: TrialData) -> Iterator[Finding]:
     if busy is None:
         if not trial.plan.busy_poll:
             seen = "the engine's CPU use is unknown"
-            yield finding("engine", "engine_busy", seen, RUN_AGAIN, **dict.fromkeys(RATES, "SUSPECT"))
+            yield finding("engine", "engine_unknown", seen, RUN_AGAIN, **dict.fromkeys(RATES, "SUSPECT"))
         elif bottleneck(trial) == "unknown":
             seen = "the engine polled without sleeping, so it is unknown whether it was the limit: possibly a lower bound"
-            yield finding("engine", "engine_busy", seen, MORE_CPU, throughput="SUSPECT")
+            yield finding("engine", "polled", seen, MORE_CPU, throughput="SUSPECT")
         return
     full = busy >= LIMITS["engine_busy"].suspect
     if full and rate_met(trial):
@@ -244,6 +244,9 @@ def _engine(trial: TrialData) -> Iterator[Finding]:
         yield finding(
             "engine", "engine_busy", seen, f"Name the server's process (`--pid`). {MORE_CPU}", **dict.fromkeys(RATES, "SUSPECT")
         )
+    elif full and trial.record.search is not None:
+        # What a probe says of its server depends on it, though the server was the limit of the rate.
+        yield finding("engine", "engine_busy", f"the engine was {busy:.0%} busy, and the server more", MORE_CPU)
 
 
 def _wait(trial: TrialData) -> Iterator[Finding]:

@@ -68,6 +68,12 @@ LIMITS = {
         "free connection is part of the load and of the response time.",
     ),
     "engine_busy": Limit(0.95, NEVER, "A worker without idle time adds its own queue to every latency it measures."),
+    "own_part": Limit(
+        NEVER,
+        0.1,
+        "A probe of a capacity: p99 of the send lag plus p99 of the receive delay, relative to the promised time. Up to a tenth, "
+        "the engine shifts a capacity by less than its probes scatter. Beyond it, a probe tells of the engine, not of the server.",
+    ),
     "wait_share": Limit(
         0.05,
         0.10,

@@ -149,6 +149,8 @@ class TrialOrder(Frozen):
     again_of: int | None = None
     heat: int | None = None
     search: Probe | None = None
+    #: In slices: turns that the host disturbed count, too.
+    as_is: bool = False
 
     @property
     def variant_name(self) -> str:
@@ -161,7 +163,10 @@ class TrialOrder(Frozen):
 
 
 #: How the reasons of trials begin that failed because of the server. `servers.serving` and `run.trial` give them.
-NEVER_READY = ("the server ended before it was ready", "the server was not ready", "the server could not be started")
+NEVER_READY = (
+    *("the server ended before it was ready", "the server was not ready", "the server could not be started"),
+    "the server is away",
+)
 SERVER_FAILED = ("the server ended", "the server's log exceeds", *NEVER_READY)
 
 
@@ -225,6 +230,8 @@ class CampaignRecord(Frozen):
     engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
     again: int = 0  # how often a disturbed trial may be rerun
+    #: Rounds until decided: wall time so far, in s, over all processes that ran them. None: a run from before it was recorded.
+    spent_s: float | None = None
     until: Until | None = None
     searching: Searching = Searching()
 

@@ -37,6 +37,7 @@ from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
 
 if TYPE_CHECKING:
+    from wsbench.run.deciding import Referee
     from wsbench.run.searching import Searches
 
 
@@ -46,7 +47,7 @@ class Watcher(Protocol):
     def say(self, line: str) -> None: ...
     def trials_begin(self, orders: list[TrialOrder], done: int, total: int, left_s: float) -> None: ...
     def trial_runs(self, folder: TrialFolder) -> None: ...
-    def trial_ends(self, folder: TrialFolder, record: TrialRecord) -> None: ...
+    def trial_ends(self, trial: TrialData) -> None: ...
 
 
 def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watcher: Watcher) -> RunFolder:
@@ -178,19 +179,22 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign needs")
     for line in _shapes(setting, missing, variants):
         watcher.say(line)
-    course = _Course(run, list(order), setting, variants, watcher)
-    for number in sorted({planned.round for planned in order}):
-        course.finish(number)
+    searches, referee = None, None
     # Their statistics are not part of every installation.
     if setting.experiment.capacity is not None:
         from wsbench.run import searching
 
-        done = {planned.number for planned in order} - {planned.number for planned in missing}
-        course.search(searching.Searches(run, setting.experiment, watcher.say, done))
-    if record.until is not None:
+        searches = searching.Searches(run, setting.experiment, watcher.say)
+    elif record.until is not None:
         from wsbench.run import deciding
 
         referee = deciding.Referee(run)
+    course = _Course(run, list(order), setting, variants, watcher, searches or referee)
+    for number in sorted({planned.round for planned in order}):
+        course.finish(number)
+    if searches is not None:
+        course.search(searches)
+    if referee is not None:
         # Without a decision the rounds end, and what they measured is kept.
         while contained.part("decision after a round", lambda: referee.goes_on(watcher.say), lambda _: False):
             course.finish(course.begin_round(record.until.alive))
@@ -199,7 +203,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
 
 
 class _Course:
-    """The trials of a campaign, one after another."""
+    """The trials of a campaign, one after another. `judge` is told each when it has ended, and decides how the campaign goes on."""
 
     def __init__(
         self,
@@ -208,7 +212,9 @@ class _Course:
         setting: trial.Setting,
         variants: dict[str, Variant | None],
         watcher: Watcher,
+        judge: Searches | Referee | None,
     ) -> None:
+        self._judge = judge
         self._run, self._order, self._setting, self._variants, self._watcher = run, order, setting, variants, watcher
         self._again, self._seed = run.campaign.again, run.campaign.seed
         self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
@@ -264,7 +270,10 @@ class _Course:
             shutil.rmtree(folder.path, ignore_errors=True)
             folder.path.mkdir()
         for folder, ended in zip(folders, self._carried_out(group, folders), strict=True):
-            self._watcher.trial_ends(folder, ended)
+            data = TrialData(folder, ended)
+            self._watcher.trial_ends(data)
+            if self._judge is not None:
+                contained.part("judging a trial", lambda data=data: self._judge.add(data), lambda _: None)
         self._left -= {planned.number for planned in group}
         self._took_s.append((time.monotonic() - began) / len(group))
 

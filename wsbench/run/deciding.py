@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from wsbench.analysis import reading, tables, until
-from wsbench.analysis.dataset import DataSet
+from wsbench.metrics.trial_data import TrialData
+from wsbench.records.frozen import write_json
 from wsbench.records.rundir import RunFolder
 
 
 class Referee:
-    """Reads a campaign after each round; each trial is read once."""
+    """Knows every trial of a campaign: each is added once, when it has ended. `seconds`: a clock."""
 
-    def __init__(self, run: RunFolder) -> None:
-        self._run = run
-        self._data: DataSet | None = None
+    def __init__(self, run: RunFolder, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._run, self._seconds = run, seconds
+        self._growing = reading.growing(run)
+        before_s = run.campaign.spent_s
+        earlier = self._growing.data.trials
+        spent_s = sum(until.round_times(one.record for one in earlier)) if before_s is None else before_s
+        self._began_s = seconds() - spent_s
+
+    def add(self, trial: TrialData) -> None:
+        """A trial that has just ended."""
+        self._growing.add(trial)
 
     def goes_on(self, say: Callable[[str], None]) -> bool:
         """Whether another round follows; writes the data set if none does. `say` gets a line about this one."""
-        results = reading.load(self._run, known=self._data)
-        self._data = results.data
-        found = until.standing(results)
-        say(found.words)
-        if found.ended is not None:
+        spent_s = self._seconds() - self._began_s
+        write_json(self._run.path / "campaign.json", self._run.campaign.model_copy(update={"spent_s": spent_s}))
+        results = reading.load(self._run, known=self._growing.data)
+        standing = until.standing(results)
+        say(standing.words)
+        if standing.ended is not None:
             tables.write(self._run, results.data)
-        return found.ended is None
+        return standing.ended is None

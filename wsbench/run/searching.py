@@ -1,20 +1,24 @@
-"""Plans the probes of searches for capacities, one of each search at a time, from what the campaign has on disk.
+"""Plans the probes of searches for capacities, one of each search at a time, so that servers that are compared are probed under the
+same conditions of the machine.
 
-So a resumed campaign goes on where it was, and servers that are compared are probed under the same conditions of the machine.
+A search is kept in memory and grows by one probe at a time: while servers are probed, nothing is computed twice. A campaign that is
+resumed begins with what it has on disk.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 
 from wsbench.analysis import reading, tables, thresholds
 from wsbench.analysis.capacity import answers, search
-from wsbench.analysis.capacity.answers import HALVES, HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search
-from wsbench.analysis.dataset import DataSet, TrialResult
+from wsbench.analysis.capacity.answers import HALVES, HOLDOUT, HOLDOUTS, RECOVERY_S, Asked, Search, Tried
+from wsbench.analysis.dataset import TrialResult
 from wsbench.analysis.stats.crossing import ERROR
 from wsbench.experiments.experiment import Experiment
 from wsbench.metrics import METRICS
+from wsbench.metrics.trial_data import TrialData
 from wsbench.records.rundir import Probe, RunFolder, TrialOrder
 from wsbench.run import ordering
 from wsbench.servers.catalogue import Variant
@@ -33,60 +37,84 @@ def first_round(experiment: Experiment, variants: list[Variant], seed: int) -> l
 
 
 class Searches:
-    """All searches of a campaign. Each trial is read once. `told`: numbers of the probes of an earlier process."""
+    """All searches of a campaign, of which each probe is added once, when it has ended. `seconds`: a clock."""
 
-    def __init__(self, run: RunFolder, experiment: Experiment, say: Callable[[str], None], told: set[int]) -> None:
-        self._run, self._asked, self._say = run, asked_of(experiment), say
+    def __init__(
+        self, run: RunFolder, experiment: Experiment, say: Callable[[str], None], seconds: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._run, self._asked, self._say, self._seconds = run, asked_of(experiment), say, seconds
         self._rounds, self._seed = run.campaign.rounds, run.campaign.seed
-        self._data: DataSet | None = None
-        self._told = told
+        self._growing = reading.growing(run)
+        self._found = answers.searches(self._growing.data, self._asked)
+        #: Of each search the wall time in s, what lies between trials included.
+        self._spent_s = {key: sum(map(_lasted_s, one.tried)) for key, one in self._found.items()}
+        self._last_s = seconds()
+        #: Searches whose server is gone, as this process has seen it: when a campaign is resumed, it may be back.
+        self._gone: set[tuple] = set()
         #: A comparison of several servers needs ends that hold with more than 95 % (`stats.decision.of_ends`).
         self._error = ERROR / max(1, len({one.name for one in run.order if not one.control}))
         #: The most time that is left for searches, in s.
         self.left_s = 0.0
 
+    def add(self, trial: TrialData) -> None:
+        """A probe that has just ended."""
+        key, tried = answers.key_of(trial.record), answers.tried(self._growing.add(trial), self._asked)
+        before = self._found.get(key)
+        made = sorted((*(before.tried if before else ()), tried), key=lambda one: one.trial.record.number)
+        self._found[key] = search = Search(self._asked, tuple(made))
+        if search.gone:
+            self._gone.add(key)
+        self._tell(tried)
+        now_s = self._seconds()
+        if tried.purpose == "search":
+            self._spent_s[key] = self._spent_s.get(key, 0.0) + now_s - self._last_s
+        self._last_s = now_s
+
     def following(self, order: list[TrialOrder]) -> list[TrialOrder]:
         """The next probe of each search that has not ended; those of the next round when all have. Empty at the end,
         when the data set has been written."""
-        self._data = reading.load(self._run, known=self._data).data
-        found = answers.searches(self._data, self._asked)
-        self._tell(found)
         now = max(one.round for one in order)
-        firsts: dict[tuple, TrialOrder] = {}
+        of_round: dict[tuple, TrialOrder] = {}
         for one in order:
-            firsts.setdefault((one.name, tuple(one.cell.items()), one.round), one)
-        of_round = {key: one for key, one in firsts.items() if one.round == now}
+            if one.round == now and answers.key_of(one) in self._found:
+                of_round.setdefault(answers.key_of(one), one)
         later = (self._rounds - now) * len(of_round) * self._asked.capacity.budget_s
-        self.left_s = later + sum(_left_s(found[key]) for key in of_round)
-        due = [(one, probe) for key, one in of_round.items() if (probe := next_probe(found[key], self._error)) is not None]
+        self.left_s = later + sum(self._left_s(key) for key in of_round if key not in self._gone)
+        due = [
+            (one, probe)
+            for key, one in of_round.items()
+            if key not in self._gone and (probe := next_probe(self._found[key], self._error, self._spent_s[key])) is not None
+        ]
         if not due and now < self._rounds:
             start = _probe(self._asked, self._asked.bounds.start)
             due = [(one.model_copy(update={"round": now + 1}), start) for one in of_round.values()]
         if not due:
-            tables.write(self._run, self._data)  # so that nobody reads the raw files of all probes again
+            tables.write(self._run, self._growing.data)  # so that nobody reads the raw files of all probes again
         random.Random(f"{self._seed} probes {len(order)}").shuffle(due)
         return [
             one.model_copy(update={"number": number, "search": probe}) for number, (one, probe) in enumerate(due, len(order) + 1)
         ]
 
-    def _tell(self, found: dict[tuple, Search]) -> None:
-        """One line for each new probe."""
-        tried = [one for each in found.values() for one in each.tried]
-        numbers = {one.trial.record.number for one in tried}
-        for one in sorted(tried, key=lambda one: one.trial.record.number):
-            record = one.trial.record
-            if record.number in self._told:
-                continue
-            said = [_recovery_words(one.trial)] if record.search.purpose == "recovery" else []
-            for promise, outcome in zip(self._asked.promises, one.outcomes, strict=True) if not said else ():
-                value = one.trial.value(promise.leading.metric)
-                number = "" if value is None else f" ({thresholds.in_units(value, METRICS[promise.leading.metric].unit)})"
-                said.append(f"{promise.text} {WORDS[outcome]}{number}")
-            unit = answers.UNITS[self._asked.capacity.over]
-            cell = "".join(f" {key}={value}" for key, value in record.cell.items())
-            purpose = "" if record.search.purpose == "search" else f" ({record.search.purpose})"
-            self._say(f"[{record.number}] {record.name}{cell}  {record.search.load:,.6g} {unit}{purpose}: {'; '.join(said)}")
-        self._told = numbers
+    def _left_s(self, key: tuple) -> float:
+        return _left_s(self._found[key], self._spent_s[key])
+
+    def _tell(self, tried: Tried) -> None:
+        record = tried.trial.record
+        if record.outcome == "failed":
+            return  # the progress of trials says why
+        said = [_recovery_words(tried.trial)] if tried.purpose == "recovery" else []
+        for promise, outcome in zip(self._asked.promises, tried.outcomes, strict=True) if not said else ():
+            value = tried.trial.value(promise.leading.metric)
+            number = "" if value is None else f" ({thresholds.in_units(value, METRICS[promise.leading.metric].unit)})"
+            said.append(f"{promise.text} {WORDS[outcome]}{number}")
+        unit = answers.UNITS[self._asked.capacity.over]
+        cell = "".join(f" {key}={value}" for key, value in record.cell.items())
+        purpose = "" if tried.purpose == "search" else f" ({tried.purpose})"
+        self._say(f"[{record.number}] {record.name}{cell}  {tried.load:,.6g} {unit}{purpose}: {'; '.join(said)}")
+
+
+def _lasted_s(tried: Tried) -> float:
+    return (tried.trial.record.duration_s or 0.0) if tried.purpose == "search" else 0.0
 
 
 def _recovery_words(trial: TrialResult) -> str:
@@ -104,11 +132,12 @@ WORDS = {
 }
 
 
-def next_probe(one: Search, error: float = ERROR) -> Probe | None:
-    """The next probe of a search. None if it has ended. `error`: with which both ends of each interval come first."""
+def next_probe(one: Search, error: float, spent_s: float) -> Probe | None:
+    """The next probe of a search. None if it has ended. `error`: with which both ends of each interval come first. `spent_s`: wall
+    time of the search so far."""
     asked = one.asked
     open_ = [place for place, answer in enumerate(one.answers) if answer.ended is None]
-    if open_ and _left_s(one) > 0:
+    if open_ and _left_s(one, spent_s) > 0:
         place = max(open_, key=lambda place: _lacks(one, place, error))
         return _probe(asked, search.next_load(one.probes(place), one.bounds(place), error))
     for place in range(len(one.answers)):
@@ -117,14 +146,13 @@ def next_probe(one: Search, error: float = ERROR) -> Probe | None:
     return _half(one) or _recovery(one)
 
 
-def _left_s(one: Search) -> float:
+def _left_s(one: Search, spent_s: float) -> float:
     """For how long a search may go on, by its time and by the number of its probes."""
-    times = [tried.trial.record.duration_s or 0.0 for tried in one.tried if tried.purpose == "search"]
-    asked, spent_s = one.asked.capacity, sum(times)
+    asked, made = one.asked.capacity, sum(tried.purpose == "search" for tried in one.tried)
     left_s = max(0.0, asked.budget_s - spent_s)
-    if asked.probes is None or not times:
+    if asked.probes is None or not made:
         return left_s
-    return min(left_s, max(0, asked.probes - len(times)) * spent_s / len(times))
+    return min(left_s, max(0, asked.probes - made) * spent_s / made)
 
 
 def _lacks(one: Search, place: int, error: float) -> tuple:

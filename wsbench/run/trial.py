@@ -143,7 +143,7 @@ class Attempt:
             stages=load.stages,
             # With its own CPUs the engine need not sleep, so no response time includes a wake-up. With a stop rule it sleeps:
             # the rule must detect whether the engine was the limit, and the load of polling workers is unknown.
-            busy_poll=experiment.loop == "open" and experiment.stop is None and testbed.apart,
+            busy_poll=experiment.loop in ("open", "capacity") and experiment.stop is None and testbed.apart,
             reply_s=load.reply_s,
             connect_s=load.connect_s,
             tick_s=experiment.timing.tick_s if self.order.search is None else PROBE_TICK_S,

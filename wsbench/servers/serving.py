@@ -172,8 +172,8 @@ class Attached:
             if self.pids and self._variant.table.pin and ipaddress.ip_address(host).is_loopback and now - set(self._cpus):
                 self._stack.enter_context(Pinned(self.pids, self._cpus))
                 now = set(self._cpus)
-        except UserError as error:
-            raise TrialFailed(str(error)) from error
+        except (UserError, TrialFailed) as error:
+            raise TrialFailed(f"the server is away: {error}") from error
         self.ready = Ready(
             addresses=[shown(host, at.port)],
             host=at.name,
@@ -196,7 +196,7 @@ class Attached:
     def ended(self) -> str | None:
         """What ended, in words, if its process is known and has ended."""
         gone = [pid for pid in self.pids if not running.is_alive(pid)]
-        return f"process {gone[0]} of the server has ended" if gone else None
+        return f"the server ended: there is no process {gone[0]} any more" if gone else None
 
     def stop(self) -> str:
         """Leaves the server as it is."""

@@ -31,6 +31,8 @@ HOLDOUT = 3
 HOLDOUTS = 3
 #: After so many probes at loads up to it that the load generator disturbed, no higher load is tried.
 UNUSABLE = 3
+#: A server that runs already is gone when it does not answer once; one that wsbench starts, when it does not start so many times.
+STARTS = 2
 #: A light load takes longer: a probe has at least so many messages, within a minute.
 MESSAGES, LONGEST_S = 1000, 60.0
 RECOVERY_S = 16.0
@@ -51,6 +53,7 @@ ENDED = {
     "generator": "the load generator was the limit: a lower bound",
     "host": "the host disturbed every probe until the budget was spent",
     "unknown": "its trials have no such number",
+    "gone": "its trials failed",
 }
 NOT_SHOWN = "its probes have not shown it"
 
@@ -160,8 +163,24 @@ class Search:
         return disturbed[UNUSABLE - 1] if len(disturbed) >= UNUSABLE else None
 
     def ended(self, place: int) -> str:
-        """Why no further probe was made for a promise: as the answer says, or `budget`; `host` if it disturbed every probe."""
-        return self.answers[place].ended or ("budget" if self.probes(place) else "host")
+        """Why no further probe was made for a promise: as the answer says, `gone`, `budget`, or `host` if it disturbed all."""
+        return self.answers[place].ended or ("gone" if self.gone else "budget" if self.probes(place) else "host")
+
+    @cached_property
+    def gone(self) -> str | None:
+        """Why further probes would show nothing, in the words of the last trial: its server is away or does not start, no load left
+        it alive, or trial after trial failed for another reason. None if there is no such reason."""
+        records = [one.trial.record for one in self.tried]
+        if not records:
+            return None
+        last, few = records[-1], records[-UNUSABLE:]
+        starts = records[-STARTS if last.restarted else -1 :]
+        if len(starts) == (STARTS if last.restarted else 1) and all(one.never_loaded for one in starts):
+            return last.reason
+        if len(few) < UNUSABLE:
+            return None
+        without_server = all(one.outcome == "failed" and not one.failed_by_server for one in few)
+        return last.reason if without_server or all(one.failed_by_server for one in records) else None
 
     def _unknown(self, place: int) -> bool:
         """Whether the first probes have no such number at all."""
@@ -206,16 +225,25 @@ class Search:
 def of_trials(trials: Iterable[TrialResult], asked: Asked) -> Search:
     """The probes among these trials."""
     found = sorted((one for one in trials if one.record.search is not None), key=lambda one: one.record.number)
+    return Search(asked, tuple(tried(one, asked) for one in found))
+
+
+def tried(trial: TrialResult, asked: Asked) -> Tried:
     as_is = asked.capacity.disturbed == "count"
-    return Search(asked, tuple(Tried(one, tuple(promises.judge(of, one, as_is) for of in asked.promises)) for one in found))
+    return Tried(trial, tuple(promises.judge(one, trial, as_is) for one in asked.promises))
 
 
 def searches(data: DataSet, asked: Asked) -> dict[tuple, Search]:
     """By server (or its control), cell and round."""
     groups: dict[tuple, list[TrialResult]] = {}
     for trial in data.trials:
-        groups.setdefault((trial.record.name, trial.cell, trial.record.round), []).append(trial)
+        groups.setdefault(key_of(trial.record), []).append(trial)
     return {key: of_trials(found, asked) for key, found in groups.items()}
+
+
+def key_of(planned: TrialOrder) -> tuple:
+    """The search of a probe: server (or its control), cell and round."""
+    return planned.name, tuple(planned.cell.items()), planned.round
 
 
 def rows(data: DataSet, order: Sequence[TrialOrder], asked: Asked) -> tuple[DataSet, list[TrialOrder]]:
@@ -224,7 +252,7 @@ def rows(data: DataSet, order: Sequence[TrialOrder], asked: Asked) -> tuple[Data
     found = searches(data, asked)
     first = {}
     for planned in order:
-        first.setdefault((planned.name, tuple(planned.cell.items()), planned.round), planned)
+        first.setdefault(key_of(planned), planned)
     made = sorted((_row(one, first[key]) for key, one in found.items()), key=lambda one: one.record.number)
     numbers = columns(one.numbers for one in made)
     trials = [TrialResult(one.record, one.verdict, one.plan, numbers, row) for row, one in enumerate(made)]

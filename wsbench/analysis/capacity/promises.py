@@ -46,6 +46,13 @@ class Condition:
         of_quantile = re.fullmatch(r"p\d+", statistic) is not None
         return 1 - float(f"0.{statistic[1:]}") if of_quantile else 0.0 if statistic == "max" else 1.0
 
+    @property
+    def bound_us(self) -> float | None:
+        """The longest time that keeps it, in µs; None if it is about something else."""
+        return (
+            self.number if metrics.METRICS[self.metric].unit == "µs" and self.operator in ("<", "<=") and self.number > 0 else None
+        )
+
     def lost(self, value: Values) -> float | None:
         """The share of what the metric times that never arrived; None if that is not known. Nothing, if it is about no quantile."""
         if self.beyond == 1.0 or self.metric.startswith(("connect_", "setup_")):
@@ -75,8 +82,8 @@ class Promise:
     @property
     def bound_s(self) -> float | None:
         """The bound of the first condition on a time, in s."""
-        one = self.leading
-        return one.number / 1e6 if metrics.METRICS[one.metric].unit == "µs" and one.operator in ("<", "<=") else None
+        bound_us = self.leading.bound_us
+        return None if bound_us is None else bound_us / 1e6
 
 
 def parse(text: str) -> Promise:
@@ -104,17 +111,15 @@ def _condition(text: str) -> Condition:
 
 
 def _is_within_bound(name: str, one: Condition, value: Values) -> bool:
-    """Whether this finding compares the engine's own part of a time with the time, and that part is small against the bound.
+    """Whether this finding compares the engine's part of a time with the time, and the part is small against the bound.
 
     A promise asks on which side of its bound a time lies. Far below the bound, an engine that needs most of a short time changes
     nothing. The outcome does not take part, so neither side is favoured.
     """
-    bound_us = one.number if metrics.METRICS[one.metric].unit == "µs" and one.operator in ("<", "<=") else 0.0
-    if bound_us <= 0:
+    if (bound_us := one.bound_us) is None:
         return False
     if name == "send_lag":
-        lag_us = value(one.metric.replace("response", "send_lag")) if one.metric.startswith("response") else None
-        return lag_us is not None and lag_us / bound_us <= LIMITS["send_lag"].invalid
+        return True  # `_own_part` compares it with the bound
     if name == "wait":
         percent, wait_us = value("engine_wait_percent"), value("engine_wait_us_per_message")
         if percent is None or wait_us is None or percent / 100 > LIMITS["wait_share"].invalid:
@@ -137,9 +142,12 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Values, as_is: bo
     found: list[Outcome] = []
     for one in promise.conditions:
         number = value(one.metric)
-        if (unusable := _unusable(verdict, one, value, as_is)) is not None:
+        unusable = _unusable(verdict, one, value, as_is)
+        failed = lighter or (number is None and bool(verdict.outcomes))
+        # Messages for connections that are gone cannot leave: that is not the load generator's.
+        if unusable is not None and not (failed and unusable == "generator"):
             found.append(unusable)
-        elif lighter or (number is None and verdict.outcomes):
+        elif failed:
             found.append("broken")
         elif number is None or (lost := one.lost(value)) is None:
             found.append("unknown")
@@ -151,10 +159,34 @@ def outcome(promise: Promise, record, verdict: Verdict, value: Values, as_is: bo
 
 
 def _unusable(verdict: Verdict, one: Condition, value: Values, as_is: bool) -> Outcome | None:
-    """Whether the host or the load generator made a number INVALID, or the load another one than planned."""
+    """Whether the host or the load generator made a number INVALID, or the load another one than planned; or whether the generator
+    was so near to its own limit that the number says nothing of the server, whichever way it points."""
     found = [*verdict.because("throughput"), *verdict.because(metrics.METRICS[one.metric].family)]
     because = {of.axis for of in found if not _is_within_bound(of.name, one, value)}
     if "host" in because and not as_is:
         return "host"
-    # A server that is full makes messages leave late, too.
-    return "generator" if "engine" in because and verdict.bottleneck != "server" else None
+    # A server that is full takes no more bytes, so messages leave late, too.
+    if "engine" in because and verdict.bottleneck != "server":
+        return "generator"
+    return "generator" if _is_full(verdict, one) else _own_part(verdict, one, value)
+
+
+def _is_full(verdict: Verdict, one: Condition) -> bool:
+    """Whether the engine had no CPU time left. The use of workers that poll is unknown: messages that did not leave tell, and of
+    times `_own_part`."""
+    full = {"engine_busy"} if one.bound_us is not None else {"engine_busy", "rate"}
+    return any(of.axis == "engine" and of.name in full for of in verdict.findings)
+
+
+def _own_part(verdict: Verdict, one: Condition, value: Values) -> Outcome | None:
+    """Whether what the engine adds to a time, because it sends and reads late, is too large against the bound.
+
+    A full server makes messages leave late, too, but the engine still reads in time.
+    """
+    if one.bound_us is None or one.metric.startswith(("connect_", "setup_")) or value(one.metric) is None:
+        return None
+    sent_us, read_us = value("send_lag_us_p99") or 0.0, value("receive_delay_us_p99")
+    if read_us is None:
+        return "unknown"
+    own_us = read_us if verdict.bottleneck == "server" else sent_us + read_us
+    return "generator" if own_us / one.bound_us > LIMITS["own_part"].invalid else None
