@@ -16,7 +16,7 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo env "PATH=$$PATH:/usr/sbin:
 CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websocket node-nodejs-websocket@* python-websockets \
            c-libwebsockets uwebsockets mosquitto aedes json-rpc
 # What the harness's own tests start.
-TESTED  := reference@* netty go-net-websocket node-ws
+TESTED  := reference@* netty go-net-websocket node-ws json-rpc aedes
 
 REPORTS := $(patsubst %/campaign.json,%/report.html,$(wildcard results/*/campaign.json))
 
