@@ -69,7 +69,7 @@ def test_an_experiment_runs_from_its_file_to_its_exports(file, tmp_path, monkeyp
     assert servers, f"no server that is built for the tests serves {of.served!r}: add one to SERVERS and to the Makefile's TESTED"
 
     def wsbench(*words: str) -> str:
-        code = cli._carried_out([*words])
+        code = cli.carried_out([*words])
         said = capsys.readouterr()
         assert code in (RAN if words[0] == "run" else (0,)), said.err
         assert "wsbench failed" not in said.out + said.err
