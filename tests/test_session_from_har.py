@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from pathlib import Path
 
 import pytest
 
@@ -226,7 +228,7 @@ def test_a_kind_may_be_called_as_a_rule_of_wsbench(tmp_path):
 
 def test_the_connection_is_chosen_by_its_url():
     both = {"log": {"entries": [*GRAPHQL["log"]["entries"], *SOCKET_IO["log"]["entries"]]}}
-    assert "EIO=4" in har.chosen(both, "socket.io")["request"]["url"]
+    assert "EIO=4" in har.chosen(both, "socket.io").url
     with pytest.raises(UserError, match=r"no WebSocket of this archive has 'chat' in its URL; found: ws://127\.0\.0\.1:4000"):
         har.chosen(both, "chat")
 
@@ -238,9 +240,103 @@ def test_what_has_no_messages_is_refused(wrong):
 
 
 def test_binary_messages_are_refused():
-    entry = {"_webSocketMessages": [{"type": "send", "time": 0, "opcode": 2, "data": "//8="}]}
+    recorded = archive("ws://127.0.0.1/", (">", 0, "//8="))
+    recorded["log"]["entries"][1]["_webSocketMessages"][0]["opcode"] = 2
     with pytest.raises(UserError, match="binary messages"):
-        from_har.session_of(entry)
+        from_har.session_of(har.chosen(recorded, None))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEND\ndestination:/a\n\nhello\0",
+        "x\n\n[[steps]]\nname = 'injected'\nsend = 'injected'\n",
+        "'" * 3 + '\n"""\\',
+        "\x7f\x85\u2028\r\n\ufeff\x1b[2J",
+        "\ud800 is half a letter",
+        "${not a place} $${ ${captured:nothing}",
+        '{"type":"a.b","a.b":"c\\u0000","":{"[0]":"\\ud800"},"id":"\\u007f"}',
+    ],
+)
+@pytest.mark.parametrize("at", ["unanswered", "first", "answered", "kept alive", "URL", "subprotocol"])
+def test_text_of_a_message_stays_text(tmp_path, text, at):
+    """Whatever a recording has, it becomes a string or a comment of the session, and the file can be read."""
+    asked, answer = (">", 1.0, '{"id":1,"do":"x"}'), ("<", 1.1, '{"id":1,"done":"y"}')
+    told = {
+        "unanswered": [asked, answer, (">", 2.0, text), *((">", 3.0 + at, f"{text}{at}") for at in range(3))],
+        "first": [("<", 0.0, text), asked, answer],
+        "answered": [(">", 1.0, json.dumps({"id": 1, "do": text, "type": text})), ("<", 1.1, json.dumps({"id": 1, "type": text}))],
+        "kept alive": [asked, answer, *((">", 10.0 * turn, text) for turn in range(4)), ("<", 9.0, text), (">", 9.0, "pong")],
+    }
+    url = f"ws://127.0.0.1/{text if at == 'URL' else ''}?{text if at == 'URL' else ''}"
+    recorded = archive(url, *told.get(at, [asked, answer]), subprotocol=text if at == "subprotocol" else None)
+    file, _ = compiled(tmp_path, recorded)
+    assert "injected" not in [one.name for one in file.steps]
+
+
+#: What stands where something else was expected.
+JUNK = (
+    None,
+    True,
+    0,
+    -1,
+    2**70,
+    1.5,
+    "",
+    "text",
+    "\ud800\0\n'\"",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    [None, "x"],
+    "ws://[::1",
+    "ws://h/?EIO=4&sid=1",
+)
+
+
+def altered(draw: random.Random, value: object, chance: float) -> object:
+    """The archive with some parts replaced, left out or doubled."""
+    if draw.random() < chance:
+        return draw.choice(JUNK)
+    if isinstance(value, dict):
+        return {key: altered(draw, one, chance) for key, one in value.items() if draw.random() > chance}
+    if isinstance(value, list):
+        return [altered(draw, one, chance) for one in value for _ in range(draw.choice((0, 2)) if draw.random() < chance else 1)]
+    if isinstance(value, str) and value and draw.random() < chance:
+        place = draw.randrange(len(value))
+        return value[:place] + draw.choice(("\n", '"', "'", "\0", "\ud800", "${", "]", "\x1e", "a" * 300)) + value[place + 1 :]
+    return value
+
+
+def test_an_altered_archive_is_one_line_or_a_session_that_can_be_read():
+    polls = [polled("GET", POLLS, received=OPENED), polled("POST", f"{POLLS}&sid=BFIBVnkp", '40{"token":"t"}', "ok")]
+    chat = {"log": {"entries": [*polls, *CHAT["log"]["entries"]]}}
+    kinds = (GRAPHQL, SOCKET_IO, LOGIN, CHAT, ROOM, chat)
+    draw, made, refused = random.Random(1), 0, []
+    for number in range(400):
+        raw = altered(draw, kinds[number % len(kinds)], draw.choice((0.01, 0.05, 0.2)))
+        try:
+            text = from_har.session_of(har.chosen(raw, None))
+        except UserError as error:
+            refused.append(str(error))
+        else:
+            compiling.compiled_text(text.encode().decode(), Path("session.toml"), compiling.Choice(), 10)
+            made += 1
+    assert min(made, len(refused)) > 50, (made, len(refused))
+    assert not [line for line in refused if "\n" in line]
+    # What differs from an archive is said, not that the result cannot be read.
+    assert not [line for line in refused if "unknown" in line or "TOML" in line]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"log":' * 5_000, "9" * 5_000, "\ud800", "{", '{"log":{"entries":[' + "[" * 900])
+def test_what_is_no_json_is_one_line(text):
+    with pytest.raises(UserError, match=r"not JSON|no HTTP Archive"):
+        har.connections(har.archive_of(text))
+
+
+def test_messages_nested_deeply_are_text(tmp_path):
+    compiled(tmp_path, archive("ws://h/", (">", 0, "[" * 100_000), ("<", 0, '{"a":' * 50_000)))
 
 
 def test_the_command_prints_a_session(tmp_path, wsbench):

@@ -62,10 +62,9 @@ def _check(arguments) -> int:
 def _from_har(arguments) -> int:
     text = read_text(Path(arguments.file), links=True)
     try:
-        archive = json.loads(text)
-    except ValueError as error:
-        raise UserError(f"{arguments.file}: not JSON: {error}") from error
-    print(from_har.session_of(har.chosen(archive, arguments.entry)), end="")
+        print(from_har.session_of(har.chosen(har.archive_of(text), arguments.entry)), end="")
+    except UserError as error:
+        raise UserError(f"{arguments.file}: {error}") from error
     return 0
 
 

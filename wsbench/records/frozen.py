@@ -87,7 +87,12 @@ def toml_of(text: str, file: Path | str) -> dict:
 
 def read_toml(kind: type[Frozen], file: Path):
     """Reads a frozen value from a user's TOML file. UserError if it is unreadable; `Faults`, one line each, if it is invalid."""
-    value, wrong = faults_of(kind, toml_of(read_text(file, links=True), file))
+    return toml_value(kind, read_text(file, links=True), file)
+
+
+def toml_value(kind: type[Frozen], text: str, file: Path):
+    """Same as `read_toml`, for the text of a file."""
+    value, wrong = faults_of(kind, toml_of(text, file))
     if wrong:
         raise Faults([f"{file}: {line}" for line in wrong])
     return value

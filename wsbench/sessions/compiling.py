@@ -16,7 +16,7 @@ from wsbench.records import session_table as table
 from wsbench.records.errors import Faults, UserError
 from wsbench.records.files import read_text
 from wsbench.sessions import session_file
-from wsbench.sessions.session_file import FieldTable, Message, RuleTable, SessionFile, StepTable
+from wsbench.sessions.session_file import FieldTable, Message, RuleTable, StepTable
 
 #: A place in a text. `$${` is a literal `${`.
 PLACE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
@@ -44,7 +44,12 @@ class Choice:
 
 def compiled(path: Path, choice: Choice, connections: int) -> table.Session:
     """The session of a file for that many connections. UserError, or `Faults` with one line for each fault."""
-    made = _Compiler(path, session_file.read(path), choice)
+    return compiled_text(read_text(path, links=True), path, choice, connections)
+
+
+def compiled_text(text: str, path: Path, choice: Choice, connections: int) -> table.Session:
+    """Same as `compiled`, for the text of a file. `path`: its name in faults."""
+    made = _Compiler(path, text, choice)
     session = made.session(connections)
     if made.wrong:
         raise Faults(made.wrong)
@@ -56,10 +61,11 @@ class _Fault(Exception):
 
 
 class _Compiler:
-    def __init__(self, path: Path, file: SessionFile, choice: Choice):
-        self.path, self.file, self.choice = path, file, choice
-        self.lines = read_text(path, links=True).splitlines()
+    def __init__(self, path: Path, text: str, choice: Choice):
+        self.path, self.file, self.choice = path, session_file.of_text(text, path), choice
+        self.lines = text.splitlines()
         self.wrong: list[str] = []
+        file = self.file
         self.fields = list(file.fields)
         self.rules = list(file.rules)
         self.captured = list(dict.fromkeys(name for rule in file.rules.values() for name in rule.capture))

@@ -5,12 +5,15 @@ In: a connection of an HTTP Archive. Out: the text of a session file. Nothing is
 
 from __future__ import annotations
 
-import json
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from wsbench.records import plain
+from wsbench.records.errors import UserError
+from wsbench.sessions import compiling
 from wsbench.sessions.guessing import UNIQUE, Guesses, plain_name
-from wsbench.sessions.har import UPGRADED, Seen, parsed, path_text, url_of
+from wsbench.sessions.har import Entry, Seen, parsed, path_text
 
 #: The limit of steps of a session.
 MOST_STEPS = 16
@@ -18,17 +21,26 @@ MOST_STEPS = 16
 FRONT = re.compile(r"\d{1,2}")
 #: Packets of Socket.IO that end the connection.
 SOCKET_IO_ERRORS = {"disconnected": "41", "refused": "44"}
+#: Escapes of TOML that are easier to read than a number.
+SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def session_of(entry: dict) -> str:
-    """The text of a session file for a recorded connection."""
-    return _Writer(Guesses(entry)).text()
+def session_of(entry: Entry) -> str:
+    """The text of a session file for a recorded connection. `wsbench session check` accepts it. UserError if no such file can be
+    written for it."""
+    text = _Writer(Guesses(entry)).text()
+    try:
+        compiling.compiled_text(text, Path("the session"), compiling.Choice(), connections=2)
+    except UserError as error:
+        raise UserError(f"what was recorded does not fit a session ({error.lines[0]}); write the session yourself") from error
+    return text
 
 
 class _Writer:
     def __init__(self, of: Guesses):
         self.of = of
         self.notes: list[str] = []
+        self.captured: set[str] = set()
 
     def _name_of(self, one: Seen) -> str:
         """What a message of the server is: the rule's name."""
@@ -41,11 +53,22 @@ class _Writer:
     def _test_of(self, one: Seen) -> str:
         value = one.values().get(self.of.kind) if self.of.kind is not None else None
         if value is not None:
-            return f"is = {{ kind = {_quoted(value)} }}"
+            return f"is = {{ kind = {_quoted(_placeless(value))} }}"
         front = FRONT.match(one.text) if one.json is None else None
-        return f"begins = {_quoted(front[0] if front else one.text[:12])}"
+        return f"begins = {_quoted(_placeless(front[0] if front else one.text[:12]))}"
 
     def text(self) -> str:
+        while True:
+            text = self._text()
+            lost = [value for value, (name, _) in self.of.captures.items() if name not in self.captured]
+            if not lost:
+                return text
+            # No rule keeps these values, so they are sent as they were recorded.
+            for value in lost:
+                del self.of.captures[value]
+            self.notes.clear()
+
+    def _text(self) -> str:
         rules, setup, steps = self._rules(), [], []
         seen: set[str] = set()
         for place, one in enumerate(self.of.all):
@@ -67,7 +90,7 @@ class _Writer:
                 setup.append((template, None if awaited is None else self._setup_rule(awaited, rules)))
             else:
                 self.notes.append(f"left out, for nothing answers it: {template[:80]}")
-        if not self.of.all[0].sent:
+        if self.of.all and not self.of.all[0].sent:
             setup.insert(0, (None, self._setup_rule(self.of.all[0], rules)))
         if len(setup) + len(steps) > MOST_STEPS:
             self.notes.append(f"only the first {MOST_STEPS} of {len(setup) + len(steps)} different steps are here")
@@ -82,13 +105,14 @@ class _Writer:
     def _setup_rule(self, one: Seen, rules: dict[str, str]) -> str:
         name = self._name_of(one)
         values = one.values()
-        captured = [f"{name} = {_quoted(name)}" for value, (name, path) in self.of.captures.items() if values.get(path) == value]
-        keeps = f", capture = {{ {', '.join(captured)} }}" if captured else ""
+        captured = [name for value, (name, path) in self.of.captures.items() if values.get(path) == value]
+        keeps = f", capture = {{ {', '.join(f'{name} = {_quoted(name)}' for name in captured)} }}" if captured else ""
         if self.of.id_received(one) is None or name not in rules:
             test = self._test_of(one)
             # What users type may come back in messages of this kind.
             does = "push" if any(test == self._test_of(self.of.all[place]) for place in self._returned()) else "ignore"
             rules[name] = f"{{ {test}, {does} = true{keeps} }}"
+            self.captured.update(captured)
         return name
 
     def _returned(self) -> list[int]:
@@ -126,23 +150,23 @@ class _Writer:
         return found
 
     def _plain(self, text: str) -> str:
-        return text.replace("${", "$${") + ("${hex:1e}" if self.of.separator else "")
+        return _placeless(text) + ("${hex:1e}" if self.of.separator else "")
 
     def _written(self, rules: dict[str, str], setup: list, steps: list) -> str:
-        url = urlsplit(url_of(self.of.entry))
+        url = urlsplit(self.of.entry.url)
         query = f"?{url.query}" if url.query else ""
-        if self.of.entry.get(UPGRADED):
+        if self.of.entry.upgraded:
             self.notes.insert(0, "the browser polled by HTTP first; this session begins with the WebSocket")
         if self.of.made:
             self.notes.append(f"guessed: texts such as {min(self.of.made)} only have to differ, so they are {UNIQUE}")
         lines = [
             f"about  = {_quoted(f'recorded from {url.scheme}://{url.netloc}')}",
-            f"source = {_quoted(url_of(self.of.entry))}",
+            f"source = {_quoted(self.of.entry.url)}",
             "",
             f"path = {_quoted((url.path or '/') + query)}",
         ]
-        if offered := self._subprotocols():
-            lines.append(f"subprotocols = {json.dumps(offered)}")
+        if offered := self.of.entry.subprotocols:
+            lines.append(f"subprotocols = [{', '.join(map(_quoted, offered))}]")
         if self.of.separator:
             lines += ["# Guessed: the byte 0x1e occurs in messages.", "records = { separated = 0x1e }"]
         if self.of.typed:
@@ -165,7 +189,7 @@ class _Writer:
             lines.append(f"send    = {_quoted(self._plain(text))}")
         if not steps:
             self.notes.append("no message was found that the server answers by number or sends back: write [[steps]] yourself")
-        return "\n".join([*(f"# {note}" for note in self.notes), *lines]) + "\n"
+        return "\n".join([*map(_comment, self.notes), *lines]) + "\n"
 
     def _fields(self) -> list[str]:
         lines = ["[fields]"]
@@ -173,7 +197,7 @@ class _Writer:
             lines += ["# Guessed: digits behind `42` come back behind `43`.", 'id = { digits = "43" }']
         elif self.of.id is not None:
             sent, received = map(path_text, self.of.id)
-            lines += [f"# Guessed: what is sent as `{sent}` comes back.", f"id = {{ json = {_quoted(received)} }}"]
+            lines += [_comment(f"Guessed: what is sent as `{sent}` comes back."), f"id = {{ json = {_quoted(received)} }}"]
         if self.of.kind is not None:
             lines += [f"kind = {{ json = {_quoted(path_text(self.of.kind))} }}"]
         for path in list(self.of.subscriptions.values())[:1]:
@@ -182,11 +206,6 @@ class _Writer:
         for name, path in self.of.captures.values():
             lines += ["# Guessed: the browser repeats it.", f"{name} = {{ json = {_quoted(path_text(path))} }}"]
         return lines
-
-    def _subprotocols(self) -> list[str]:
-        headers = [*self.of.entry.get("response", {}).get("headers", []), *self.of.entry.get("request", {}).get("headers", [])]
-        found = [one.get("value", "") for one in headers if str(one.get("name", "")).lower() == "sec-websocket-protocol"]
-        return [part.strip() for part in found[0].split(",")] if found else []
 
 
 def _unused(name: str, names: dict) -> str:
@@ -198,8 +217,26 @@ def _unused(name: str, names: dict) -> str:
     return free
 
 
+def _placeless(text: str) -> str:
+    """Text as it is, without places in it."""
+    return text.replace("${", "$${")
+
+
+def _comment(text: str) -> str:
+    """A TOML comment. Text of a message may be in it, and must not end its line."""
+    return f"# {plain.line(text)}"
+
+
 def _quoted(text: str) -> str:
-    """A TOML string: literal if that is readable, else with escapes."""
+    """A TOML string: literal if that is readable, else with escapes. Characters that are not in Unicode are replaced."""
     if "'" not in text and text.isprintable():
         return f"'{text}'"
-    return json.dumps(text, ensure_ascii=False)
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in SHORT:
+        return SHORT[letter]
+    if "\ud800" <= letter <= "\udfff":
+        return "\ufffd"
+    return letter if letter.isprintable() else f"\\U{ord(letter):08X}"

@@ -11,10 +11,12 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from wsbench.sessions.har import Path, Seen, messages_of, parsed, url_of
+from wsbench.sessions.har import Entry, Path, Seen, messages_of, parsed
 
 #: A value this long that the server sends first and the browser repeats was captured, not chosen.
 SHORTEST_CAPTURE = 8
+#: With the fields of a number, a kind and a typed text these are as many paths as a session may have.
+MOST_CAPTURES = 5
 #: Digits behind a short front, as in Socket.IO's `43<id>[`.
 FRONTED = re.compile(r"(4[23])(\d+)(?=\[)")
 #: The longest time between two keep-alives, in seconds.
@@ -35,7 +37,7 @@ class Guesses:
     `id`, `kind`, `alive`, `periodic`, `captures`, `made`, `typed` and `subscriptions` are explained where they are guessed.
     """
 
-    def __init__(self, entry: dict):
+    def __init__(self, entry: Entry):
         self.entry = entry
         self.all = messages_of(entry)
         self.separator = "\x1e" if any("\x1e" in one.text for one in self.all) else None
@@ -122,7 +124,7 @@ class Guesses:
                 pairs[before.text, after.text] += 1
         usual = {("2", "3")}
         # A short recording has no ping of Engine.IO.
-        always = {"2": "3"} if "EIO=" in url_of(self.entry) else {}
+        always = {"2": "3"} if "EIO=" in self.entry.url else {}
         return always | {
             before: after
             for (before, after), count in pairs.items()
@@ -151,7 +153,7 @@ class Guesses:
             for path, value in one.values().items():
                 before = any(value in other.text for other in self.all[:place] if other.sent)
                 after = any(value in other.text for other in self.all[place:] if other.sent)
-                if len(value) >= SHORTEST_CAPTURE and after and not before and value not in found and path:
+                if len(found) < MOST_CAPTURES and len(value) >= SHORTEST_CAPTURE and after and not before and value not in found:
                     name = plain_name(str(path[-1]))
                     found[value] = (f"{name if name[:1].isalpha() else 'value'}-{len(found) + 1}", path)
         return found

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from wsbench.host.installation import ROOT
 from wsbench.records.errors import UserError
-from wsbench.records.frozen import Frozen, read_toml
+from wsbench.records.frozen import Frozen, read_toml, toml_value
 
 SESSIONS = ROOT / "sessions"
 #: Bytes of the longest message and record, unless the file says otherwise.
@@ -144,3 +144,8 @@ def known() -> list[str]:
 def read(path: Path) -> SessionFile:
     """UserError if the file cannot be read; `Faults`, one line each, if it is invalid."""
     return read_toml(SessionFile, path)
+
+
+def of_text(text: str, path: Path) -> SessionFile:
+    """Same as `read`, for the text of a file. `path`: its name in faults."""
+    return toml_value(SessionFile, text, path)
