@@ -1,12 +1,15 @@
 """The command line as it starts: at once, with nothing imported that is not used; what is not installed is one line."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from wsbench.cli import arguments
+from wsbench import cli
+from wsbench.cli import arguments, exits
+from wsbench.records.engine_files import Closed
 
 #: What only the report, the statistics and the pages use.
 OF_REPORT = {
@@ -72,6 +75,45 @@ def test_every_command_has_its_help_and_its_function(tmp_path, name):
     assert (code, said) == (0, "")
     module, _, function = arguments.COMMANDS[name][1].partition(":")
     assert callable(getattr(__import__(f"wsbench.{module}", fromlist=[function]), function))
+
+
+@pytest.mark.parametrize("name", arguments.COMMANDS)
+def test_the_help_of_a_command_has_its_exit_codes(capsys, name):
+    with pytest.raises(SystemExit):
+        arguments.parser([name]).parse_args([name, "--help"])
+    _, _, table = capsys.readouterr().out.partition("exit codes:\n")
+    codes = [int(line.split()[0]) for line in table.splitlines() if not line.startswith(" " * 5)]
+    assert codes == [code for code, _ in exits.table(name)]
+    assert set(exits.OF_ALL) <= set(codes) <= set(exits.MEANINGS)
+
+
+def test_each_command_of_the_table_of_exit_codes_exists():
+    assert set(exits.OF_COMMAND) <= set(arguments.COMMANDS)
+
+
+LISTED = [sys.executable, "-m", "wsbench.cli", "list", "metrics"]
+
+
+def test_output_that_is_closed_or_knows_no_unicode_is_no_error(tmp_path):
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *LISTED], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (closed.returncode, closed.stdout, closed.stderr) == (0, "", "")
+    plain = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(LISTED, cwd=tmp_path, env=plain, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u00b5s" in done.stdout
+
+
+def test_what_an_encoding_lacks_is_what_json_would_write():
+    text = "µ\N{GRINNING FACE}"
+    written, end = cli._as_json(UnicodeEncodeError("ascii", text, 0, len(text), "not in range"))
+    assert (json.loads(f'"{written}"'), end) == (text, len(text))
+
+
+def test_an_invalid_value_that_nobody_refused_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr("wsbench.cli.reading.list_things", lambda _: Closed(depth=2**63))
+    assert cli._carried_out(["list", "metrics"]) == exits.BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "depth" in line
 
 
 def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp_path):

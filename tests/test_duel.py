@@ -19,6 +19,7 @@ from wsbench.analysis import gates
 from wsbench.analysis.reading import load
 from wsbench.analysis.stats import Decision
 from wsbench.analysis.until import Comparison, Standing
+from wsbench.cli import exits
 from wsbench.cli.show_duel import exit_code
 from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
@@ -301,9 +302,9 @@ def test_an_interrupted_duel_leaves_no_process_and_can_be_resumed(tmp_path):
     command = [*QUIET, "duel", server(), server(1000), "--path", "/ws", "--budget", "12s", *SHORT]
     going = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for(lambda: list(tmp_path.glob("runs/*/0003")), 60, "a second round")
-    going.send_signal(signal.SIGINT)
+    going.send_signal(signal.SIGTERM)
     said, _ = going.communicate(timeout=30)
-    assert going.returncode == 130, said
+    assert going.returncode == exits.TERMINATED, said
     wait_for(lambda: not processes_with("own_server.py"), 10, "the end of its servers")
     run = only_run(tmp_path)
     assert run.finished_numbers() < {one.number for one in run.order}

@@ -4,13 +4,15 @@ import os
 import re
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
 import wsbench
 from wsbench.engine import program
-from wsbench.host import installation
+from wsbench.host import installation, process
 from wsbench.host.installation import ROOT
+from wsbench.records.errors import TrialFailed, UserError
 from wsbench.servers import build, catalogue
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -128,3 +130,29 @@ def test_only_what_is_linked_has_a_notice_and_each_its_text():
     assert not {"serde_derive", "tungstenite", "io-uring", "cc"} & set(listed)
     for name in listed:
         assert len(re.findall(rf"^(?:.*, )?{re.escape(name)} \d", text, re.MULTILINE)) >= 1
+
+
+def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch):
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: (_ for _ in ()).throw(KeyError(uid)))
+    assert installation.home() is None
+    assert installation.expanded("~/.sdkman/candidates") is None
+    assert installation.expanded("/opt/jdk") == Path("/opt/jdk")
+    with pytest.raises(UserError, match="this user has no home directory: set HOME, or XDG_CACHE_HOME"):
+        installation.cache_folder()
+
+
+def test_a_program_that_this_user_may_not_look_for_is_not_found(monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied", "cargo")
+
+    monkeypatch.setattr("subprocess.run", refused)
+    assert process.output_of(["cargo", "--version"]).code == 127
+
+
+def test_an_engine_that_gets_no_thread_says_what_to_raise(tmp_path):
+    told = "thread 'main' panicked at src/run.rs:9:5:\nfailed to spawn thread: Resource temporarily unavailable\n"
+    (tmp_path / "engine.log").write_text(told)
+    with pytest.raises(TrialFailed, match=r"exit code 101: failed to spawn thread.*`ulimit -u`, or pids.max"):
+        program.check_exit(101, tmp_path / "engine.log")

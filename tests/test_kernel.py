@@ -102,6 +102,41 @@ def write(folder, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
+@pytest.fixture
+def quota(tmp_path, monkeypatch):
+    """The CPU quota of this process on a machine whose control groups are files."""
+
+    def build(mounts: str, own: str) -> kernel.Quota | None:
+        texts = {"/proc/mounts": mounts.format(root=tmp_path), f"/proc/{os.getpid()}/cgroup": own}
+        of_file = kernel.read
+        monkeypatch.setattr(kernel, "read", lambda path: texts[path].encode() if path in texts else of_file(path))
+        return kernel.own_quota()
+
+    return build
+
+
+def test_the_smallest_quota_above_a_process_is_its_own(quota, tmp_path):
+    write(tmp_path / "unified/pod", {"cpu.max": "150000 100000\n", "cpu.stat": "throttled_usec 2500000\n"})
+    write(tmp_path / "unified/pod/box", {"cpu.max": "max 100000\n", "cpu.stat": "throttled_usec 0\n"})
+    found = quota(V2_MOUNTS, "0::/pod/box\n")
+    assert (found.cpus, found.folder) == (1.5, tmp_path / "unified/pod")
+    assert found.throttled_s(found.file.read()) == 2.5
+
+
+def test_a_quota_of_version_1_is_known(quota, tmp_path):
+    files = {"cpu.cfs_quota_us": "20000\n", "cpu.cfs_period_us": "100000\n", "cpu.stat": "throttled_time 1500000000\n"}
+    write(tmp_path / "cpu/a", files)
+    found = quota(V1_MOUNTS, "4:memory:/\n3:cpu,cpuacct:/a\n")
+    assert (found.cpus, found.throttled_s(found.file.read())) == (0.2, 1.5)
+
+
+def test_the_quota_of_a_container_is_at_the_root_of_its_mount(quota, tmp_path):
+    write(tmp_path / "unified", {"cpu.max": "50000 100000\n", "cpu.stat": "throttled_usec 0\n"})
+    assert quota(V2_MOUNTS, "0::/docker/of-the-host\n").cpus == 0.5
+    (tmp_path / "unified/cpu.max").write_text("max 100000\n")
+    assert quota(V2_MOUNTS, "0::/docker/of-the-host\n") is None
+
+
 def test_a_control_group_of_version_2_tells_of_its_sockets(groups, tmp_path):
     """The lines are those of the kernel's Documentation/admin-guide/cgroup-v2.rst."""
     stat = "anon 20480\nfile 0\nkernel 9999\nsock 8192\nshmem 0\nslab_reclaimable 1000\nslab_unreclaimable 2000\nslab 3000\n"

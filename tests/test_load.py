@@ -301,7 +301,8 @@ def test_a_plan_that_the_engine_refuses_is_bad_input_and_leaves_no_folder(wsbenc
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_ctrl_c_says_what_was_measured_and_judges_no_threshold(environment, pong, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, exits.INTERRUPTED), (signal.SIGTERM, exits.TERMINATED)])
+def test_an_interrupt_says_what_was_measured_and_judges_no_threshold(environment, pong, tmp_path, number, code):
     typed = ["load", f"tcp://{pong}", "-c", "2", "-t", "60", "--warmup", "0", "--json", "--fail-if", "errors >= 0"]
     running = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
     until = time.monotonic() + 20
@@ -309,9 +310,9 @@ def test_ctrl_c_says_what_was_measured_and_judges_no_threshold(environment, pong
         assert time.monotonic() < until
         time.sleep(0.05)
     time.sleep(0.5)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     said, _ = running.communicate(timeout=30)
-    assert running.returncode == 130
+    assert running.returncode == code
     found = json.loads(said)
     assert (found["interrupted"], found["outcome"], found["thresholds"]) == (True, "interrupted", [])
     assert found["ledger"]["answered"] > 0

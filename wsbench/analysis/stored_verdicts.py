@@ -23,7 +23,7 @@ RATES: tuple[Family, ...] = ("throughput", "body", "tail")
 #: `SUSPECT` at the end: a check that never made a trial INVALID.
 INSTRUMENT: tuple[tuple[str, Axis, str, tuple[Family, ...], Kind], ...] = (
     (r"stolen by the hypervisor|hypervisor stole", "host", "steal", (*RATES, "cpu"), "INVALID"),
-    (r"^a CPU quota throttled", "host", "throttled", (*RATES, "cpu"), "INVALID"),
+    (r"^a CPU quota (of \S+ CPUs )?throttled", "host", "throttled", (*RATES, "cpu"), "INVALID"),
     (r"packets at a CPU's full queue", "host", "backlog", ("tail", "connect"), "SUSPECT"),
     (r"not sampled across the window", "host", "not_sampled", (*RATES, "cpu"), "SUSPECT"),
     (r"waited for a CPU in .* of the window", "engine", "wait", RATES, "INVALID"),

@@ -125,7 +125,7 @@ def _words_of(error: OSError) -> str:
         errno.EDQUOT: "free space on that disk",
         errno.EMFILE: "raise the limit of open files with `ulimit -n`",
         errno.ENFILE: "raise fs.file-max; too many files are open on this machine",
-        errno.EAGAIN: "raise the limit of processes with `ulimit -u`",
+        errno.EAGAIN: "raise the limit of processes with `ulimit -u`, or pids.max of the control group",
         errno.ENOMEM: "this machine has run out of memory",
         errno.EROFS: "change to a writable folder; `runs` is created in the current one",
         errno.EACCES: "check its owner and permissions",

@@ -13,7 +13,7 @@ from wsbench.engine import program
 from wsbench.host import machine, sysctls, toolchains
 from wsbench.metrics import tracks
 from wsbench.metrics.limits import LIMITS
-from wsbench.monitoring import programs
+from wsbench.monitoring import kernel, programs
 from wsbench.records.errors import UserError
 from wsbench.run import host_limits
 from wsbench.servers import build, catalogue
@@ -42,7 +42,7 @@ def examine(arguments) -> int:
     if arguments.set and arguments.connections is None:
         raise UserError("--set needs --connections N")
     if arguments.connections is None:
-        _table([*machine.examine(program.binary()), _others()])
+        _table([*machine.examine(program.binary()), _quota(), _others()])
         _tools(catalogue.read())
         return 0
     if arguments.set:
@@ -51,6 +51,13 @@ def examine(arguments) -> int:
     found = host_limits.examine(arguments.connections)
     _table(found.findings)
     return DONE if all(one.fine for one in found.findings) else BREACHED
+
+
+def _quota() -> machine.Finding:
+    """A quota stops every process of the control group once it is used up, in the middle of a message."""
+    quota = kernel.own_quota()
+    found = "none" if quota is None else f"{quota.cpus:.3g} CPUs ({quota.folder})"
+    return machine.Finding(quota is None, "CPU quota", found, "raise or remove it: a trial that it throttles is INVALID")
 
 
 def _others() -> machine.Finding:

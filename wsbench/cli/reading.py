@@ -186,7 +186,9 @@ def write_site(arguments) -> int:
 
 def pack_campaign(arguments) -> int:
     run = RunFolder.open(arguments.run).path
-    words = {str(installation.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS", str(Path.home()): "HOME"}
+    words = {str(installation.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS"}
+    if (home := installation.home()) is not None:
+        words[str(home)] = "HOME"
     with terminal.FilesOfTrials("packing") as progress:
         packed = packing.pack(run, arguments.folder, words, arguments.trials, progress.tell)
     print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from wsbench.host import installation
@@ -135,13 +136,21 @@ def connecting_s(connections: int, per_s: float | None) -> float:
     return connections / min(CONNECTS_PER_S, per_s or CONNECTS_PER_S)
 
 
+def _advised(panic: str) -> str:
+    """What a panic says, with what to do if the system refused a thread."""
+    refused = "Resource temporarily unavailable" in panic
+    return f"{panic}; raise the limit of processes: `ulimit -u`, or pids.max of the control group" if refused else panic
+
+
 def check_exit(code: int | None, log: Path) -> None:
     """TrialFailed, with the engine's own message, unless the plan was carried out."""
     if code == 0:
         return
     if code is None:
         raise TrialFailed("the engine did not end by its deadline")
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("wsbench-engine:")]
+    lines = log.read_text(errors="replace").splitlines()
     words = f"exit code {code}" if code > 0 else f"it was killed by {signal.Signals(-code).name}"
-    said = lines[-1] if lines else words
+    told = [line for line in lines if line.startswith("wsbench-engine:")]
+    panics = [message for place, message in pairwise(lines) if " panicked at " in place]
+    said = told[-1] if told else f"{words}: {_advised(panics[0])}" if panics else words
     raise TrialFailed({3: f"this host could not carry out the plan: {said}"}.get(code, f"the engine failed: {said}"))

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from wsbench.host.process import output_of
+from wsbench.records.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE / "shipped"
@@ -19,9 +20,33 @@ IS_CHECKOUT = not SHIPPED.is_dir()
 ROOT = PACKAGE.parent if IS_CHECKOUT else SHIPPED
 
 
+def home() -> Path | None:
+    """The user's home directory. None without HOME and without an entry of the user in the password file."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def folder_of(variable: str, otherwise: str) -> Path:
+    """wsbench's part of one of the user's folders (XDG): that of the variable, or `otherwise` in the home directory."""
+    if os.environ.get(variable):
+        return Path(os.environ[variable]) / "wsbench"
+    if (own := home()) is None:
+        raise UserError(f"this user has no home directory: set HOME, or {variable}")
+    return own / otherwise / "wsbench"
+
+
 def cache_folder() -> Path:
     """The folder in which a wheel builds servers and keeps tools: the user's cache (XDG)."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wsbench"
+    return folder_of("XDG_CACHE_HOME", ".cache")
+
+
+def expanded(place: str) -> Path | None:
+    """A path that may begin with `~/`. None if it does and the user has no home directory."""
+    if not place.startswith("~/"):
+        return Path(place)
+    return None if (own := home()) is None else own / place[2:]
 
 
 def tools_folder() -> Path:

@@ -55,8 +55,10 @@ def output_of(
                 timeout=timeout_s,
                 check=False,
             )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Output(127, f"{argv[0]}: not found")
+    except PermissionError:  # also of a folder on the PATH
+        return Output(127, f"{argv[0]}: not found where this user may look")
     except subprocess.TimeoutExpired:
         return Output(124, f"{argv[0]}: did not end within {timeout_s:g} s")
     return Output(done.returncode, done.stdout.decode(errors="replace").strip())
@@ -94,8 +96,8 @@ def run_logged(argv: list[str], folder: Path, log: Path, env: dict[str, str], ti
                 timeout=timeout_s,
                 check=False,
             ).returncode
-        except FileNotFoundError:
-            out.write(f"{argv[0]}: not found\n".encode())
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            out.write(f"{argv[0]}: not found, or not to be executed\n".encode())
             return 127
         except subprocess.TimeoutExpired:
             out.write(f"did not end within {timeout_s:g} s\n".encode())

@@ -5,9 +5,9 @@ The old values are in one file of the user, together with the boot ID: a reboot 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from wsbench.host import installation
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import Frozen, read_json, write_json
 
@@ -27,8 +27,7 @@ class Changes(Frozen):
 
 
 def kept_in() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "wsbench" / "sysctls.json"
+    return installation.folder_of("XDG_STATE_HOME", ".local/state") / "sysctls.json"
 
 
 def put(wanted: dict[str, str]) -> list[Change]:

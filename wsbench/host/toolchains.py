@@ -78,8 +78,9 @@ def found(key: str, at_least: str = "") -> Found | None:
 
 def _folders(tool: Tool) -> Iterator[Path]:
     for place in tool.bin:
-        pattern = Path(place.format(tools=installation.tools_folder())).expanduser()
-        yield from sorted(Path("/").glob(str(pattern.relative_to("/"))), reverse=True)
+        pattern = installation.expanded(place.format(tools=installation.tools_folder()) if "{tools}" in place else place)
+        if pattern is not None:
+            yield from sorted(Path("/").glob(str(pattern.relative_to("/"))), reverse=True)
 
 
 def version_of(ask: tuple[str, ...], folder: Path | None = None) -> str | None:

@@ -37,6 +37,7 @@ class Taken:
     wanted_s: float  # busy and stolen, over the CPUs of the trial
     stolen_s: float
     throttled_s: float
+    quota_cpus: float | None
     foreign_s: float | None  # at least; None if it is unknown which processes belong to the trial
     busiest: str = ""  # the programs that used most of it, in words
 
@@ -152,7 +153,8 @@ def _judge(
         seen = f"the hypervisor took {share:.1%} of the CPU time that the trial wanted on {name}{when}"
         yield finding("host", "steal", seen, NOT_SHARED, **of_steal(kind))
     if found.throttled_s > 0:
-        seen = f"a CPU quota throttled {name} for {found.throttled_s:.3g} s{when}"
+        quota = "" if found.quota_cpus is None else f" of {found.quota_cpus:.3g} CPUs"
+        seen = f"a CPU quota{quota} throttled {name} for {found.throttled_s:.3g} s{when}"
         yield finding("host", "throttled", seen, "Raise the quota or remove it.", **words("INVALID"))
     if found.foreign_s is not None and (kind := beyond("foreign_cpu", found.foreign_s / found.seconds)):
         seen = f"other programs used at least {found.foreign_s / found.seconds:.0%} of a CPU of {name}{when}{found.busiest}"
@@ -247,7 +249,7 @@ def taken(trace: MachineTrace, first: MachineSample, last: MachineSample) -> Tak
     if first.throttled_s is not None and last.throttled_s is not None:
         throttled = last.throttled_s - first.throttled_s
     seconds = (last.t_ns - first.t_ns) / NS_PER_S
-    return Taken(seconds, wanted_s(used), used.steal, throttled, foreign_s(trace, first, last), trace.busiest)
+    return Taken(seconds, wanted_s(used), used.steal, throttled, last.quota_cpus, foreign_s(trace, first, last), trace.busiest)
 
 
 def foreign_s(trace: MachineTrace, first: MachineSample, last: MachineSample) -> float | None:

@@ -115,7 +115,7 @@ class Machine:
         self._sockets = Standing("/proc/net/sockstat")
         self._devices, self._protocols = Standing("/proc/net/dev"), Standing("/proc/net/snmp")
         self._extensions, self._queues = Standing("/proc/net/netstat"), Standing("/proc/net/softnet_stat")
-        self._quota = next((one for one in map(_Quota, QUOTAS) if one.throttled_s(one.file.read()) is not None), None)
+        self._quota = own_quota()
 
     def sample(self) -> MachineSample:
         return self.take()()
@@ -137,6 +137,7 @@ class Machine:
             server_cpu_s=cpu_of_some(stat, self._server_cpus),
             cpus=stat.count(b"\ncpu") if of_trial is None else len(self._cpus),
             throttled_s=None if self._quota is None else self._quota.throttled_s(quota),
+            quota_cpus=None if self._quota is None else self._quota.cpus,
             memory=memory_of(memory or b""),
             sockets=sockets_of(sockets or b""),
         )
@@ -155,22 +156,46 @@ class Machine:
             self._quota.file.close()
 
 
-#: Where the kernel reports the time for which a CPU quota throttled a control group: file, key, units per second.
-QUOTAS = (
-    ("/sys/fs/cgroup/cpu.stat", b"throttled_usec", 1e6),
-    ("/sys/fs/cgroup/cpu/cpu.stat", b"throttled_time", 1e9),
-)
+class Quota:
+    """The CPU quota of a control group: `cpus` is how many CPUs' time it may use, `file` counts for how long it was throttled."""
 
-
-class _Quota:
-    def __init__(self, place: tuple[str, bytes, float]):
-        path, self._key, self._per_s = place
-        self.file = Standing(path)
+    def __init__(self, folder: Path, version: int, cpus: float):
+        self.folder, self.version, self.cpus = folder, version, cpus
+        self.file = Standing(folder / "cpu.stat")
 
     def throttled_s(self, text: bytes | None) -> float | None:
-        """None if there is no quota."""
-        found = keyed(text or b"").get(self._key)
-        return None if found is None else found / self._per_s
+        """None if the kernel does not say."""
+        key, per_s = (b"throttled_usec", 1e6) if self.version == 2 else (b"throttled_time", 1e9)
+        found = keyed(text or b"").get(key)
+        return None if found is None else found / per_s
+
+
+def own_quota() -> Quota | None:
+    """The smallest CPU quota of the control groups that this process is in. None if there is none."""
+    mounts, paths = (read("/proc/mounts") or b"").decode(), groups_of(os.getpid(), "cpu")
+    found = []
+    for version, path in paths.items():
+        if (root := mounted(mounts, version, "cpu")) is None:
+            continue
+        # In a container the path may be that of the host, while the mount begins at the container's own group.
+        own = root / path.lstrip("/")
+        inside = [own, *own.parents[: len(own.parts) - len(root.parts)]]
+        found += [(cpus, str(folder), version) for folder in inside if (cpus := quota_of(folder, version)) is not None]
+    if not found:
+        return None
+    cpus, folder, version = min(found)
+    return Quota(Path(folder), version, cpus)
+
+
+def quota_of(folder: Path, version: int) -> float | None:
+    """The CPUs whose time a control group may use. None if it has no limit, or does not exist."""
+    if version == 2:
+        words = (read(str(folder / "cpu.max")) or b"max").split()
+    else:
+        words = [word for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us") for word in (read(str(folder / name)) or b"").split()]
+    if len(words) != 2 or words[0] in (b"max", b"-1"):
+        return None
+    return int(words[0]) / int(words[1])
 
 
 def cpu_of(stat: bytes) -> MachineCpu:
@@ -313,34 +338,34 @@ def own_group(pid: int, other: int | None = None) -> Group | None:
     """The control group that accounts for a process's memory, version 2 preferred. None if process `other` (default: this one)
     shares it, because its numbers would then cover both."""
     mounts = (read("/proc/mounts") or b"").decode()
-    server, harness = memory_groups(pid), memory_groups(os.getpid() if other is None else other)
+    server, harness = (groups_of(one, "memory") for one in (pid, os.getpid() if other is None else other))
     for version in (2, 1):
         path = server.get(version)
         if path is None or path == harness.get(version) or harness.get(version, "").startswith(path.rstrip("/") + "/"):
             continue
-        root = mounted(mounts, version)
+        root = mounted(mounts, version, "memory")
         name = "memory.current" if version == 2 else "memory.usage_in_bytes"
         if root is not None and (root / path.lstrip("/") / name).exists():
             return Group(version, root / path.lstrip("/"))
     return None
 
 
-def memory_groups(pid: int) -> dict[int, str]:
-    """A process's paths in the hierarchies that may account for memory, by version, from /proc/PID/cgroup."""
+def groups_of(pid: int, controller: str) -> dict[int, str]:
+    """A process's paths in the hierarchies that may have this controller, by version, from /proc/PID/cgroup."""
     found = {}
     for line in (read(f"/proc/{pid}/cgroup") or b"").decode().splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
             found[2] = path
-        elif "memory" in controllers.split(","):
+        elif controller in controllers.split(","):
             found[1] = path
     return found
 
 
-def mounted(mounts: str, version: int) -> Path | None:
+def mounted(mounts: str, version: int, controller: str) -> Path | None:
     """Mount point of that hierarchy, from the text of /proc/mounts."""
     for line in mounts.splitlines():
         _, place, kind, options = line.split()[:4]
-        if (version == 2 and kind == "cgroup2") or (version == 1 and kind == "cgroup" and "memory" in options.split(",")):
+        if (version == 2 and kind == "cgroup2") or (version == 1 and kind == "cgroup" and controller in options.split(",")):
             return Path(place)
     return None

@@ -63,7 +63,8 @@ class MachineSockets(Frozen):
 
 
 class MachineSample(Frozen):
-    """The whole machine at one instant: seconds are cumulative over all CPUs. `throttled_s` is null without a CPU quota.
+    """The whole machine at one instant: seconds are cumulative over all CPUs. `throttled_s` is null without a CPU quota,
+    `quota_cpus` also in older runs: how many CPUs' time the quota allows.
 
     `trial_cpu_s`: the same seconds over the CPUs of the server and the engine alone. Null if they may use every CPU, and in older
     runs. `server_cpu_s`: over the CPUs of the server, likewise. `cpus`: how many CPUs `trial_cpu_s` is about, or `cpu_s` where that
@@ -77,6 +78,7 @@ class MachineSample(Frozen):
     server_cpu_s: MachineCpu | None = None
     cpus: int | None = None
     throttled_s: float | None
+    quota_cpus: float | None = None
     memory: MachineMemory | None = None
     sockets: MachineSockets | None = None
 

@@ -13,6 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from wsbench.host import installation
 from wsbench.host.process import output_of
 from wsbench.monitoring.sampler import children_of
 from wsbench.records.errors import TrialFailed
@@ -47,8 +48,8 @@ def jdks() -> list[Jdk]:
     if (javac := shutil.which("javac")) is not None:
         homes.append(Path(javac).resolve().parent.parent)
     for place in PLACES:
-        pattern = Path(place).expanduser()
-        homes += sorted(pattern.parent.glob(pattern.name))
+        pattern = installation.expanded(place)
+        homes += [] if pattern is None else sorted(pattern.parent.glob(pattern.name))
     found = {}
     for home in homes:
         version = _version_of(home)

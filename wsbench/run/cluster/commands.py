@@ -13,6 +13,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from wsbench.host import installation
 from wsbench.host.process import end_detached, is_running, output_of, start_detached
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import Frozen, read_json, write_json
@@ -71,8 +72,7 @@ def _is_here(host: Host) -> bool:
 
 
 def _kept(file: Path) -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "wsbench" / f"cluster-{file.stem}.json"
+    return installation.folder_of("XDG_STATE_HOME", ".local/state") / f"cluster-{file.stem}.json"
 
 
 def _up(cluster: Cluster, file: Path) -> int:
