@@ -62,6 +62,8 @@ def campaign_page(name: str) -> str:
     rows = summary.summary(results)
     columns = _columns(results, tomllib.loads((RESULTS / name / "experiment.toml").read_text(encoding="utf-8")))
     lines = [f"# Tables of {name}", "", HOW, ""]
+    if why := campaigns.withdrawn(RESULTS).get(name):
+        lines += [f"**Withdrawn from the answers:** {why}.", ""]
     for cell in results.cells:
         lines += [f"## {results.cell_text(cell) or 'All servers'}", "", *_of_cell(results, cell, columns, rows)]
     return "\n".join(lines)
@@ -85,6 +87,10 @@ def _of_cell(results: Results, cell: Cell, columns: list[str], rows: list[summar
         for place, row in enumerate(here)
     ]
     return table(["server", *(_heading(name, scales[name].unit) for name in shown), "trials"], body)
+
+
+def _withdrawn(why: str, names: list[str]) -> str:
+    return f"**Withdrawn, to be measured anew:** {', '.join(f'[{name}](../results/{name})' for name in names)}: {why}."
 
 
 def _heading(metric: str, unit: str) -> str:
@@ -201,5 +207,6 @@ def answers_page() -> str:
         *table(["your load, and what is compared", "best", "of", "measured"], rows),
         *(f"- {one}" for one in choices.machines(found)),
         "",
+        *(f"{_withdrawn(why, [one.run.path.name for one in of])}\n" for why, of in choices.withdrawn(published())),
     ]
     return "\n".join(lines)

@@ -75,6 +75,20 @@ def site(folder, columns, tmp_path_factory):
     return out
 
 
+def test_a_withdrawn_campaign_gives_no_answer_and_says_why(folder, columns, monkeypatch):
+    monkeypatch.setattr(choices, "_choices", lambda name: DECLARED)
+    (folder / "campaigns.toml").write_text('[[withdrawn]]\ncampaigns = ["new"]\nbecause = "a fault"\n', encoding="utf-8")
+    try:
+        found = campaigns.find([folder])
+    finally:
+        (folder / "campaigns.toml").unlink()
+    newest = {one.campaign.run.path.name for one in columns if one.choice.need == "Large messages"}
+    assert newest == {"new"}
+    assert {one.campaign.run.path.name for one in choices.columns(found) if one.choice.need == "Large messages"} == {"old"}
+    assert [(why, [one.run.path.name for one in of]) for why, of in choices.withdrawn(found)] == [("a fault", ["new"])]
+    assert choices.withdrawn(campaigns.find([folder])) == []
+
+
 def test_machines_are_numbered_in_the_order_in_which_they_were_used(columns):
     def on(created_h, **machine):
         campaign, results = columns[0].campaign, columns[0].campaign.results

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from wsbench.analysis import stats, tables
 from wsbench.analysis.dataset import Cell, sortable
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
+from wsbench.records import plain
 from wsbench.records.errors import UserError
-from wsbench.records.files import is_plain
+from wsbench.records.files import is_plain, read_text
 from wsbench.records.rundir import CampaignRecord, RunFolder, require_own, runs_in, why_left_out
 
 #: Metrics shown next to the headline.
@@ -38,6 +40,8 @@ LONGEST_NAME = 150
 T = TypeVar("T")
 #: Files that a campaign's results are read from.
 READ = (*tables.FILES, "campaign.json", "order.json", "experiment.toml", "servers.json", "machine.json")
+#: Which campaigns of a folder are withdrawn (`withdrawn`).
+WITHDRAWN = "campaigns.toml"
 MOST_KEPT = 256
 
 
@@ -59,12 +63,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Campaign:
-    """One run folder. `id` is `PARENT/NAME`: the name of the folder it was found in, and its own."""
+    """One run folder. `id` is `PARENT/NAME`: the name of the folder it was found in, and its own. `withdrawn`: why it gives no
+    answers any more; its numbers can still be read."""
 
     id: str
     run: RunFolder
     record: CampaignRecord
     planned: int
+    withdrawn: str | None = None
 
     @property
     def experiment(self) -> str:
@@ -215,10 +221,15 @@ def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
     """The readable campaigns, newest first, and one line per broken campaign."""
     found, broken = [], []
     for label, folder in _labelled(folders).items():
+        try:
+            why = withdrawn(folder)
+        except Exception as error:
+            why = {}
+            broken.append(plain.line(f"{folder / WITHDRAWN}: {error}"))
         for run in runs_in(folder):
             try:
                 require_own(run)
-                one = Campaign(f"{label}/{run.path.name}", run, run.campaign, _planned(run))
+                one = Campaign(f"{label}/{run.path.name}", run, run.campaign, _planned(run), why.get(run.path.name))
                 _require_name(one)
             except Exception as error:
                 broken.append(why_left_out(run, error))
@@ -228,6 +239,13 @@ def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
             else:
                 found.append(one)
     return sorted(found, key=lambda one: one.record.created_unix_s, reverse=True), broken
+
+
+def withdrawn(folder: Path) -> dict[str, str]:
+    """Which campaigns of a folder give no answers any more, and why: the tables `[[withdrawn]]` of its `campaigns.toml`."""
+    file = folder / WITHDRAWN
+    rows = tomllib.loads(read_text(file)).get("withdrawn", []) if is_plain(file) else []
+    return {str(name): str(row["because"]) for row in rows for name in row["campaigns"]}
 
 
 def _labelled(folders: list[Path]) -> dict[str, Path]:

@@ -77,12 +77,21 @@ def columns(campaigns: list[Campaign]) -> list[Column]:
     made = []
     for name in sorted({one.experiment for one in campaigns}):
         known = experiments.of_catalogue(name)
-        of = [one for one in campaigns if one.experiment == name and not one.running]
+        of = [one for one in campaigns if one.experiment == name and not one.running and one.withdrawn is None]
         for choice in _choices(name):
             found = (_column(one, fitting) for one in of if (fitting := _fitting(choice, known, one.results)) is not None)
             if (column := next((one for one in found if one is not None), None)) is not None:
                 made.append(column)
     return _with_machines(sorted(made, key=lambda one: NEEDS.index(one.choice.need)))
+
+
+def withdrawn(campaigns: list[Campaign]) -> list[tuple[str, list[Campaign]]]:
+    """Why answers are withdrawn, each with its campaigns, the newest first."""
+    found: dict[str, list[Campaign]] = {}
+    for one in campaigns:
+        if one.withdrawn is not None and _choices(one.experiment):
+            found.setdefault(one.withdrawn, []).append(one)
+    return list(found.items())
 
 
 def _with_machines(found: list[Column]) -> list[Column]:

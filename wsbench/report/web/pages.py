@@ -51,6 +51,7 @@ def listing(campaigns: list[Campaign], broken: list[str], links: Links, query: s
         columns=columns,
         servers=choices.rows(columns),
         machines=choices.machines(columns),
+        withdrawn=choices.withdrawn(campaigns),
         **common(),
     )
 
