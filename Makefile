@@ -1,4 +1,4 @@
-# Two commands: `make quick` measures, `make test` proves. Both set up what they need, once.
+# `make quick` measures. `make check`, `make test` and `make test-all` prove. All set up what they need, once.
 
 VENV    := .venv
 BIN     := $(VENV)/bin
@@ -11,24 +11,48 @@ TOOLS   := python3 -m wsbench.host.toolchains
 # A PATH on which they are found, also where the user's own leads elsewhere.
 FOUND    = PATH="$(CURDIR)/$(BIN):$$($(TOOLS) path rust=$(RUST))"
 CARGO    = $(FOUND) cargo --quiet
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo env "PATH=$$PATH:/usr/sbin:/sbin" "HOME=$$HOME"')
+# Nothing where there is no sudo: what needs root is then skipped with that reason.
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || ! command -v sudo >/dev/null || echo 'sudo env "PATH=$$PATH:/usr/sbin:/sbin" "HOME=$$HOME"')
 # One server of each language, and what was changed last: building the whole catalogue takes long (`make check-all`).
 CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websocket node-nodejs-websocket@* python-websockets \
            c-libwebsockets uwebsockets mosquitto aedes json-rpc
+# One of each language that most servers are written in.
+FOUR    := reference@* netty go-net-websocket node-ws
+# Two workers; a file of tests stays with one.
+WORKERS := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws json-rpc aedes
 
 REPORTS := $(patsubst %/campaign.json,%/report.html,$(wildcard results/*/campaign.json))
 
-.PHONY: quick test docs site faults simulate setup setup-test check-python check-hosts check-engine fuzz check-servers check-all check-builds check-fresh wheel bench-engine clean
+.PHONY: quick check test test-all lint test-python test-root test-engine test-servers test-wheel coverage mutants docs site faults simulate \
+        setup setup-test fuzz check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick --install
 
-# Tests that load servers have deadlines, so they come first. What mostly builds and downloads then runs two at a time.
-test: check-python
-	$(MAKE) check-hosts
-	$(MAKE) --jobs=2 check-engine check-servers check-fresh
+# Before a commit: lint, and what needs no server. Two workers.
+check: setup-test lint
+	$(BIN)/pytest -m "not system" --durations=10 $(WORKERS)
+
+# Before a push, and what CI runs: also real servers, a browser, a cluster, the engine's tests and the wheel. Tests that load servers
+# have deadlines, so nothing is compiled meanwhile: those come first.
+test: check
+	$(WSBENCH) build --install $(TESTED)
+	$(BIN)/pytest -m "system and not root" --durations=20 $(WORKERS)
+	$(MAKE) test-root
+	$(MAKE) --jobs=2 test-engine test-servers test-wheel
+	@echo "every check passed"
+
+# Every night: everything, simulations at full size. `make test` runs first.
+test-all: test
+	$(WSBENCH) check --install $(CHECKED) $$(scripts/changed_servers.sh)
+	$(BIN)/pytest --all -m "not root and not alone" --durations=30 $(WORKERS)
+	$(BIN)/pytest --all -m "alone and not root"
+	$(AS_ROOT) $(BIN)/python -B -m pytest --all -m root --durations=10 -p no:cacheprovider
+	$(FOUND) scripts/fuzz.sh 60
+	$(MAKE) simulate
+	$(MAKE) check-fresh
 	@echo "every check passed"
 
 # The documentation site, in build/site.
@@ -52,8 +76,16 @@ $(VENV)/.done-docs: $(VENV)/.done $(wildcard requirements/docs.txt)
 
 # Everything that is done to wsbench to harm it, and what becomes of that: a table.
 faults: setup-test
-	$(FOUND) $(BIN)/pytest --all-faults -m "fault and not root"
-	$(AS_ROOT) $(BIN)/python -B -m pytest --all-faults -m "fault and root" -p no:cacheprovider
+	$(FOUND) $(BIN)/pytest --all -m "fault and not root"
+	$(AS_ROOT) $(BIN)/python -B -m pytest --all -m "fault and root" -p no:cacheprovider
+
+# Which lines and branches of the judging packages the unit tests reach.
+coverage: setup-test
+	$(BIN)/python scripts/coverage.py
+
+# MUTANTS="--number 200" for more than 20.
+mutants: setup-test
+	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 # The tool and the engine: a C linker, Rust and Python, no more.
 setup: $(VENV)/.done $(ENGINE)
@@ -77,24 +109,20 @@ $(VENV)/.done-test: $(VENV)/.done requirements/test.txt wsbench/host/toolchains.
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/test.txt
 	touch $@
 
-check-python: setup-test
+lint: setup-test
 	$(BIN)/ruff check wsbench tests engine/benches scripts hatch_build.py
 	$(BIN)/ruff format --check --quiet wsbench tests engine/benches scripts hatch_build.py
 	$(BIN)/lint-imports
 	$(FOUND) $(BIN)/python scripts/notices.py --check
-	$(WSBENCH) build --install $(TESTED)
-	$(BIN)/pytest -m "not root and not alone" --durations=30 --numprocesses=2 --dist=loadfile --no-loadscope-reorder
-	$(BIN)/pytest -m alone
 
-# Clusters of hosts that are network namespaces: needs root.
-check-hosts: setup-test
+# Clusters of hosts that are network namespaces: needs root, and is skipped with the reason elsewhere.
+test-root: setup-test
 	$(AS_ROOT) $(BIN)/python -B -m pytest -m root --durations=10 -p no:cacheprovider
 
-check-engine: setup-test
+test-engine: setup-test
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
 	$(CARGO) clippy --profile checked --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
 	$(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml
-	$(FOUND) scripts/fuzz.sh 10
 
 # Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart. Then the harness's readers of foreign
 # files, each with so many alterations as nobody has seen.
@@ -111,8 +139,8 @@ simulate: setup-test
 bench-engine: setup-test
 	$(FOUND) $(BIN)/python engine/benches/compare.py $(BENCH_OPTIONS)
 
-check-servers: setup
-	$(WSBENCH) check --install $(CHECKED) $$(scripts/changed_servers.sh)
+test-servers: setup
+	$(WSBENCH) check --install $(FOUR)
 
 # Every server: installs what the catalogue needs, builds it and holds it against the contract.
 check-all: setup
@@ -129,9 +157,17 @@ wheel: setup-test
 	$(FOUND) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/auditwheel show dist/*.whl
 
+# The wheel in an empty environment, and its first load.
+test-wheel: wheel
+	rm -rf build/wheel
+	python3 -m venv build/wheel
+	build/wheel/bin/pip install --quiet dist/*.whl
+	PATH="$(CURDIR)/build/wheel/bin:$$PATH" scripts/first_load.sh
+
 # What a new machine makes of it: the checkout and the wheel, each in a root of its own.
 check-fresh: wheel
 	scripts/fresh_machine.sh --if-possible trixie 'make setup && scripts/first_load.sh'
+	scripts/fresh_machine.sh --if-possible bookworm 'make setup && scripts/first_load.sh'
 	scripts/fresh_machine.sh --if-possible --wheel trixie scripts/first_load.sh
 
 clean:

@@ -24,7 +24,7 @@ from wsbench.records import contained
 from wsbench.records.engine_files import End, Plan, parse_event
 from wsbench.report import document
 
-pytest_plugins = ["fault_table"]
+pytest_plugins = ["kinds"]
 
 SERVERS = Path(__file__).parent / "servers"
 # A fault of wsbench in a metric, a check or a figure is no missing number here: it fails the test, also in a subprocess.
@@ -35,13 +35,6 @@ RAN = (0, 4)
 
 # A shell's background job ignores Ctrl-C and hands that down; the programs whose Ctrl-C is tested must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(items):
-    """What makes hosts of network namespaces needs root: `pytest -m root` and `-m "not root"` part the tests."""
-    for item in items:
-        if "bed" in item.fixturenames:
-            item.add_marker(pytest.mark.root)
 
 
 def started_by(pid: int) -> list[leftovers.Marked]:

@@ -98,6 +98,7 @@ def test_campaigns_lie_over_each_other(page, address):
     assert "Higher is better" in page.locator("main").inner_text()
 
 
+@pytest.mark.system
 def test_a_running_campaign_is_followed_until_it_ends(page, address, folder):
     run = folder / "2026-11-03T000000-echo-connections"
     with (run / ".lock").open("w") as lock:
@@ -116,6 +117,7 @@ def test_a_running_campaign_is_followed_until_it_ends(page, address, folder):
     shutil.rmtree(run / "0008")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -135,6 +137,7 @@ def test_what_is_not_there_is_not_found(address, path, status):
     assert refused.value.code == status
 
 
+@pytest.mark.system
 def test_nothing_can_be_written_and_no_other_name_is_answered(address):
     for method in ("POST", "PUT", "DELETE"):
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -145,6 +148,7 @@ def test_nothing_can_be_written_and_no_other_name_is_answered(address):
     assert refused.value.code == 400
 
 
+@pytest.mark.system
 def test_pages_run_no_script_but_the_file_and_reports_have_no_origin(address):
     page = urllib.request.urlopen(address, timeout=10).headers["Content-Security-Policy"]
     assert "script-src 'self'" in page
@@ -155,6 +159,7 @@ def test_pages_run_no_script_but_the_file_and_reports_have_no_origin(address):
     assert "allow-same-origin" not in policy
 
 
+@pytest.mark.system
 def test_a_site_opens_from_the_disk(wsbench, folder, tmp_path, page):
     made = wsbench("site", "out", str(folder))
     assert made.returncode == 0, made.stderr

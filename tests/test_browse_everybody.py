@@ -10,6 +10,8 @@ from wsbench.analysis import campaigns
 from wsbench.records.frozen import write_json
 from wsbench.report import document
 
+pytestmark = pytest.mark.nightly
+
 HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
 ONE = "campaign/runs/06/"
 PAGES = ("", ONE, "overlay/echo-connections", "history/echo-connections")

@@ -55,6 +55,7 @@ def test_variants_with_the_same_commands_share_one_build(tmp_path):
     assert times_built(place) == 2
 
 
+@pytest.mark.system
 def test_a_source_that_changed_is_built_and_what_is_said_about_it_is_not(tmp_path):
     place = server(tmp_path, one=COUNTED)
     build_all(tmp_path)
@@ -69,6 +70,7 @@ def test_a_source_that_changed_is_built_and_what_is_said_about_it_is_not(tmp_pat
     assert build_all(tmp_path)["thing@one"].did == "built"
 
 
+@pytest.mark.system
 def test_a_failure_is_a_row_with_its_log_and_stops_no_other(tmp_path):
     broken = server(tmp_path, "broken", one="echo why it failed && exit 3")
     server(tmp_path, "sound", one=COUNTED)
@@ -83,6 +85,7 @@ def test_a_failure_is_a_row_with_its_log_and_stops_no_other(tmp_path):
     assert told[-1].left_s == 0 < told[0].left_s
 
 
+@pytest.mark.system
 def test_what_a_failed_build_left_behind_is_not_built(tmp_path):
     place = server(tmp_path, one=f"{COUNTED} && grep -v bad source")
     assert build_all(tmp_path)["thing@one"].did == "built"
@@ -96,6 +99,7 @@ MEETING = """mkdir -p build && touch ../here-{me}
 for i in $(seq 100); do [ -e ../here-{other} ] && touch build/thing && exit 0; sleep 0.1; done; exit 1"""
 
 
+@pytest.mark.system
 def test_two_servers_are_built_at_the_same_time(tmp_path):
     server(tmp_path, "a", one=MEETING.format(me="a", other="b"))
     server(tmp_path, "b", one=MEETING.format(me="b", other="a"))
@@ -105,6 +109,7 @@ def test_two_servers_are_built_at_the_same_time(tmp_path):
 ALONE = "mkdir -p build && mkdir build/busy || exit 1; sleep 0.2; rmdir build/busy; touch build/thing"
 
 
+@pytest.mark.system
 def test_one_servers_variants_are_built_one_after_the_other(tmp_path):
     server(tmp_path, one=ALONE, two=ALONE + " && true")
     assert [one.problem for one in build_all(tmp_path).values()] == [None, None]
@@ -130,6 +135,7 @@ def no_network():
     assert "Network is unreachable" in refused.stderr
 
 
+@pytest.mark.system
 def test_what_is_built_needs_no_network(tmp_path, no_network):
     server(tmp_path, one=COUNTED)
     build_all(tmp_path)
@@ -137,6 +143,7 @@ def test_what_is_built_needs_no_network(tmp_path, no_network):
     assert (again.returncode, "1 was built" in again.stdout) == (0, True), again.stdout + again.stderr
 
 
+@pytest.mark.nightly
 def test_real_servers_that_are_built_need_no_network(no_network):
     built = [
         variant.name

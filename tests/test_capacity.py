@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kinds import draws
 from run_maker import SERVERS, make_run
 from test_end_to_end import wait_for
 from trial_maker import at_rate, write_trial
@@ -101,7 +102,7 @@ def test_the_answer_is_that_of_theory(law):
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.05])
 def test_the_interval_holds_at_the_moment_that_the_search_ends(spread):
     missed = 0
-    for seed in range(25):
+    for seed in range(draws(25, least=10)):
         chance = random.Random(seed)
         truth = chance.uniform(2_000, 50_000)
 
@@ -116,7 +117,7 @@ def test_the_interval_holds_at_the_moment_that_the_search_ends(spread):
 def test_a_coin_shows_nothing():
     """Probes that are kept half of the time at any load show neither end, in 95 % of the searches at least."""
     shown = 0
-    for seed in range(60):
+    for seed in range(draws(60)):
         chance = random.Random(seed)
         probes = [Probe(chance.uniform(900, 1100), chance.random() < 0.5) for _ in range(40)]
         found = crossing.crossing(probes)
@@ -142,7 +143,7 @@ def test_a_bet_far_from_the_estimate_says_more_than_one_near_it():
     assert 0 > shown(0.05, won=False) > shown(0.2, won=False) > shown(math.inf, won=False)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(draws(5, least=2)))
 def test_what_probes_have_shown_stays_shown(seed):
     chance = random.Random(seed)
     _, probes = found_by_search(lambda load: load < 5_000 * math.exp(chance.gauss(0, 0.1)), most_probes=80)

@@ -24,6 +24,7 @@ def capacity(folder, *words):
 QUICK = ("--probe", "1s", "--warmup", "0.5s", "--seed", "1")
 
 
+@pytest.mark.alone
 def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     """A server whose replies take 50 ms beyond 1,500 messages a second."""
     promised = ("--slo", "p90 < 20ms", "--slo", "lost = 0", "--within", "20%")
@@ -48,6 +49,7 @@ def test_a_cliff_is_found_and_each_probe_is_kept(tmp_path):
     assert 'id="capacity-2"' in page
 
 
+@pytest.mark.system
 def test_a_search_goes_on_where_it_was(tmp_path):
     done = capacity(tmp_path, "capacity", "queue@cliff", "--slo", "p50 < 20ms", "--budget", "5s", *QUICK)
     assert done.returncode in (0, 4), done.stderr
@@ -76,6 +78,7 @@ def purposes(run):
     return [one["search"]["purpose"] for one in json.loads((run / "order.json").read_text())]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "words",
     [
@@ -94,6 +97,7 @@ def test_a_server_is_searched_in_its_own_protocol(tmp_path, words):
     assert "200 messages/s: p50 < 1s kept" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.alone
 def test_a_server_that_never_recovers_is_told(tmp_path):
     """From a queue of 200 messages on, every message takes four times as long."""
     done = capacity(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from claims_maker import LEVELS, SERVERS, as_paper, claim
+from kinds import draws
 from run_maker import failed, make_run, spoiled
 
 from wsbench.analysis.claims import text
@@ -366,7 +367,7 @@ def test_a_conjunction_shares_the_error_of_refuting_it_and_a_disjunction_that_of
 def test_a_verdict_is_wrong_in_at_most_one_campaign_of_twenty():
     """Five servers that are equal: claims of which each needs another error to be wrong."""
     draw = random.Random(4)
-    number, wrong = 400, {"every": 0, "some": 0}
+    number, wrong = draws(400), {"every": 0, "some": 0}
     cell = (("connections", 10),)
     names = ["netty@4.1", "jetty@9", "grizzly@2"]
     for _ in range(number):

@@ -21,6 +21,8 @@ from wsbench.run.cluster.testbed import Elsewhere
 from wsbench.run.testbed import ThisHost
 from wsbench.servers import build, catalogue
 
+pytestmark = pytest.mark.nightly
+
 TINY = """
 question = "Does it?"
 reading  = "Nothing here is a result."

@@ -174,6 +174,7 @@ def failed(fault: str, rooms: str) -> dict[str, str]:
     return {result.name: result.detail for result in results if not result.passed}
 
 
+@pytest.mark.system
 def test_a_right_server_passes_every_check() -> None:
     with serving() as port:
         results = conformance.check("127.0.0.1", port, EVERYTHING, "websocket", pid=os.getpid(), deep=True, idle_s=0.7)
@@ -182,6 +183,7 @@ def test_a_right_server_passes_every_check() -> None:
     assert {result.name for result in results} == spoken
 
 
+@pytest.mark.system
 def test_every_check_is_seen_failing() -> None:
     seen = {name for _, _, fails in FAULTS for name in fails} | TCP
     assert {spec.name for spec in registry.SPECS} == seen
@@ -190,10 +192,12 @@ def test_every_check_is_seen_failing() -> None:
 TCP = {"ping_is_answered_over_tcp", "ping_keeps_connections_apart", "idle_tcp_connections_live"}
 
 
+@pytest.mark.system
 def test_a_chunked_document_is_a_document() -> None:
     assert failed("chunked", "documents") == {}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("fault", "rooms", "fails"), FAULTS)
 def test_a_fault_fails_its_checks_and_no_other(fault: str, rooms: str, fails: set[str]) -> None:
     assert set(failed(fault, rooms)) == fails

@@ -6,6 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from kinds import draws
 from scipy import stats as scipy_stats
 
 from wsbench.analysis.stats import (
@@ -29,7 +30,7 @@ from wsbench.analysis.stats.fit import fit
 from wsbench.analysis.stats.letters import letters
 from wsbench.analysis.stats.simulation import PROCESSES, QUIET, TRIALS, World, simulate
 
-EXPERIMENTS = 200
+EXPERIMENTS = draws(200)
 ROUNDS = range(5)
 
 
@@ -83,16 +84,16 @@ def test_at_most_one_family_in_twenty_has_a_false_statement(world):
     ids=str,
 )
 def test_a_difference_is_found_as_often_as_is_said(world, least):
-    assert simulate(world, 60, seed=3).power >= least
+    assert simulate(world, draws(60), seed=3).power >= least
 
 
 def test_equal_servers_are_found_to_be_equal():
-    assert simulate(World("two", 2, 5, noise=(0.005,)), 60).equal >= 0.95
+    assert simulate(World("two", 2, 5, noise=(0.005,)), draws(60)).equal >= 0.95
 
 
 def test_the_drift_of_rounds_cancels():
     steady, drifting = World("best", 6, 5, "gap", QUIET, drift=0), World("best", 6, 5, "gap", QUIET, drift=0.5)
-    assert simulate(steady, 60).power == pytest.approx(simulate(drifting, 60).power, abs=0.02)
+    assert simulate(steady, draws(60)).power == pytest.approx(simulate(drifting, draws(60)).power, abs=0.02)
 
 
 def test_a_noisy_server_does_not_blur_the_quiet_ones():

@@ -99,6 +99,7 @@ def test_lists_become_those_of_the_site():
 # ---- pages of published campaigns --------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_pages_have_the_numbers_of_their_campaigns():
     old = [page for page, make in docs_tables.pages().items() if (ROOT / page).read_text(encoding="utf-8") != make()]
     assert old == [], "python scripts/docs.py --tables"

@@ -242,6 +242,7 @@ def fight(folder, *arguments, quiet=True, **options):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, **options)
 
 
+@pytest.mark.alone
 def test_a_much_slower_command_is_decided_and_fails_its_gate(tmp_path):
     gate = "messages_per_s < -20 %"
     done = fight(
@@ -272,6 +273,7 @@ def test_a_much_slower_command_is_decided_and_fails_its_gate(tmp_path):
     assert not processes_with("own_server.py")
 
 
+@pytest.mark.alone
 def test_a_server_against_itself_is_equal_or_undecided(tmp_path):
     done = fight(tmp_path, "reference", "reference", "--budget", "8s", "--fail-if", "messages_per_s < -3 %", *SHORT)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -279,6 +281,7 @@ def test_a_server_against_itself_is_equal_or_undecided(tmp_path):
     assert {one.control for one in only_run(tmp_path).order} == {True, False}
 
 
+@pytest.mark.system
 def test_urls_are_one_process_each_and_never_stopped(own, tmp_path):  # noqa: F811
     process, port = own
     done = fight(tmp_path, f"ws://127.0.0.1:{port}/chat", "reference", "--budget", "5s", "--pid", f"A={process.pid}", *SHORT)
@@ -288,6 +291,7 @@ def test_urls_are_one_process_each_and_never_stopped(own, tmp_path):  # noqa: F8
     assert len(os.sched_getaffinity(process.pid)) == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("dies", ["false --at-once", server(OWN_DIES="1")])
 def test_a_contender_that_does_not_start_is_one_plain_line(tmp_path, dies):
     done = fight(tmp_path, dies, "reference", *SHORT, quiet=False)
@@ -298,6 +302,7 @@ def test_a_contender_that_does_not_start_is_one_plain_line(tmp_path, dies):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.system
 def test_an_interrupted_duel_leaves_no_process_and_can_be_resumed(tmp_path):
     command = [*QUIET, "duel", server(), server(1000), "--path", "/ws", "--budget", "12s", *SHORT]
     going = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -50,6 +50,7 @@ def check(folder: Path, *words: str, budget: str = "40s") -> subprocess.Complete
     return subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.alone
 def test_a_slower_head_is_a_decided_regression(repository):
     done = check(repository)
     assert done.returncode == 3, done.stdout + done.stderr
@@ -64,6 +65,7 @@ def test_a_slower_head_is_a_decided_regression(repository):
     assert git(repository, "status", "--porcelain") == ""
 
 
+@pytest.mark.alone
 def test_an_equal_head_does_not_fail(repository):
     done = check(repository, "--base", "main", "--head", "same", budget="8s")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -41,6 +41,7 @@ def wait_for(condition, seconds: float, what: str):
     return found
 
 
+@pytest.mark.system
 def test_a_campaign_runs_every_trial_and_writes_its_report(wsbench, experiment, tmp_path):
     done = wsbench("run", str(experiment))
     assert done.returncode in RAN, done.stderr
@@ -66,6 +67,7 @@ def test_a_campaign_runs_every_trial_and_writes_its_report(wsbench, experiment, 
         assert "SIGTERM" in record.server_exit
 
 
+@pytest.mark.system
 def test_what_the_command_line_changes_is_what_everybody_is_told(wsbench, experiment, tmp_path):
     assert wsbench("run", str(experiment), "--rounds", "1", "--no-report").returncode in RAN
     run = only_run(tmp_path)
@@ -85,6 +87,7 @@ def test_what_the_command_line_changes_is_what_everybody_is_told(wsbench, experi
     assert "departure" not in wsbench("plan", str(experiment), "--rounds", "2").stdout
 
 
+@pytest.mark.nightly
 def test_only_some_cells_run_and_a_resumed_campaign_keeps_to_them(wsbench, experiment, tmp_path):
     only = ("--only", "connections=4")
     for wrong, line in (
@@ -107,6 +110,7 @@ def test_only_some_cells_run_and_a_resumed_campaign_keeps_to_them(wsbench, exper
     assert {folder.plan.connections for folder, _ in run.finished()} == {4}
 
 
+@pytest.mark.system
 def test_a_server_that_crashes_is_a_failed_row_and_the_campaign_goes_on(wsbench, experiment, tmp_path):
     done = wsbench("run", str(experiment), "--servers", "fragile@crashing,fragile")
     assert done.returncode in RAN, done.stderr
@@ -123,6 +127,7 @@ def test_a_server_that_crashes_is_a_failed_row_and_the_campaign_goes_on(wsbench,
     assert "is exhausted" in page
 
 
+@pytest.mark.system
 def test_a_server_without_its_tool_and_one_that_is_unavailable_are_skipped_with_a_line(wsbench, experiment, tmp_path):
     done = wsbench("run", str(experiment), "--servers", "fragile@*,!fragile@crashing", "--rounds", "1")
     assert done.returncode in RAN, done.stderr
@@ -140,6 +145,7 @@ def test_an_unavailable_server_is_listed_and_has_no_trial_in_a_plan(wsbench, exp
     assert "left out fragile@gone: unavailable: nobody has it any more" in planned
 
 
+@pytest.mark.system
 def test_killed_at_any_moment_it_leaves_nothing_running_and_resume_finishes(experiment, environment, tmp_path, wsbench):
     command = [*WSBENCH, "run", str(experiment), "--servers", "fragile@forking"]
     harness = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
@@ -161,6 +167,7 @@ def test_killed_at_any_moment_it_leaves_nothing_running_and_resume_finishes(expe
         assert (run.path / name / "trial.json").read_bytes() == record, "a finished trial was touched"
 
 
+@pytest.mark.system
 def test_ctrl_c_keeps_finished_trials_and_stops_everything(experiment, environment, tmp_path):
     harness = subprocess.Popen(
         [*WSBENCH, "run", str(experiment)],
@@ -179,6 +186,7 @@ def test_ctrl_c_keeps_finished_trials_and_stops_everything(experiment, environme
     assert outcomes(only_run(tmp_path))[1] == "ok"
 
 
+@pytest.mark.nightly
 def test_what_the_machine_disturbed_runs_once_more(wsbench, experiment, tmp_path):
     assert wsbench("run", str(experiment), "--no-report").returncode in RAN
     run = only_run(tmp_path)
@@ -212,6 +220,7 @@ def steal_from(trial) -> None:
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+@pytest.mark.nightly
 def test_a_trial_of_several_engines_and_servers_is_read_like_any_other(wsbench, experiment, tmp_path):
     shape = ("--engines", "2", "--server-processes", "2", "--rounds", "1")
     done = wsbench("run", str(experiment), *shape)
@@ -230,6 +239,7 @@ def test_a_trial_of_several_engines_and_servers_is_read_like_any_other(wsbench, 
     assert (run.path / "report.html").exists()
 
 
+@pytest.mark.system
 def test_an_engine_that_is_killed_is_a_failed_row_and_the_campaign_goes_on(experiment, environment, tmp_path):
     typed = ["run", str(experiment), "--engines", "2", "--rounds", "1", "--no-report"]
     harness = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
@@ -246,6 +256,7 @@ def test_an_engine_that_is_killed_is_a_failed_row_and_the_campaign_goes_on(exper
     assert not (run.path / "0001" / "events.jsonl").exists()
 
 
+@pytest.mark.system
 def test_two_cannot_run_one_campaign(wsbench, experiment, environment, tmp_path):
     harness = subprocess.Popen([*WSBENCH, "run", str(experiment)], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
     try:
@@ -258,6 +269,7 @@ def test_two_cannot_run_one_campaign(wsbench, experiment, environment, tmp_path)
         harness.wait(20)
 
 
+@pytest.mark.system
 def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -325,6 +337,7 @@ def test_plan_prints_every_trial_and_runs_nothing(wsbench, experiment, tmp_path)
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.system
 def test_a_server_may_open_as_many_files_as_the_machine_allows(tmp_path):
     """Also where a login has the usual limit of 1,024."""
     code = """
@@ -349,6 +362,7 @@ def test_everything_can_be_listed(wsbench, what):
     assert done.stdout.strip()
 
 
+@pytest.mark.system
 def test_doctor_says_what_to_do(wsbench):
     done = wsbench("doctor")
     assert done.returncode == 0, done.stderr
@@ -356,6 +370,7 @@ def test_doctor_says_what_to_do(wsbench):
     assert "open files" in done.stdout
 
 
+@pytest.mark.alone
 def test_doctor_names_the_programs_that_would_disturb(wsbench, tmp_path):
     own = tmp_path / "disturber"
     own.symlink_to("/bin/sh")

@@ -12,6 +12,8 @@ from strict_server import MIB, all_answered, echo_server, nothing_but, plan
 
 from wsbench.records.engine_files import Closed, Deflate, Echo, Limits, Messages, Open, Ping, Segment, Target, Tls
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):

@@ -15,6 +15,8 @@ from wsbench.checks import autobahn
 from wsbench.cli import exits
 from wsbench.records.errors import TrialFailed, UserError
 
+pytestmark = pytest.mark.system
+
 FAULTY = Path(__file__).with_name("faulty_server.py")
 MANIFEST = """
 language  = "Python"

@@ -219,6 +219,7 @@ def test_the_cpu_time_of_a_slice_and_of_the_rest_after_it():
 # ---- a real heat ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.system
 def test_a_heat_of_real_servers(wsbench, sliced, tmp_path):
     """A server that takes part twice, and one that crashes in its turn: the others' trials go on."""
     servers = ("--servers", "fragile@steady,fragile@forking,fragile@crashing", "--rounds", "1")
@@ -261,6 +262,7 @@ def test_a_heat_of_real_servers(wsbench, sliced, tmp_path):
             assert "SIGTERM" in trial.record.server_exit, "a server that rested could still be stopped"
 
 
+@pytest.mark.nightly
 def test_connections_that_come_and_go_take_turns(wsbench, sliced, tmp_path):
     sliced.write_text(sliced.read_text().replace("connections = 4", "connections = 4\nmessages_per_connection = 3"))
     done = wsbench("run", str(sliced), "--servers", "reference,node-ws", "--rounds", "1", "--no-report", "--no-control")
@@ -276,6 +278,7 @@ def test_connections_that_come_and_go_take_turns(wsbench, sliced, tmp_path):
         assert connects > trial.measured.answered / 3 - at_edges
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("apart_s", [0, 0.7])
 def test_servers_that_run_together(wsbench, experiment, tmp_path, apart_s):
     text = experiment.read_text().replace('loop     = "closed"', 'loop = "open"').replace("connections = 4", "rate_per_s = 50")

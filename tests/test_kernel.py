@@ -184,6 +184,7 @@ STEADY = """public class Steady { static Object o; public static void main(Strin
 """
 
 
+@pytest.mark.system
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 @pytest.mark.parametrize("collector", ["Serial", "Parallel", "G1", "Z"])
 def test_the_heap_of_a_jvm_is_seen_to_fill_or_is_not_told(collector, tmp_path):

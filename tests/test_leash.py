@@ -11,6 +11,8 @@ import pytest
 from wsbench.host import leftovers
 from wsbench.host.process import Server
 
+pytestmark = pytest.mark.system
+
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(300)"]
 IGNORES = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print("deaf", flush=True); time.sleep(300)'
 DEAF = [sys.executable, "-c", IGNORES]

@@ -249,6 +249,7 @@ def test_a_threshold_on_a_tail_that_the_server_lost_is_breached(tmp_path):
 # ---- through the front door ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.system
 def test_json_is_one_document_and_its_exit_code_follows_from_it(wsbench, pong, tmp_path):
     typed = ("load", f"tcp://{pong}", "-c", "4", "-t", "1", "--warmup", "0.2", "--rate", "500", "--json")
     done = wsbench(*typed, "--fail-if", "response_us_p50 > 0.001", "--hdr", "out", "--csv", "out.csv")
@@ -276,6 +277,7 @@ def test_json_is_one_document_and_its_exit_code_follows_from_it(wsbench, pong, t
     assert rows["push_reach"]["reason"] == "the scenario has no broadcasts"
 
 
+@pytest.mark.system
 def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench, pong):
     done = wsbench("load", f"tcp://{pong}", "-c", "4", "-t", "2", "--warmup", "0", "--rate", "200")
     lines = [line for line in done.stdout.splitlines() if line.startswith("phase measure, open 4, sent/s ")]
@@ -287,12 +289,14 @@ def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench, pong):
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.system
 def test_a_server_that_never_answers_makes_an_invalid_measurement(wsbench, silent):
     done = wsbench("load", f"tcp://{silent}", "-c", "2", "-t", "0.5", "--warmup", "0", "--fail-if", "errors > 9999")
     assert done.returncode == 4, done.stdout
     assert "no message was answered" in done.stdout
 
 
+@pytest.mark.system
 def test_a_plan_that_the_engine_refuses_is_bad_input_and_leaves_no_folder(wsbench, pong, tmp_path):
     done = wsbench("load", f"tcp://{pong}", "--source", "::1")
     assert done.returncode == 2
@@ -301,6 +305,7 @@ def test_a_plan_that_the_engine_refuses_is_bad_input_and_leaves_no_folder(wsbenc
     assert not list(tmp_path.glob("runs/*"))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, exits.INTERRUPTED), (signal.SIGTERM, exits.TERMINATED)])
 def test_an_interrupt_says_what_was_measured_and_judges_no_threshold(environment, pong, tmp_path, number, code):
     typed = ["load", f"tcp://{pong}", "-c", "2", "-t", "60", "--warmup", "0", "--json", "--fail-if", "errors >= 0"]
@@ -363,6 +368,7 @@ def sealed(tmp_path):
         thread.join()
 
 
+@pytest.mark.system
 def test_wss_with_everything_that_a_message_can_have(wsbench, sealed, tmp_path):
     address, authority = sealed
     (tmp_path / "payload").write_text("wie ein Gedicht " * 40)
@@ -374,6 +380,7 @@ def test_wss_with_everything_that_a_message_can_have(wsbench, sealed, tmp_path):
     assert found["times_ns"]["response"]["count"] == 300
 
 
+@pytest.mark.system
 def test_a_server_that_nobody_vouches_for_is_not_loaded_unless_told_so(wsbench, sealed):
     address, _ = sealed
     typed = ["load", f"wss://{address}/echo", "-c", "2", "-n", "20", "--warmup", "0", "--json", "--subprotocol", "chat"]

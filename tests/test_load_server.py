@@ -77,6 +77,7 @@ def is_free(port: int) -> bool:
 # ---- a command that starts it ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.system
 def test_a_command_is_started_on_cpus_of_its_own_and_stopped_after_the_load(wsbench, environment, port, tmp_path):
     environment["MINE"] = "kept"
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
@@ -93,6 +94,7 @@ def test_a_command_is_started_on_cpus_of_its_own_and_stopped_after_the_load(wsbe
     assert is_free(port)
 
 
+@pytest.mark.system
 def test_its_process_is_sampled(wsbench, port):
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK, "--json")
     found = json.loads(done.stdout)
@@ -101,11 +103,13 @@ def test_its_process_is_sampled(wsbench, port):
     assert found["ledger"]["answered"] > 0
 
 
+@pytest.mark.nightly
 def test_without_pins_it_may_use_every_cpu(wsbench, port, tmp_path):
     wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, "--no-pin", *QUICK)
     assert (record_of(tmp_path).server_cpus, record_of(tmp_path).engine_cpus) == (EVERY, [])
 
 
+@pytest.mark.system
 def test_one_that_ends_early_shows_its_last_lines(wsbench, environment, port, tmp_path):
     environment["OWN_DIES"] = "1"
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
@@ -117,6 +121,7 @@ def test_one_that_ends_early_shows_its_last_lines(wsbench, environment, port, tm
     assert (found["outcome"], found["metrics"]["messages_per_s"]["value"]) == ("failed", None)
 
 
+@pytest.mark.nightly
 def test_one_that_ends_during_the_load_shows_its_last_lines(wsbench, environment, port):
     environment["OWN_MOST"] = "50"
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
@@ -125,6 +130,7 @@ def test_one_that_ends_during_the_load_shows_its_last_lines(wsbench, environment
     assert "  no more, I am tired" in done.stdout
 
 
+@pytest.mark.nightly
 def test_in_a_closed_loop_the_time_limit_alone_says_which_replies_are_lost(wsbench, environment, port):
     """The load ends after half a second. Each of its three messages is answered after three, and the limit is ten."""
     environment["OWN_LATE_S"] = "3"
@@ -133,6 +139,7 @@ def test_in_a_closed_loop_the_time_limit_alone_says_which_replies_are_lost(wsben
     assert (ledger["sent"], ledger["answered"], ledger["unanswered"], ledger["failed"]) == (3, 3, 0, 0)
 
 
+@pytest.mark.system
 def test_a_path_that_it_refuses_is_told_at_once(wsbench, port):
     done = wsbench("load", f"ws://127.0.0.1:{port}/elsewhere", "--start", COMMAND, *QUICK)
     assert done.returncode == exits.NOTHING_USABLE
@@ -140,6 +147,7 @@ def test_a_path_that_it_refuses_is_told_at_once(wsbench, port):
     assert is_free(port)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_with_wsbench(environment, port, tmp_path, number):
     typed = ["load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, "-t", "60"]
@@ -175,6 +183,7 @@ def test_what_cannot_be_is_one_line_and_leaves_no_folder(wsbench, port, tmp_path
     assert not list(tmp_path.glob("runs/*"))
 
 
+@pytest.mark.system
 def test_a_port_in_use_and_a_host_elsewhere_start_nothing(wsbench, own, port):
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND)
     assert (done.returncode, f"port {port} is in use; stop its listener, or load it with --pid" in done.stderr) == (2, True)
@@ -185,6 +194,7 @@ def test_a_port_in_use_and_a_host_elsewhere_start_nothing(wsbench, own, port):
 # ---- processes that run already --------------------------------------------------------------------------------------
 
 
+@pytest.mark.system
 @several
 def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment, own, port, tmp_path):
     typed = ["load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), "--pid", str(own.pid), *QUICK[:2], "-t", "60"]
@@ -205,6 +215,7 @@ def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment,
     assert (record_of(tmp_path).server_cpus, record_of(tmp_path).server_exit) == (SERVER, None)
 
 
+@pytest.mark.nightly
 @several
 def test_the_engine_leaves_the_cpus_to_a_server_that_keeps_to_some(wsbench, own, port, tmp_path):
     of_each_thread(own.pid, lambda thread: os.sched_setaffinity(thread, EVERY[-1:]))
@@ -214,6 +225,7 @@ def test_the_engine_leaves_the_cpus_to_a_server_that_keeps_to_some(wsbench, own,
     assert all(one == EVERY[-1:] for one in cpus(own.pid))
 
 
+@pytest.mark.nightly
 def test_without_pins_a_named_process_is_only_sampled(wsbench, own, port, tmp_path):
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), "--no-pin", *QUICK, "--json")
     assert json.loads(done.stdout)["metrics"]["server_rss_bytes_max"]["value"] > 1e6
@@ -221,6 +233,7 @@ def test_without_pins_a_named_process_is_only_sampled(wsbench, own, port, tmp_pa
     assert json.loads(done.stdout)["hint"] is None
 
 
+@pytest.mark.nightly
 def test_a_process_that_does_not_listen_there_is_told(wsbench, own, port):
     with subprocess.Popen(["sleep", "60"]) as other:
         done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(other.pid), *QUICK)
@@ -232,6 +245,7 @@ def test_a_process_that_does_not_listen_there_is_told(wsbench, own, port):
 # ---- the hint --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_what_to_type_is_told_where_the_wait_was_long_and_nothing_separates(wsbench, own, port, tmp_path):
     wsbench("load", f"ws://127.0.0.1:{port}/chat", *QUICK)
     record = record_of(tmp_path)

@@ -58,6 +58,7 @@ def read(tmp_path: Path, text: str) -> experiment.Experiment:
     return experiment.read(tmp_path / "small.toml")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("arrangement", ["trials", "slices"])
 def test_a_campaign_loads_over_tls_and_compressed(arrangement, tmp_path, wsbench):
     (tmp_path / "small.toml").write_text(EXPERIMENT.format(arrangement=arrangement))
@@ -82,6 +83,7 @@ def test_a_campaign_loads_over_tls_and_compressed(arrangement, tmp_path, wsbench
     assert received["wrapped@right", False, True] < 1000, "JSON shrinks to less than a half"
 
 
+@pytest.mark.system
 def test_the_gate_checks_what_is_offered(checked):
     found = checked(*(f"wrapped@{name}" for name in ("right", "open", "long", "lazy", "plain")))
     checks = {key: check for key, check in found.items() if key[1].startswith("echo_with_")}
@@ -95,6 +97,7 @@ def test_the_gate_checks_what_is_offered(checked):
     assert checks["wrapped@long", "echo_with_deflate"]["detail"].startswith("handshake_invalid: ")
 
 
+@pytest.mark.nightly
 def test_a_campaign_leaves_out_who_does_not_do_what_it_offers(tmp_path, wsbench):
     text = EXPERIMENT.format(arrangement="trials").replace("tls     = [false, true]\n", "")
     (tmp_path / "small.toml").write_text(text)

@@ -94,6 +94,7 @@ def written(folder: Path, servers: str, sizes: str) -> str:
     return str(file)
 
 
+@pytest.mark.system
 def test_a_campaign_of_servers_that_run_and_that_are_started(wsbench, catalogue, own, tmp_path):
     process, port = own
     before = os.sched_getaffinity(process.pid)
@@ -146,6 +147,7 @@ def test_a_campaign_of_servers_that_run_and_that_are_started(wsbench, catalogue,
     assert load(run).missing == []
 
 
+@pytest.mark.nightly
 def test_in_a_heat_a_server_that_ran_already_is_never_frozen(wsbench, catalogue, own, tmp_path):
     file = Path(written(tmp_path, "chat@known chat@started", "16, 2097152"))
     text = file.read_text().replace("measure_s = 0.6", "measure_s = 0.4\nwarmup_s = 0.2\nslice_s = 0.1\nlead_s = 0.05")
@@ -158,6 +160,7 @@ def test_in_a_heat_a_server_that_ran_already_is_never_frozen(wsbench, catalogue,
     assert {record.variant: trial.plan.slices.frozen for trial, record in trials} == {"known": False, "started": True}
 
 
+@pytest.mark.system
 def test_the_catalogue_lists_it_and_nothing_starts_it(wsbench, catalogue, own):
     listed = wsbench("list", "servers").stdout
     assert f"runs already at ws://localhost:{own[1]}/chat, process {own[0].pid}" in listed
@@ -171,6 +174,7 @@ def test_the_catalogue_lists_it_and_nothing_starts_it(wsbench, catalogue, own):
     )
 
 
+@pytest.mark.system
 def test_check_reports_everything_up_to_its_limits(wsbench, catalogue):
     found = json.loads(wsbench("check", "chat@known", "--json").stdout)["servers"][0]
     asked = {one["name"] for one in found["checks"]}
@@ -179,6 +183,7 @@ def test_check_reports_everything_up_to_its_limits(wsbench, catalogue):
     assert found["outcome"] == "passes", [one for one in found["checks"] if one["required"] and not one["passed"]]
 
 
+@pytest.mark.nightly
 def test_a_process_that_does_not_exist_leaves_it_out(wsbench, catalogue, tmp_path):
     file = catalogue / "chat" / "server.toml"
     pid = file.read_text().partition("pid = ")[2].partition("\n")[0]

@@ -57,6 +57,7 @@ def cpus(*pids: int) -> list[list[int]]:
     return sorted(sorted(os.sched_getaffinity(int(task.name))) for pid in pids for task in Path(f"/proc/{pid}/task").iterdir())
 
 
+@pytest.mark.system
 @several
 def test_every_thread_and_child_is_moved_and_put_back(crowd):
     before = cpus(crowd.pid, crowd.child)
@@ -68,6 +69,7 @@ def test_every_thread_and_child_is_moved_and_put_back(crowd):
     assert cpus(crowd.pid, crowd.child, later) == sorted([*before, EVERY, EVERY])
 
 
+@pytest.mark.system
 @several
 def test_a_thread_that_chose_other_cpus_meanwhile_keeps_them(crowd):
     with Pinned([crowd.pid], EVERY[:1]):
@@ -75,6 +77,7 @@ def test_a_thread_that_chose_other_cpus_meanwhile_keeps_them(crowd):
     assert cpus(crowd.child) == [EVERY[1:]]
 
 
+@pytest.mark.system
 @several
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None])
 def test_they_are_put_back_however_the_one_that_asked_ends(crowd, how):
@@ -98,6 +101,7 @@ def test_they_are_put_back_however_the_one_that_asked_ends(crowd, how):
         time.sleep(0.02)
 
 
+@pytest.mark.system
 def test_a_process_that_may_not_be_moved_is_one_line(crowd):
     with pytest.raises(UserError, match=rf"process {crowd.pid} cannot be kept on CPUs of its own: Invalid argument"):
         Pinned([crowd.pid], [4000]).__enter__()

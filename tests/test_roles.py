@@ -89,6 +89,7 @@ def test_a_server_without_scenarios_and_sessions_is_refused(tmp_path):
         catalogue.read(tmp_path)
 
 
+@pytest.mark.system
 def test_the_gate_names_what_a_server_does_wrong(checked):
     every = checked(*(f"chatty@{name}" for name in ("right", "loses", "mixes", "silent")))
     found = {key: check["detail"] for key, check in every.items() if not check["passed"]}
@@ -100,6 +101,7 @@ def test_the_gate_names_what_a_server_does_wrong(checked):
     assert found == {}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("scenario", "headline", "load", "left_out"),
     [

@@ -38,6 +38,7 @@ def rows(*arguments: str) -> list[list[str]]:
     return [[cell.strip() for cell in line] for line in table[2:]]
 
 
+@pytest.mark.alone
 def test_the_engine_and_apachebench_measure_the_same_server(tmp_path):
     small = tmp_path / "small.toml"
     small.write_text(SMALL)
@@ -49,6 +50,7 @@ def test_the_engine_and_apachebench_measure_the_same_server(tmp_path):
         assert float(re.match(r"[\d,]+", said)[0].replace(",", "")) > 0
 
 
+@pytest.mark.alone
 def test_the_cost_of_sampling_is_measured_against_nobody_looking():
     found = rows(str(SCRIPTS / "cost_of_sampling.py"), "--repeats", "1", "--measure-s", "0.5", "reference@websocket")
     assert [row[1] for row in found] == ["nobody again", "samples"]
@@ -56,6 +58,7 @@ def test_the_cost_of_sampling_is_measured_against_nobody_looking():
     assert [bool(row[4]) for row in found] == [False, True]
 
 
+@pytest.mark.alone
 def test_the_engine_tells_its_own_part_of_a_response_time():
     found = rows(str(SCRIPTS / "engine_part.py"), "--repeats", "1", "--measure-s", "1", "--rate", "200", "reference@websocket")
     assert [(row[1], row[2]) for row in found] == [

@@ -54,6 +54,7 @@ def results(rows: list[Row]) -> set[str]:
 # ---- through the front door ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_injected_faults_are_found_under_their_names_by_the_real_engine(wsbench):
     done = wsbench("selftest", "faults")
     assert done.returncode == 0, done.stdout
@@ -62,6 +63,7 @@ def test_injected_faults_are_found_under_their_names_by_the_real_engine(wsbench)
     assert all(row.split()[-1] == "holds" for row in rows)
 
 
+@pytest.mark.nightly
 def test_an_engine_that_hides_faults_fails(wsbench, tmp_path, monkeypatch):
     liar = tmp_path / "liar"
     liar.write_text(

@@ -10,6 +10,8 @@ import pytest
 from wsbench.records.errors import TrialFailed
 from wsbench.servers import catalogue, serving
 
+pytestmark = pytest.mark.system
+
 CATALOGUE = Path(__file__).parent.parent / "servers"
 
 #: A server that shares its port with whoever asks, as those with SO_REUSEPORT do.

@@ -229,6 +229,7 @@ def running(tmp_path, url):
             server.kill()
 
 
+@pytest.mark.system
 def test_calls_of_a_real_server_are_matched(load):
     found = load("--session", "json-rpc", "--set", 'params=["${postmark}"]', "--depth", "3")
     assert found["ledger"]["answered"] == 300
@@ -236,12 +237,14 @@ def test_calls_of_a_real_server_are_matched(load):
     assert found["session"]["steps_ns"]["call"]["count"] == 300
 
 
+@pytest.mark.system
 def test_a_call_that_fails_is_no_reply(load):
     found = load("--session", "json-rpc", "--set", "method=fails")
     assert (found["ledger"]["answered"], found["ledger"]["failed"]) == (0, 300)
     assert found["errors"] == {"reply_error": 300}
 
 
+@pytest.mark.system
 def test_copies_in_rooms_are_counted(load):
     found = load("--session", "rooms.toml", "--room-size", "3")
     counts = found["session"]["counts"]
@@ -250,6 +253,7 @@ def test_copies_in_rooms_are_counted(load):
     assert found["times_ns"]["push_last"]["count"] == 300
 
 
+@pytest.mark.system
 def test_a_session_is_tried_with_one_user(running, tmp_path, wsbench):
     done = wsbench("session", "try", "json-rpc", running, "-n", "2", "--set", "method=join", "--set", 'params=["a"]')
     assert done.returncode == 0, done.stdout + done.stderr
@@ -285,6 +289,7 @@ def test_thresholds_name_steps(tmp_path):
         thresholds.parse("call.p98 > 5")
 
 
+@pytest.mark.system
 def test_a_step_beyond_its_threshold_fails_the_load(load):
     found = load("--session", "json-rpc", "--fail-if", "call.p50 > 1us", "--fail-if", "join.max > 1s")
     # On a busy machine the first is undecided: its latency is INVALID.

@@ -206,6 +206,7 @@ def conserved(data: TrialData) -> None:
     assert sum(end.connections.established for end in ends) == data.end.connections.established
 
 
+@pytest.mark.system
 def test_two_processes_echo_and_all_of_it_is_counted(reference, tmp_path):
     data = carry_out(at(reference()[0], 9, loop=Closed(), measure=Messages(messages=1001)), 2, tmp_path)
     assert (data.measured.sent, data.measured.answered) == (1001, 1001)
@@ -214,6 +215,7 @@ def test_two_processes_echo_and_all_of_it_is_counted(reference, tmp_path):
     conserved(data)
 
 
+@pytest.mark.nightly
 def test_two_processes_keep_one_rate_evenly(reference, tmp_path):
     loop = Open(rate=[Segment(from_per_s=400, to_per_s=400, for_s=1)])
     timing = {"warmup": Seconds(seconds=0.5), "measure": Seconds(seconds=1.5)}
@@ -228,6 +230,7 @@ def test_two_processes_keep_one_rate_evenly(reference, tmp_path):
     conserved(data)
 
 
+@pytest.mark.nightly
 def test_broadcasts_reach_the_receivers_of_all_processes(reference, tmp_path):
     loop = Open(rate=[Segment(from_per_s=20, to_per_s=20, for_s=1)])
     data = carry_out(at(reference()[0], 31, scenario=Push(), loop=loop, measure=Seconds(seconds=1)), 3, tmp_path)
@@ -239,6 +242,7 @@ def test_broadcasts_reach_the_receivers_of_all_processes(reference, tmp_path):
     conserved(data)
 
 
+@pytest.mark.system
 def test_a_killed_process_fails_the_trial_at_once_and_leaves_nothing(reference, environment, tmp_path):
     typed = ["load", f"ws://{reference()[0]}/echo", "-c", "6", "--engines", "3", "-t", "60", "--warmup", "0"]
     harness = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
@@ -261,6 +265,7 @@ def test_a_killed_process_fails_the_trial_at_once_and_leaves_nothing(reference, 
     assert not (folder / "events.jsonl").exists(), "no merged half result"
 
 
+@pytest.mark.system
 def test_ctrl_c_keeps_what_all_processes_measured(reference, environment, tmp_path):
     typed = ["load", f"ws://{reference()[0]}/echo", "-c", "6", "--engines", "2", "-t", "60", "--warmup", "0", "--json"]
     harness = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
@@ -278,6 +283,7 @@ def test_ctrl_c_keeps_what_all_processes_measured(reference, environment, tmp_pa
     assert found["connections"] == {"asked": 6, "established": 6, "open": 6}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("processes", [1, 2])
 def test_25000_connections_are_held_against_two_servers(reference, tmp_path, processes):
     first, second = reference(2)

@@ -99,6 +99,7 @@ def campaign(wsbench, tmp_path) -> dict:
     return {record.variant: TrialData(folder, record) for folder, record in run.finished()} | {"page": path / "report.html"}
 
 
+@pytest.mark.nightly
 def test_real_servers_that_cannot_keep_up_are_rows_of_their_own(campaign):
     steady, slow, bursting = (campaign[name] for name in ("steady", "slow", "bursting"))
     assert steady.record.outcome == "ok", steady.record.reason

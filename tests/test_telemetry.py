@@ -117,6 +117,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
     assert len(node.read(tmp_path / "runtime.jsonl").delays) < len(node.read(LOGS / "node.jsonl").delays)
 
 
+@pytest.mark.system
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 def test_the_probe_sees_a_full_collection_and_a_loop_that_stood_still(tmp_path):
     program = (
@@ -144,6 +145,7 @@ def test_a_probe_adds_to_what_the_environment_says_already(tmp_path):
     assert probes.environment("node", {}, folder)["WSBENCH_PROBE"] == f"{folder}/runtime.jsonl"
 
 
+@pytest.mark.system
 @pytest.mark.skipif(shutil.which("java") is None, reason="needs a JVM")
 def test_a_jvm_takes_its_probe_also_where_the_folder_has_a_space_in_its_name(tmp_path):
     folder = tmp_path / "a b"
@@ -268,6 +270,7 @@ def small(variant: catalogue.Variant) -> catalogue.Variant:
     return replace(variant, table=variant.table.model_copy(update={"run": [program, *SMALL_HEAP, *given]}))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_trial_of_a_real_server_knows_its_collections(server, tmp_path):
     if not (ROOT / "servers" / server / "build").exists():

@@ -132,6 +132,7 @@ def test_the_budget_of_rounds_counts_the_time_between_trials(tmp_path):
     assert "the budget of 8 min" in until.standing(load(run)).ended
 
 
+@pytest.mark.system
 def test_a_campaign_until_decided_grows_and_can_be_resumed(wsbench, experiment, tmp_path):
     experiment.write_text(experiment.read_text().replace("[2, 4]", "[2]").replace("measure_s = 0.6", "measure_s = 0.3"))
     done = wsbench(

@@ -121,6 +121,7 @@ def test_a_folder_that_is_not_ours(tmp_path, wsbench, command):
     assert not list(tmp_path.glob(".*part")), "nothing is left of the attempt"
 
 
+@pytest.mark.system
 @pytest.mark.fault("R5", "six that want a folder of one name at once", "each has its own")
 def test_six_at_once(tmp_path):
     with ThreadPoolExecutor(6) as pool:

@@ -6,6 +6,8 @@ import pytest
 
 from wsbench.host.installation import ROOT
 
+pytestmark = pytest.mark.nightly
+
 STREAMS, DOCUMENTS, HOSTILE = "misbehaviour", "misbehaviour_http", "hostile"
 #: Name, what the server does, what should become of it, the file of tests, and those of its tests that show it (all where none).
 ROWS = [

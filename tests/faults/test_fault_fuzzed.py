@@ -42,6 +42,8 @@ from wsbench.report import document, export
 from wsbench.run.cluster import hosts, instants
 from wsbench.servers import catalogue
 
+pytestmark = pytest.mark.nightly
+
 LOGS = Path(__file__).parents[1] / "runtime_logs"
 
 # ---- a trial --------------------------------------------------------------------------------------------------------

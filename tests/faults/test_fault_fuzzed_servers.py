@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from wsbench.checks import peer
 from wsbench.checks.conformance import registry
 
+pytestmark = pytest.mark.nightly
+
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
 DOCUMENT = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKS = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\n\r\n"

@@ -52,6 +52,7 @@ LOADS = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.fault("I2", "`load` with words that cannot be meant", "exit 2, one line, nothing is made")
 @pytest.mark.parametrize("words", LOADS.values(), ids=LOADS)
 def test_loads(tmp_path, wsbench, port, words):
@@ -120,6 +121,7 @@ def test_other_commands(places, wsbench, words):
     assert done.stderr.count("\n") == 1, done.stderr
 
 
+@pytest.mark.system
 @pytest.mark.fault("S4", "`serve` on `::1`, `0.0.0.0` and `127.0.0.1`, asked by addresses and names", "answers its own alone")
 @pytest.mark.parametrize(
     ("host", "at", "own"),
@@ -171,6 +173,7 @@ def test_serving_answers_its_own_names_alone(places, host, at, own):
 COMMANDS = (["--help"], ["list", "servers"], ["list", "metrics"], ["plan", "quick"], ["export", "RUN", "csv"])
 
 
+@pytest.mark.system
 @pytest.mark.fault("I2", "Ctrl-C at random instants, imports included", "exit 130, one line; or it had ended")
 def test_ctrl_c_at_any_instant(places):
     draw = random.Random(1)
@@ -225,6 +228,7 @@ def test_few_files(wsbench, port, experiment, files, words):
     assert "was not ready" not in done.stdout
 
 
+@pytest.mark.system
 @pytest.mark.fault("R4", "a folder that may not be written", "one line")
 def test_a_read_only_folder(tmp_path, wsbench, experiment):
     if os.geteuid() == 0:

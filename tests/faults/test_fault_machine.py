@@ -14,6 +14,8 @@ from wsbench.metrics import measure
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records.rundir import RunFolder
 
+pytestmark = pytest.mark.nightly
+
 HOUR_NS = 3600 * 10**9
 
 

@@ -18,6 +18,8 @@ from wsbench.host.process import Server
 from wsbench.records.errors import TrialFailed
 from wsbench.servers import serving
 
+pytestmark = pytest.mark.nightly
+
 #: A server with workers: one as usual, one in a session of its own, one whose parent has gone.
 FORKING = """
 import os, sys, time

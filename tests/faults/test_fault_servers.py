@@ -77,6 +77,7 @@ BODIES = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.fault("H1", "`load http://` of a document without end, or that drips", "exit 2, one line, within seconds")
 @pytest.mark.parametrize("behave", BODIES.values(), ids=BODIES)
 def test_a_document_without_end(wsbench, behave):
@@ -88,6 +89,7 @@ def test_a_document_without_end(wsbench, behave):
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.system
 @pytest.mark.fault("C1", "a head that drips while a server is starting", "each look at it ends in time")
 def test_a_server_that_drips_while_it_starts():
     with serving_all(dripping(b"HTTP/1.1 101 X\r\nX: y\r\n")) as port:
@@ -110,6 +112,7 @@ class Running:
     exit_code = None
 
 
+@pytest.mark.nightly
 @pytest.mark.fault("C1", "a server that never says that it is ready", "the trial fails at the limit")
 def test_a_server_that_is_never_ready(monkeypatch):
     monkeypatch.setattr(serving, "READY_S", 3.0)
@@ -120,6 +123,7 @@ def test_a_server_that_is_never_ready(monkeypatch):
         assert time.monotonic() - began < 60
 
 
+@pytest.mark.system
 @pytest.mark.fault("P3", "an accept header with marks that move the cursor or turn words around", "shown as what they are")
 def test_marks_from_a_server(wsbench):
     def marked(client):
@@ -226,6 +230,7 @@ MODES = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.fault(
     "E4",
     "a server that answers ahead, twice, always the same, or from elsewhere",
