@@ -184,7 +184,7 @@ def main() -> int:
         return 0
     zensical = Path(sys.executable).parent / "zensical"
     if not zensical.exists():
-        print("Zensical is not installed: run `make docs`, or pip install 'wsbench[docs]'", file=sys.stderr)
+        print("Zensical is not installed: run `make docs`", file=sys.stderr)
         return 2
     return subprocess.run([zensical, "build", "--clean", "--strict"], cwd=ROOT).returncode
 

@@ -8,7 +8,7 @@ clone itself stays as it is. The start command runs in the worktree with HOST, P
 `--` go to `wsbench duel`.
 
 Exit codes: those of `wsbench duel`: 0 no decided regression (undecided is not failed), 2 bad input or a build that fails, 3 a
-decided regression, 4 no usable number. It needs git and wsbench[report], and no service.
+decided regression, 4 no usable number. It needs git and wsbench with its report packages, and no service.
 """
 
 import argparse

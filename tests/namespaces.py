@@ -1,5 +1,5 @@
 """Three hosts made of network namespaces of this machine, one that serves and two that load, with Ray on each; what runs there, and
-what takes it away. Only ssh leads to one of them. Needs root, `ip`, Ray (`pip install 'wsbench[cluster]'`), an ssh client and
+what takes it away. Only ssh leads to one of them. Needs root, `ip`, Ray, an ssh client and
 dropbear.
 """
 

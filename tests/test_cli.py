@@ -1,15 +1,25 @@
 """The command line as it starts: at once, with nothing imported that is not used; what is not installed is one line."""
 
+import ast
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from wsbench import cli
 from wsbench.cli import arguments, exits
+from wsbench.host import installation
 from wsbench.records.engine_files import Closed
+
+ROOT = Path(__file__).parents[1]
+#: In a checkout, where these tests run.
+EXTRA = f"pip install --editable '{ROOT}[report]'"
 
 #: What only the report, the statistics and the pages use.
 OF_REPORT = {
@@ -119,7 +129,7 @@ def test_an_invalid_value_that_nobody_refused_is_one_line(monkeypatch, capsys):
 def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp_path):
     code, _, said = run(tmp_path, "run", "quick", absent=OF_REPORT)
     assert code == 2
-    assert said.startswith("wsbench: this needs jinja2, which is not installed: pip install 'wsbench[report]'; or use")
+    assert said.startswith(f"wsbench: this needs jinja2, which is not installed: {EXTRA}; or use")
     assert not (tmp_path / "runs").exists()
 
 
@@ -129,7 +139,7 @@ def test_what_needs_the_report_says_what_to_install(tmp_path, words):
     (tmp_path / "runs" / "x" / "campaign.json").write_text("{}")
     code, _, said = run(tmp_path, *words, absent=OF_REPORT)
     assert (code, said.count("\n")) == (2, 1)
-    assert said.endswith("which is not installed: pip install 'wsbench[report]'\n")
+    assert said.endswith(f"which is not installed: {EXTRA}\n")
 
 
 def test_version_names_harness_engine_and_catalogue(wsbench):
@@ -138,3 +148,35 @@ def test_version_names_harness_engine_and_catalogue(wsbench):
     assert done.returncode == 0
     assert engine.startswith(f"wsbench-engine {harness.removeprefix('wsbench ')} (")
     assert catalogue.endswith("(WSBENCH_SERVERS)")
+
+
+def declared(extra: str | None = None) -> set[str]:
+    """The modules of the packages that pyproject.toml names, for the base or an extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
+    names = {re.match(r"[\w.-]+", one)[0].replace("_", "-").lower() for one in wanted}
+    modules = importlib.metadata.packages_distributions()
+    return {module for module, of in modules.items() if names & {one.replace("_", "-").lower() for one in of} and module[0] != "_"}
+
+
+def test_every_package_that_is_imported_is_declared():
+    imported = set()
+    for file in (ROOT / "wsbench").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {one.name.partition(".")[0] for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add(node.module.partition(".")[0])
+    foreign = imported - set(sys.stdlib_module_names) - {"wsbench"}
+    assert foreign <= declared() | declared("report") | declared("cluster")
+
+
+def test_what_the_report_needs_is_asked_for_before_anything_is_measured():
+    assert set(cli.OF_REPORT) == declared("report")
+
+
+def test_no_command_to_install_names_an_index():
+    assert installation.extra("report") == EXTRA
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "wsbench").rglob("*.py"), ROOT / "action.yml"]
+    named = re.compile(r"pip3? install[^\n]*?[ '\"]wsbench\b(?![-\w*/.])")
+    assert not {str(file): found[0] for file in texts if (found := named.search(file.read_text()))}

@@ -1,5 +1,6 @@
 """The check for pull requests as anybody runs it: a repository with two commits of a server, built and compared."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,36 @@ def test_the_action_calls_the_script_with_options_that_it_has():
     for word in duel.replace("(", " ").split():
         if word.startswith("--") and word.strip('-"') not in ("", "quiet", "unshallow"):
             assert word in help_text, word
+
+
+def step(name: str) -> str:
+    (found,) = [one["run"] for one in yaml.safe_load(ACTION.read_text())["runs"]["steps"] if one["name"] == name]
+    return found
+
+
+def installed(tmp_path, **inputs: str) -> subprocess.CompletedProcess:
+    """The step that installs, with a `make` that only tells its words, and pip offline by its own option."""
+    (tmp_path / "make").write_text('#!/bin/sh\necho made "$@"\n')
+    (tmp_path / "make").chmod(0o755)
+    given = {"RUNNER_TEMP": tmp_path, "GITHUB_ACTION_PATH": HERE.parent, "GITHUB_OUTPUT": tmp_path / "output"}
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **{name: str(path) for name, path in given.items()}}
+    words = ["bash", "-e", "-o", "pipefail", "-c", step("Install")]
+    return subprocess.run(words, env=environment | inputs, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_action_builds_from_its_own_checkout(tmp_path):
+    default = yaml.safe_load(ACTION.read_text())["inputs"]["install"]["default"]
+    done = installed(tmp_path, INSTALL=default)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"made --directory {HERE.parent} setup\n"
+    assert (tmp_path / "output").read_text() == f"bin={HERE.parent}/.venv/bin\n"
+
+
+def test_the_action_takes_no_name_from_an_index(tmp_path):
+    done = installed(tmp_path, INSTALL="wsbench[report]")
+    assert done.returncode != 0
+    assert "No matching distribution found for wsbench" in done.stderr
+    assert "Looking in indexes" not in done.stdout + done.stderr
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

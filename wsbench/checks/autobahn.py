@@ -21,7 +21,7 @@ from wsbench.records.errors import TrialFailed, UserError
 EXCLUDED = ("12.*", "13.*")
 TIMEOUT_S = 1200.0
 ADVICE = (
-    "neither `wstest` nor `kosoku` was found: run `pip install 'wsbench[autobahn]'`, or, in a checkout with Python 2.7, "
+    "neither `wstest` nor `kosoku` was found: run `pip install kosoku`, or, in a checkout with Python 2.7, "
     "install the suite itself with `scripts/autobahn.sh`"
 )
 

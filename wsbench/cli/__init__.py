@@ -12,7 +12,10 @@ import sys
 from wsbench.cli import exits
 
 #: What the statistics, the report and the pages need, and a base installation does not have.
-OF_REPORT = ("jinja2", "py_mini_racer", "pyarrow", "scipy", "starlette", "statsmodels")
+OF_REPORT = (
+    *("jinja2", "markupsafe", "prometheus_client", "py_mini_racer", "pyarrow", "ruptures", "scipy", "starlette", "statsmodels"),
+    "uvicorn",
+)
 
 
 def main() -> None:
@@ -152,7 +155,9 @@ def _missing() -> list[str]:
 
 
 def _needs_extra(module: str) -> str:
-    return f"this needs {module}, which is not installed: pip install 'wsbench[report]'"
+    from wsbench.host import installation
+
+    return f"this needs {module}, which is not installed: {installation.extra('report')}"
 
 
 def _say(text: str) -> None:

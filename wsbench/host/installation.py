@@ -54,6 +54,11 @@ def tools_folder() -> Path:
     return ROOT / ".venv" / "tools" if IS_CHECKOUT else cache_folder() / "tools"
 
 
+def extra(name: str) -> str:
+    """The command that installs optional packages. wsbench is in no index: it comes as a wheel or as a clone."""
+    return f"pip install --editable '{ROOT}[{name}]'" if IS_CHECKOUT else f"pip install 'PATH/TO/wsbench.whl[{name}]'"
+
+
 @cache
 def revision() -> str | None:
     """The commit of the catalogue and the harness, marked if there are local changes. None if unknown."""

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 
+from wsbench.host import installation
 from wsbench.records.errors import HostLost, TrialFailed, UserError
 from wsbench.run.cluster.hosts import Cluster, Host
 from wsbench.run.cluster.onhost import OnHost, installed
@@ -59,7 +60,7 @@ class Connected:
         try:
             import ray
         except ImportError as error:
-            raise UserError("Ray is not installed: pip install 'wsbench[cluster]'") from error
+            raise UserError(f"Ray is not installed: {installation.extra('cluster')}") from error
         # Ray's messages about lost workers would appear on our standard output, and Ray has no public switch for them.
         ray._private.worker._worker_logs_enabled = False
         self._ray = ray
