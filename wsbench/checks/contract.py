@@ -22,6 +22,7 @@ from wsbench.checks.conformance import deep as deep_checks
 from wsbench.checks.use import Use
 from wsbench.host import machine
 from wsbench.host.process import Server
+from wsbench.records import contained
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.rundir import CheckResult
 from wsbench.servers import build, serving, speaking
@@ -29,6 +30,9 @@ from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Offer, Running
 
 OPEN_AT_THE_END = 20
+#: How many of a server's last lines are told if it ends by itself.
+LAST_LINES = 3
+ENDS, ALIVE = "ends_within_five_seconds", "stays_alive"
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ def hold(variant: Variant, built: build.Built, depth: Depth, watch: Callable[[st
             outcome = "passes" if all(one.passed for one in checks if one.required) else "fails"
         except TrialFailed as failure:
             outcome, reason = "fails", str(failure)
+        except Exception as error:
+            outcome, reason = "fails", contained.fault(f"checks of {variant.name}", error)
     return Gated(variant, outcome, receipt, reason, checks, cases, time.monotonic() - began)
 
 
@@ -90,25 +96,70 @@ def check(
     """Starts the server once, or finds it, and checks these scenarios and roles. TrialFailed if it does not answer.
 
     With `use`, only the required checks that such a load depends on count, and a server that runs already is asked for nothing
-    else: it is the user's, and a violation of the protocol might bring it down. Without: everything.
+    else: it is the user's, and a violation of the protocol might bring it down. A user's own server is sent what the load consists
+    of and nothing else (`Use.exchange`). Without `use`: everything.
     """
     if depth.deep:
         _require_files()
+    if use is not None and use.exchange:
+        return _exchanged(variant, served, port, use, watch)
     with reached(variant, port, "check") as place:
-        results = _contracted(variant, served, place, use, depth, watch)
-        for role in variant.roles:
-            if role in served:
-                watch(f"{role}_session")
-                largest = None if use is None else use.largest
-                cpus = machine.placement().engine
-                results.append(conversation.check(variant, role, place.authority, place.name, largest, cpus))
+        seen = _Seen(place, watch)
+        results = _contracted(variant, served, place, use, depth, seen.watch)
+        results += _spoken(variant, served, place, use, seen.watch)
         if place.server is not None:
-            watch("ends_within_five_seconds")
-            results.append(_ends_in_time(place.server, place.port))
+            seen.watch(ENDS)
+            results.append(seen.ended(variant) or _ends_in_time(place.server, place.port))
     for offer in variant.offers if use is None else use.asks:
         watch(f"echo_with_{offer}")
         results.append(_offered(variant, offer, port))
     return results
+
+
+def _exchanged(
+    variant: Variant, served: Collection[str], port: int | None, use: Use, watch: Callable[[str], None]
+) -> list[CheckResult]:
+    with reached(variant, port, "check", use.asks) as place:
+        seen = _Seen(place, watch)
+        results = _spoken(variant, served, place, use, seen.watch)
+        if "echo" in variant.scenarios and "echo" in served:
+            seen.watch("echo_exchange")
+            results.append(offered.exchange(variant, place.authority, place.name, use, machine.placement().engine))
+        return [*results, *filter(None, [seen.ended(variant)])]
+
+
+def _spoken(
+    variant: Variant, served: Collection[str], place: Place, use: Use | None, watch: Callable[[str], None]
+) -> list[CheckResult]:
+    """A short session of each role."""
+    results, largest = [], None if use is None else use.largest
+    for role in variant.roles:
+        if role in served:
+            watch(f"{role}_session")
+            cpus = machine.placement().engine
+            results.append(conversation.check(variant, role, place.authority, place.name, largest, cpus))
+    return results
+
+
+class _Seen:
+    """Follows the checks of a server, to say during which it ended."""
+
+    def __init__(self, place: Place, watch: Callable[[str], None]) -> None:
+        self._server, self._watch, self._last = place.server, watch, "its start"
+
+    def watch(self, name: str) -> None:
+        if self._server is not None and self._server.exit_code is None:
+            self._last = name
+        self._watch(name)
+
+    def ended(self, variant: Variant) -> CheckResult | None:
+        """A failed check if the server has ended by itself, with its last lines."""
+        if self._server is None or self._server.exit_code is None:
+            return None
+        lines = serving.last_lines(log_of(variant, "check"))[-LAST_LINES:]
+        detail = f"it {self._server.stop()} during {self._last}"
+        detail += f"; it wrote: {' | '.join(line.strip() for line in lines)}" if lines else ""
+        return CheckResult(name=ALIVE, section="contract: SIGTERM", required=True, passed=False, detail=detail)
 
 
 def _offered(variant: Variant, offer: Offer, port: int | None) -> CheckResult:
@@ -164,14 +215,15 @@ class Place:
 
 
 @contextmanager
-def reached(variant: Variant, port: int | None, purpose: str) -> Iterator[Place]:
-    """The server, started for this purpose, or found where it runs already. TrialFailed if it does not answer."""
+def reached(variant: Variant, port: int | None, purpose: str, asks: Sequence[Offer] = ()) -> Iterator[Place]:
+    """The server, started for this purpose with what is asked of its offers, or found where it runs already. TrialFailed if it does
+    not answer."""
     if isinstance(variant.table, Running):
         with serving.Attached(variant, machine.placement().server) as found:
             host, _, at_port = found.ready.addresses[0].rpartition(":")
             yield Place(host.strip("[]"), int(at_port), found.ready.host, None, variant.table.pid)
         return
-    with started(variant, port, purpose) as (server, at_port):
+    with started(variant, port, purpose, asks) as (server, at_port):
         yield Place(serving.HOST, at_port, serving.shown(serving.HOST, at_port), server, server.pid)
 
 
@@ -231,7 +283,7 @@ def run_suite(variant: Variant, suite: autobahn.Suite) -> autobahn.Cases:
 
 
 def _ends_in_time(server: Server, port: int) -> CheckResult:
-    """Sends SIGTERM with connections open. The leash kills a server that does not end in time."""
+    """Sends SIGTERM to a running server with connections open. The leash kills one that does not end in time."""
     with ExitStack() as sockets:
         for _ in range(OPEN_AT_THE_END):
             with suppress(OSError):
@@ -240,7 +292,7 @@ def _ends_in_time(server: Server, port: int) -> CheckResult:
     killed = server.exit_code == 128 + signal.SIGKILL
     crashed = words.startswith("had ended")
     return CheckResult(
-        name="ends_within_five_seconds",
+        name=ENDS,
         section="contract: SIGTERM",
         required=True,
         passed=not killed and not crashed,

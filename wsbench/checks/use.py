@@ -17,7 +17,7 @@ class Use(Frozen):
     `connections`: most at once. `bursts`: a connection may have several messages in flight. `replaced`: connections come and go
     while messages are under way. `persistent`, `closing`: documents over connections that stay open, and of one connection each.
     `asks`: what the server has switched on for some of the loads. `strict`: also what the contract demands although no load depends
-    on it.
+    on it. `exchange`: a few messages of the load and nothing else: the server is a user's own, which need not keep a contract.
     """
 
     sizes: list[int]
@@ -29,6 +29,7 @@ class Use(Frozen):
     closing: bool
     asks: list[Offer] = []
     strict: bool = False
+    exchange: bool = False
 
     @property
     def largest(self) -> int:

@@ -357,7 +357,7 @@ def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watche
     """One row per chosen variant. The row of a variant that cannot run has the reason."""
     reasons = request.left_out(asked)
     serving = [variant for variant in asked.variants if variant.name not in reasons]
-    wanted = [preparing.wanted(asked.experiment, variant) for variant in serving]
+    wanted = [preparing.wanted(asked.experiment, variant, own=_is_own(variant, asked)) for variant in serving]
     prepared = testbed.prepare(wanted, asked.experiment.runtime, port, watcher.say)
     found = {row.name: row for row in prepared}
     rows = []
@@ -367,3 +367,7 @@ def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watche
             watcher.say(f"skipped {row.name}: {row.skipped}")
         rows.append((variant, row))
     return rows
+
+
+def _is_own(variant: Variant, asked: Request) -> bool:
+    return asked.own is not None and variant.sources.is_relative_to(asked.own)

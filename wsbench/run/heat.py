@@ -20,6 +20,7 @@ from wsbench.engine import program, shards
 from wsbench.metrics import spans
 from wsbench.monitoring import kernel
 from wsbench.monitoring.sampler import Sampler
+from wsbench.records import contained
 from wsbench.records.engine_files import Limits, Plan, Seconds
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import TrialRecord
@@ -62,10 +63,17 @@ def carry_out(attempts: list[Attempt], watch: Callable[[], None]) -> list[TrialR
         contenders = []
         for attempt in attempts:
             with attempt.judged():
+                # A server that cannot be stopped fails its own trial.
+                stack.enter_context(attempt.judged())
                 contenders.append(Contender(attempt, stack.enter_context(attempt.serving())))
                 watch()
         if contenders:
-            _load(contenders, watch)
+            try:
+                _load(contenders, watch)
+            except Exception as error:
+                reason = contained.fault("trials that run at the same time", error)
+                for one in contenders:
+                    one.attempt.failed = one.attempt.failed or reason
         for one in contenders:
             if one.runs:
                 with one.attempt.judged():

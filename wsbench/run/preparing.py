@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from wsbench.checks import contract
 from wsbench.checks.use import Use
 from wsbench.experiments.experiment import Experiment
+from wsbench.records import contained
 from wsbench.records.engine_files import NoLoop
 from wsbench.records.errors import TrialFailed
 from wsbench.records.rundir import CheckResult, RunningRow, ServerRow
@@ -33,8 +34,8 @@ class Wanted:
     use: Use
 
 
-def use_of(experiment: Experiment, cells: list[dict]) -> Use:
-    """What these cells of an experiment use of the contract."""
+def use_of(experiment: Experiment, cells: list[dict], own: bool = False) -> Use:
+    """What these cells of an experiment use of the contract. `own`: of a server that a user has named for this campaign alone."""
     loads = [experiment.load_of(cell) for cell in cells]
     loops = [load.loop(experiment.loop) for load in loads]
     documents = experiment.scenario == "doc"
@@ -47,11 +48,12 @@ def use_of(experiment: Experiment, cells: list[dict]) -> Use:
         persistent=documents and any(load.persistent for load in loads),
         closing=documents and not all(load.persistent for load in loads),
         asks=sorted({one for load in loads for one in load.asks}),
+        exchange=own,
     )
 
 
-def wanted(experiment: Experiment, variant: Variant) -> Wanted:
-    return Wanted(variant, experiment.served, use_of(experiment, cells_of(experiment, variant)))
+def wanted(experiment: Experiment, variant: Variant, own: bool = False) -> Wanted:
+    return Wanted(variant, experiment.served, use_of(experiment, cells_of(experiment, variant), own))
 
 
 def cells_of(experiment: Experiment, variant: Variant) -> list[dict]:
@@ -113,12 +115,15 @@ def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable
     except TrialFailed as failure:
         said = serving.last_lines(contract.log_of(variant, "check"))[-1:] if isinstance(variant.table, Started) else []
         return _row(variant, built, [], f"check failed to run: {'; it wrote: '.join([str(failure), *said])}")
+    except Exception as error:
+        return _row(variant, built, [], f"check failed to run: {contained.fault(f'checks of {variant.name}', error)}")
     if isinstance(variant.table, Running) and variant.table.pid is None:
         say(
             f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its "
             "manifest, or --pid to the duel"
         )
-    wrong = [found for found in checks if found.required and not found.passed]
+    # A server that has ended fails every check that follows: the cause is told.
+    wrong = sorted((one for one in checks if one.required and not one.passed), key=lambda one: one.name != contract.ALIVE)
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None
     return _row(variant, built, checks, reason)
 

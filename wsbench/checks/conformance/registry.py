@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from wsbench.checks.peer import Server, Wrong
 from wsbench.checks.use import Use, whole
+from wsbench.records import contained
 from wsbench.servers.manifest import PATHS, Limits
 
 WEBSOCKET = ("echo", "ping", "push")
@@ -118,7 +119,9 @@ def check(
         deadline = began + idle_s + patience if spec.deep else min(end, began + patience)
         with ExitStack() as sockets:
             server = Server(host, port, frozenset(scenarios), transport, deadline, sockets, pid, idle_s, asked, paths, name)
-            passed, detail = _carry_out(spec, server)
+            passed, detail = contained.part(
+                f"check {spec.name}", lambda spec=spec, server=server: _carry_out(spec, server), lambda reason: (False, reason)
+            )
         if spec.deep:
             end += time.monotonic() - began
         results.append(Check(spec.name, spec.section, spec.required, spec.scenarios, passed, detail))

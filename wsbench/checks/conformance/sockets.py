@@ -8,15 +8,28 @@ import psutil
 
 from wsbench.checks.conformance.push import leave
 from wsbench.checks.conformance.registry import WEBSOCKET, checks
-from wsbench.checks.peer import Server, expect
+from wsbench.checks.peer import Server, Wrong, expect
 
 LEAVING = 60
 RELEASE_S = 5.0
 
 
 def _tree(pid: int) -> list[psutil.Process]:
-    root = psutil.Process(pid)
-    return [root, *root.children(recursive=True)]
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        raise Wrong("its process has ended") from None
+
+
+def _sockets(process: psutil.Process) -> list:
+    """None of a process that has ended meanwhile."""
+    try:
+        return process.net_connections(kind="inet")
+    except psutil.NoSuchProcess:
+        return []
+    except psutil.AccessDenied:
+        raise Wrong(f"the sockets of its process {process.pid} may not be read by this user") from None
 
 
 @checks(
@@ -30,7 +43,7 @@ def listens_nowhere_else(server: Server) -> None:
     own = {(server.host, server.port), (f"::ffff:{server.host}", server.port)}
     found = set()
     for process in _tree(server.pid):
-        for socket in process.net_connections(kind="inet"):
+        for socket in _sockets(process):
             if socket.status == psutil.CONN_LISTEN or (socket.status == psutil.CONN_NONE and not socket.raddr):
                 found.add((socket.laddr.ip, socket.laddr.port))
     expect(bool(found & own), "its process tree does not listen on its port")
@@ -42,9 +55,10 @@ def _socket_count(server: Server) -> int:
     """The number of sockets open in the server, whether or not their connection is alive."""
     count = 0
     for process in _tree(server.pid):
-        for file in Path(f"/proc/{process.pid}/fd").iterdir():
-            with suppress(OSError):
-                count += str(file.readlink()).startswith("socket:")
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for file in Path(f"/proc/{process.pid}/fd").iterdir():
+                with suppress(OSError):
+                    count += str(file.readlink()).startswith("socket:")
     return count
 
 
