@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,14 +11,19 @@ from pathlib import Path
 
 import pytest
 from conftest import RAN
+from strict_server import echo_server
 
 from wsbench.analysis.reading import load
+from wsbench.checks import conformance
+from wsbench.cli import exits
 from wsbench.experiments import experiment
+from wsbench.host.installation import ROOT
 from wsbench.metrics import measure
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records.rundir import RunFolder
 from wsbench.report import document
 from wsbench.run import preparing
+from wsbench.servers.manifest import PATHS
 
 OWN = Path(__file__).with_name("own_server.py")
 MANIFEST = """
@@ -217,3 +223,105 @@ def test_what_is_asked_follows_from_the_cells(tmp_path):
     assert (found.sizes, found.opcodes, found.largest, found.connections) == ([], [], -1, 9)
     found = use_of(tmp_path, 'scenario = "doc"\nloop = "closed"\n[sweep]\npersistent = [false]\n' + timing)
     assert (found.persistent, found.closing, found.largest) == (False, True, 128)
+
+
+# ---- a server without a handler for errors ---------------------------------------------------------------------------
+
+NODE_ECHO = Path(__file__).with_name("node_echo.js")
+MODULES = ROOT / "servers" / "node-ws" / "build" / "node_modules"
+SHORT = ("--path", "/ws", "--warmup", "100ms", "--seed", "1")
+
+
+def node_echo(**env: str) -> str:
+    """The words that start it; it ends at the first violation of the protocol."""
+    return " ".join(
+        ["env", *(f"{key}={value}" for key, value in {"NODE_PATH": str(MODULES), **env}.items()), "node", str(NODE_ECHO)]
+    )
+
+
+@pytest.fixture
+def tender(tmp_path, environment):
+    """A catalogue with that server, and one of plain TCP that is sound."""
+    folder = tmp_path / "servers"
+    shutil.copytree(Path(__file__).parent / "servers" / "fragile", folder / "fragile", ignore=shutil.ignore_patterns("build"))
+    (folder / "tender").mkdir()
+    run = json.dumps(node_echo().split())
+    (folder / "tender" / "server.toml").write_text(
+        f"""
+language  = "JavaScript"
+library   = "ws"
+homepage  = "https://github.com/websockets/ws"
+scenarios = ["echo"]
+default   = "plain"
+[paths]
+echo = "/ws"
+[variants.plain]
+library_version = "v"
+build   = []
+run     = {run}
+version = ["node", "--version"]
+"""
+    )
+    environment["WSBENCH_SERVERS"] = str(folder)
+    return folder
+
+
+def test_a_server_that_ends_in_its_check_is_a_row_and_the_others_are_checked(wsbench, tender):
+    done = wsbench("check", "tender", "fragile", "--json")
+    assert done.returncode == exits.BREACHED, done.stdout + done.stderr
+    rows = {one["server"]: one for one in json.loads(done.stdout)["servers"]}
+    assert {name: one["outcome"] for name, one in rows.items()} == {"tender@plain": "fails", "fragile@steady": "passes"}
+    (ended,) = [one for one in rows["tender@plain"]["checks"] if one["name"] == "stays_alive"]
+    assert ended["required"]
+    assert "it had ended by itself with exit code 1; it wrote: " in ended["detail"]
+    assert "WS_ERR_EXPECTED_MASK" in ended["detail"]
+
+
+def test_a_server_that_ends_in_its_check_is_left_out_and_the_others_are_measured(wsbench, tender, tmp_path):
+    file = tmp_path / "one.toml"
+    text = 'question = "?"\nreading = "."\nservers = ["tender", "reference"]\nscenario = "echo"\nloop = "closed"\n'
+    file.write_text(
+        text + 'headline = "messages_per_s"\n[load]\nconnections = 2\n[timing]\nmeasure_s = 0.3\nrounds = 1\nagain = 0\n'
+    )
+    done = wsbench("run", str(file), "--no-control")
+    assert done.returncode in RAN, done.stderr
+    assert "skipped tender@plain: fails stays_alive (contract): it had ended by itself with exit code 1" in done.stdout
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert [(one.server, one.outcome) for _, one in RunFolder(folder).finished()] == [("reference", "ok")]
+
+
+def test_a_check_of_the_sockets_of_a_process_that_has_ended_fails_and_ends_nothing():
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    with echo_server() as (address, _):
+        host, _, port = address.rpartition(":")
+        found = conformance.check(host, int(port), ["echo"], "websocket", pid=gone.pid, paths={**PATHS, "echo": "/"})
+    of = {one.name: one for one in found}
+    for name in ("listens_nowhere_else", "ended_connections_are_released"):
+        assert (of[name].passed, of[name].detail) == (False, "its process has ended")
+
+
+def test_duel_and_capacity_send_a_users_server_nothing_but_their_load(wsbench, tmp_path):
+    done = wsbench("duel", node_echo(A="1"), node_echo(B="1"), "-c", "4", "--measure", "500ms", "--budget", "1s", *SHORT)
+    assert done.returncode in RAN, done.stderr
+    promise = ("--slo", "response.p99 < 10s", "--start", "500", "--budget", "1s", "--probe", "500ms")
+    done = wsbench("capacity", node_echo(), "-c", "4", *promise, *SHORT)
+    assert done.returncode in RAN, done.stderr
+    for folder in (tmp_path / "runs").iterdir():
+        run = RunFolder(folder)
+        assert all({one.name for one in row.conformance} == {"echo_exchange"} for row in run.servers)
+        trials = list(run.finished())
+        assert trials
+        for trial, record in trials:
+            assert (record.outcome, record.log_tail) == ("ok", [])
+            assert trial.events()[-1].measured.answered > 0
+
+
+def test_a_server_that_runs_already_sees_handshakes_and_the_messages_of_the_load(wsbench):
+    with echo_server() as (address, seen):
+        done = wsbench(
+            "duel", f"ws://{address}/", node_echo(), "-c", "3", "--size", "77", "--measure", "500ms", "--budget", "1s", *SHORT
+        )
+        assert done.returncode in RAN, done.stderr
+    assert set(seen["messages"]) == {(str, 77)}
+    assert {code for code, _ in seen["closes"]} <= {1000, 1006}, "a question for readiness ends without a Close frame"

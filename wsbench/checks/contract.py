@@ -31,7 +31,7 @@ from wsbench.servers.manifest import Offer, Running
 
 OPEN_AT_THE_END = 20
 #: How many of a server's last lines are told if it ends by itself.
-LAST_LINES = 3
+LAST_LINES = 5
 ENDS, ALIVE = "ends_within_five_seconds", "stays_alive"
 
 
@@ -104,12 +104,11 @@ def check(
     if use is not None and use.exchange:
         return _exchanged(variant, served, port, use, watch)
     with reached(variant, port, "check") as place:
-        seen = _Seen(place, watch)
-        results = _contracted(variant, served, place, use, depth, seen.watch)
-        results += _spoken(variant, served, place, use, seen.watch)
+        results = _contracted(variant, served, place, use, depth, watch)
+        results += _spoken(variant, served, place, use, watch)
         if place.server is not None:
-            seen.watch(ENDS)
-            results.append(seen.ended(variant) or _ends_in_time(place.server, place.port))
+            watch(ENDS)
+            results.append(_ended(variant, place.server) or _ends_in_time(place.server, place.port))
     for offer in variant.offers if use is None else use.asks:
         watch(f"echo_with_{offer}")
         results.append(_offered(variant, offer, port))
@@ -120,12 +119,11 @@ def _exchanged(
     variant: Variant, served: Collection[str], port: int | None, use: Use, watch: Callable[[str], None]
 ) -> list[CheckResult]:
     with reached(variant, port, "check", use.asks) as place:
-        seen = _Seen(place, watch)
-        results = _spoken(variant, served, place, use, seen.watch)
+        results = _spoken(variant, served, place, use, watch)
         if "echo" in variant.scenarios and "echo" in served:
-            seen.watch("echo_exchange")
+            watch("echo_exchange")
             results.append(offered.exchange(variant, place.authority, place.name, use, machine.placement().engine))
-        return [*results, *filter(None, [seen.ended(variant)])]
+        return [*results, *filter(None, [_ended(variant, place.server)])]
 
 
 def _spoken(
@@ -141,25 +139,13 @@ def _spoken(
     return results
 
 
-class _Seen:
-    """Follows the checks of a server, to say during which it ended."""
-
-    def __init__(self, place: Place, watch: Callable[[str], None]) -> None:
-        self._server, self._watch, self._last = place.server, watch, "its start"
-
-    def watch(self, name: str) -> None:
-        if self._server is not None and self._server.exit_code is None:
-            self._last = name
-        self._watch(name)
-
-    def ended(self, variant: Variant) -> CheckResult | None:
-        """A failed check if the server has ended by itself, with its last lines."""
-        if self._server is None or self._server.exit_code is None:
-            return None
-        lines = serving.last_lines(log_of(variant, "check"))[-LAST_LINES:]
-        detail = f"it {self._server.stop()} during {self._last}"
-        detail += f"; it wrote: {' | '.join(line.strip() for line in lines)}" if lines else ""
-        return CheckResult(name=ALIVE, section="contract: SIGTERM", required=True, passed=False, detail=detail)
+def _ended(variant: Variant, server: Server | None) -> CheckResult | None:
+    """A failed check if the server has ended by itself, with its last lines."""
+    if server is None or server.exit_code is None:
+        return None
+    lines = [line.strip() for line in serving.last_lines(log_of(variant, "check")) if len(line.strip()) > 1][-LAST_LINES:]
+    detail = f"it {server.stop()}" + (f"; it wrote: {' | '.join(lines)}" if lines else "")
+    return CheckResult(name=ALIVE, section="contract", required=True, passed=False, detail=detail)
 
 
 def _offered(variant: Variant, offer: Offer, port: int | None) -> CheckResult:

@@ -20,6 +20,7 @@ from wsbench.host import leftovers
 from wsbench.records.errors import TrialFailed, UserError
 
 STOP_S = 8.0
+LEASH_S = 5.0
 KILLED_S = 300.0  # a killed process remains until the kernel has closed its connections one by one
 LEASH, PIN = (Path(__file__).with_name(name) for name in ("leash.py", "pin.py"))
 #: The only variables that a server inherits; any other would be a hidden setting.
@@ -142,7 +143,11 @@ class Server:
     @property
     def exit_code(self) -> int | None:
         """None while the server runs."""
-        return self._leash.poll()
+        if self._leash.poll() is None and _has_ended(self.pid):
+            # The leash first ends what the server has left behind.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._leash.wait(LEASH_S)
+        return self._leash.returncode
 
     @property
     def exit_words(self) -> str | None:
@@ -152,7 +157,7 @@ class Server:
 
     def stop(self) -> str:
         """Stops the server and everything it started. Describes in words how it ended."""
-        ended = self._leash.poll()
+        ended = self.exit_code
         if ended is not None:
             # If the leash was killed, processes that the server started may remain.
             leftovers.end({self.mark})
@@ -170,6 +175,14 @@ class Server:
         with contextlib.suppress(OSError):
             self._leash.stdin.close()
         return f"ended with {_exit_words(code)} {time.monotonic() - began:.1f} s after SIGTERM"
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
 
 
 def _exit_words(code: int) -> str:
