@@ -1,6 +1,9 @@
 """Manifests and the selection of servers."""
 
+import contextlib
+import copy
 import os
+import tomllib
 
 import pytest
 
@@ -197,3 +200,37 @@ def test_an_unavailable_variant_is_nothing_to_run(tmp_path, default, rest, compl
     manifest(tmp_path, default=default, rest=rest)
     with pytest.raises(UserError, match=complaint):
         catalogue.read(tmp_path)
+
+
+def altered(table: dict, path: tuple = ()):
+    """The places of every value of a manifest, from the outside in."""
+    for key, value in table.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from altered(value, (*path, key))
+
+
+@pytest.mark.parametrize("wrong", [5, "x", True, [], [5], ["x"], {}, {"x": 5}, {"x": {}}], ids=repr)
+def test_a_value_of_a_wrong_kind_is_bad_input_and_no_traceback(monkeypatch, tmp_path, wrong):
+    """Each value of two manifests that have most keys is replaced in turn."""
+    file = tmp_path / "server.toml"
+    for server in ("netty", "node-ws", "json-rpc"):
+        usual = tomllib.loads((ROOT / "servers" / server / "server.toml").read_text(encoding="utf-8"))
+        file.write_text("")
+        for path in altered(usual):
+            changed = copy.deepcopy(usual)
+            place = changed
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = wrong
+            monkeypatch.setattr(manifests, "toml_of", lambda *_, changed=changed: changed)
+            with contextlib.suppress(UserError):
+                manifests.read(file)
+
+
+def test_scenarios_that_are_no_list_are_named_beside_what_is_offered(tmp_path):
+    manifest(tmp_path, extra='offers = ["tls"]')
+    file = tmp_path / "thing" / "server.toml"
+    file.write_text(file.read_text().replace('["ping"]', "5"))
+    with pytest.raises(UserError, match="'scenarios': input should be a valid list, found 5"):
+        manifests.read(file)

@@ -195,7 +195,7 @@ def _contradictions(raw: dict) -> Iterator[str]:
         if not any(place.get(one) for place in (raw, table) for one in serves):
             yield f"'{key}': it serves nothing: give 'scenarios' or 'sessions'"
         offers, scenarios = (table.get(one, raw.get(one)) for one in ("offers", "scenarios"))
-        if offers and "echo" not in (scenarios or []):
+        if offers and "echo" not in (scenarios if isinstance(scenarios, list) else []):
             yield f"'{key}': what it offers is checked by an echo: it needs scenario 'echo'"
         if "+" in name:
             yield f"'{key}': a variant's name contains no '+', which introduces runtime settings"
