@@ -26,7 +26,7 @@ from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
 from wsbench.metrics.findings import FAMILIES
 from wsbench.records.rundir import RunFolder
-from wsbench.report.claimed import takes
+from wsbench.report.claimed import TAKES
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -127,7 +127,7 @@ def _verdict(one: Judged | None) -> str:
     if one is None:
         return wording.NONE
     sign = {True: " (+)", False: " (−)", None: ""}[one.found.by_means] if one.found.verdict == "undecided" else ""
-    more = f". To decide: {takes(one)}" if one.found.verdict == "undecided" and takes(one) else ""
+    more = f". To decide: {TAKES[one.found.obstacle]}" if one.found.obstacle else ""
     return f"[{one.found.verdict}](../results/{one.campaign.run.path.name}){sign}{more}"
 
 
@@ -183,7 +183,9 @@ def _percent(part: int, whole: int) -> str:
 def _smallest(results: Results) -> str:
     """The smallest difference from the best of a cell that is decided, in the leading metric."""
     found = [results.best(cell, results.leading) for cell in results.cells]
-    losses = [one.loss for decided in found for one in decided.decisions if one.says == "worse" and one.ratio]
+    losses = [
+        max(one.ratio, 1 / one.ratio) - 1 for decided in found for one in decided.decisions if one.says == "worse" and one.ratio
+    ]
     return f"{100 * min(losses):.0f} %" if losses else wording.NONE
 
 

@@ -295,7 +295,8 @@ def document(found: Comparison) -> dict:
                 "margin": row.margin,
                 "says": row.says,
                 "why": row.decision.reason,
-                "more_rounds": row.decision.more_rounds,
+                "relevant": row.decision.relevant,
+                "rounds_for_8_of_10": row.decision.rounds,
             }
             for row in found.rows
         ],

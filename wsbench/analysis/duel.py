@@ -79,7 +79,7 @@ class Duel:
 
 
 def sentence(one: Comparison, standing: Standing, margin: float) -> str:
-    """`B carries 3.1 % fewer messages/s (2.2–4.0 %) after 48 s`, equal, or undecided with the time that would decide."""
+    """`B carries 5.1 % fewer messages/s (4.2–6.0 %) after 48 s: relevant, beyond 3 %`, equal, or undecided with the reason."""
     after = f" after {wording.lasting(standing.spent_s)}"
     verb, unit = RATES.get(one.metric, (None, titles.title(one.metric, inside=True)))
     found = one.decision
@@ -89,30 +89,24 @@ def sentence(one: Comparison, standing: Standing, margin: float) -> str:
     if found.says == "equal":
         return f"{unit}: equal within {percent(margin)} %{_changes(found)}{after}"
     if found.says == "undecided":
-        parts = [f"{unit}: undecided{_changes(found)}{after}"]
-        if found.leans:
-            parts.append(f"a difference is shown, but not whether it is above {percent(margin)} %")
-        time = _more(found, standing)
-        return "; ".join(parts) + f": {time}"
+        return f"{unit}: undecided{_changes(found)}{after}: {_open(found, standing)}"
     if found.ratio is None:
         return f"{unit}: B is {found.says}{after}: {found.reason}"
     up = found.ratio > 1
     size = f"{percent(abs(found.ratio - 1))} %"
     ends = "" if found.low is None else sorted((abs(found.low - 1), abs(found.high - 1)))
     interval = f" ({percent(ends[0])}–{percent(ends[1])} %)" if ends else ""
-    said = f" ({found.reason})" if found.reason else ""
+    weight = f"relevant, beyond {percent(margin)} %" if found.relevant else ""
+    said = ": " + "; ".join(filter(None, (weight, found.reason)))
     if verb is not None:
         return f"B {verb} {size} {'more' if up else 'fewer'} {unit}{interval}{after}{said}"
     return f"B's {unit} is {size} {'higher' if up else 'lower'}{interval}{after}{said}"
 
 
-def _more(found: stats.Decision, standing: Standing) -> str:
-    """`about 6 more minutes at this noise`."""
-    if found.more_rounds is None or standing.round_s is None:
-        return (
-            "more time is not foreseen to decide it" if standing.rounds >= standing.first else f"{standing.first} rounds are needed"
-        )
-    return f"about {wording.lasting(found.more_rounds * standing.round_s)} more at this noise"
+def _open(found: stats.Decision, standing: Standing) -> str:
+    if standing.rounds < standing.first:
+        return f"{standing.first} rounds are needed"
+    return standing.campaign_of(found.rounds) or found.reason or "the interval allows both directions"
 
 
 def _changes(found: stats.Decision) -> str:
@@ -173,7 +167,7 @@ def document(duel: Duel, gates: list[Gate]) -> dict:
     """For programs. Ratios are B over A; `judged` has the gates."""
     left_out, turns = duel.results.turns
     return {
-        "format": "wsbench-duel-1",
+        "format": "wsbench-duel-2",
         "a": duel.base,
         "b": duel.new,
         "folder": str(duel.results.folder.path),
@@ -194,8 +188,8 @@ def document(duel: Duel, gates: list[Gate]) -> dict:
                 "low": None if one.decision is None else one.decision.low,
                 "high": None if one.decision is None else one.decision.high,
                 "margin": duel.results.margin,
-                "more_rounds": one.more_rounds,
-                "more_s": None if not one.more_rounds else one.more_rounds * (duel.standing.round_s or 0.0),
+                "relevant": one.decision is not None and one.decision.relevant,
+                "rounds_for_8_of_10": None if one.decision is None else one.decision.rounds,
                 "sentence": text,
             }
             for one, text in zip(duel.standing.comparisons, duel.sentences, strict=True)

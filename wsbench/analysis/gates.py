@@ -1,7 +1,7 @@
 """Gates of a duel: a change of one metric by more than so many percent that fails it, as NAME < -3 % or NAME > 5 %.
 
-A gate is breached only if the change is proven (its interval excludes no change) and its estimate is beyond the gate. What is
-undecided breaches nothing.
+A gate is breached if the whole interval of the change lies beyond it, and held if the whole interval lies on its other side. In
+between it is undecided, and breaches nothing.
 """
 
 from __future__ import annotations
@@ -31,20 +31,18 @@ class Gate:
         """The decision is about new over base."""
         if found is None:
             return "undecided"
-        if found.ratio is None:
-            if found.says not in ("better", "worse"):
-                return "undecided"
-            # It has no ratio because a side lost its rounds by its own fault.
-            worse = "falls" if metrics.METRICS[self.metric].direction == "higher" else "rises"
-            guarded = "falls" if self.falls else "rises"
-            return "breached" if (worse == guarded) == (found.says == "worse") else "held"
-        beyond = found.ratio < 1 + self.change if self.falls else found.ratio > 1 + self.change
-        if found.leans is not None:
-            return "breached" if beyond else "held"
-        if found.says == "equal" and not beyond:
-            return "held"
-        inside = found.low is not None and (found.low > 1 + self.change if self.falls else found.high < 1 + self.change)
-        return "held" if inside else "undecided"
+        limit = 1 + self.change
+        if found.sized and not (found.says in ("better", "worse") and self.change == 0):
+            beyond, inside = found.most < limit, found.least > limit
+            if not self.falls:
+                beyond, inside = found.least > limit, found.most < limit
+            return "breached" if beyond else "held" if inside else "undecided"
+        if found.says not in ("better", "worse"):
+            return "undecided"
+        # Only the direction is known, because a side lost its rounds by its own fault or has none at all; or it is all that counts.
+        worse = "falls" if metrics.METRICS[self.metric].better == "higher" else "rises"
+        guarded = "falls" if self.falls else "rises"
+        return "breached" if (worse == guarded) == (found.says == "worse") else "held"
 
 
 def parse(text: str) -> Gate:

@@ -256,6 +256,7 @@ def duel_servers(arguments) -> int:
         margin=arguments.margin,
         metrics=tuple(arguments.metric),
         gated=tuple(one.metric for one in conditions),
+        gates=tuple(one.text for one in conditions),
         pids=tuple(arguments.pid),
         seed=arguments.seed,
     )

@@ -13,12 +13,13 @@ class Goal(Frozen):
     """What the rounds of a campaign are to decide, and the time for all of them in seconds.
 
     `metrics`: what is compared; empty: the leading metric. `pair`: two names, the base and the one that is compared with it; empty:
-    in every cell the best server against the rest.
+    in every cell the best server against the rest. `gates`: limits of the change of a pair, such as "messages_per_s < -3 %".
     """
 
     budget_s: Annotated[float, Field(gt=0)]
     metrics: list[str] = []
     pair: Annotated[list[str], Field(max_length=2)] = []
+    gates: list[str] = []
 
 
 class Until(Goal):

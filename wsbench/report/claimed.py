@@ -7,18 +7,10 @@ from __future__ import annotations
 
 from wsbench.analysis import wording
 from wsbench.analysis.claims.evaluate import evaluate
-from wsbench.analysis.claims.outcome import ClaimVerdict, Figure
-from wsbench.analysis.claims.over_campaigns import Judged
+from wsbench.analysis.claims.outcome import ClaimVerdict, Figure, Obstacle
 from wsbench.analysis.results import Results
-from wsbench.experiments import experiment as experiments
-from wsbench.experiments.duration import estimate_s
-from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
 from wsbench.report.blocks import ClaimRow
-from wsbench.report.standing import rounds_wanted
-
-#: Of a run at full size, for its time: with fewer a claim is seldom decided.
-USUAL_ROUNDS = 5
 
 
 def claim_rows(results: Results) -> list[ClaimRow]:
@@ -51,28 +43,15 @@ def _why(one: ClaimVerdict) -> str:
     return one.why.rstrip(".") + "." + aside if aside else one.why
 
 
-def takes(one: Judged) -> str:
-    """What would decide a claim: rounds, another run or another machine, with the time; empty if it is decided."""
-    match one.found.obstacle:
-        case None:
-            return ""
-        case "spans" | "rounds":
-            return rounds_wanted(one.campaign.results, one.found.more)
-        case "missing":
-            return "a campaign with what is missing"
-        case "failed":
-            return "rounds with valid trials"
-    run = "with more server CPUs" if one.found.obstacle == "machine" else "at full size"
-    full = experiments.of_catalogue(one.campaign.experiment)
-    return run if full is None else f"{run}, {_full_time(full, len(one.found.servers))}"
-
-
-def _full_time(full: Experiment, servers: int) -> str:
-    """With no other servers than the claim is about."""
-    rounds = max(full.timing.rounds, USUAL_ROUNDS)
-    timing = full.timing.model_copy(update={"rounds": rounds})
-    trials = rounds * len(full.cells()) * servers
-    return f"about {wording.lasting(estimate_s(full.model_copy(update={'timing': timing}), trials))} for {rounds} rounds"
+#: What would decide a claim that is open for this reason.
+TAKES: dict[Obstacle, str] = {
+    "spans": "more rounds",
+    "rounds": "more rounds",
+    "scaled": "the published load",
+    "machine": "more server CPUs",
+    "missing": "a campaign with what is missing",
+    "failed": "rounds with valid trials",
+}
 
 
 def _ours(figure: Figure) -> str:

@@ -36,7 +36,7 @@ SESSION = "session.toml"
 @dataclass(frozen=True)
 class Asked:
     """The user's request. Times in seconds, `margin` as a share. `metrics` empty: throughput and, where known, CPU per message;
-    `gated` ones are decided as well. `pids`: the processes of servers that run already, by letter."""
+    `gated` ones are decided as well, by their `gates`. `pids`: the processes of servers that run already, by letter."""
 
     base: str
     new: str
@@ -50,6 +50,7 @@ class Asked:
     margin: float = 0.03
     metrics: tuple[str, ...] = ()
     gated: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
     pids: tuple[tuple[str, int], ...] = ()
     seed: int | None = None
 
@@ -135,7 +136,7 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
             command,
             seed=asked.seed,
             control=alone,
-            until=Goal(budget_s=asked.budget_s, metrics=compared, pair=[base.name, new.name]),
+            until=Goal(budget_s=asked.budget_s, metrics=compared, pair=[base.name, new.name], gates=list(asked.gates)),
             own=own,
         )
 

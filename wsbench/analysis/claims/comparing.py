@@ -1,7 +1,9 @@
 """One comparison of two terms, or a trend: its interval and its truth.
 
-`stats` gives the difference with its p values; here it becomes true, false or open. Between two measured numbers, `>` and `<` mean:
-by more than the margin. Other comparisons (`>=`, a stated number) have no margin. Every test is one-sided, because the question is.
+`stats` gives the difference with its p values; here it becomes true, false or open. `>` and `<` are true if the direction is
+proven. Between two measured numbers they are false if a difference of the margin or more is excluded, as in `stats.decision`: a
+difference that is proven to be within the margin is no order. Other comparisons (`>=`, a stated number) have no margin. Every test
+is one-sided, because the question is.
 """
 
 from __future__ import annotations
@@ -65,29 +67,33 @@ def compare(asked: Asked, truth_of: int, falsity_of: int) -> Comparison:
     holds = _truth(asked.op, found, low, high, errors)
     ours, by_means = _ours(asked, found, errors), _by_estimate(asked, found)
     if holds is None:
-        more = stats.more_rounds(found, lambda later: _truth(asked.op, later, low, high, errors) is not None)
-        return _open(asked.text, by_means, ours, _spans(asked.text, ours, more, found))
+        rounds = stats.rounds_wanted(found, lambda one: np.logical_or(*_tests(asked.op, one, low, high, errors)))
+        return _open(asked.text, by_means, ours, _spans(asked.text, ours, rounds, found))
     return Comparison(asked.text, holds, by_means, ours, None, None)
 
 
 def _truth(op: str, found: stats.Contrast, low: float, high: float, errors: tuple[float, float]) -> Truth:
-    """True if the difference is proven to lie inside the bounds; for `>` it is enough that it is proven and its estimate beyond the
-    bound: it is then real and relevant. False if it is proven to lie outside. Each test has its own error."""
+    inside, outside = _tests(op, found, low, high, errors)
+    return False if outside else True if inside else None
+
+
+def _tests(op: str, found, low: float, high: float, errors: tuple[float, float]) -> tuple:
+    """Whether the difference is proven to lie inside the bounds, and outside; each test has its own error. For `>` the direction is
+    enough. A contrast gives two truths, many cases at once (`stats.rounds_wanted`) two arrays."""
     truth, falsity = errors
     if op == ">":
-        above = found.above(0.0) <= truth and found.estimate >= low
-        return True if above else False if found.below(low + EXACTLY) <= falsity else None
-    inside = found.above(low - EXACTLY) <= truth and (math.isinf(high) or found.below(high + EXACTLY) <= truth)
-    if inside:
-        return True
-    outside = found.below(low - EXACTLY) <= falsity or (not math.isinf(high) and found.above(high + EXACTLY) <= falsity)
-    return False if outside else None
+        return found.above(0.0) <= truth, found.below(low + EXACTLY) <= falsity
+    inside = found.above(low - EXACTLY) <= truth
+    outside = found.below(low - EXACTLY) <= falsity
+    if math.isfinite(high):
+        inside, outside = inside & (found.below(high + EXACTLY) <= truth), outside | (found.above(high + EXACTLY) <= falsity)
+    return inside, outside
 
 
 def trend(kind: str, text: str, steps: list[Spread], rules: stats.Rules, truth_of: int, falsity_of: int) -> Comparison:
-    """`falls` or `rises` over ordered cells. True if the slope over all cells is proven and the change from the first to the last
-    cell exceeds the margin. False if such a change is excluded, or if a change the other way by more than the margin is proven
-    between two neighbours or between both ends. The largest or smallest of several values is taken in each round."""
+    """`falls` or `rises` over ordered cells. True if the direction of the slope over all cells is proven. False if a change by more
+    than the margin is excluded, or if one the other way is proven between two neighbours or between both ends. The largest or
+    smallest of several values is taken in each round."""
     for step in steps:
         if problem := next((term.problem for term in step.terms if term.problem), None):
             return _open(text, None, "–", problem)
@@ -108,21 +114,16 @@ def trend(kind: str, text: str, steps: list[Spread], rules: stats.Rules, truth_o
     against = [away(stats.trend([before, after]), -low) for before, after in [*pairwise(cells), (cells[0], cells[-1])]]
     change = found.estimate if rises else -found.estimate
 
-    def judged(one: stats.Contrast) -> Truth:
-        if min(against) <= errors[1] / len(against) or away(one, low) <= errors[1]:
-            return False
-        return True if towards(one, 0.0) <= errors[0] and change > low else None
-
     # One limit confirms the trend, the other refutes it.
     sides = found.limits(errors[0]), found.limits(errors[1])
     down, up = (sides[0][0], sides[1][1]) if rises else (sides[1][0], sides[0][1])
     ours = f"{number(math.exp(found.estimate))}× ({number(math.exp(down))}–{number(math.exp(up))}) from first to last"
-    holds = judged(found)
-    if holds is None:
-        return _open(
-            text, change > low, ours, _spans(text, ours, stats.more_rounds(found, lambda one: judged(one) is not None), found)
-        )
-    return Comparison(text, holds, change > low, ours, None, None)
+    if min(against) <= errors[1] / len(against) or away(found, low) <= errors[1]:
+        return Comparison(text, False, change > low, ours, None, None)
+    if towards(found, 0.0) <= errors[0]:
+        return Comparison(text, True, change > low, ours, None, None)
+    rounds = stats.rounds_wanted(found, lambda one: (away(one, low) <= errors[1]) | (towards(one, 0.0) <= errors[0]))
+    return _open(text, change > low, ours, _spans(text, ours, rounds, found))
 
 
 def _by_round(step: Spread) -> dict[int, float]:
@@ -240,14 +241,14 @@ def _between(low: float, high: float) -> str:
 
 
 def _problem(found: stats.Open) -> Problem:
-    return Problem("rounds" if found.needed else "missing", found.reason, found.needed or None)
+    return Problem("rounds" if found.needed else "missing", found.reason)
 
 
-def _spans(text: str, ours: str, more: int | None, found: stats.Contrast) -> Problem:
-    """Why both outcomes remain possible, and how many more rounds would decide."""
-    said = f"; {found.reason}" if found.reason else ""
-    return Problem("spans", f"{text}: {ours} allows both outcomes{said}; {stats.rounds_text(more)}", more)
+def _spans(text: str, ours: str, rounds: int | None, found: stats.Contrast) -> Problem:
+    """Why both outcomes remain possible, and the rounds that would decide it if they can be foreseen."""
+    known = [f"{text}: {ours} allows both outcomes", found.reason, "" if rounds is None else stats.rounds_text(rounds)]
+    return Problem("spans", "; ".join(filter(None, known)))
 
 
 def _open(text: str, by_means: bool | None, ours: str, problem: Problem) -> Comparison:
-    return Comparison(text, None, by_means, ours, problem.reason, problem.obstacle, problem.more)
+    return Comparison(text, None, by_means, ours, problem.reason, problem.obstacle)

@@ -86,9 +86,9 @@ def _contained(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdic
     )
 
 
-def _of(claim: written.Claim, versions: str, scope: Scope, verdict: Verdict, why: str, obstacle: Obstacle | None, **more):
-    """The verdict of a claim. `more`: what is known of its comparisons."""
-    known = {"by_means": None, "more": None, "comparisons": (), "figures": (), **more}
+def _of(claim: written.Claim, versions: str, scope: Scope, verdict: Verdict, why: str, obstacle: Obstacle | None, **rest):
+    """The verdict of a claim. `rest`: what is known of its comparisons."""
+    known = {"by_means": None, "comparisons": (), "figures": (), **rest}
     return ClaimVerdict(
         id=claim.id,
         says=claim.says.strip(),
@@ -121,7 +121,6 @@ def _verdict(claim: written.Claim, versions: str, scope: Scope) -> ClaimVerdict:
         why,
         obstacle if truth is None else None,
         by_means=judged.by_means,
-        more=judged.more if truth is None and not smaller else None,
         comparisons=judged.comparisons,
         figures=figures,
     )

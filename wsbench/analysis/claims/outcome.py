@@ -20,8 +20,7 @@ Obstacle = Literal["spans", "rounds", "scaled", "machine", "missing", "failed"]
 class Comparison:
     """One comparison of a claim. `text` names its servers, `ours` is our number with its interval.
 
-    `holds` is None if it is undecided, with a `reason`. `by_means` is the result from the means alone. `more`: after about
-    that many more rounds at this spread it would be decided as the means say; None if that is not foreseeable, or done.
+    `holds` is None if it is undecided, with a `reason`. `by_means` is the result from the means alone.
     """
 
     text: str
@@ -30,7 +29,6 @@ class Comparison:
     ours: str
     reason: str | None
     obstacle: Obstacle | None
-    more: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class ClaimVerdict:
     """One claim for one set of versions.
 
     `versions` names the set (`published`, `today`), `servers` maps roles to variants, `why` is one sentence. `by_means` is the
-    result from the means alone, which decides nothing. `more`: about how many more rounds decide it, if that can be foreseen.
+    result from the means alone, which decides nothing.
     """
 
     id: str
@@ -64,7 +62,6 @@ class ClaimVerdict:
     why: str
     obstacle: Obstacle | None
     by_means: bool | None
-    more: int | None
     comparisons: tuple[Comparison, ...]
     figures: tuple[Figure, ...]
 

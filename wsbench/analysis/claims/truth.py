@@ -25,9 +25,7 @@ class Leaf:
 
     def judged(self, truth_of: int = 1, falsity_of: int = 1) -> Judged:
         found = self.judge(truth_of, falsity_of)
-        more = 0 if found.holds is not None else None if found.by_means is None else found.more
-        later = found.by_means if found.holds is None else found.holds
-        return Judged(found.holds, found.by_means, (found,), more, None if more is None else later)
+        return Judged(found.holds, found.by_means, (found,))
 
 
 @dataclass(frozen=True)
@@ -43,16 +41,7 @@ class Joined:
         falsity_of *= 1 if self.rule == "some" else number
         found = [node.judged(truth_of, falsity_of) for node in self.nodes]
         comparisons = tuple(comparison for one in found for comparison in one.comparisons)
-        more, later = self._foreseen(found)
-        return Judged(self._of([one.truth for one in found]), self._of([one.by_means for one in found]), comparisons, more, later)
-
-    def _foreseen(self, found: list[Judged]) -> tuple[int | None, Truth]:
-        """The fewest more rounds after which what is decided by then decides the whole, and its truth."""
-        for more in sorted({one.more for one in found if one.more is not None}):
-            truth = self._of([one.later if one.more is not None and one.more <= more else None for one in found])
-            if truth is not None:
-                return more, truth
-        return None, None
+        return Judged(self._of([one.truth for one in found]), self._of([one.by_means for one in found]), comparisons)
 
     def _of(self, truths: list[Truth]) -> Truth:
         held, open_ = truths.count(True), truths.count(None)
@@ -69,7 +58,7 @@ class Negated:
     def judged(self, truth_of: int = 1, falsity_of: int = 1) -> Judged:
         found = self.node.judged(falsity_of, truth_of)
         turned = tuple(_turned(comparison) for comparison in found.comparisons)
-        return Judged(_not(found.truth), _not(found.by_means), turned, found.more, _not(found.later))
+        return Judged(_not(found.truth), _not(found.by_means), turned)
 
 
 Node = Leaf | Joined | Negated
@@ -77,17 +66,11 @@ Node = Leaf | Joined | Negated
 
 @dataclass(frozen=True)
 class Judged:
-    """A truth, the truth from the means alone, and the comparisons.
-
-    `more`: about how many more rounds decide it as `later`, if each comparison stays what its means say; 0 if it is decided, and
-    None if that is not foreseeable.
-    """
+    """A truth, the truth from the means alone, and the comparisons."""
 
     truth: Truth
     by_means: Truth
     comparisons: tuple[Comparison, ...]
-    more: int | None = None
-    later: Truth = None
 
     def resting_on(self, truth: Truth) -> Iterator[Comparison]:
         return (comparison for comparison in self.comparisons if comparison.holds is truth)
@@ -100,4 +83,4 @@ def _not(truth: Truth) -> Truth:
 def _turned(found: Comparison) -> Comparison:
     """The comparison under a `not`: it holds if the original does not."""
     text = found.text.removeprefix("not ") if found.text.startswith("not ") else f"not {found.text}"
-    return Comparison(text, _not(found.holds), _not(found.by_means), found.ours, found.reason, found.obstacle, found.more)
+    return Comparison(text, _not(found.holds), _not(found.by_means), found.ours, found.reason, found.obstacle)

@@ -22,11 +22,10 @@ COMBINE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operato
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a number is missing. `more`: rounds after which it would not be; None if that is not foreseeable."""
+    """Why a number is missing."""
 
     obstacle: Obstacle
     reason: str
-    more: int | None = None
 
 
 @dataclass(frozen=True)

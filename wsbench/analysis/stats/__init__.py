@@ -2,11 +2,12 @@
 
 `estimates`: a mean or a ratio with its interval. `crossing`: a capacity with its interval; `searched` compares two. `lines`: a
 straight line with its intervals. `decision`: the one rule that says better, worse, equal or undecided; it rests on `contrasts`,
-`fit`, `looks` and `at_least` (values that are lower bounds). `simulation` measures how often it is wrong.
+`fit`, `looks`, `chance` and `at_least` (values that are lower bounds). `simulation` measures how often it is wrong.
 """
 
 from wsbench.analysis.stats.at_least import AtLeast, Bounded, as_seen
 from wsbench.analysis.stats.cells import common_variance, overall, trend
+from wsbench.analysis.stats.chance import rounds_wanted
 from wsbench.analysis.stats.contrasts import (
     LEAST_ROUNDS,
     Better,
@@ -35,7 +36,6 @@ from wsbench.analysis.stats.decision import (
     decide,
     holm,
     judge,
-    more_rounds,
     rounds_text,
 )
 from wsbench.analysis.stats.estimates import LEVEL, Estimate, estimate, ratio
@@ -81,11 +81,11 @@ __all__ = [
     "holm",
     "judge",
     "line",
-    "more_rounds",
     "of_constant",
     "of_mean",
     "overall",
     "ratio",
     "rounds_text",
+    "rounds_wanted",
     "trend",
 ]

@@ -37,8 +37,6 @@ class Difference(Protocol):
 
     def limits(self, tail: float) -> tuple[float, float]: ...
 
-    def after(self, rounds: int) -> Difference: ...
-
 
 @dataclass(frozen=True)
 class Bounded:
@@ -71,9 +69,6 @@ class Bounded:
     def limits(self, tail: float) -> tuple[float, float]:
         low, high = self.found.limits(tail)
         return -math.inf if self.other else low, math.inf if self.one else high
-
-    def after(self, rounds: int) -> Bounded:
-        return Bounded(self.found.after(rounds), self.one, self.other, self.why)
 
     def turned(self) -> Bounded:
         """Second − first, where the values are a mean against a number."""

@@ -58,11 +58,6 @@ class Measured:
         half = float(special.stdtrit(self.freedom, 1 - tail)) * self.deviation if self.deviation > 0 else 0.0
         return self.estimate - half, self.estimate + half
 
-    def after(self, rounds: int) -> Measured:
-        """As it would be with that many rounds at the spread seen."""
-        freedom = self.freedom * (rounds - 1) / max(1, self.rounds - 1)
-        return Measured(self.estimate, self.deviation * math.sqrt(self.rounds / rounds), freedom, rounds)
-
     def turned(self) -> Measured:
         """The difference the other way round."""
         return Measured(-self.estimate, self.deviation, self.freedom, self.rounds)
@@ -110,11 +105,6 @@ class Ranked:
         if self.same and self.one[0] == 0:
             return 0.0, 0.0
         return 0.0 if self.above(0.0) <= tail else -math.inf, 0.0 if self.below(0.0) <= tail else math.inf
-
-    def after(self, rounds: int) -> Ranked | Measured:
-        """With so many rounds like these: the samples repeated."""
-        more = [tuple(sample[at % len(sample)] for at in range(rounds)) for sample in (self.one, self.other)]
-        return Ranked(*more)
 
     @property
     def reason(self) -> str:
@@ -176,11 +166,6 @@ class Failed:
         low, high = (-math.inf, math.inf) if self.by_failures else self.found.limits(tail)
         return (-math.inf, high) if self._low else (low, math.inf)
 
-    def after(self, rounds: int) -> Failed:
-        of = rounds, rounds
-        lost = tuple(round(one * rounds / whole) for one, whole in zip(self.lost, self.of, strict=True))
-        return Failed(self.found.after(max(LEAST_ROUNDS, rounds - max(lost))), lost, of, self.best)
-
     @property
     def reason(self) -> str:
         more = 0 if self._first else 1
@@ -204,9 +189,6 @@ class Open:
 
     def limits(self, tail: float) -> tuple[float, float]:
         return -math.inf, math.inf
-
-    def after(self, rounds: int) -> Open:
-        return self
 
 
 Contrast = Measured | Ranked | Bounded | Failed | Bracketed | Open

@@ -1,8 +1,8 @@
 """The one rule that decides: better, worse, equal within the margin, or undecided.
 
-*Better* and *worse*: the difference is proven (its interval excludes 1) and its estimate is beyond the margin. *Equal*: the
-difference is proven to be smaller than the margin (two one-sided tests). Everything else is *undecided*, with the number of rounds
-that would decide it at the spread seen. The margin is fixed beforehand: noise cannot widen it.
+*Better* and *worse*: the direction is proven (the interval excludes 1). *Equal*: the difference is proven to be smaller than the
+margin (two one-sided tests), whatever its direction. Everything else is *undecided*. A difference is *relevant* only if its whole
+interval lies beyond the margin. The margin is fixed beforehand: noise cannot widen it.
 
 A family of comparisons shares one error rate: `Two`; `Best`, who may be the best and how far the others are behind (Hsu's multiple
 comparisons with the best); `Baseline`, all against one (Dunnett); `Pairs` and any list of comparisons, in steps (Holm). Capacities
@@ -12,15 +12,17 @@ of one cell share it by the ends of their intervals (`of_ends`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
 from scipy import special
 
-from wsbench.analysis.stats.contrasts import Better, Bounded, Contrast, Contrasts, Failed, Lost, Measured, Open, Series
+from wsbench.analysis.stats.at_least import Bounded
+from wsbench.analysis.stats.chance import Imagined, rounds_wanted
+from wsbench.analysis.stats.contrasts import Better, Contrast, Contrasts, Lost, Series
 from wsbench.analysis.stats.fit import Prior
 from wsbench.analysis.stats.letters import letters
 from wsbench.analysis.stats.looks import Looks
@@ -29,8 +31,6 @@ Says = Literal["better", "worse", "equal", "undecided"]
 
 MARGIN = 0.03  # smaller differences do not matter to users, and memory placement alone can cause them
 ERROR = 0.05
-MOST_MORE = 1000  # rounds; what needs more is not foreseeable
-MOST_RANKED = 16
 DRAWS = 20_000  # for the quantile of the largest of many correlated differences
 
 
@@ -53,28 +53,49 @@ class Rules:
 
 @dataclass(frozen=True)
 class Decision:
-    """`one` compared with `other`. `ratio` is one over other with the interval that decided; None where there is none.
+    """`one` compared with `other`. `ratio` is one over other, None where it has no size; it lies from `least` to `most`, the
+    interval that decided (0 and infinity where an end is unknown).
 
-    `leans` is the direction if it is proven, also where its relevance is open. `more_rounds` would decide an undecided comparison;
-    None if that is not foreseeable. `reason` is one phrase, empty if the numbers speak for themselves.
+    `relevant`: the whole interval lies beyond the margin. `rounds`: a new campaign of so many decides an undecided comparison in 8
+    of 10 cases; None if that cannot be foreseen. `reason` is one phrase, empty if the numbers speak for themselves.
     """
 
     one: str
     other: str
     says: Says
     ratio: float | None
-    low: float | None
-    high: float | None
-    leans: Literal["better", "worse"] | None
-    more_rounds: int | None
-    reason: str
+    least: float = 0.0
+    most: float = math.inf
+    relevant: bool = False
+    rounds: int | None = None
+    reason: str = ""
+
+    @property
+    def low(self) -> float | None:
+        """`least` of an interval that has both ends."""
+        return self.least if self._closed else None
+
+    @property
+    def high(self) -> float | None:
+        return self.most if self._closed else None
+
+    @property
+    def _closed(self) -> bool:
+        return self.least > 0 and math.isfinite(self.most)
+
+    @property
+    def sized(self) -> bool:
+        """The ratio has a size. Lost rounds, or a value against none at all, have only a direction."""
+        return self.ratio is not None and (self.least > 0 or math.isfinite(self.most))
 
     @property
     def loss(self) -> float:
-        """By how much it is worse, 0.05 for 5 %; 0 if it is not shown to be."""
-        if self.says != "worse" or self.ratio is None or self.ratio == 0:
-            return 0.0 if self.says != "worse" else math.inf
-        return max(self.ratio, 1 / self.ratio) - 1
+        """By how much it is proven to be worse, 0.05 for 5 %: the end of the interval that is nearer to 1."""
+        if self.says != "worse":
+            return 0.0
+        if not self.sized:
+            return math.inf
+        return max(self.least, 1 / self.most if self.most else math.inf) - 1
 
 
 @dataclass(frozen=True)
@@ -126,12 +147,6 @@ class Decided:
     def letters(self) -> dict[str, str]:
         """For `Pairs`: servers that share a letter are not shown to differ; `a` begins with the best."""
         return letters(self.order, {(d.one, d.other) for d in self.decisions if d.says in ("better", "worse")})
-
-    @property
-    def more_rounds(self) -> int | None:
-        """Rounds until every undecided comparison should be decided; 0 if none is open, None if one is not foreseeable."""
-        wanted = [found.more_rounds for found in self.decisions if found.says == "undecided"]
-        return None if None in wanted else max(wanted, default=0)
 
 
 def decide(
@@ -213,23 +228,23 @@ def _normals(number: int) -> np.ndarray:
 
 def holm(rows: Sequence[tuple[str, str, Contrast]], rules: Rules, rounds: int | None = None) -> list[Decision]:
     """Decides many comparisons that share the error in steps (Holm 1979): the surest first, each with an equal part of what is
-    left. A comparison's interval is that of its own step."""
+    left. The directions are one family, the statements of equality another. An interval is that of its comparison's own step."""
     error = rules.error if rounds is None else rules.error_after(rounds)
-    needed = [_needed(contrast, rules) for *_, contrast in rows]
-    decisions: list[Decision | None] = [None] * len(rows)
-    going, share = True, error
-    for left, at in zip(range(len(rows), 0, -1), sorted(range(len(rows)), key=needed.__getitem__), strict=True):
-        share = error / left if going else share
-        going = going and needed[at] <= share
-        decisions[at] = judge(*rows[at], rules, share)
-    return [found for found in decisions if found is not None]
+    contrasts = [contrast for *_, contrast in rows]
+    of_direction = _stepped([2 * min(one.above(0.0), one.below(0.0)) for one in contrasts], error)
+    of_equality = _stepped([_outside(one, rules) for one in contrasts], error)
+    return [judge(*row, rules, *levels) for row, *levels in zip(rows, of_direction, of_equality, strict=True)]
 
 
-def _needed(found: Contrast, rules: Rules) -> float:
-    """The smallest level at which a comparison is decided."""
-    if _relevant(found, rules):
-        return min(1.0, 2 * min(found.above(0.0), found.below(0.0)))
-    return max(found.above(-rules.bound), found.below(rules.bound))
+def _stepped(p_values: Sequence[float], error: float) -> list[float]:
+    """The level of each test, in the order given."""
+    levels = [0.0] * len(p_values)
+    going, level = True, error
+    for left, at in zip(range(len(p_values), 0, -1), sorted(range(len(p_values)), key=p_values.__getitem__), strict=True):
+        level = error / left if going else level
+        going = going and p_values[at] <= level
+        levels[at] = level
+    return levels
 
 
 def _ordered(found: Contrasts, names: list[str], rules: Rules) -> list[str]:
@@ -274,16 +289,11 @@ def _best(found: Contrasts, names: list[str], rules: Rules, left_out: dict[str, 
 
 
 def _in_steps(p_behind: dict[str, float], error: float) -> tuple[dict[str, float], list[str]]:
-    """By server the level at which a rival puts it behind, and who may still be the best. The surest come first."""
-    shares: dict[str, float] = {}
-    may, going, share = [], True, error
-    for left, name in zip(range(len(p_behind), 0, -1), sorted(p_behind, key=p_behind.__getitem__), strict=True):
-        share = error / left if going else share
-        shares[name] = share / (len(p_behind) - 1)
-        going = going and p_behind[name] <= shares[name]
-        if not going:
-            may.append(name)
-    return shares, may or list(p_behind)
+    """By server the level at which a rival puts it behind, and who may still be the best."""
+    rivals = len(p_behind) - 1
+    levels = _stepped([p_value * rivals for p_value in p_behind.values()], error)
+    shares = {name: level / rivals for name, level in zip(p_behind, levels, strict=True)}
+    return shares, [name for name, share in shares.items() if p_behind[name] > share] or list(p_behind)
 
 
 def _behind(found: Contrast, higher: bool) -> float:
@@ -305,25 +315,26 @@ def _placed(
     first = rivals[leader]
     best = [other for other in of_equal if other != name]
     equal = all(_within(rivals[other], rules) <= of_equal[other] for other in best)
-    relevant = _relevant(first, rules)
-    says: Says = "equal" if equal else "worse" if behind and relevant else "undecided"
-    more = None
-    if says == "undecided" and relevant:
-        more = more_rounds(first, lambda later: _behind(later, higher) <= share)
-    elif says == "undecided":
-        wanted = [more_rounds(rivals[other], lambda later, of=of_equal[other]: _within(later, rules) <= of) for other in best]
-        more = None if None in wanted else max(wanted)
+    says: Says = "equal" if equal else "worse" if behind else "undecided"
     # It is at least as far behind as behind any other, at most as far as behind any that may be the best; never ahead of the best.
     near = [one.limits(share) for one in rivals.values()]
     far = [rivals[other].limits(of_equal[other]) for other in best]
     low, high = min(low for low, _ in far), min(0.0, *(high for _, high in near))
     if not higher:
         low, high = max(0.0, *(low for low, _ in near)), max(high for _, high in far)
-    ratio = math.exp(first.estimate) if math.isfinite(first.estimate) else None
-    made = Decision(
-        name, leader, says, ratio, None, None, "worse" if behind else None, more, _why(says, first, rules, more, behind)
+    relevant = says == "worse" and min(_near(one, rules) for one in rivals.values()) <= share
+    rounds = None
+    if says == "undecided" and best == [leader]:
+        level = of_equal[leader]
+        rounds = rounds_wanted(first, lambda one: (_behind(one, higher) <= share) | (_within(one, rules) <= level))
+    return Decision(
+        name, leader, says, _ratio(first), *_as_ratios(low, high), relevant, rounds, _why(says, first, rules, relevant, rounds)
     )
-    return _with_limits(made, low, high)
+
+
+def _near(found: Contrast, rules: Rules) -> float:
+    """The p value of "it is behind by no more than the margin"."""
+    return found.below(-rules.bound) if rules.best == "higher" else found.above(rules.bound)
 
 
 # ---- one comparison ------------------------------------------------------------------------------------------------
@@ -334,66 +345,49 @@ def judge(one: str, other: str, found: Contrast, rules: Rules, share: float, of_
     if it is another."""
     of_equal = share if of_equal is None else of_equal
     up, down = found.above(0.0) <= share / 2, found.below(0.0) <= share / 2
-    leans = None if up == down else "better" if up == (rules.best == "higher") else "worse"
-    equal = max(found.above(-rules.bound), found.below(rules.bound)) <= of_equal
-    says: Says = "equal" if equal else "undecided"
-    if leans and not equal and _relevant(found, rules):
-        says = leans
-    low, high = found.limits(of_equal if equal else share / 2)
-    more = _more(found, rules, share if _relevant(found, rules) else of_equal) if says == "undecided" else None
-    ratio = None if not math.isfinite(found.estimate) else math.exp(found.estimate)
-    made = Decision(one, other, says, ratio, None, None, leans, more, _why(says, found, rules, more, bool(leans)))
-    return _with_limits(made, low, high)
+    says: Says = "undecided"
+    if _outside(found, rules) <= of_equal:
+        says = "equal"
+    elif up != down:
+        says = "better" if up == (rules.best == "higher") else "worse"
+    relevant = says in ("better", "worse") and min(found.above(rules.bound), found.below(-rules.bound)) <= share / 2
+    limits = found.limits(of_equal if says == "equal" else share / 2)
+    rounds = None
+    if says == "undecided" and share > 0:
+        rounds = rounds_wanted(
+            found,
+            lambda one: (one.above(0.0) <= share / 2) | (one.below(0.0) <= share / 2) | (_outside(one, rules) <= of_equal),
+        )
+    return Decision(
+        one, other, says, _ratio(found), *_as_ratios(*limits), relevant, rounds, _why(says, found, rules, relevant, rounds)
+    )
 
 
-def _with_limits(made: Decision, low: float, high: float) -> Decision:
-    """The interval as ratios, if it has two ends."""
-    if math.isinf(low) or math.isinf(high):
-        return made
-    return replace(made, low=math.exp(low), high=math.exp(high))
+def _outside(found: Contrast | Imagined | Bounded, rules: Rules):
+    """The p value of "they differ by the margin or more"."""
+    return np.maximum(found.above(-rules.bound), found.below(rules.bound))
 
 
-def _relevant(found: Contrast, rules: Rules) -> bool:
-    return abs(found.estimate) > rules.bound or (isinstance(found, Failed) and found.by_failures)
+def _ratio(found: Contrast) -> float | None:
+    return math.exp(found.estimate) if math.isfinite(found.estimate) else None
 
 
-def _why(says: Says, found: Contrast, rules: Rules, more: int | None, proven: bool) -> str:
+def _as_ratios(low: float, high: float) -> tuple[float, float]:
+    return math.exp(low), math.exp(high)
+
+
+def _why(says: Says, found: Contrast, rules: Rules, relevant: bool, rounds: int | None) -> str:
+    margin = f"{100 * rules.margin:.3g} %"
     if says == "equal":
-        return f"within {100 * rules.margin:.3g} %"
-    if says != "undecided":
-        return found.reason
+        return f"within {margin}"
     parts = [found.reason] if found.reason else []
-    if proven and isinstance(found, Measured):
-        parts.append(f"a difference is shown, but not whether it is above {100 * rules.margin:.3g} %")
-    if not isinstance(found, Open) or found.needed is not None:
-        near = isinstance(found, Measured) and abs(abs(found.estimate) - rules.bound) < found.deviation
-        parts.append(rounds_text(more, f"{100 * rules.margin:.3g} %" if near else ""))
+    if says != "undecided" and not relevant:
+        parts.append(f"not shown to be beyond {margin}")
+    if says == "undecided" and rounds is not None:
+        parts.append(rounds_text(rounds))
     return "; ".join(parts)
 
 
-def rounds_text(more: int | None, near: str = "") -> str:
-    """`about 6 more rounds at this spread`, or that it cannot be foreseen. `near`: the margin, if the difference is about it."""
-    if more is not None:
-        return f"about {more:,} more round{'' if more == 1 else 's'} at this spread"
-    if near:
-        return f"the difference is about {near}, more rounds may not decide it"
-    return "no foreseeable number of rounds decides it"
-
-
-def more_rounds(found: Contrast, decided: Callable[[Contrast], bool]) -> int | None:
-    """How many more rounds decide a comparison, if what was seen stays; None if that is not foreseeable."""
-    if isinstance(found, Open):
-        return found.needed
-    # A rank test repeats what it has seen; it is exact only for few rounds.
-    most = MOST_MORE if isinstance(found.found if isinstance(found, Bounded) else found, Measured) else MOST_RANKED
-    if not decided(found.after(found.rounds + most)):
-        return None
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decided(found.after(found.rounds + middle)) else (middle, high)
-    return high
-
-
-def _more(found: Contrast, rules: Rules, share: float) -> int | None:
-    return more_rounds(found, lambda later: share > 0 and _needed(later, rules) <= share)
+def rounds_text(rounds: int, lasting: str = "") -> str:
+    """`lasting`: how long the rounds take, in words."""
+    return f"a campaign of {rounds:,} rounds{f' ({lasting})' if lasting else ''} decides it in 8 of 10 cases"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from wsbench.analysis.stats.crossing import ERROR, Evidence
@@ -107,12 +107,6 @@ class Bracketed:
             for ends in ((self.one.low(tail / 2), self.other.high(tail / 2)), (self.one.high(tail / 2), self.other.low(tail / 2)))
         )
         return -math.inf if low is None else low, math.inf if high is None else high
-
-    def after(self, rounds: int) -> Bracketed:
-        """With so many searches like these."""
-        more = rounds / max(1, self.rounds)
-        sides = (one if isinstance(one, Exactly) else replace(one, times=one.times * more) for one in (self.one, self.other))
-        return Bracketed(*sides, estimates=self.estimates, rounds=rounds)
 
     @property
     def reason(self) -> str:

@@ -3,8 +3,9 @@
 `python -m wsbench.analysis.stats.simulation [EXPERIMENTS]` prints the tables of results/instrument.md; a test runs part of it.
 Every row goes through `decide`, `holm` or `trend` as reports and claims do.
 
-A statement is false if it says *better* or *worse* of equals, the wrong way round, or *equal* of servers that differ by the margin
-or more; if the set that shall contain every best server lacks one; or if a trend is stated where there is none.
+A statement is false if it says *better* or *worse* of equals, or the wrong way round; *relevant* of a difference within the margin;
+or *equal* of servers that differ by the margin or more. So is a set of those that may be the best without one that is, and a trend
+where there is none.
 """
 
 from __future__ import annotations
@@ -86,12 +87,13 @@ class World:
 @dataclass(frozen=True)
 class Outcome:
     """`false`: the share of experiments with at least one false statement, `error` its Monte-Carlo standard error; `power`: of the
-    real differences, the share that was found; `equal`: of the equal ones, the share said to be equal; `rounds`: their mean number.
-    None where there is none."""
+    real differences, the share that was found; `relevant`: the share that was called relevant; `equal`: of the equal ones, the
+    share said to be equal; `rounds`: their mean number. None where there is none."""
 
     false: float
     error: float
     power: float | None
+    relevant: float | None
     equal: float | None
     rounds: float
 
@@ -100,25 +102,29 @@ def simulate(world: World, experiments: int, seed: int = 1, rules: Rules = USUAL
     """Draws that many campaigns and judges what is said of each."""
     source = np.random.default_rng(seed)
     asked: Callable[[World, np.random.Generator, Rules], Said] = _ASKED[world.shape]
-    wrong, found, real, alike, same, rounds = 0, 0, 0, 0, 0, 0
+    wrong, found, relevant, real, alike, same, rounds = 0, 0, 0, 0, 0, 0, 0
     for _ in range(experiments):
         said = asked(world, source, rules)
-        wrong += said.false or any(_false(one.says, size, rules) for one, size in said.decisions)
+        wrong += said.false or any(_false(one, size, rules) for one, size in said.decisions)
         for one, size in said.decisions:
             real, same = real + (size != 0), same + (size == 0)
             found += size != 0 and one.says == ("better" if size > 0 else "worse")
+            relevant += size != 0 and one.relevant
             alike += size == 0 and one.says == "equal"
         rounds += said.rounds
     false = wrong / experiments
     error = float(np.sqrt(max(false, 0.01) * (1 - false) / experiments))
-    return Outcome(false, error, found / real if real else None, alike / same if same else None, rounds / experiments)
+    powers = (found / real, relevant / real) if real else (None, None)
+    return Outcome(false, error, *powers, alike / same if same else None, rounds / experiments)
 
 
-def _false(says: str, size: float, rules: Rules) -> bool:
+def _false(one: Decision, size: float, rules: Rules) -> bool:
     """`size`: the true log ratio."""
-    if says == "equal":
+    if one.says == "equal":
         return abs(size) >= rules.bound
-    return (says == "better" and size <= 0) or (says == "worse" and size >= 0)
+    if one.relevant and abs(size) < rules.bound:
+        return True
+    return (one.says == "better" and size <= 0) or (one.says == "worse" and size >= 0)
 
 
 @dataclass(frozen=True)
@@ -237,6 +243,7 @@ def worlds_of_error() -> list[World]:
         made += [replace(near, truth="gap", gap=0.03, noise=QUIET)]
         if shape != "trend":
             made += [replace(near, counts=True)]
+            made += [replace(near, truth="gap", gap=0.02, noise=(noise,)) for noise in (0.01, 0.04)]
         if shape in ("best", "baseline", "pairs", "until"):
             made += [replace(near, truth="pairs"), replace(near, heats=True), replace(near, truth="pairs", heats=True)]
     return made

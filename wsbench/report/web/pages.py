@@ -15,7 +15,7 @@ from wsbench.analysis.claims.over_campaigns import judged
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import summary
 from wsbench.report.answer import answer
-from wsbench.report.claimed import takes
+from wsbench.report.claimed import TAKES
 from wsbench.report.still import inside_tables
 from wsbench.report.web.links import Links
 from wsbench.report.web.over_time import over_time
@@ -61,7 +61,7 @@ def claims(campaigns: list[Campaign], links: Links) -> str:
     found = judged([one for one in campaigns if not one.running])
     counts = Counter(one.found.verdict for one in found)
     decided = len(found) - counts["undecided"]
-    rows = [(one, takes(one)) for one in found]
+    rows = [(one, TAKES.get(one.found.obstacle, "")) for one in found]
     return template("claims.html").render(claims=rows, counts=counts, decided=decided, links=links, **common())
 
 
