@@ -32,7 +32,7 @@ def test_what_may_be_larger_is_never_below():
     assert of(series(100), series(50)).says == "better"
     assert of(series(100, True), series(50)).says == "better", "it is at least 100"
     found = of(series(100), series(50, True))
-    assert (found.says, found.leans, found.low, found.more_rounds) == ("undecided", None, None, None)
+    assert (found.says, found.relevant, found.low, found.rounds) == ("undecided", False, None, None)
     assert "b is a lower bound: the engine was the limit" in found.reason
     assert found.ratio == pytest.approx(2, rel=0.02)
     assert of(series(50, True), series(100)).says == "undecided"

@@ -41,7 +41,7 @@ def test_a_server_that_became_slower_is_worse_and_the_other_is_not(runs):
     worse = rows["netty@4.2", "messages_per_s"]
     assert worse.says == "worse"
     assert worse.decision.low < 0.8 < worse.decision.high
-    assert worse.worse_by == pytest.approx(0.25, abs=0.05)
+    assert 0.15 < worse.worse_by < 0.25, "the nearer end of the interval"
     assert rows["reference@1.0", "messages_per_s"].says in ("equal", "undecided")
     assert compared(runs, "slower", "base")["netty@4.2", "messages_per_s"].says == "better"
 
@@ -50,11 +50,10 @@ def test_two_runs_of_the_same_thing_do_not_differ(runs):
     assert not {row.says for row in compared(runs, "base", "same").values()} & {"better", "worse", "changed"}
 
 
-def test_too_few_rounds_say_nothing_and_how_many_are_lacking(runs):
+def test_too_few_rounds_say_nothing(runs):
     rows = compared(runs, "base", "few")
     assert {row.says for row in rows.values()} == {"undecided"}
     assert rows["netty@4.2", "messages_per_s"].decision.reason.startswith("3 rounds are needed, there are 2")
-    assert rows["netty@4.2", "messages_per_s"].decision.more_rounds == 1
 
 
 def test_the_margin_decides_what_is_relevant(runs):

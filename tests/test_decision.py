@@ -52,6 +52,7 @@ def constant(**levels):
         World("two", noise=TRIALS),
         World("two", noise=QUIET, truth="gap", gap=0.03),
         World("two", noise=PROCESSES, outliers=0.05),
+        World("pairs", 4, 10, "gap", (0.015,), gap=0.03),
         World("best", 6, 3, noise=TRIALS),
         World("best", 6, 5, "pairs", PROCESSES, heats=True),
         World("best", 5, 5, "gap", QUIET, gap=0.03),
@@ -102,7 +103,7 @@ def test_a_noisy_server_does_not_blur_the_quiet_ones():
     found = 0
     for seed in range(40):
         series = noisy(seed, a=100, b=110, c=121) | {"wild": {at: 100 * math.exp(draw.normal(0, 0.5)) for at in ROUNDS}}
-        found += decide(series, Best(("a", "b", "c", "wild"))).of("a").leans == "worse"
+        found += decide(series, Best(("a", "b", "c", "wild"))).of("a").says == "worse"
     assert found >= 36
 
 
@@ -165,41 +166,75 @@ def test_better_worse_equal_and_undecided():
     sure = constant(one=100, same=101, more=104, most=140)
     found = {name: decide(sure, Two(name, "one")).decisions[0] for name in ("same", "more", "most")}
     assert [one.says for one in found.values()] == ["equal", "better", "better"]
+    assert [one.relevant for one in found.values()] == [False, True, True]
     assert found["same"].reason == "within 3 %"
     assert decide(sure, Two("one", "most")).decisions[0].says == "worse"
     assert decide(sure, Two("most", "one"), Rules(best="lower")).decisions[0].says == "worse"
     assert decide(sure, Two("more", "one"), Rules(margin=0.05)).decisions[0].says == "equal"
     wide = decide(noisy(4, noise=0.2, one=100, other=103), Two("one", "other")).decisions[0]
-    assert (wide.says, wide.leans) == ("undecided", None)
+    assert (wide.says, wide.relevant) == ("undecided", False)
     assert wide.low < 1 < wide.high
-    assert "round" in wide.reason
+    assert wide.reason == "the interval allows both directions"
+    assert wide.rounds > 5
 
 
-def test_a_difference_that_is_shown_but_perhaps_too_small_is_undecided_and_says_so():
-    other = {at: 100.0 for at in ROUNDS}
-    one = {at: 102.5 * math.exp(noise) for at, noise in zip(ROUNDS, (-0.01, 0.01, 0.0, -0.01, 0.01), strict=True)}
-    found = decide({"one": one, "other": other}, Two("one", "other")).decisions[0]
-    assert (found.says, found.leans) == ("undecided", "better")
-    assert found.low > 1
-    assert found.reason.startswith("a difference is shown, but not whether it is above 3 %")
+def test_a_proven_direction_is_said_with_its_interval_and_is_relevant_only_if_all_of_it_is_beyond_the_margin():
+    steps = (-0.01, 0.01, 0.0, -0.01, 0.01)
+    found = {}
+    for change in (1.025, 1.06, 1.2):
+        one = {at: 100 * change * math.exp(noise) for at, noise in zip(ROUNDS, steps, strict=True)}
+        found[change] = decide({"one": one, "other": dict.fromkeys(ROUNDS, 100.0)}, Two("one", "other")).decisions[0]
+    assert [one.says for one in found.values()] == ["better"] * 3
+    assert all(one.low > 1 for one in found.values())
+    assert [one.relevant for one in found.values()] == [one.low > 1.03 for one in found.values()] == [False, True, True]
+    assert found[1.025].reason == "not shown to be beyond 3 %"
+    turned = decide({"one": one, "other": dict.fromkeys(ROUNDS, 100.0)}, Two("other", "one")).decisions[0]
+    assert (turned.says, turned.relevant) == ("worse", True)
+    assert 0.15 < turned.loss < 0.2, "the proven loss is the nearer end of the interval"
 
 
-def test_undecided_says_how_many_more_rounds_decide_and_they_do():
-    noise = np.array([0.2, -0.05, 0.15, 0.0, 0.1])
-    series = {"one": dict(enumerate(np.exp(noise).tolist())), "other": dict.fromkeys(ROUNDS, 1.0)}
-    found = decide(series, Two("one", "other")).decisions[0]
-    assert found.says == "undecided"
-    assert 1 <= found.more_rounds <= 50
-    assert f"about {found.more_rounds} more round" in found.reason
-    logs = np.log([series["one"][at] / series["other"][at] for at in ROUNDS])
-    rounds = 5 + found.more_rounds
-    half = scipy_stats.t.ppf(0.975, rounds - 1) * logs.std(ddof=1) / math.sqrt(rounds)
-    assert half <= logs.mean()
+@pytest.mark.parametrize(("rounds", "noise"), [(20, 0.04), (10, 0.1)])
+def test_a_difference_within_the_margin_is_seldom_called_relevant(rounds, noise):
+    """2 % at a margin of 3 %: the estimate is beyond the margin in a third of the campaigns."""
+    found = simulate(World("two", 2, rounds, "gap", (noise,), gap=0.02), EXPERIMENTS, seed=4)
+    assert found.relevant <= 0.025 + 3.1 * math.sqrt(0.025 * 0.975 / EXPERIMENTS)
+
+
+def test_best_says_relevant_only_if_the_whole_interval_is():
+    found = decide(noisy(1, rounds=12, fast=100, near=97.5, slow=80), Best())
+    assert {one.one: (one.says, one.relevant) for one in found.decisions if one.one == "slow"} == {"slow": ("worse", True)}
+    near = found.of("near")
+    assert (near.says, near.relevant) == ("worse", False)
+    assert 0.96 < near.low < near.high < 1
+
+
+def test_a_new_campaign_decides_about_as_often_as_is_said():
+    """*8 of 10*, for differences of up to 6 % and common noise: 82 to 91 % in large samples."""
+    draw = np.random.default_rng(2)
+
+    def campaign(gap: float, noise: float, rounds: int):
+        shift = {"one": gap, "other": 0.0}
+        series = {name: {at: math.exp(level + draw.normal(0, noise)) for at in range(rounds)} for name, level in shift.items()}
+        return decide(series, Two("one", "other")).decisions[0]
+
+    told, decided = 0, 0
+    while told < 60:
+        gap, noise = draw.uniform(0, 0.06), draw.choice([0.01, 0.03, 0.08])
+        found = campaign(gap, noise, 8)
+        if found.says == "undecided":
+            told, decided = told + 1, decided + (campaign(gap, noise, found.rounds).says != "undecided")
+    assert 0.65 <= decided / told <= 0.97
+
+
+def test_nothing_is_foreseen_without_a_model():
+    assert decide(noisy(4, rounds=4, noise=0.2, one=100, other=103), Two("one", "other")).decisions[0].rounds is None
+    counts = {"one": {at: float(at % 2) for at in ROUNDS}, "other": {at: float(at % 3) for at in ROUNDS}}
+    assert decide(counts, Two("one", "other")).decisions[0].rounds is None
 
 
 def test_two_rounds_say_nothing_and_three_may():
     found = decide(noisy(1, rounds=2, one=1, other=2), Two("one", "other")).decisions[0]
-    assert (found.says, found.more_rounds) == ("undecided", 1)
+    assert (found.says, found.rounds) == ("undecided", None)
     assert found.reason.startswith("3 rounds are needed, there are 2")
     assert decide(noisy(1, rounds=3, one=1, other=2), Two("one", "other")).decisions[0].says == "worse"
 

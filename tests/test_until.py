@@ -9,9 +9,10 @@ from conftest import RAN
 from run_maker import SERVERS, make_run
 from test_end_to_end import only_run
 
+from wsbench.analysis import gates as gates_of
 from wsbench.analysis import tables, until
 from wsbench.analysis.reading import load
-from wsbench.analysis.stats import ERROR
+from wsbench.analysis.stats import ERROR, Decision
 from wsbench.experiments import experiment as experiments
 from wsbench.records.frozen import write_json
 from wsbench.records.goals import Until
@@ -59,14 +60,9 @@ def standing(rounds=3, planned=10, budget_s=100.0, times_s=(2.0, 2.0, 2.0), comp
     return until.Standing(Until(budget_s=budget_s, planned=planned), rounds, list(times_s), list(comparisons))
 
 
-class Says:
-    def __init__(self, says, more=None, ratio=1.1):
-        self.says, self.more_rounds, self.ratio, self.low, self.high = says, more, ratio, 0.9, 1.2
-        self.one, self.other, self.reason = "b@v", "a@v", "why"
-
-
-def compared(says, more=None, hopeless=False):
-    return until.Comparison("messages_per_s", (), Says(says, more), hopeless=hopeless)
+def compared(says, rounds=None, hopeless=False, gates=()):
+    found = Decision("b@v", "a@v", says, 1.1, 0.9, 1.2, reason="why", foresee=lambda: rounds)
+    return until.Comparison("messages_per_s", (), found, hopeless=hopeless, gates=tuple(map(gates_of.parse, gates)))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +72,8 @@ def compared(says, more=None, hopeless=False):
         (standing(comparisons=[compared("better"), compared("undecided", 3)]), None),
         (standing(comparisons=[compared("better"), compared("undecided", hopeless=True)]), "nothing is left"),
         (standing(2, times_s=(2.0, 2.0), comparisons=[compared("better")]), None),
+        (standing(comparisons=[compared("better", gates=["messages_per_s > 30 %"])]), "nothing is left"),
+        (standing(comparisons=[compared("better", gates=["messages_per_s > 5 %"])]), None),
         (standing(10, comparisons=[compared("undecided", 3)]), "10 planned rounds"),
         (standing(budget_s=7.9, comparisons=[compared("undecided", 3)]), "budget"),
         (standing(budget_s=8.0, comparisons=[compared("undecided", 3)]), None),
@@ -88,16 +86,17 @@ def test_rounds_end_when_decided_or_when_no_other_fits(found, ended):
 
 def test_every_round_says_what_is_left():
     found = standing(6, times_s=[40.0] * 6, comparisons=[compared("worse")] * 4 + [compared("undecided", 3)])
-    assert found.words == "round 6: 4 of 5 decided; about 3 more rounds, 2 min"
+    assert found.words == "round 6: 4 of 5 decided"
     assert standing(2, times_s=[1, 1]).words == "round 2: the first decision may be made after round 3"
     assert standing(comparisons=[compared("undecided")]).words == "round 3: 0 of 1 decided"
 
 
 def test_the_end_says_what_is_undecided_and_what_it_would_take():
-    found = standing(10, times_s=[30.0] * 10, comparisons=[compared("worse"), compared("undecided", 4)])
+    found = standing(10, times_s=[30.0] * 10, comparisons=[compared("worse"), compared("undecided", 40)])
+    wanted = "a campaign of 40 rounds (20 min) decides it in 8 of 10 cases"
     assert found.closing == [
         "1 of 2 comparisons decided after 10 rounds, 5 min; all 10 planned rounds have run",
-        "undecided: b@v against a@v, messages_per_s: 1.10× (0.900–1.20); about 4 more rounds, 2 min",
+        f"undecided: b@v against a@v, messages_per_s: 1.10× (0.900–1.20); {wanted}",
     ]
 
 

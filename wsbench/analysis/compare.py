@@ -59,8 +59,15 @@ class Row:
         return "changed" if neither and self.decision.says in ("better", "worse") else self.decision.says
 
     @property
+    def why(self) -> str:
+        """One phrase: that it is relevant, why it is undecided, or what would decide it."""
+        weight = f"relevant, beyond {100 * self.margin:.3g} %" if self.decision.relevant else ""
+        wanted = "" if self.decision.rounds is None else stats.rounds_text(self.decision.rounds)
+        return "; ".join(filter(None, (weight, self.decision.reason, wanted)))
+
+    @property
     def worse_by(self) -> float:
-        """The loss as a share, 0.05 for 5 % worse; 0 if no loss is claimed."""
+        """The loss that is proven, as a share: 0.05 for at least 5 % worse; 0 if none is."""
         return self.decision.loss if self.says == "worse" else 0.0
 
 
@@ -236,7 +243,7 @@ def table(found: Comparison) -> list[list[str]]:
         if decision.low is not None:
             ratio += f" ({decision.low:.3f}–{decision.high:.3f})"
         both = scale.of_estimate(row.base), scale.of_estimate(row.new)
-        rows.append([row.server, cell, row.metric, *both, ratio, row.says, decision.reason])
+        rows.append([row.server, cell, row.metric, *both, ratio, row.says, row.why])
     return rows
 
 
@@ -294,7 +301,7 @@ def document(found: Comparison) -> dict:
                 "ratio": {"mean": row.decision.ratio, "low": row.decision.low, "high": row.decision.high},
                 "margin": row.margin,
                 "says": row.says,
-                "why": row.decision.reason,
+                "why": row.why,
                 "relevant": row.decision.relevant,
                 "rounds_for_8_of_10": row.decision.rounds,
             }

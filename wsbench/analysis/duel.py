@@ -106,7 +106,7 @@ def sentence(one: Comparison, standing: Standing, margin: float) -> str:
 def _open(found: stats.Decision, standing: Standing) -> str:
     if standing.rounds < standing.first:
         return f"{standing.first} rounds are needed"
-    return standing.campaign_of(found.rounds) or found.reason or "the interval allows both directions"
+    return standing.campaign_of(found.rounds) or found.reason
 
 
 def _changes(found: stats.Decision) -> str:

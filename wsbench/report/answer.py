@@ -118,7 +118,7 @@ def _control(results: Results) -> str | None:
     server = results.label(results.control.removesuffix(CONTROL))
     what = titles.title(results.leading, inside=True)
     said = f"A/A control: {server} against itself: {wording.decided(one)} in {what}{where}"
-    if one.low is not None and (one.low > 1 + results.margin or one.high < 1 / (1 + results.margin)):
+    if one.relevant:
         return f"{said}. Two identical servers differ by more than {margin(results)}: distrust this machine and measure again."
     if one.says == "equal":
         return f"{said}: equal within {margin(results)}."

@@ -12,8 +12,8 @@ of one cell share it by the ends of their intervals (`of_ends`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Literal
 
@@ -56,8 +56,8 @@ class Decision:
     """`one` compared with `other`. `ratio` is one over other, None where it has no size; it lies from `least` to `most`, the
     interval that decided (0 and infinity where an end is unknown).
 
-    `relevant`: the whole interval lies beyond the margin. `rounds`: a new campaign of so many decides an undecided comparison in 8
-    of 10 cases; None if that cannot be foreseen. `reason` is one phrase, empty if the numbers speak for themselves.
+    `relevant`: the whole interval lies beyond the margin. `reason` is one phrase, empty if the numbers speak for themselves.
+    `foresee` computes `rounds`.
     """
 
     one: str
@@ -67,8 +67,13 @@ class Decision:
     least: float = 0.0
     most: float = math.inf
     relevant: bool = False
-    rounds: int | None = None
     reason: str = ""
+    foresee: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
+
+    @cached_property
+    def rounds(self) -> int | None:
+        """A new campaign of so many rounds decides an undecided comparison in 8 of 10 cases; None if that cannot be foreseen."""
+        return self.foresee() if self.says == "undecided" else None
 
     @property
     def low(self) -> float | None:
@@ -323,13 +328,15 @@ def _placed(
     if not higher:
         low, high = max(0.0, *(low for low, _ in near)), max(high for _, high in far)
     relevant = says == "worse" and min(_near(one, rules) for one in rivals.values()) <= share
-    rounds = None
-    if says == "undecided" and best == [leader]:
-        level = of_equal[leader]
-        rounds = rounds_wanted(first, lambda one: (_behind(one, higher) <= share) | (_within(one, rules) <= level))
-    return Decision(
-        name, leader, says, _ratio(first), *_as_ratios(low, high), relevant, rounds, _why(says, first, rules, relevant, rounds)
-    )
+    level = of_equal.get(leader, 0.0)
+
+    def foresee() -> int | None:
+        if best != [leader]:
+            return None
+        return rounds_wanted(first, lambda one: (_behind(one, higher) <= share) | (_within(one, rules) <= level))
+
+    why = _why(says, first, rules, relevant)
+    return Decision(name, leader, says, _ratio(first), *_as_ratios(low, high), relevant, why, foresee)
 
 
 def _near(found: Contrast, rules: Rules) -> float:
@@ -352,15 +359,15 @@ def judge(one: str, other: str, found: Contrast, rules: Rules, share: float, of_
         says = "better" if up == (rules.best == "higher") else "worse"
     relevant = says in ("better", "worse") and min(found.above(rules.bound), found.below(-rules.bound)) <= share / 2
     limits = found.limits(of_equal if says == "equal" else share / 2)
-    rounds = None
-    if says == "undecided" and share > 0:
-        rounds = rounds_wanted(
-            found,
-            lambda one: (one.above(0.0) <= share / 2) | (one.below(0.0) <= share / 2) | (_outside(one, rules) <= of_equal),
-        )
-    return Decision(
-        one, other, says, _ratio(found), *_as_ratios(*limits), relevant, rounds, _why(says, found, rules, relevant, rounds)
-    )
+
+    def foresee() -> int | None:
+        def decided(one) -> np.ndarray:
+            return (one.above(0.0) <= share / 2) | (one.below(0.0) <= share / 2) | (_outside(one, rules) <= of_equal)
+
+        return rounds_wanted(found, decided) if share > 0 else None
+
+    why = _why(says, found, rules, relevant)
+    return Decision(one, other, says, _ratio(found), *_as_ratios(*limits), relevant, why, foresee)
 
 
 def _outside(found: Contrast | Imagined | Bounded, rules: Rules):
@@ -376,15 +383,15 @@ def _as_ratios(low: float, high: float) -> tuple[float, float]:
     return math.exp(low), math.exp(high)
 
 
-def _why(says: Says, found: Contrast, rules: Rules, relevant: bool, rounds: int | None) -> str:
+def _why(says: Says, found: Contrast, rules: Rules, relevant: bool) -> str:
     margin = f"{100 * rules.margin:.3g} %"
     if says == "equal":
         return f"within {margin}"
     parts = [found.reason] if found.reason else []
     if says != "undecided" and not relevant:
         parts.append(f"not shown to be beyond {margin}")
-    if says == "undecided" and rounds is not None:
-        parts.append(rounds_text(rounds))
+    if says == "undecided" and not parts:
+        parts.append("the interval allows both directions")
     return "; ".join(parts)
 
 
