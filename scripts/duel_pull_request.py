@@ -8,7 +8,8 @@ clone itself stays as it is. The start command runs in the worktree with HOST, P
 `--` go to `wsbench duel`.
 
 Exit codes: those of `wsbench duel`: 0 no decided regression (undecided is not failed), 2 bad input or a build that fails, 3 a
-decided regression, 4 no usable number. It needs git and wsbench with its report packages, and no service.
+decided regression, 4 no usable number, such as on a machine whose other programs disturb every turn: the action takes that for
+neutral. It needs git and wsbench with its report packages, and no service.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-BAD_INPUT = 2
+BAD_INPUT, NOTHING_USABLE = 2, 4
 #: The first line of the comment, by which it is found again and updated.
 MARK = "<!-- wsbench duel -->"
 
@@ -72,6 +73,8 @@ def _carried_out(asked: argparse.Namespace, duel_options: list[str], place: Path
             told = _told(done.stdout, place, base, head)
             asked.comment.write_text(f"{MARK}\n{told}", encoding="utf-8")
             print(told)
+        if done.returncode == NOTHING_USABLE:
+            print("duel_pull_request: nothing that was measured can be used, so nothing is decided", file=sys.stderr)
         return done.returncode
     finally:
         for tree, _ in trees.values():

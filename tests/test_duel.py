@@ -3,9 +3,11 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,16 @@ from wsbench.analysis import gates
 from wsbench.analysis.reading import load
 from wsbench.analysis.stats import Decision
 from wsbench.analysis.until import Comparison, Standing
-from wsbench.cli import exits
+from wsbench.cli import exits, show_duel
 from wsbench.cli.show_duel import exit_code
+from wsbench.engine import program
 from wsbench.experiments import experiment
+from wsbench.host import machine
+from wsbench.metrics.limits import LIMITS
 from wsbench.records.errors import UserError
 from wsbench.records.goals import Until
 from wsbench.records.rundir import CONTROL
-from wsbench.run import duel
+from wsbench.run import campaign, duel, testbed
 from wsbench.servers import catalogue, manifest
 
 HERE = Path(__file__).parent
@@ -292,6 +297,44 @@ def test_urls_are_one_process_each_and_never_stopped(own, tmp_path):  # noqa: F8
     assert "one process each was compared and not restarted" in done.stdout
     assert process.poll() is None
     assert len(os.sched_getaffinity(process.pid)) == len(os.sched_getaffinity(0))
+
+
+def disturbed_in_every_turn(tmp_path, monkeypatch, **more):
+    """A duel of a server with itself on a host that disturbs every turn; its words after each round are on standard error."""
+    monkeypatch.setitem(LIMITS, "foreign_cpu", replace(LIMITS["foreign_cpu"], invalid=-1.0))
+    usual = {"path": "/ws", "connections": 2, "warmup_s": 0.1, "measure_s": 0.5, "metrics": (duel.RATE,), "seed": 1}
+    with duel.request(duel.Asked(server(), server(), **{**usual, **more}), "a test") as made_:
+        where = testbed.ThisHost(program.require_binary(), machine.placement())
+        run = campaign.begin(made_, tmp_path, where, None, show_duel.Progress(quiet=True))
+    return words.Duel(load(run), *duel.texts(run))
+
+
+@pytest.mark.system
+def test_a_duel_whose_turns_are_all_disturbed_ends_after_the_first_round_and_says_why(tmp_path, monkeypatch, capsys):
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        found = disturbed_in_every_turn(tmp_path, monkeypatch, budget_s=600.0)
+    finally:
+        busy.kill()
+        busy.wait()
+    assert found.standing.rounds == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round 1:")]
+    turns = found.results.turns[1]
+    assert f"{turns} of {turns} turns were disturbed and left out, for example: " in line
+    assert re.search(r"\(busiest: .*\d%.*\)", line), "the program and its share of a CPU"
+    assert "--as-is" in line
+    assert exit_code(found, [gates.parse("messages_per_s < -3 %")]) == 4
+    assert found.standing.disturbed.replace("%", "") in words.markdown(found, []).partition("<details>")[0].replace("%", "")
+
+
+@pytest.mark.system
+def test_as_is_turns_that_the_host_disturbed_count(tmp_path, monkeypatch):
+    found = disturbed_in_every_turn(tmp_path, monkeypatch, budget_s=1.0, as_is=True)
+    left_out, turns = found.results.turns
+    assert (left_out, found.standing.disturbed) == (turns, None)
+    assert all(trial.value("messages_per_s") for trial in found.results.every_trial)
+    assert {one.kind for trial in found.results.every_trial for one in trial.verdict.findings if one.name == "turns"} == {"SUSPECT"}
+    assert f"{turns} of {turns} turns were disturbed by the host and counted: the result is about this host as it is" in found.notes
 
 
 @pytest.mark.system

@@ -132,3 +132,12 @@ def test_the_action_takes_no_name_from_an_index(tmp_path):
 def test_every_step_of_the_action_is_bash():
     for step in yaml.safe_load(ACTION.read_text())["runs"]["steps"]:
         assert subprocess.run(["bash", "-n"], input=step["run"], text=True).returncode == 0, step["name"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(("code", "ends"), [("0", 0), ("2", 2), ("3", 3), ("4", 0)])
+def test_what_decides_nothing_is_neutral(code, ends):
+    (result,) = [step["run"] for step in yaml.safe_load(ACTION.read_text())["runs"]["steps"] if step["name"] == "Result"]
+    done = subprocess.run(["bash", "-c", result], env={"CODE": code}, capture_output=True, text=True)
+    assert done.returncode == ends
+    assert ("::notice" in done.stdout) == (code == "4")

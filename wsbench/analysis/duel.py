@@ -48,8 +48,12 @@ class Duel:
         """What a reader has to know about the numbers."""
         left_out, turns = self.results.turns
         notes = []
-        if turns:
-            notes.append(f"{left_out:,} of {turns:,} turns were disturbed by the host and left out")
+        if self.standing.disturbed is not None:
+            notes.append(f"nothing is decided: {self.standing.disturbed}. {until.AS_IT_IS}")
+        elif turns:
+            as_is = any(planned.as_is for planned in self.results.order)
+            became = "counted: the result is about this host as it is" if as_is else "left out"
+            notes.append(f"{left_out:,} of {turns:,} turns were disturbed by the host and {became}")
         if self.results.control is not None:
             notes.append("A and B are the same server, run twice: every difference is noise")
         running = [row.running for row in self.results.servers if row.running is not None]
@@ -156,6 +160,8 @@ def markdown(duel: Duel, gates: list[Gate]) -> str:
     parts = [head, "\n".join(f"- {wording.escaped(line)}" for line in duel.sentences), wording.grid(HEADERS, rows(duel))]
     if gates:
         parts.append("\n".join(f"- {wording.escaped(line)}" for line in gate_words(duel, gates)))
+    if duel.standing.disturbed is not None:
+        parts.insert(1, wording.escaped(duel.notes[0]))
     took = wording.count(duel.standing.rounds, "round")
     notes = [f"{took}, {wording.lasting(duel.standing.spent_s)}", *duel.notes]
     listed = "\n".join(f"- {wording.escaped(line)}" for line in notes)

@@ -16,6 +16,9 @@ from wsbench.analysis.results import Results
 from wsbench.records.goals import Until
 from wsbench.records.rundir import TrialRecord
 
+#: What helps where the host disturbs every turn.
+AS_IT_IS = "Stop these programs or use a quieter machine; in a duel, --as-is compares on this host as it is"
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -46,6 +49,8 @@ class Standing:
     times_s: list[float]
     comparisons: list[Comparison]
     wall_s: float | None = None
+    #: What disturbed every turn so far, in words; None if a turn counts.
+    disturbed: str | None = None
 
     @cached_property
     def decided(self) -> int:
@@ -63,6 +68,8 @@ class Standing:
     @property
     def ended(self) -> str | None:
         """Why no round follows, in words; None if one does."""
+        if self.disturbed is not None:
+            return f"the host disturbed every turn: {self.disturbed}"
         if self.rounds >= self.first and all(one.decided or one.hopeless for one in self.comparisons):
             return "nothing is left to decide"
         if self.rounds >= self.until.planned:
@@ -85,6 +92,8 @@ class Standing:
     @property
     def words(self) -> str:
         """One line after a round."""
+        if self.disturbed is not None:
+            return f"round {self.rounds}: {self.disturbed}. {AS_IT_IS}"
         if self.rounds < self.first:
             return f"round {self.rounds}: the first decision may be made after round {self.first}"
         return f"round {self.rounds}: {self.decided} of {len(self.comparisons)} decided"
@@ -114,7 +123,16 @@ def standing(results: Results) -> Standing:
     """Of a campaign with `until`."""
     times = round_times(trial.record for trial in results.every_trial)
     begun = max((planned.round for planned in results.order), default=0)
-    return Standing(results.campaign.until, begun, times, comparisons(results), results.campaign.spent_s)
+    return Standing(results.campaign.until, begun, times, comparisons(results), results.campaign.spent_s, disturbed(results))
+
+
+def disturbed(results: Results) -> str | None:
+    """What disturbed every turn of slices so far, and which programs used most; None if a turn counts or none was taken."""
+    left_out, every = results.turns
+    if left_out < every or not every or any(planned.as_is for planned in results.order):
+        return None
+    found = (one.seen for trial in results.every_trial for one in trial.verdict.findings if one.name == "turns")
+    return next(found, None)
 
 
 def comparisons(results: Results) -> list[Comparison]:

@@ -259,6 +259,7 @@ def duel_servers(arguments) -> int:
         gates=tuple(one.text for one in conditions),
         pids=tuple(arguments.pid),
         seed=arguments.seed,
+        as_is=arguments.as_is,
     )
     end_leftovers(sys.stderr)
     with duel.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as made:

@@ -62,6 +62,11 @@ def add(made) -> None:
         metavar="CONDITION",
         help="exit 3 if B is shown to differ from A by more than this, such as 'messages_per_s < -3 %%'; repeatable",
     )
+    made.add_argument(
+        "--as-is",
+        action="store_true",
+        help="count turns that the host disturbed, instead of leaving them out: the result is then about this host as it is",
+    )
     made.add_argument("--seed", type=values.seed, help="seed of all random choices")
     written = made.add_mutually_exclusive_group()
     written.add_argument("--markdown", action="store_true", help="print Markdown, for a pull request")

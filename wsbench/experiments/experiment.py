@@ -59,6 +59,8 @@ class Timing(Frozen):
     #: In slices: the length of one, and for how long it sends before it counts. A lead is longer than a reply takes.
     slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
     lead_s: Annotated[float, Field(ge=0.001, le=60)] = LEAD_S
+    #: In slices: turns that the host disturbed are left out, or they count. The result is then about this host as it is.
+    disturbed: Literal["leave out", "count"] = "leave out"
     #: Together: the time between the starts of two servers' loads, so that their steps do not coincide.
     apart_s: Annotated[float, Field(ge=0, le=600)] = 0
     measure_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
@@ -231,6 +233,8 @@ def read(path: Path) -> Experiment:
         raise UserError(f"{path}: {one_line(error)}") from error
     if experiment.timing.apart_s and experiment.arrangement != "together":
         raise UserError(f"{path}: 'timing.apart_s' needs arrangement 'together'")
+    if experiment.timing.disturbed == "count" and experiment.arrangement != "slices":
+        raise UserError(f"{path}: 'timing.disturbed' needs arrangement 'slices'")
     _check_claims(path, experiment)
     for one in experiment.choice:
         if one.at not in experiment.cells():

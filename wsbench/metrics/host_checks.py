@@ -71,15 +71,18 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
 
 
 def turns(trial: TrialData) -> Iterator[Finding]:
-    """A heat whose turns were disturbed. Single turns are left out for all its servers alike, and are no finding."""
+    """A heat whose turns were disturbed. Single turns are left out for all its servers alike, and are no finding. If the user wants
+    them to count, their numbers are those of this host as it is."""
     every, left_out = trial.slices, [one.disturbed for one in trial.slices if one.disturbed is not None]
     share = len(left_out) / len(every) if every else 1.0
     if kind := beyond("disturbed_turns", share):
         most = max(set(left_out), key=left_out.count) if left_out else "no slice was recorded"
-        seen = f"{len(left_out)} of {len(every)} turns were disturbed and left out, for example: {most}"
-        yield finding("host", "turns", seen, QUIETER, **_in_window(kind))
-    lead_s = trial.plan.slices.lead_s
-    kept = [turn for turn in trial.samples_of(TurnSample) if slices.disturbed_by(turn, lead_s) is None]
+        became, word = ("counted as asked", "SUSPECT") if trial.record.as_is else ("left out", kind)
+        names = "".join(trace.busiest for trace in trial.machines.values())
+        seen = f"{len(left_out)} of {len(every)} turns were disturbed and {became}, for example: {most}{names}"
+        yield finding("host", "turns", seen, QUIETER, **_in_window(word))
+    lead_s, as_is = trial.plan.slices.lead_s, trial.record.as_is
+    kept = [turn for turn in trial.samples_of(TurnSample) if as_is or slices.disturbed_by(turn, lead_s) is None]
     if beyond("turn_steal", stolen := slices.stolen_share(kept)):
         seen = f"the hypervisor took {stolen:.1%} of the CPU time of the turns that count: all rates of the round are too low"
         yield finding("host", "steal", seen, NOT_SHARED, **_in_window("SUSPECT"))

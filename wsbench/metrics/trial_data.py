@@ -157,7 +157,7 @@ class TrialData:
     @cached_property
     def kept_slices(self) -> list[Slice]:
         """The slices of turns that count."""
-        return [one for one in self.slices or [] if one.disturbed is None]
+        return [one for one in self.slices or [] if one.disturbed is None or self.record.as_is]
 
     @cached_property
     def quiet(self) -> list[Stretch] | None:

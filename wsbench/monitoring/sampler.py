@@ -84,6 +84,7 @@ class Sampler:
         self._group = kernel.own_group(server_pids[0]) if server_pids else None
         self._machine = kernel.Machine(cpus, server_cpus)
         self._programs = programs.used()
+        self._beside: set[int] = set()
         self._began = time.monotonic()
         self._next_coarse = self._next_children = self._next_switches = 0.0
         self._stop = threading.Event()
@@ -124,6 +125,10 @@ class Sampler:
     def server_pids(self) -> list[int]:
         """The server's processes, as of the last search for children."""
         return [] if self._server is None else self._server.pids
+
+    def run_beside(self, *pids: int) -> None:
+        """Processes of other trials that run at the same time: they are not other programs."""
+        self._beside.update(pids)
 
     def look(self, fully: bool) -> int | None:
         """Samples the server, the engine and the machine now; `fully` also what is slow to read. Returns the CPU time of server and
@@ -204,7 +209,7 @@ class Sampler:
             self.tell(self._server.shared_memory(moment))
 
     def _other_programs(self) -> ProgramsSample:
-        ours = {os.getpid()}.union(*(tree.pids for tree in (self._server, self._engine) if tree is not None))
+        ours = {os.getpid(), *self._beside}.union(*(tree.pids for tree in (self._server, self._engine) if tree is not None))
         return programs.since(self._began_ns, self._programs, ours)
 
     def _look_into(self, quiet: Quiet, now: float) -> None:

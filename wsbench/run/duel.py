@@ -36,7 +36,8 @@ SESSION = "session.toml"
 @dataclass(frozen=True)
 class Asked:
     """The user's request. Times in seconds, `margin` as a share. `metrics` empty: throughput and, where known, CPU per message;
-    `gated` ones are decided as well, by their `gates`. `pids`: the processes of servers that run already, by letter."""
+    `gated` ones are decided as well, by their `gates`. `pids`: the processes of servers that run already, by letter. `as_is`: turns
+    that the host disturbed count."""
 
     base: str
     new: str
@@ -53,6 +54,7 @@ class Asked:
     gates: tuple[str, ...] = ()
     pids: tuple[tuple[str, int], ...] = ()
     seed: int | None = None
+    as_is: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,7 @@ def _experiment(asked: Asked, names: list[str]) -> str:
     }
     load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "depth": asked.depth}
     timing = {"warmup_s": asked.warmup_s, "measure_s": asked.measure_s, "again": 0}
+    timing |= {"disturbed": "count"} if asked.as_is else {}
     return "\n".join([*toml_lines(head), "[load]", *toml_lines(load), "[timing]", *toml_lines(timing)]) + "\n"
 
 

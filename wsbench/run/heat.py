@@ -94,6 +94,8 @@ def _load(contenders: list[Contender], watch: Callable[[], None]) -> None:
             with one.attempt.judged():
                 _connect(one, stack, _plan(one, drawn, number), drawn is None, watch)
         running = [one for one in contenders if one.engine is not None and one.runs]
+        for one in running:
+            one.samples.run_beside(*(pid for other in running for pid in (*other.samples.server_pids, *other.engine.pids)))
         begin_ns = time.monotonic_ns() + AHEAD_NS
         for number, one in enumerate(running):
             one.engine.open("begin", begin_ns + (_later_ns(one, number) if drawn is None else 0))

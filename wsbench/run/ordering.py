@@ -76,6 +76,7 @@ def round_of(
                 cell=cell,
                 control=again,
                 heat=heat,
+                as_is=asked.timing.disturbed == "count",
             )
             for at, (variant, again, cell) in enumerate(group)
         ]
