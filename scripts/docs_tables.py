@@ -11,6 +11,7 @@ A number with brackets has its 95 % interval in them. A number that no trial has
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -30,6 +31,8 @@ from wsbench.report.claimed import TAKES
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
+#: Sets of versions in every table of verdicts, and their headings.
+VERSIONS = {"published": "published versions", "today": "versions of today"}
 HOW = "`.venv/bin/python scripts/docs.py --tables` writes this page from the data sets in `results/`."
 #: Metrics that a campaign's tables have wherever a trial has them, next to those of its experiment and its summary.
 ALSO = [
@@ -107,19 +110,29 @@ def _number(scale: wording.Scale, estimate) -> str:
 
 
 def verdicts_page() -> str:
-    """A table for each study: its claims, with the verdicts for the published and for today's versions."""
+    """A table for each study: its claims, with the verdicts for the published, for today's and for other versions."""
     by_claim: dict[tuple[str, str], dict[str, Judged]] = {}
-    for one in judged(published()):
+    verdicts = judged(published())
+    for one in verdicts:
         by_claim.setdefault((one.campaign.experiment, one.found.id), {})[one.found.versions] = one
     lines = ["# Verdicts on published claims", "", HOW, ""]
     lines += ["The sign after *undecided* shows what the means alone suggest: (+) the statement, (−) its opposite.", ""]
+    counts = Counter(one.found.verdict for one in verdicts)
+    decided = len(verdicts) - counts["undecided"]
+    lines += [
+        f"{decided} of {len(verdicts)} verdicts are decided: {counts['holds']} hold, {counts['does not hold']} do not hold.",
+        "",
+    ]
     for experiment in dict.fromkeys(key[0] for key in by_claim):
         rows = []
+        here = [one.found.versions for one in verdicts if one.campaign.experiment == experiment]
+        names = list(dict.fromkeys([*VERSIONS, *here]))
         for (of, id_), found in by_claim.items():
             if of == experiment:
                 says = escaped(next(iter(found.values())).found.says)
-                rows.append([id_, says, *(_verdict(found.get(versions)) for versions in ("published", "today"))])
-        lines += [f"## {experiment}", "", *table(["claim", "statement", "published versions", "versions of today"], rows)]
+                rows.append([id_, says, *(_verdict(found.get(versions)) for versions in names)])
+        headers = ["claim", "statement", *(VERSIONS.get(name, f"versions *{name}*") for name in names)]
+        lines += [f"## {experiment}", "", *table(headers, rows)]
     return "\n".join(lines)
 
 

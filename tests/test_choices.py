@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,15 +13,19 @@ from run_maker import EXPERIMENT, HOSTILE, SERVERS, Server, failed, make_run
 
 from wsbench import metrics
 from wsbench.analysis import campaigns, choices
+from wsbench.analysis.claims import evaluate
 from wsbench.analysis.claims.outcome import Obstacle
 from wsbench.analysis.claims.over_campaigns import judged
+from wsbench.analysis.reading import load
 from wsbench.experiments import experiment
 from wsbench.experiments.choice import NEEDS, Choice
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import write_json
+from wsbench.records.rundir import RunFolder
 from wsbench.report import claimed
 from wsbench.report.web.site import write
 
+ROOT = Path(__file__).parents[1]
 HOSTILE_SERVER = Server(f"evil\"'{HOSTILE}", rate=3_000)
 AT = {"connections": 64}
 DECLARED = (
@@ -215,6 +220,45 @@ def test_a_claim_for_which_each_lacks_something_is_judged_on_the_one_with_the_mo
         write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
     found = judged(campaigns.find([runs]))
     assert {(one.campaign.id, one.found.verdict) for one in found} == {("runs/short", "undecided")}
+
+
+def test_the_catalogues_conditions_count_for_every_view_of_a_campaign_that_has_its_claims():
+    """K1 got a need for two CPUs after the campaign that is published."""
+    run = RunFolder.open(ROOT / "results" / "2026-11-22-tcp-vs-websocket-2013")
+    results = load(run)
+    by_rule = {(one.id, one.versions): one.verdict for one in evaluate.evaluate(results)}
+    own = {(one.id, one.versions): one.verdict for one in evaluate.evaluate(results, results.experiment.source)}
+    assert (own["K1", "published"], by_rule["K1", "published"]) == ("does not hold", "undecided")
+    assert "K1" in evaluate.put_right(results)
+    (row,) = [one for one in claimed.claim_rows(results) if one.id == "K1"]
+    assert row.verdicts["published"][0] == "undecided"
+    (one,) = [one for one in campaigns.find([run.path.parent]) if one.run.path == run.path]
+    assert {(one.found.id, one.found.versions): one.found.verdict for one in judged([one])} == by_rule
+
+
+def test_an_experiment_of_a_catalogues_name_with_claims_of_its_own_keeps_them(tmp_path):
+    run = make_run(tmp_path / "runs" / "own", JUDGED, LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL))
+    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"experiment": "hoticn-2018-concurrency"}))
+    results = load(run)
+    assert [one.id for one in evaluate.evaluate(results)] == ["X1"] * 2
+    assert evaluate.put_right(results) == []
+
+
+def test_claims_of_many_folders_name_what_is_no_campaign(tmp_path, wsbench):
+    make_run(tmp_path / "one", JUDGED, LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL))
+    (tmp_path / "README.md").write_text("")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "campaign.json").write_text("{}")
+    done = wsbench("claims", "README.md", "broken", "one")
+    assert done.returncode == 0
+    assert "X1" in done.stdout
+    assert [line.split(":")[1].strip() for line in done.stderr.splitlines()] == [
+        "left out README.md is not a run directory",
+        "left out broken/order.json",
+    ]
+    for words in (["README.md"], ["README.md", "broken"]):
+        done = wsbench("claims", *words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", len(words))
 
 
 # ---- the pages -------------------------------------------------------------------------------------------------------

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from wsbench.cli import terminal
 from wsbench.experiments import experiment
+from wsbench.records import plain
+from wsbench.records.errors import Faults, UserError
 from wsbench.records.rundir import RunFolder
 
 
@@ -25,17 +28,32 @@ def show(runs: list[Path], source: Path | None, as_json: bool, as_markdown: bool
     from wsbench.analysis.reading import load
 
     other = experiment.text_of(source) if source else None
-    judged = {str(run): evaluate.evaluate(load(RunFolder.open(run)), other) for run in runs}
+    judged, notes = {}, []
+    for run in runs:
+        try:
+            results = load(RunFolder.open(run))
+            judged[str(run)] = evaluate.evaluate(results, other)
+        except UserError as error:
+            if len(runs) == 1:
+                raise
+            notes.append(f"left out {error.lines[0]}")
+            continue
+        if other is None and (changed := evaluate.put_right(results)):
+            own = f"`--from {results.folder.experiment_toml}` judges by the campaign's own text"
+            notes.append(f"{run}: {', '.join(changed)}: by the catalogue's condition, put right since; {own}")
+    if not judged:
+        raise Faults(notes)
     if as_json:
         print(text.document(judged))
-        return
-    for run, verdicts in judged.items():
+    for run, verdicts in {} if as_json else judged.items():
         if not verdicts:
             print(f"{run}: its experiment has no claims")
         elif as_markdown:
             print(text.markdown(verdicts))
         else:
             terminal.table(run, *text.table(verdicts))
+    for line in notes:
+        print(f"wsbench: {plain.line(line)}", file=sys.stderr)
 
 
 def listed() -> None:

@@ -1,6 +1,6 @@
 """Evaluates claims on a campaign: `evaluate(results)` returns a verdict per claim and set of versions.
 
-Reads the claims in the campaign's own experiment.toml. Measures nothing and draws nothing.
+The command line, reports and documents judge by one text (`source_of`). Measures nothing and draws nothing.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,6 +19,7 @@ from wsbench.analysis.claims.outcome import ClaimVerdict, Comparison, Figure, Ob
 from wsbench.analysis.claims.truth import Joined, Judged, Leaf, Negated, Node
 from wsbench.analysis.claims.values import Scope, Spread, Term, spread
 from wsbench.analysis.dataset import ENDED
+from wsbench.experiments import experiment
 from wsbench.experiments.claims import conditions, language, written
 from wsbench.records import contained
 from wsbench.records.errors import UserError
@@ -27,17 +29,43 @@ MOST_REASONS = 3
 
 
 def evaluate(results, source: str | None = None) -> list[ClaimVerdict]:
-    """A verdict per claim and set of versions. `source` is an experiment's text that replaces the campaign's own.
+    """A verdict per claim and set of versions. `source` is an experiment's text that replaces the one of `source_of`.
 
     `results` is an `analysis.results.Results`. UserError if a claim is invalid.
     """
-    claims, versions = read(results.experiment.source if source is None else source)
+    claims, versions = read(source_of(results) if source is None else source)
     return [
         _contained(claim, name, Scope(results, _rows(roles, results.names), tuple(results.cells), left_out(results)))
         for claim in claims
         for name, roles in versions.items()
         if name in (claim.versions or versions)
     ]
+
+
+def source_of(results) -> str:
+    """The text whose claims are judged: that of the catalogue's experiment of this name, if it has every claim of the campaign,
+    else the campaign's own. A condition that was put right in the catalogue is put right for the campaigns that exist."""
+    own, catalogue = results.experiment.source, _catalogue(results.campaign.experiment)
+    return own if catalogue is None or not _tables(own).keys() <= _tables(catalogue).keys() else catalogue
+
+
+def put_right(results) -> list[str]:
+    """The claims that the campaign's own text has in other words than the text they are judged by."""
+    own, judged = _tables(results.experiment.source), _tables(source_of(results))
+    return [id_ for id_, table in judged.items() if id_ in own and own[id_] != table]
+
+
+@cache
+def _catalogue(name: str) -> str | None:
+    """The text of the catalogue's experiment; None if it has none of this name."""
+    file = experiment.in_catalogue(name)
+    return None if file is None else experiment.text_of(file)
+
+
+def _tables(source: str) -> dict[str, dict]:
+    """The claims of a text as they stand there, by their ids: a text of earlier days may be none that is valid now."""
+    claims = toml_of(source, "experiment.toml").get("claim", [])
+    return {str(one.get("id")): one for one in claims if isinstance(one, dict)} if isinstance(claims, list) else {}
 
 
 def read(source: str) -> tuple[list[written.Claim], written.Versions]:

@@ -1,19 +1,16 @@
 """The claims of many campaigns: each claim by the newest campaign that can decide it.
 
-Campaigns in, verdicts out. `evaluate` judges each campaign; no verdict is made of two. If the experiment is in the catalogue, its
-claims are read from there: a condition that was put right is put right for the campaigns that exist, too.
+Campaigns in, verdicts out. `evaluate` judges each campaign; no verdict is made of two.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 
 from wsbench.analysis.campaigns import Campaign
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.claims.outcome import ClaimVerdict
-from wsbench.experiments import experiment as experiments
 from wsbench.records.errors import UserError
 
 #: Obstacles that a campaign has because of what was run, whatever it showed.
@@ -42,7 +39,7 @@ def judged(campaigns: list[Campaign]) -> list[Judged]:
     best: dict[tuple[str, str, str], Judged] = {}
     for one in campaigns:  # the newest first
         try:
-            found = evaluate(one.results, _claims(one.experiment))
+            found = evaluate(one.results)
         except UserError:
             continue  # its report says why the claims do not fit it
         for verdict in found:
@@ -51,13 +48,6 @@ def judged(campaigns: list[Campaign]) -> list[Judged]:
             if key not in best or here.lacks < best[key].lacks:
                 best[key] = here
     return sorted(best.values(), key=lambda one: (_by_number(one.found.id), one.campaign.experiment, one.found.versions))
-
-
-@cache
-def _claims(experiment: str) -> str | None:
-    """The experiment of the catalogue; None if it has none of this name."""
-    file = experiments.in_catalogue(experiment)
-    return None if file is None else experiments.text_of(file)
 
 
 def _by_number(id_: str) -> tuple[str, int]:
