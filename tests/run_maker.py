@@ -44,6 +44,7 @@ __all__ = [
     "pushing",
     "spoil_some",
     "spoiled",
+    "without_sums",
     "write_table",
     "write_trial",
 ]
@@ -204,6 +205,12 @@ def _server_row(server: Server) -> rundir.ServerRow:
         conformance=[] if server.skipped else checks,
         skipped=server.skipped,
     )
+
+
+def without_sums(run: rundir.RunFolder) -> None:
+    """Makes a campaign of one older than checksums, so that its files can be altered."""
+    for file in run.path.rglob("SHA256SUMS"):
+        file.unlink()
 
 
 def write_table(run: rundir.RunFolder) -> Path:

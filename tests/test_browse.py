@@ -1,6 +1,5 @@
 """Campaigns in a real browser, served by the real command: search, a running campaign, overlay, and strings of hostile servers."""
 
-import fcntl
 import re
 import shutil
 import urllib.error
@@ -13,6 +12,7 @@ from run_maker import EXPERIMENT, HOSTILE, SERVERS, Server, failed, make_run
 
 from wsbench.analysis import campaigns
 from wsbench.analysis.reading import load
+from wsbench.records import lock
 from wsbench.records.rundir import RunFolder
 from wsbench.report import document
 
@@ -101,8 +101,7 @@ def test_campaigns_lie_over_each_other(page, address):
 @pytest.mark.system
 def test_a_running_campaign_is_followed_until_it_ends(page, address, folder):
     run = folder / "2026-11-03T000000-echo-connections"
-    with (run / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock.holding(run / ".lock", ""):
         page.goto(f"{address}/campaign/runs/{run.name}/")
         text = page.locator("#live")
         assert "7 of 9" in text.inner_text()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from run_maker import EXPERIMENT, SERVERS, make_run, pushing, spoil_some
+from run_maker import EXPERIMENT, SERVERS, make_run, pushing, spoil_some, without_sums
 
 from wsbench.analysis import measuring, tables
 from wsbench.analysis.claims.evaluate import evaluate
@@ -16,6 +16,7 @@ from wsbench.analysis.reading import load
 from wsbench.metrics import METRICS
 from wsbench.records import packing
 from wsbench.records.errors import UserError
+from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder
 from wsbench.report import document
 
@@ -68,7 +69,7 @@ def test_a_kept_data_set_says_what_the_raw_trials_said(run):
 def test_a_packed_campaign_is_read_without_being_unpacked(run, tmp_path, monkeypatch):
     raw = said(load(run))
     document.build(run)
-    packed = RunFolder(packing.pack(run.path, tmp_path / "packed", {}))
+    packed = RunFolder(packing.pack(run.path, tmp_path / "packed", Places({})))
     monkeypatch.setattr("wsbench.records.rundir.unpacked", lambda _: pytest.fail("it was unpacked"))
     assert said(load(packed)) == raw
 
@@ -96,6 +97,7 @@ def test_a_data_set_of_other_code_is_made_again_where_the_raw_files_are(run, mon
 
 def test_a_metric_that_a_data_set_does_not_have_is_none_with_a_reason(run):
     document.build(run)
+    without_sums(run)
     file = run.path / tables.TRIALS
     table = pq.read_table(file)
     pq.write_table(table.filter(pc.not_equal(table["metric"], "errors")), file)
@@ -108,6 +110,7 @@ def test_a_metric_that_a_data_set_does_not_have_is_none_with_a_reason(run):
 def test_a_broken_data_set_is_one_line_and_nothing_where_the_trials_are(run, name):
     raw = said(load(run))
     document.build(run)
+    without_sums(run)
     (run.path / name).write_bytes((run.path / name).read_bytes()[:-20])
     assert said(load(run)) == raw
     with pytest.raises(UserError, match="run"):
@@ -141,6 +144,7 @@ def test_equal_data_sets_are_equal_files(run):
 
 def test_a_stored_data_set_is_not_written_again_even_where_it_has_metrics_that_wsbench_lost(run):
     document.build(run)
+    without_sums(run)
     file = run.path / tables.TRIALS
     table = pq.read_table(file)
     old = pc.if_else(pc.equal(table["metric"].cast("string"), "errors"), "an_old_metric", table["metric"].cast("string"))
@@ -163,6 +167,7 @@ def test_rows_of_other_code_are_marked_as_such(run):
 
 def test_a_long_table_without_a_trial_is_refused(run):
     document.build(run)
+    without_sums(run)
     file = run.path / tables.TRIALS
     table = pq.read_table(file)
     pq.write_table(table.filter(pc.not_equal(table["trial"], 3)), file)
@@ -178,6 +183,7 @@ def test_tables_of_different_trials_are_no_data_set(run):
     late.with_name("x0040").rename(late)
     document.build(run)
     whole = said(load(run))
+    without_sums(run)
     (run.path / tables.OUTCOMES).write_bytes(fewer)  # as if the disk had been full before the last file
     assert said(load(run)) == whole
     with pytest.raises(UserError, match="of different trials"):

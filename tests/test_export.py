@@ -21,6 +21,7 @@ from wsbench.analysis.reading import load
 from wsbench.host.installation import ROOT
 from wsbench.records import packing
 from wsbench.records.errors import UserError
+from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder
 from wsbench.report import export
 
@@ -133,7 +134,7 @@ def test_an_unknown_metric_is_named(results):
 
 
 def test_a_packed_campaign_reads_the_same(run, results, tmp_path):
-    packed = RunFolder.open(packing.pack(run.path, tmp_path / "packed", {}))
+    packed = RunFolder.open(packing.pack(run.path, tmp_path / "packed", Places({})))
     assert not list(packed.path.glob("0*"))
     again = load(packed)
     assert [trial.values for trial in again.trials] == [trial.values for trial in results.trials]
@@ -141,9 +142,9 @@ def test_a_packed_campaign_reads_the_same(run, results, tmp_path):
     with tarfile.open(packed.path / packing.ARCHIVE) as archive:
         assert {(member.uid, member.uname) for member in archive.getmembers()} == {(0, "")}
     with pytest.raises(UserError, match="exists"):
-        packing.pack(run.path, tmp_path / "packed", {})
+        packing.pack(run.path, tmp_path / "packed", Places({}))
     with pytest.raises(UserError, match="already packed"):
-        packing.pack(packed.path, tmp_path / "twice", {})
+        packing.pack(packed.path, tmp_path / "twice", Places({}))
 
 
 def test_a_packed_campaign_does_not_say_where_it_was_made(run, tmp_path):
@@ -151,7 +152,9 @@ def test_a_packed_campaign_does_not_say_where_it_was_made(run, tmp_path):
     before = log.read_text()
     log.write_text(before + "loaded /srv/somebody/wsbench/servers/x and /srv/somebody/runs/y, not /srv/somebodyelse\n")
     try:
-        packed = packing.pack(run.path, tmp_path / "placeless", {"/srv/somebody": "HOME", "/srv/somebody/wsbench": "WSBENCH"})
+        packed = packing.pack(
+            run.path, tmp_path / "placeless", Places({"/srv/somebody": "HOME", "/srv/somebody/wsbench": "WSBENCH"})
+        )
     finally:
         log.write_text(before)
     said = RunFolder.open(packed).trial(1).server_log.read_text()
@@ -185,7 +188,7 @@ def test_an_archive_that_climbs_out_of_its_folder_is_refused(run, tmp_path, monk
     room = tmp_path / "room"
     room.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(room))
-    packed = packing.pack(run.path, tmp_path / "evil", {})
+    packed = packing.pack(run.path, tmp_path / "evil", Places({}))
     with tarfile.open(packed / packing.ARCHIVE, "w:xz") as archive:
         for one in hostile:
             archive.addfile(one.replace(name=one.name.replace("/ROOM", str(room))))

@@ -112,7 +112,7 @@ def test_a_kernel_setting_that_changed_while_the_campaign_ran_is_named(tmp_path,
     (run.path / "machine-after.json").write_text(json.dumps(record))
     assert "none in the above or in kernel settings after the last trial" in document.build(run).read_text(encoding="utf-8")
     record["sysctls"]["net.core.somaxconn"] = "128"
-    (run.path / "machine-after.json").write_text(json.dumps(record))
+    run.write({"machine-after.json": json.dumps(record).encode()})
     assert "net.core.somaxconn: 4096 → 128" in document.build(run).read_text(encoding="utf-8")
 
 

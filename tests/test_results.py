@@ -1,16 +1,21 @@
 """The published campaigns of this repository: each is read by every command that reads a campaign, from its data set alone."""
 
 import json
+import re
 import shutil
 import subprocess
+import tarfile
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from wsbench.analysis import campaigns, choices, tables
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.reading import load
 from wsbench.host.installation import ROOT
+from wsbench.records import packing, sums
 from wsbench.records.rundir import RunFolder
 
 FOLDERS = sorted(file.parent for file in (ROOT / "results").glob("*/campaign.json"))
@@ -24,6 +29,34 @@ def test_a_published_campaign_has_its_data_set_and_its_claims_are_judged(folder)
     assert results.data.numbers == tables.trials_in(run)
     assert results.data.numbers <= {planned.number for planned in run.order}
     assert {one.verdict for one in evaluate(results)} <= VERDICTS
+
+
+def test_every_published_file_has_its_checksum():
+    for folder in FOLDERS:
+        assert sorted(sums.listed(folder)) == sorted(name for name in packing.OWN if (folder / name).exists())
+        sums.verify(folder)
+
+
+def texts_of(file):
+    """The texts of a published file, those inside a table and an archive too."""
+    if file.suffix == ".parquet":
+        table = pq.read_table(file)
+        for name in table.column_names:
+            if pa.types.is_string(table[name].type) or pa.types.is_dictionary(table[name].type):
+                yield from (text.encode() for text in table[name].unique().to_pylist() if text is not None)
+    elif file.suffix == ".xz":
+        with tarfile.open(file) as archive:
+            yield from (archive.extractfile(one).read() for one in archive if not one.name.endswith(".hlog"))
+    else:
+        yield file.read_bytes()
+
+
+def test_nothing_that_is_published_names_a_folder_of_the_machine_it_came_from():
+    private = re.compile(rb"(?<![\w.~+-])/(?:work|root|home|tmp)/[\w.]")
+    listed = subprocess.run(["git", "ls-files", "-z", "results"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        for text in texts_of(ROOT / name) if not name.endswith(".png") else ():
+            assert private.search(text) is None, f"{name}: {private.search(text)[0]}"
 
 
 def test_results_are_small_enough_to_clone():

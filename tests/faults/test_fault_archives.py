@@ -16,6 +16,7 @@ from wsbench.engine import histogram
 from wsbench.records import packing
 from wsbench.records.errors import UserError
 from wsbench.records.files import LARGEST_BYTES
+from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder, TrialFolder
 
 MIB = 1 << 20
@@ -102,7 +103,7 @@ def test_an_archive_that_grows(tmp_path, kind, monkeypatch):
 @pytest.mark.fault("R6", "an archive cut off, or with a bit turned, at many places", "one line, or the campaign as it was")
 def test_a_broken_archive(tmp_path):
     run = make_run(tmp_path / "run", SERVERS[:1], ({"connections": 64},), rounds=1)
-    packed = packing.pack(run.path, tmp_path / "packed", {}) / packing.ARCHIVE
+    packed = packing.pack(run.path, tmp_path / "packed", Places({})) / packing.ARCHIVE
     whole, refused = packed.read_bytes(), 0
     files = {one.name: one.read_bytes() for one in (packing.unpacked(packed) / "0001").iterdir()}
     for number, at in enumerate(range(0, len(whole), max(1, len(whole) // 200))):
@@ -120,7 +121,7 @@ def test_a_broken_archive(tmp_path):
 
 def test_what_was_packed_is_unpacked(tmp_path):
     run = make_run(tmp_path / "run", SERVERS[:1], ({"connections": 64},), rounds=2)
-    packed = RunFolder(packing.pack(run.path, tmp_path / "packed", {}))
+    packed = RunFolder(packing.pack(run.path, tmp_path / "packed", Places({})))
     for folder, record in run.finished():
         assert packed.trial(record.number).record == record
         assert (packed.trial(record.number).latency_log).read_bytes() == folder.latency_log.read_bytes()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browsing import served
-from run_maker import SERVERS, make_run
+from run_maker import SERVERS, make_run, without_sums
 
 from wsbench.analysis import tables
 from wsbench.analysis.campaigns import look, of_readable
@@ -21,6 +21,7 @@ from wsbench.analysis.reading import load
 from wsbench.records import packing
 from wsbench.records.errors import UserError
 from wsbench.records.files import new_folder, write_whole
+from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder
 from wsbench.report import document, export
 from wsbench.report.web import site
@@ -95,7 +96,7 @@ def test_a_report_of_more_is_made_anew(tmp_path):
 @pytest.mark.fault("R1", "`run --resume` on a packed, unfinished campaign", "exit 2, and how to go on")
 def test_a_packed_campaign_is_not_gone_on_with(tmp_path, wsbench):
     run = make_run(tmp_path / "run", **ONE, unfinished=2)
-    packed = packing.pack(run.path, tmp_path / "packed", {})
+    packed = packing.pack(run.path, tmp_path / "packed", Places({}))
     before = contents(packed)
     done = wsbench("run", "--resume", str(packed), "--no-report")
     assert done.returncode == 2
@@ -141,6 +142,7 @@ def remove_trials(run: RunFolder) -> None:
 def spoil(run: RunFolder, how: str) -> None:
     record = json.loads((run.path / "campaign.json").read_text())
     table = run.path / "trials.parquet"
+    without_sums(run)
     match how:
         case "truncated table":
             table.write_bytes(table.read_bytes()[:1000])
@@ -299,7 +301,7 @@ def test_links_are_not_followed(tmp_path):
     with served(tmp_path / "runs") as address:
         assert got(address, "/campaign/runs/one/report.html")[0] == 404
     site.write([tmp_path / "runs"], tmp_path / "out")
-    packed = packing.pack(run.path, tmp_path / "packed", {})
+    packed = packing.pack(run.path, tmp_path / "packed", Places({}))
     trials = packing.unpacked(packed / packing.ARCHIVE)
     for folder in (tmp_path / "out", packed, trials):
         assert not any(b"do not hand this out" in content for content in contents(folder).values())

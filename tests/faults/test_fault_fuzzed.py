@@ -20,7 +20,7 @@ import pytest
 from alterations import altered, altered_lines, odd_toml, row, spoilt, with_words
 from hypothesis import given
 from hypothesis import strategies as st
-from run_maker import SERVERS, Trial, at_rate, make_run, pushing, write_table
+from run_maker import SERVERS, Trial, at_rate, make_run, pushing, without_sums, write_table
 
 from wsbench.analysis import thresholds
 from wsbench.analysis.campaigns import look
@@ -120,6 +120,7 @@ def campaign(tmp_path_factory):
     run = make_run(tmp_path_factory.mktemp("runs") / "one", SERVERS[:2], ({"connections": 16}, {"connections": 64}), rounds=2)
     (run.path / "hosts.json").write_text("[]")
     write_table(run)
+    without_sums(run)
     return run
 
 

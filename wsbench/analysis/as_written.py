@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from wsbench import metrics
 from wsbench.analysis import stats
 from wsbench.records.errors import UserError
-from wsbench.records.files import read_text
 from wsbench.records.frozen import toml_of
 from wsbench.records.rundir import RunFolder
 
@@ -30,7 +29,10 @@ class Experiment:
 def read_experiment(run: RunFolder) -> Experiment:
     if not run.experiment_toml.exists():
         return Experiment(None, None, None, "", {})
-    source = read_text(run.experiment_toml)
+    try:
+        source = run.read("experiment.toml").decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{run.experiment_toml}: not UTF-8: {error.reason} at byte {error.start}") from error
     keys = toml_of(source, run.experiment_toml)
     for name in ("sweep", "timing"):
         if not isinstance(keys.get(name, {}), dict):

@@ -5,7 +5,6 @@ In: folders. Out: `Campaign`s. All their numbers come from `Results`, so all pag
 
 from __future__ import annotations
 
-import fcntl
 import re
 import tomllib
 from collections import Counter
@@ -23,7 +22,7 @@ from wsbench.analysis import stats, tables
 from wsbench.analysis.dataset import Cell, sortable
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
-from wsbench.records import plain
+from wsbench.records import lock, plain
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain, read_text
 from wsbench.records.rundir import CampaignRecord, RunFolder, require_own, runs_in, why_left_out
@@ -104,15 +103,7 @@ class Campaign:
     @property
     def running(self) -> bool:
         """True while a wsbench process runs it: that process holds the lock."""
-        lock = self.run.path / ".lock"
-        if not is_plain(lock):
-            return False
-        with lock.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-        return False
+        return lock.is_held(self.run.lock)
 
     @cached_property
     def problem(self) -> str | None:

@@ -10,6 +10,7 @@ import gc
 import hashlib
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -18,20 +19,22 @@ from functools import cache, partial
 from pathlib import Path
 
 from wsbench import metrics
-from wsbench.analysis import dataset
 from wsbench.analysis.dataset import DataSet, Key, Latencies, TrialResult, columns, of_histogram, reported_tag
 from wsbench.engine import histogram
 from wsbench.metrics.findings import Verdict
 from wsbench.metrics.timeline import Timeline, timeline
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
-from wsbench.monitoring import runtime_logs
 from wsbench.records import contained
 from wsbench.records.engine_files import Plan
 from wsbench.records.rundir import RunFolder, TrialFolder, TrialRecord
 
 #: Receives how many of how many trials have been read.
 Tell = Callable[[int, int], None]
+#: The folder in which the package lies.
+WHERE = Path(__file__).resolve().parents[2]
+#: `from wsbench.x import a, b` on one line or in parentheses. `ruff` (I001) keeps imports in this form.
+IMPORT = re.compile(r"^ *from (wsbench[\w.]*) import (\([^)]*\)|[^\n]*)$", re.MULTILINE)
 WORTH_PROCESSES = 300  # trials; below it, starting processes takes longer than reading
 
 
@@ -109,11 +112,28 @@ def timelines(run: RunFolder, numbers: Iterable[int]) -> dict[int, Timeline]:
 
 @cache
 def digest() -> str:
-    """Digest of the code that turns raw files into numbers. A data set of other code is recomputed if all raw files exist."""
-    packages = (metrics, runtime_logs)
-    files = sorted(file for package in packages for file in Path(package.__file__).parent.glob("*.py"))
-    files += [Path(histogram.__file__), Path(dataset.__file__), Path(__file__)]
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    """Digest of the code that turns raw files into numbers: this module and all of wsbench that it imports, directly or not. A data
+    set of other code is recomputed if all raw files exist."""
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(code()))).hexdigest()[:16]
+
+
+def code() -> set[Path]:
+    """The files of that code."""
+    found, new = set(), [Path(__file__)]
+    while new:
+        file = new.pop()
+        if file not in found:
+            found.add(file)
+            new += _imported(file.read_text(encoding="utf-8"))
+    return found
+
+
+def _imported(source: str) -> Iterator[Path]:
+    """The files of wsbench that a module imports, wherever it does: modules, and packages by their `__init__.py`."""
+    for package, names in IMPORT.findall(source):
+        place = WHERE.joinpath(*package.split("."))
+        for one in (place, *(place / name for name in re.findall(r"\w+", names))):
+            yield from (file for file in (one.with_suffix(".py"), one / "__init__.py") if file.is_file())
 
 
 def _all(tasks: list[list[TrialFolder]], trials: int, tags: frozenset[str]) -> Iterator[tuple]:

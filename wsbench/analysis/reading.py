@@ -18,6 +18,7 @@ from wsbench.experiments.experiment import Capacity
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import one_line
 from wsbench.records.rundir import RunFolder
+from wsbench.records.sums import Altered
 
 
 def load(run: RunFolder, anew: bool = False, known: DataSet | None = None, tell: Tell = lambda *_: None) -> Results:
@@ -67,7 +68,7 @@ def _searched(run: RunFolder, experiment: Experiment) -> answers.Asked | None:
 
 def _data(run: RunFolder, experiment: Experiment, anew: bool, known: DataSet | None, tell: Tell) -> DataSet:
     tags = frozenset(_tags(experiment))
-    kept = known or _kept(run)
+    kept = known or _kept(run, anew)
     if kept is not None and run.packed and not anew:
         return kept
     raw = run.finished_numbers()
@@ -79,13 +80,20 @@ def _data(run: RunFolder, experiment: Experiment, anew: bool, known: DataSet | N
     return kept + measured(run, missing, tags, tell) if missing else kept
 
 
-def _kept(run: RunFolder) -> DataSet | None:
+def _kept(run: RunFolder, anew: bool) -> DataSet | None:
+    """The stored data set; None if there is none, or if it cannot be read and the raw files exist. Altered if a file of it is not
+    the one that was written, unless it is to be computed anew."""
     try:
         return tables.read(run)
+    except Altered as error:
+        if anew and run.finished_numbers():
+            return None
+        more = "" if run.packed or not run.finished_numbers() else f", or compute it again: wsbench report --rebuild {run.path}"
+        raise Altered(f"{error}{more}") from error
     except UserError:
         if run.packed or not run.finished_numbers():
             raise
-        return None  # the raw files exist
+        return None
 
 
 def _tags(experiment: Experiment) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -25,23 +25,25 @@ from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
 from wsbench.records.engine_files import Plan
 from wsbench.records.errors import UserError
-from wsbench.records.files import is_plain, read_file, write_whole
+from wsbench.records.files import is_plain
 from wsbench.records.frozen import LARGEST, one_line
+from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder, TrialOrder, TrialRecord
 
 TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
 #: The columns of the long table that wsbench itself reads.
 USED = ["trial", "metric", "value", "reason"]
+#: The columns of `outcomes.parquet` in which a path may stand.
+PATHS = ("record", "plan")
 MADE_BY, COUNT = b"wsbench.made_by", b"wsbench.trials"
 NOT_THEN = "this metric did not exist when the data set was computed"
 
 
 def write(run: RunFolder, data: DataSet) -> None:
-    """Writes the three tables. Each file is written whole or not at all."""
+    """Writes the three tables, and their checksums. Each file is written whole or not at all."""
     made = {TRIALS: trials_table(data, run.order), LATENCIES: _latencies(data), OUTCOMES: _outcomes(data)}
     same = {MADE_BY: data.made_by.encode(), COUNT: str(len(data.trials)).encode()}
-    for name, table in made.items():
-        write_whole(run.path / name, parquet(table.replace_schema_metadata(same)))
+    run.write({name: parquet(table.replace_schema_metadata(same)) for name, table in made.items()})
 
 
 def read(run: RunFolder) -> DataSet | None:
@@ -50,10 +52,12 @@ def read(run: RunFolder) -> DataSet | None:
         return None
     outcomes = _table(run, OUTCOMES)
     try:
-        made_by = (outcomes.schema.metadata or {}).get(MADE_BY, b"").decode()
         latencies, numbers = _table(run, LATENCIES), _table(run, TRIALS, USED)
-        if len({(table.schema.metadata or {}).get(COUNT) for table in (outcomes, latencies, numbers)}) > 1:
-            raise UserError(f"{run.path}: {', '.join(FILES)} are of different trials")
+        told = [table.schema.metadata or {} for table in (outcomes, latencies, numbers)]
+        for key, differ in ((COUNT, "are of different trials"), (MADE_BY, "were computed by different versions of wsbench")):
+            if len({one.get(key) for one in told}) > 1:
+                raise UserError(f"{run.path}: {', '.join(FILES)} {differ}")
+        made_by = told[0].get(MADE_BY, b"").decode()
         rows = outcomes.sort_by("trial").to_pylist()
         columns = _columns(numbers, [row["trial"] for row in rows])
         plans: dict[str, Plan] = {}
@@ -91,17 +95,37 @@ def parquet(table: pa.Table) -> bytes:
     return made.getvalue()
 
 
+def without(content: bytes, places: Places) -> bytes:
+    """The content of a table whose records name no folder of the machine. Numbers and histograms are the same."""
+    table = _read(content)
+    texts = [name for name in (*PATHS, "reason") if name in table.column_names]
+    mended = {name: [value and places.in_text(value) for value in table[name].unique().to_pylist()] for name in texts}
+    before = {name: table[name].unique().to_pylist() for name in texts}
+    if mended == before:
+        return content
+    for name in texts:
+        replaced = dict(zip(before[name], mended[name], strict=True))
+        column = pa.array([replaced[value] for value in table[name].to_pylist()], pa.string())
+        column = column.dictionary_encode() if pa.types.is_dictionary(table[name].type) else column
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
+    return parquet(table)
+
+
 def _table(run: RunFolder, name: str, columns: list[str] | None = None) -> pa.Table:
     texts = [column for column in columns or () if column in ("metric", "reason")]
     try:
-        # Arrow's own threads read ahead by default; at the end of Python they are still there, and now and then abort the program.
-        file = pq.ParquetFile(io.BytesIO(read_file(run.path / name)), read_dictionary=texts, pre_buffer=False)
-        return file.read(columns=columns, use_threads=False)
+        return _read(run.read(name), columns, texts)
     except UserError:
         raise
     except Exception as error:  # of Arrow's own exceptions, and IndexError, UnicodeDecodeError, MemoryError
         said = str(error).splitlines() or [type(error).__name__]
         raise UserError(f"{run.path / name}: {said[0]}") from error
+
+
+def _read(content: bytes, columns: list[str] | None = None, texts: Sequence[str] = ()) -> pa.Table:
+    # Arrow's own threads read ahead by default; at the end of Python they are still there, and now and then abort the program.
+    file = pq.ParquetFile(io.BytesIO(content), read_dictionary=texts, pre_buffer=False)
+    return file.read(columns=columns, use_threads=False)
 
 
 # ---- the long table ------------------------------------------------------------------------------------------------

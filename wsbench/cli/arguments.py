@@ -124,6 +124,11 @@ def _run(made: Parser) -> None:
     made.add_argument("experiment", nargs="?", help="a name, or a path to a .toml file")
     _campaign(made)
     made.add_argument("--resume", type=Path, metavar="RUN", help="finish an interrupted campaign")
+    made.add_argument(
+        "--anyway",
+        action="store_true",
+        help="resume even if the experiment's file, a server, the engine or the machine has changed; each further trial records it",
+    )
     made.add_argument("--port", type=port, help="the port of the servers (default: a free port for each trial)")
     for name, text in (
         ("--engines", "engine processes"),

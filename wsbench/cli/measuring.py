@@ -30,7 +30,7 @@ from wsbench.experiments.duration import estimate_s
 from wsbench.host import installation, leftovers, machine, toolchains
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records import plain
+from wsbench.records import packing, plain
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.goals import Goal, Searching
 from wsbench.records.rundir import RunFolder
@@ -43,7 +43,7 @@ from wsbench.servers.manifest import Offer, Running
 #: Time for all rounds of `--until decided`, in seconds.
 BUDGET_S = 1200.0
 #: Options that go with `--resume`. The others say what a campaign measures, and how often.
-OF_RESUMING = {"resume", "port", "again", "cluster", "budget", "within", "probes", "promise", "no_report", "install"}
+OF_RESUMING = {"resume", "port", "again", "cluster", "budget", "within", "probes", "promise", "no_report", "install", "anyway"}
 
 
 def _patterns(words: list[str]) -> list[str]:
@@ -176,6 +176,8 @@ def run_campaign(arguments) -> int:
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("expected either an experiment or --resume RUN (see `wsbench run --help`)")
+    if arguments.anyway and arguments.resume is None:
+        raise UserError("--anyway goes with --resume")
     unfinished = None if arguments.resume is None else _unfinished(arguments)
     asked = request_of(arguments) if unfinished is None else None
     if asked is not None and asked.until is not None:
@@ -184,7 +186,8 @@ def run_campaign(arguments) -> int:
         install_for(asked.variants)
     with _testbed(arguments) as where:
         if unfinished is not None:
-            run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again, _searching(arguments))
+            searching = _searching(arguments)
+            run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again, searching, arguments.anyway)
         else:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
     if not has_report():
@@ -332,7 +335,8 @@ def find_capacity(arguments) -> int:
 
 
 def end_leftovers(out=None) -> None:
-    """Ends processes of an earlier wsbench that was killed together with its leash, and reports them."""
+    """Ends processes of an earlier wsbench that was killed together with its leash, and reports them. Removes what it unpacked."""
+    packing.remove_leftovers()
     if found := leftovers.orphans():
         leftovers.end({one.mark for one in found})
         named = "; ".join(f"{one.pid} ({plain.line(one.command)})" for one in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -10,14 +11,17 @@ from wsbench import metrics
 from wsbench.cli import show_claims, show_servers, terminal
 from wsbench.cli.exits import BREACHED, DONE
 from wsbench.experiments import experiment
-from wsbench.host import installation, machine
+from wsbench.host import machine, places
 from wsbench.metrics.findings import FAMILIES
 from wsbench.records import packing
 from wsbench.records.errors import UserError
-from wsbench.records.rundir import RunFolder, require_own, runs_in, why_left_out
+from wsbench.records.placeless import Places
+from wsbench.records.rundir import CAMPAIGN, RECORD, RunFolder, require_own, runs_in, why_left_out
 from wsbench.sessions import session_file
 
 RUNS = Path("runs")
+#: How the name of a folder begins that `run`, `duel`, `capacity` or `load` has made.
+BEGUN = re.compile(r"\d{4}-\d\d-\d\dT\d{6}-")
 RESULTS = Path("results")
 
 
@@ -44,6 +48,9 @@ def list_things(arguments) -> int:
     else:
         rows = []
         broken = []
+        for folder in sorted(RUNS.glob("*/")):
+            if BEGUN.match(folder.name) and not any((folder / name).exists() for name in (CAMPAIGN, RECORD)):
+                broken.append(f"{folder}: it has no outcome: it has just begun, or was killed before its first; else remove it")
         for run in runs_in(RUNS):
             try:
                 require_own(run)
@@ -186,10 +193,14 @@ def write_site(arguments) -> int:
 
 def pack_campaign(arguments) -> int:
     run = RunFolder.open(arguments.run).path
-    words = {str(installation.ROOT): "WSBENCH", str(run.resolve().parent): "RUNS"}
-    if (home := installation.home()) is not None:
-        words[str(home)] = "HOME"
     with terminal.FilesOfTrials("packing") as progress:
-        packed = packing.pack(run, arguments.folder, words, arguments.trials, progress.tell)
+        packed = packing.pack(run, arguments.folder, places.of(run.parent), arguments.trials, progress.tell, _without_places)
     print(f"{packed}: {sum(file.stat().st_size for file in packed.iterdir()) / 1e6:.1f} MB")
     return DONE
+
+
+def _without_places(table: bytes, of: Places) -> bytes:
+    """A table of a campaign that is older than records without folders of the machine. It alone needs the report's packages."""
+    from wsbench.analysis import tables
+
+    return tables.without(table, of)

@@ -12,7 +12,9 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from wsbench import __version__
 from wsbench.host import installation
+from wsbench.records import sums
 from wsbench.records.engine_files import (
     Closed,
     Connect,
@@ -66,6 +68,11 @@ def require_binary() -> Path:
     if not path.exists():
         raise UserError(f"the engine is not built: {path} is missing; run `make setup`")
     return path
+
+
+def identity(binary: Path) -> str:
+    """The version of wsbench and the digest of the engine's binary."""
+    return f"{__version__}, sha256 {sums.of_file(binary.resolve())[:16]}"
 
 
 def plan(

@@ -48,7 +48,8 @@ def _ledger(trial: TrialData) -> Iterator[Finding]:
     recorded = trial.recorded[tag].count if tag in trial.recorded else 0
     if recorded != ledger.answered:
         seen = f"{ledger.answered:,} messages were answered, but {recorded:,} have a latency"
-        yield finding("engine", "latencies", seen, "Report this as a fault of wsbench.", body="INVALID", tail="INVALID")
+        remedy = "Restore latency.hlog from a copy if it was altered; else report this as a fault of wsbench."
+        yield finding("engine", "latencies", seen, remedy, body="INVALID", tail="INVALID")
 
 
 def _histograms(trial: TrialData) -> Iterator[Finding]:

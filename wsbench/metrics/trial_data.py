@@ -49,10 +49,13 @@ class TickMean(NamedTuple):
 
 @dataclass(frozen=True)
 class TrialData:
-    """One finished trial. Every file is read once, on demand."""
+    """One finished trial, whose files have their checksums: Altered if they do not. Every file is read on demand."""
 
     folder: TrialFolder
     record: TrialRecord
+
+    def __post_init__(self) -> None:
+        self.folder.verify()
 
     @cached_property
     def plan(self) -> Plan | None:

@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from wsbench.records.errors import UserError
 
@@ -24,22 +25,29 @@ LARGEST_BYTES = 256 << 20
 MOST_LINKS = 40
 
 
-def read_file(file: Path, most: int = LARGEST_BYTES, links: bool = False) -> bytes:
-    """The file's content. UserError if it is a link (unless `links`), not a regular file, over `most` bytes or unreadable."""
+@contextlib.contextmanager
+def opened_plain(file: Path, links: bool = False) -> Iterator[BinaryIO]:
+    """The file, opened for reading. UserError if it is a link (unless `links`), not a regular file, or unreadable."""
     try:
         # O_NONBLOCK: opening a pipe must not wait for the other end.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
         with os.fdopen(descriptor, "rb") as opened:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise UserError(f"{file} is not a plain file")
-            # Read the current size first, so that no buffer of `most` bytes is allocated; then read on if the file has grown.
-            content = opened.read(found.st_size + 1) if found.st_size <= most else b""
-            if len(content) > found.st_size:
-                content += opened.read(most + 1 - len(content))
+            yield opened
     except OSError as error:
         raise UserError(f"{file}: {'is a link' if error.errno == errno.ELOOP and not links else error.strerror}") from error
-    if max(found.st_size, len(content)) > most:
+
+
+def read_file(file: Path, most: int = LARGEST_BYTES, links: bool = False) -> bytes:
+    """The file's content. UserError if it is a link (unless `links`), not a regular file, over `most` bytes or unreadable."""
+    with opened_plain(file, links) as opened:
+        size = os.fstat(opened.fileno()).st_size
+        # Read the current size first, so that no buffer of `most` bytes is allocated; then read on if the file has grown.
+        content = opened.read(size + 1) if size <= most else b""
+        if len(content) > size:
+            content += opened.read(most + 1 - len(content))
+    if max(size, len(content)) > most:
         raise UserError(f"{file} is larger than {most >> 20} MiB, the limit for wsbench files")
     return content
 

@@ -58,8 +58,13 @@ class Frozen(BaseModel):
 
 def read_json(kind: type[Frozen], file: Path):
     """Reads a frozen value from a JSON file. One-line UserError if the file is broken."""
+    return parse_json(kind, read_file(file), file)
+
+
+def parse_json(kind: type[Frozen], content: bytes, file: Path):
+    """Same as `read_json`, for the content of the file."""
     try:
-        return kind.model_validate_json(read_file(file))
+        return kind.model_validate_json(content)
     except ValidationError as error:
         raise UserError(f"{file}: {one_line(error)}") from error
 
@@ -69,10 +74,10 @@ def read_json_if_any(kind: type[Frozen], file: Path):
     return read_json(kind, file) if os.path.lexists(file) else None
 
 
-def read_json_list(kind: type[Frozen], file: Path) -> list:
-    """Same as `read_json`, for a list."""
+def parse_json_list(kind: type[Frozen], content: bytes, file: Path) -> list:
+    """Same as `parse_json`, for a list."""
     try:
-        return TypeAdapter(list[kind]).validate_json(read_file(file))
+        return TypeAdapter(list[kind]).validate_json(content)
     except ValidationError as error:
         raise UserError(f"{file}: {one_line(error)}") from error
 
@@ -107,13 +112,18 @@ def faults_of(kind: type[Frozen], raw: dict) -> tuple[Frozen | None, list[str]]:
 
 
 def write_json(file: Path, value: Frozen | list) -> None:
-    """Writes a value atomically as JSON. A list has one item per line, each without what has its default."""
+    """Writes a value atomically as JSON."""
+    write_whole(file, json_of(value))
+
+
+def json_of(value: Frozen | list) -> bytes:
+    """A value as the content of a JSON file. A list has one item per line, each without what has its default."""
     if isinstance(value, list):
         lines = (json.dumps(item.model_dump(exclude_defaults=True), ensure_ascii=False, separators=(",", ":")) for item in value)
         text = "[\n" + ",\n".join(lines) + "\n]\n"
     else:
         text = json.dumps(value.model_dump(), indent=1, ensure_ascii=False) + "\n"
-    write_whole(file, text.encode())
+    return text.encode()
 
 
 def one_line(error: Exception) -> str:

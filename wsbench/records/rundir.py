@@ -7,7 +7,8 @@ files are in `engine_files`, the lines of samples in `samples`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +16,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from wsbench.records import sums
 from wsbench.records.engine_files import EVENTS, Broadcast, Copies, Event, Gate, Plan, Receivers, Tick, parse_event, summed
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
-from wsbench.records.frozen import Frozen, read_every_line, read_json, read_json_if_any, read_json_list
+from wsbench.records.frozen import Frozen, json_of, parse_json, parse_json_list, read_every_line, read_json, read_json_if_any
 from wsbench.records.goals import Searching, Until
 from wsbench.records.hosts import HostRecord, HostRow, MachineRecord
-from wsbench.records.packing import ARCHIVE, unpacked
+from wsbench.records.packing import ARCHIVE, CHECKSUM, OWN, names_in, unpacked
 from wsbench.records.samples import SAMPLES, Sample, parse_sample
 from wsbench.records.session_table import Exchange
 
@@ -32,6 +34,8 @@ Sweep = dict[str, list[CellValue]]
 #: From 1970 to 9999, the last year that datetime supports.
 UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 CONTROL = " (control)"  # suffix of the server that runs a second time in every round: the A/A control
+#: What is written last: a campaign can be resumed, and a trial has ended, when this file exists.
+CAMPAIGN, RECORD = "campaign.json", "trial.json"
 LAST_EVENTS_BYTES = 64 << 10  # longer than one second of an engine's ticks
 TOLD_LATE = (Gate, Exchange, Broadcast, Copies, Receivers)
 
@@ -196,6 +200,8 @@ class TrialRecord(TrialOrder):
     engines: int = 1  # processes that shared the load
     server_processes: int = 1
     restarted: bool = True  # False: the server ran already, in one process for all trials
+    #: What differed from the trials before when the campaign was resumed with `--anyway`.
+    anyway: list[str] = []
 
     @property
     def failed_by_server(self) -> bool:
@@ -206,6 +212,24 @@ class TrialRecord(TrialOrder):
     def never_loaded(self) -> bool:
         """Whether the server failed before any load reached it. That says nothing about how it carries one."""
         return self.outcome == "failed" and (self.reason or "").startswith(NEVER_READY)
+
+
+class Artefacts(Frozen):
+    """A built server: digests of its sources and commands and of what the build made, its version report, its runtime in words."""
+
+    sources: str
+    made: str
+    receipt: str | None
+    runtime: str | None
+
+
+class Began(Frozen):
+    """What the trials of a campaign share, as it was at the beginning: the text of experiment.toml, the version and digest of the
+    engine on each host, and by variant what was built."""
+
+    experiment: str
+    engines: dict[str, str]
+    artefacts: dict[str, Artefacts]
 
 
 class CampaignRecord(Frozen):
@@ -234,6 +258,7 @@ class CampaignRecord(Frozen):
     spent_s: float | None = None
     until: Until | None = None
     searching: Searching = Searching()
+    began: Began | None = None  # None: a run from before it was recorded
 
 
 def _require_order(file: Path, found: Iterable[tuple[int, str]]) -> None:
@@ -253,7 +278,17 @@ class TrialFolder:
 
     @property
     def record(self) -> TrialRecord | None:
-        return read_json_if_any(TrialRecord, self.path / "trial.json")
+        """The outcome, if the trial has ended. Altered if it does not have its checksum."""
+        file = self.path / RECORD
+        return parse_json(TrialRecord, sums.read(self.path, RECORD), file) if os.path.lexists(file) else None
+
+    def end(self, record: TrialRecord) -> None:
+        """Writes the checksums of all files, and then the outcome."""
+        sums.seal(self.path, RECORD, json_of(record))
+
+    def verify(self) -> None:
+        """Altered if a file of an ended trial does not have its checksum. A trial that has not ended has none yet."""
+        sums.verify(self.path)
 
     @property
     def plan(self) -> Plan | None:
@@ -326,41 +361,62 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The folder of an existing campaign. UserError if there is none."""
-        if not (path / "campaign.json").is_file():
+        if not (path / CAMPAIGN).is_file():
             raise UserError(f"{path} is not a run directory: it has no campaign.json")
         return cls(path)
 
+    def read(self, name: str) -> bytes:
+        """The content of one of the campaign's own files. Altered unless it has its checksum."""
+        return sums.read(self.path, name)
+
+    def write(self, contents: Mapping[str, bytes]) -> None:
+        """Writes some of the campaign's own files in this order, and their checksums."""
+        sums.write(self.path, contents, [name for name in OWN if is_plain(self.path / name)])
+
+    def write_json(self, name: str, value: Frozen | list) -> None:
+        self.write({name: json_of(value)})
+
+    def _json(self, kind: type[Frozen], name: str):
+        return parse_json(kind, self.read(name), self.path / name)
+
+    def _json_list(self, kind: type[Frozen], name: str) -> list:
+        return parse_json_list(kind, self.read(name), self.path / name)
+
     @property
     def campaign(self) -> CampaignRecord:
-        return read_json(CampaignRecord, self.path / "campaign.json")
+        return self._json(CampaignRecord, CAMPAIGN)
 
     @property
     def machine(self) -> MachineRecord:
-        return read_json(MachineRecord, self.path / "machine.json")
+        return self._json(MachineRecord, "machine.json")
 
     @property
     def machine_after(self) -> MachineRecord | None:
         """The machine as read again after the last trial. None if it was not read again."""
-        return read_json_if_any(MachineRecord, self.path / "machine-after.json")
+        return self._json(MachineRecord, name) if os.path.lexists(self.path / (name := "machine-after.json")) else None
 
     @property
     def hosts(self) -> list[HostRow]:
         """Empty if the campaign ran on one machine."""
-        file = self.path / "hosts.json"
-        return read_json_list(HostRow, file) if file.exists() else []
+        return self._json_list(HostRow, "hosts.json") if (self.path / "hosts.json").exists() else []
 
     @property
     def servers(self) -> list[ServerRow]:
-        return read_json_list(ServerRow, self.path / "servers.json")
+        return self._json_list(ServerRow, "servers.json")
 
     @property
     def order(self) -> list[TrialOrder]:
-        return read_json_list(TrialOrder, self.path / "order.json")
+        return self._json_list(TrialOrder, "order.json")
 
     @property
     def own_servers(self) -> Path:
         """Servers of this campaign alone; it exists for a duel of commands or URLs."""
         return self.path / "servers"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by the process that runs the campaign, as long as it does (`records.lock`)."""
+        return self.path / ".lock"
 
     @property
     def experiment_toml(self) -> Path:
@@ -369,8 +425,10 @@ class RunFolder:
     @cached_property
     def trials(self) -> Path:
         """The folder of the trials: the campaign folder, or a temporary folder that lasts as long as this process."""
-        archive = self.path / ARCHIVE
-        return unpacked(archive) if is_plain(archive) else self.path
+        if not self.packed:
+            return self.path
+        sums.require(self.path, ARCHIVE, (sums.SUMS, CHECKSUM))
+        return unpacked(self.path / ARCHIVE)
 
     @property
     def packed(self) -> bool:
@@ -380,8 +438,11 @@ class RunFolder:
         return TrialFolder(self.trials / f"{number:04}")
 
     def finished_numbers(self) -> set[int]:
-        """The numbers of the trials that have an outcome. Opens no trial file."""
-        return {planned.number for planned in self.order if is_plain(self.trial(planned.number).path / "trial.json")}
+        """The numbers of the trials that have an outcome. Opens no trial file, and unpacks nothing."""
+        if self.packed and "trials" not in self.__dict__:
+            names = names_in(self.path / ARCHIVE)
+            return {planned.number for planned in self.order if f"{planned.number:04}/{RECORD}" in names}
+        return {planned.number for planned in self.order if is_plain(self.trial(planned.number).path / RECORD)}
 
     def finished(self) -> Iterator[tuple[TrialFolder, TrialRecord]]:
         """Every trial that has an outcome, ordered by number."""
@@ -393,7 +454,7 @@ class RunFolder:
 
 def runs_in(folder: Path) -> Iterator[RunFolder]:
     """The campaigns of a folder by name, readable or not. `require_own` says which of them are links."""
-    return (RunFolder(file.parent) for file in sorted(folder.glob("*/campaign.json")))
+    return (RunFolder(file.parent) for file in sorted(folder.glob(f"*/{CAMPAIGN}")))
 
 
 def require_own(run: RunFolder) -> None:

@@ -7,11 +7,10 @@ it then reruns. If its rounds go on until decided, `deciding` says after each wh
 
 from __future__ import annotations
 
-import fcntl
-import os
 import random
 import shutil
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Protocol
@@ -19,18 +18,18 @@ from typing import TYPE_CHECKING, Protocol
 from wsbench import __version__
 from wsbench.experiments import experiment
 from wsbench.experiments.duration import estimate_s
-from wsbench.host import machine
+from wsbench.host import machine, places
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records import contained
+from wsbench.records import contained, lock, sums
 from wsbench.records.errors import UserError
-from wsbench.records.files import is_plain, new_folder
-from wsbench.records.frozen import write_json
+from wsbench.records.files import is_plain, new_folder, read_file
+from wsbench.records.frozen import json_of
 from wsbench.records.goals import Searching, Until
 from wsbench.records.hosts import HostRow
 from wsbench.records.packing import ARCHIVE
 from wsbench.records.rundir import CampaignRecord, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
-from wsbench.run import heat, host_limits, ordering, preparing, request, trial
+from wsbench.run import heat, host_limits, ordering, preparing, request, same, trial
 from wsbench.run.request import Request
 from wsbench.run.testbed import Testbed
 from wsbench.servers import catalogue
@@ -84,18 +83,18 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         order = ordering.round_of(1, 1, asked.experiment, variants, asked.seed, control, most)
         planned = ordering.planned_rounds(asked.until.budget_s, estimate_s(asked.experiment, len(order)))
         until, rounds = Until(**asked.until.model_dump(), planned=planned, alive=most), 1
+    placed = places.of(runs)
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
     run = RunFolder(new_folder(runs, f"{stamp}-{asked.name}"))
-    run.experiment_toml.write_bytes(asked.file.read_bytes())
+    experiment_toml, own = asked.file.read_bytes(), {}
     if asked.own is not None:
         shutil.copytree(asked.own, run.own_servers)
-    _read_machines(run, testbed, "")
-    write_json(run.path / "servers.json", [row for _, row in rows])
-    write_json(run.path / "order.json", order)
+        files = [file for file in sorted(run.own_servers.rglob("*")) if is_plain(file)]
+        own = {str(file.relative_to(run.path)): file.read_bytes() for file in files}
     record = CampaignRecord(
         wsbench=__version__,
         experiment=asked.name,
-        command=asked.command,
+        command=placed.in_text(asked.command),
         created_unix_s=time.time(),
         seed=asked.seed,
         rounds=rounds,
@@ -112,10 +111,15 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         searching=asked.searching,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
+        began=same.began(experiment_toml.decode(), rows, asked.experiment.runtime, testbed),
     )
-    # Written last: from here on the campaign can be resumed.
-    write_json(run.path / "campaign.json", record)
-    return resume(run, testbed, port, watcher)
+    own_files = own | {"experiment.toml": experiment_toml} | _machines(testbed, "")
+    own_files |= {"servers.json": json_of([placed.in_value(row) for _, row in rows]), "order.json": json_of(order)}
+    # campaign.json last: from here on the campaign can be resumed.
+    run.write(own_files | {"campaign.json": json_of(record)})
+    with _alone(run):
+        _run_missing(run, testbed, port, watcher, [])
+    return run
 
 
 def resume(
@@ -125,36 +129,54 @@ def resume(
     watcher: Watcher,
     again: int | None = None,
     searching: Searching = Searching(),  # noqa: B008 (frozen)
+    anyway: bool = False,
 ) -> RunFolder:
     """Runs every trial without an outcome, then reruns disturbed ones, up to `again` times (None: as the campaign says). Searches
     for capacities go on to their end, or to another one.
 
-    UserError if another process runs the campaign, if it is packed, or if it was started on another testbed.
+    UserError if another process runs the campaign, if it is packed, if it was started on another testbed or, unless `anyway`, if
+    the experiment's file, a server, the engine or the machine is not that of the trials so far.
     """
     if run.packed:
         raise UserError(
             f"{run.path} is packed, so new trials would not be in its archive. Unpack its trials, then resume: "
             f"tar -xJf {run.path / ARCHIVE} -C {run.path} && rm {run.path / ARCHIVE}"
         )
-    lock_file = run.path / ".lock"
-    if os.path.lexists(lock_file) and not is_plain(lock_file):
-        raise UserError(f"{lock_file} is not a plain file; remove it")
-    _require_same(run.hosts, testbed)
-    with lock_file.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(f"another wsbench is running {run.path}; wait for it, or stop it") from error
+    with _alone(run):
+        _require_same(run.hosts, testbed)
+        sums.verify(run.path, f"{run.own_servers.name}/")
+        differences = same.differences(run, testbed)
+        if differences and not anyway:
+            raise UserError(
+                f"{run.path}: its trials would not be comparable: {'; '.join(differences)}. Begin another campaign, or resume with "
+                "--anyway, which is recorded in every further trial"
+            )
+        if differences:
+            _accept(run, differences)
         if again is not None and again != run.campaign.again:
-            write_json(run.path / "campaign.json", run.campaign.model_copy(update={"again": again}))
+            run.write_json("campaign.json", run.campaign.model_copy(update={"again": again}))
         if searching.given:
-            write_json(run.path / "campaign.json", request.resumed(run, searching))
-        _run_missing(run, testbed, port, watcher)
+            run.write_json("campaign.json", request.resumed(run, searching))
+        _run_missing(run, testbed, port, watcher, differences)
     return run
 
 
-def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher) -> None:
+def _alone(run: RunFolder) -> AbstractContextManager[None]:
+    return lock.holding(run.lock, f"another wsbench is running {run.path}; wait for it, or stop it")
+
+
+def _accept(run: RunFolder, differences: list[str]) -> None:
+    """Goes on in spite of differences: the campaign says so, and the experiment's file is the changed one from now on."""
+    record = run.campaign
+    said = [f"resumed in spite of a difference: {one}" for one in differences]
+    departures = list(dict.fromkeys([*(record.departures or []), *said]))
+    changed = json_of(record.model_copy(update={"departures": departures}))
+    run.write({"experiment.toml": read_file(run.experiment_toml), "campaign.json": changed})
+
+
+def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Watcher, anyway: list[str]) -> None:
     record, order = run.campaign, run.order
+    run.read("experiment.toml")
     written, sizes = experiment.read(run.experiment_toml), (record.rounds, record.scale, record.time_scale, record.arrangement)
     setting = trial.Setting(
         experiment=request.sized(written, *sizes, record.searching, record.sweep),
@@ -163,8 +185,10 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         port=port,
         engines=record.engines,
         server_processes=record.server_processes,
+        anyway=anyway,
     )
-    missing = [planned for planned in order if run.trial(planned.number).record is None]
+    finished = run.finished_numbers()
+    missing = [planned for planned in order if planned.number not in finished]
     rows, table = catalogue.with_own(run.own_servers), setting.experiment.runtime
     variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in order}
     goes_on = record.until is not None or setting.experiment.capacity is not None
@@ -199,7 +223,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         while contained.part("decision after a round", lambda: referee.goes_on(watcher.say), lambda _: False):
             course.finish(course.begin_round(record.until.alive))
     testbed.be_whole(watcher.say)
-    _read_machines(run, testbed, "-after")
+    run.write(_machines(testbed, "-after"))
 
 
 class _Course:
@@ -217,7 +241,7 @@ class _Course:
         self._judge = judge
         self._run, self._order, self._setting, self._variants, self._watcher = run, order, setting, variants, watcher
         self._again, self._seed = run.campaign.again, run.campaign.seed
-        self._left = {planned.number for planned in order if run.trial(planned.number).record is None}
+        self._left = {planned.number for planned in order} - run.finished_numbers()
         self._took_s: list[float] = []
         #: The most time that the searches of the campaign may still take.
         self._searched_s: float | None = None
@@ -242,8 +266,8 @@ class _Course:
         planned = ordering.round_of(number, len(self._order) + 1, experiment, servers, self._seed, control, most)
         self._order += planned
         self._left |= {one.number for one in planned}
-        write_json(self._run.path / "order.json", self._order)
-        write_json(self._run.path / "campaign.json", self._run.campaign.model_copy(update={"rounds": number}))
+        rounds = self._run.campaign.model_copy(update={"rounds": number})
+        self._run.write({"order.json": json_of(self._order), "campaign.json": json_of(rounds)})
         return number
 
     def search(self, searches: Searches) -> None:
@@ -251,7 +275,7 @@ class _Course:
         while planned := contained.part("search", lambda: searches.following(self._order), lambda _: []):
             self._order += planned
             self._left |= {one.number for one in planned}
-            write_json(self._run.path / "order.json", self._order)
+            self._run.write_json("order.json", self._order)
             for one in planned:
                 self._searched_s = searches.left_s
                 self.take([one])
@@ -300,7 +324,7 @@ class _Course:
         random.Random(f"{self._seed} {number} {len(self._order)}").shuffle(found)
         planned_again = ordering.again(found, len(self._order) + 1)
         self._order += planned_again
-        write_json(self._run.path / "order.json", self._order)
+        self._run.write_json("order.json", self._order)
         self._left |= {planned.number for planned in planned_again}
         trials = "a trial" if len(found) == 1 else f"{len(found)} trials"
         self._watcher.say(f"rerunning {trials} of round {number} disturbed by the host, under new numbers")
@@ -320,11 +344,10 @@ def _attempts(planned: TrialOrder, again_of: dict[int, int | None]) -> int:
     return attempts
 
 
-def _read_machines(run: RunFolder, testbed: Testbed, moment: str) -> None:
+def _machines(testbed: Testbed, moment: str) -> dict[str, bytes]:
+    """The files about the machine, and about the hosts of a cluster, read now."""
     serves, hosts = testbed.machines()
-    write_json(run.path / f"machine{moment}.json", serves)
-    if hosts:
-        write_json(run.path / f"hosts{moment}.json", hosts)
+    return {f"machine{moment}.json": json_of(serves)} | ({f"hosts{moment}.json": json_of(hosts)} if hosts else {})
 
 
 def _require_same(began: list[HostRow], testbed: Testbed) -> None:

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wsbench.engine import program, shards
-from wsbench.host import machine
+from wsbench.host import machine, places
 from wsbench.metrics import spans
 from wsbench.monitoring.sampler import Sampler
 from wsbench.records.engine_files import Plan
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.files import new_folder
-from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.run import target
 from wsbench.run.load_plan import SCHEMES, Request, path, plan_of, require_files, resolved, subprotocols, url_of
@@ -98,7 +97,8 @@ def _carried_out(asked: Request, folder: TrialFolder, watch, say) -> Done:
         engines=count,
         restarted=asked.start is not None,
     )
-    write_json(folder.path / "trial.json", record)
+    record = places.of(folder.path.parent).in_value(record)
+    folder.end(record)
     return Done(record, interrupted)
 
 

@@ -138,6 +138,7 @@ def _require_search(written: Experiment, searching: Searching) -> None:
 
 def resumed(run: RunFolder, searching: Searching) -> CampaignRecord:
     """The record of a campaign whose searches go on with another end. UserError if it searches for nothing."""
+    run.read("experiment.toml")
     written, record = experiment.read(run.experiment_toml), run.campaign
     _require_search(written, searching)
     before = record.searching

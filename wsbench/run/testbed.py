@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wsbench.engine import shards
+from wsbench.engine import program, shards
 from wsbench.host import machine
 from wsbench.monitoring.sampler import Sampler
 from wsbench.records.hosts import HostKey, HostRow, MachineRecord
-from wsbench.records.rundir import ServerRow
+from wsbench.records.rundir import Artefacts, ServerRow
 from wsbench.run import preparing
-from wsbench.servers import serving
+from wsbench.servers import build, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running
 from wsbench.servers.settings import RuntimeTable
@@ -62,6 +62,12 @@ class Testbed(Protocol):
 
     def machines(self) -> tuple[MachineRecord, list[HostRow]]:
         """The serving machine, read now, and a row per host; no rows without a cluster."""
+
+    def programs(self) -> dict[str, str]:
+        """Version and digest of the engine on each host that loads, by the name of the host; "" without a cluster."""
+
+    def artefacts(self, variant: Variant, table: RuntimeTable, row: ServerRow | None = None) -> Artefacts | None:
+        """What would be started of a variant now. `row`: the version report of a moment ago; None: it is asked for."""
 
     def be_whole(self, say: Callable[[str], None]) -> None:
         """Called before a trial: waits for lost hosts. UserError if a host does not come back."""
@@ -113,6 +119,12 @@ class ThisHost:
 
     def machines(self) -> tuple[MachineRecord, list[HostRow]]:
         return machine.read(), []
+
+    def programs(self) -> dict[str, str]:
+        return {"": program.identity(self.binary)}
+
+    def artefacts(self, variant, table, row=None) -> Artefacts | None:
+        return build.artefacts(variant, self.server_cpus, row and build.reported(row))
 
     def be_whole(self, say) -> None:
         pass

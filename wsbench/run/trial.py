@@ -7,21 +7,22 @@ no metric: results are evaluated later, from the files.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from wsbench.engine import program, shards
 from wsbench.experiments.experiment import Experiment
 from wsbench.experiments.load import Load
+from wsbench.host import places
 from wsbench.metrics import spans
 from wsbench.monitoring import sampler
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.records import contained
 from wsbench.records.engine_files import Doc, Echo, Plan, Scenario, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
-from wsbench.records.frozen import write_json
 from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import content, stopping
 from wsbench.run.testbed import Server, Testbed
@@ -49,6 +50,7 @@ class Setting:
     port: int | None
     engines: int | None = None  # None: as many as each trial needs
     server_processes: int | None = None
+    anyway: Sequence[str] = ()  # what differs from the trials before the campaign was resumed
 
 
 def is_started(variant: Variant) -> bool:
@@ -156,7 +158,8 @@ class Attempt:
             return scenario
         file = self.folder.path / "content.json"
         file.write_bytes(content.json_text(scenario.bytes))
-        return scenario.model_copy(update={"content": str(file.resolve())})
+        # The engine runs in the folder of wsbench; the plan names no folder of the machine.
+        return scenario.model_copy(update={"content": os.path.relpath(file)})
 
     def settle(self, server: Server) -> None:
         """Lets the runtime write its last lines, and stops the server. TrialFailed if it had ended by itself."""
@@ -188,8 +191,10 @@ class Attempt:
             engines=self._shape.engines,
             server_processes=self._shape.servers,
             restarted=is_started(self.variant),
+            anyway=list(self.setting.anyway),
         )
-        write_json(self.folder.path / "trial.json", record)
+        record = places.of(self.folder.path.parent.parent).in_value(record)
+        self.folder.end(record)
         return record
 
 

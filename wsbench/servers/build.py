@@ -19,7 +19,7 @@ from pathlib import Path
 from wsbench.host import toolchains
 from wsbench.host.process import output_of, run_logged
 from wsbench.records.errors import TrialFailed
-from wsbench.records.rundir import RuntimeRecord
+from wsbench.records.rundir import Artefacts, RuntimeRecord, ServerRow
 from wsbench.servers import runtime, sources
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Need, Running, Started, Unavailable
@@ -157,6 +157,26 @@ def build(variant: Variant, cpus: list[int]) -> Built:
             return Built(None, problem, "failed", took_s=time.monotonic() - began)
         did = "built"
     return _receipt(variant, cpus, did, began)
+
+
+def reported(row: ServerRow) -> Built:
+    """The version report that a campaign's row of the variant has."""
+    return Built(row.receipt, row.skipped, "was built", row.runtime)
+
+
+def artefacts(variant: Variant, cpus: list[int], reported: Built | None = None) -> Artefacts | None:
+    """What would be started of the variant now; it builds nothing. `reported`: its version report, which else is asked for. None if
+    nothing is started, because it runs already."""
+    if not isinstance(variant.table, Started):
+        return None
+    table = variant.table
+    said = reported or _receipt(variant, cpus, "was built", time.monotonic())
+    return Artefacts(
+        sources=sources.digest(variant.folder, repr((table.build, table.run, variant.env))),
+        made=sources.digest_of_made([variant.folder / artefact for artefact in table.artefacts]),
+        receipt=said.receipt or said.problem,
+        runtime=said.runtime and said.runtime.text,
+    )
 
 
 def _run_commands(variant: Variant) -> str | None:

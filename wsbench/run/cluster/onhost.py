@@ -20,13 +20,15 @@ from typing import IO
 
 from wsbench import __version__
 from wsbench.checks.use import Use
+from wsbench.engine import program
 from wsbench.host import installation, machine
 from wsbench.host.process import INHERITED, Engine
 from wsbench.monitoring.sampler import Sampler
 from wsbench.records.errors import TrialFailed
 from wsbench.records.frozen import Tail
+from wsbench.records.rundir import ServerRow
 from wsbench.run import preparing
-from wsbench.servers import catalogue, serving
+from wsbench.servers import build, catalogue, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.settings import RuntimeTable
 
@@ -60,6 +62,9 @@ class OnHost:
     def machine(self) -> str:
         return machine.read().model_dump_json()
 
+    def program(self) -> str:
+        return program.identity(self._binary)
+
     def time(self) -> tuple[int, int]:
         heard = time.monotonic_ns()
         return heard, time.monotonic_ns()
@@ -76,6 +81,11 @@ class OnHost:
         """The server's row in a campaign, as JSON. The server must already be built here."""
         wanted = preparing.Wanted(_variant(name, table), served, Use.model_validate_json(use))
         return preparing.row_of_built(wanted, cpus, port).model_dump_json()
+
+    def artefacts(self, name: str, table: str, cpus: list[int], row: str | None) -> str:
+        """What would be started of the variant here, as JSON."""
+        said = None if row is None else build.reported(ServerRow.model_validate_json(row))
+        return build.artefacts(_variant(name, table), cpus, said).model_dump_json()
 
     def serve(self, name: str, table: str, order: str) -> str:
         own = self._folder / "server"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.hosts import HostKey, HostRow, MachineRecord
-from wsbench.records.rundir import ServerRow
+from wsbench.records.rundir import Artefacts, ServerRow
 from wsbench.run import preparing
 from wsbench.run.cluster import hosts, remote
 from wsbench.run.cluster.engines import OnCluster
@@ -21,7 +21,7 @@ from wsbench.servers.manifest import Started
 from wsbench.servers.settings import RuntimeTable
 
 #: Checking a server takes about ten seconds; reading a machine runs several tools for their versions.
-CHECK_S, READ_S = 600.0, 60.0
+CHECK_S = 600.0
 
 
 @contextlib.contextmanager
@@ -109,13 +109,18 @@ class Elsewhere:
     def machines(self) -> tuple[MachineRecord, list[HostRow]]:
         found = []
         for one in self._hosts:
-            try:
-                said = one.call("machine", timeout_s=READ_S)
-            except TrialFailed as failure:
-                raise UserError(str(failure)) from failure
+            said = _answer(one, "machine")
             found.append(HostRow(key=one.key, machine=MachineRecord.model_validate_json(said)))
         serves = next(row.machine for row in found if row.key == self._server.key)
         return serves, found
+
+    def programs(self) -> dict[str, str]:
+        return {one.host.name: _answer(one, "program") for one in self._loads}
+
+    def artefacts(self, variant: Variant, table: RuntimeTable, row: ServerRow | None = None) -> Artefacts | None:
+        said = row and row.model_dump_json()
+        asked = (variant.name, table.model_dump_json(), self.server_cpus, said)
+        return Artefacts.model_validate_json(_answer(self._server, "artefacts", *asked))
 
     def be_whole(self, say: Callable[[str], None]) -> None:
         self._calls.restore(self._cluster.wait_s, say)
@@ -127,6 +132,13 @@ class Elsewhere:
     def sampling(self, server: RemoteServer, folder: Path) -> Samples:
         server.samples = Samples(self._server, self._loads, folder)
         return server.samples
+
+
+def _answer(one: Remote, method: str, *arguments) -> str:
+    try:
+        return one.call(method, *arguments, timeout_s=CHECK_S)
+    except TrialFailed as failure:
+        raise UserError(str(failure)) from failure
 
 
 def _remote(host: hosts.Host, calls: Calls) -> Remote:
