@@ -39,7 +39,7 @@ def differences(run: RunFolder, testbed: Testbed) -> list[str]:
         run.read("experiment.toml")
         found.append(UNRECORDED)
     else:
-        found += [f"experiment.toml: {said}" for said in _of_text(before.experiment, read_text(run.experiment_toml))]
+        found += [f"experiment.toml: {said}" for said in of_text(before.experiment, read_text(run.experiment_toml))]
         table = RuntimeTable.model_validate(toml_of(before.experiment, run.experiment_toml).get("runtime", {}))
         rows = catalogue.with_own(run.own_servers)
         named = [(name, catalogue.named(name, rows, table)) for name in record.servers]
@@ -57,7 +57,8 @@ def differences(run: RunFolder, testbed: Testbed) -> list[str]:
     return found
 
 
-def _of_text(before: str, after: str) -> list[str]:
+def of_text(before: str, after: str) -> list[str]:
+    """What a changed experiment has otherwise, key by key."""
     if before == after:
         return []
     were = _flat(toml_of(before, "experiment.toml"))
