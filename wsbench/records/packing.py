@@ -181,9 +181,15 @@ def _members(archive: Path) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.
 
 
 def _within(members: tarfile.TarFile) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    names = set()
     for number, member in enumerate(members):
         if number >= MOST_FILES:
             raise tarfile.TarError(f"more than {MOST_FILES:,} files")
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or not NAME.fullmatch(member.name):
+            raise tarfile.TarError(f"{member.name!r} is not a trial file")
+        if member.name in names:
+            raise tarfile.TarError(f"two files are named {member.name!r}")
+        names.add(member.name)
         yield members, member
 
 
@@ -210,10 +216,7 @@ class _Measured:
 
 
 def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Writes one file whose name matches those that `pack` gives. tarfile's own extraction differs between Python versions and
-    follows links in the archive."""
-    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or not NAME.fullmatch(member.name):
-        raise tarfile.TarError(f"{member.name!r} is not a trial file")
+    """Writes one file. tarfile's own extraction differs between Python versions and follows links in the archive."""
     place = folder / member.name
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("xb") as made:

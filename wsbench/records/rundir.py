@@ -425,10 +425,12 @@ class RunFolder:
     @cached_property
     def trials(self) -> Path:
         """The folder of the trials: the campaign folder, or a temporary folder that lasts as long as this process."""
-        if not self.packed:
-            return self.path
+        return unpacked(self._archive()) if self.packed else self.path
+
+    def _archive(self) -> Path:
+        """The archive of the trials. Altered unless it has its checksum, here or beside the archive that was published apart."""
         sums.require(self.path, ARCHIVE, (sums.SUMS, CHECKSUM))
-        return unpacked(self.path / ARCHIVE)
+        return self.path / ARCHIVE
 
     @property
     def packed(self) -> bool:
@@ -440,7 +442,7 @@ class RunFolder:
     def finished_numbers(self) -> set[int]:
         """The numbers of the trials that have an outcome. Opens no trial file, and unpacks nothing."""
         if self.packed and "trials" not in self.__dict__:
-            names = names_in(self.path / ARCHIVE)
+            names = names_in(self._archive())
             return {planned.number for planned in self.order if f"{planned.number:04}/{RECORD}" in names}
         return {planned.number for planned in self.order if is_plain(self.trial(planned.number).path / RECORD)}
 
