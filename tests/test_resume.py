@@ -55,7 +55,7 @@ def this_host() -> testbed.ThisHost:
 @contextmanager
 def catalogue_of(folder: Path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogue, "OWN", (folder,))
+        patch.setenv(catalogue.VARIABLE, str(folder))
         yield
 
 
@@ -118,9 +118,9 @@ def test_another_experiment_is_named(before, after, said):
     assert not same.of_text(EXPERIMENT, EXPERIMENT)
 
 
-def test_another_server_and_experiment_are_named(killed):
+def test_another_server_and_experiment_are_named(killed, tmp_path):
     edit(killed.experiment_toml, "rate_per_s = 100", "rate_per_s = 50")
-    edit(catalogue.OWN[0] / "fragile" / "server.py", "import", "# changed\nimport")
+    edit(tmp_path / "servers" / "fragile" / "server.py", "import", "# changed\nimport")
     said = refused(killed)
     assert "experiment.toml: load.rate_per_s 100 → 50; fragile@steady: its sources or commands have changed" in said
 
@@ -171,7 +171,7 @@ def test_a_changed_file_of_the_campaign_itself_is_never_accepted(killed):
 
 
 def test_anyway_goes_with_resume(capsys):
-    assert cli._carried_out(["run", "quick", "--anyway", "--no-report"]) == 2
+    assert cli.carried_out(["run", "quick", "--anyway", "--no-report"]) == 2
     assert "--anyway goes with --resume" in capsys.readouterr().err
 
 
@@ -200,6 +200,6 @@ def test_what_a_build_made_has_a_digest_without_what_a_run_leaves(tmp_path):
         before = after
 
 
-def test_a_server_that_is_not_built_any_more_is_a_difference(killed):
-    (catalogue.OWN[0] / "fragile" / "server.py").unlink()
+def test_a_server_that_is_not_built_any_more_is_a_difference(killed, tmp_path):
+    (tmp_path / "servers" / "fragile" / "server.py").unlink()
     assert "fragile@steady: version report" in refused(killed)

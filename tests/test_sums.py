@@ -252,7 +252,7 @@ def test_runs_are_listed_without_a_look_into_trials_and_those_killed_at_once_by_
     (tmp_path / "runs" / "2026-11-30T000003-load" / "trial.json").touch()
     (tmp_path / "runs" / "mine").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert cli._carried_out(["list", "runs"]) == 0
+    assert cli.carried_out(["list", "runs"]) == 0
     said = "".join(capsys.readouterr())
     assert "2/2" in said
     assert [line.split(":")[0].split("/")[-1] for line in said.splitlines() if "has no outcome" in line] == [

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from wsbench.analysis import reading, tables, until
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.frozen import write_json
 from wsbench.records.rundir import RunFolder
 
 
@@ -29,7 +28,7 @@ class Referee:
     def goes_on(self, say: Callable[[str], None]) -> bool:
         """Whether another round follows; writes the data set if none does. `say` gets a line about this one."""
         spent_s = self._seconds() - self._began_s
-        write_json(self._run.path / "campaign.json", self._run.campaign.model_copy(update={"spent_s": spent_s}))
+        self._run.write_json("campaign.json", self._run.campaign.model_copy(update={"spent_s": spent_s}))
         results = reading.load(self._run, known=self._growing.data)
         standing = until.standing(results)
         say(standing.words)
