@@ -81,7 +81,7 @@ faults: setup-test
 
 # Which lines and branches of the judging packages the unit tests reach.
 coverage: setup-test
-	$(BIN)/python scripts/coverage.py
+	$(BIN)/python scripts/covered.py
 
 # MUTANTS="--number 200" for more than 20.
 mutants: setup-test
@@ -152,7 +152,7 @@ check-builds: setup
 	$(BIN)/python scripts/same_artefacts.py
 
 # A wheel with the engine in it, for glibc 2.28 and newer, in dist/.
-wheel: setup-test
+wheel: $(VENV)/.done-wheel
 	rm -rf dist
 	$(FOUND) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/auditwheel show dist/*.whl
@@ -163,6 +163,10 @@ test-wheel: wheel
 	python3 -m venv build/wheel
 	build/wheel/bin/pip install --quiet dist/*.whl
 	PATH="$(CURDIR)/build/wheel/bin:$$PATH" scripts/first_load.sh
+
+$(VENV)/.done-wheel: $(VENV)/.done requirements/wheel.txt
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/wheel.txt
+	touch $@
 
 # What a new machine makes of it: the checkout and the wheel, each in a root of its own.
 check-fresh: wheel

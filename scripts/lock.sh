@@ -13,3 +13,4 @@ lock() {
 lock tool --extra report "$@"
 lock docs --extra docs --constraint requirements/tool.txt "$@"
 lock test --extra report --extra cluster --extra test --constraint requirements/tool.txt "$@"
+lock wheel --extra wheel --constraint requirements/test.txt "$@"

@@ -17,6 +17,8 @@ from wsbench.cli import exits
 from wsbench.host import machine
 from wsbench.servers import serving
 
+pytestmark = pytest.mark.system
+
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TEXT, CLOSE = 0x1, 0x8
 FEED = """

@@ -65,7 +65,7 @@ def made_by(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess, Run
     return done, RunFolder(new.pop())
 
 
-@pytest.mark.parametrize(("scenario", "rate"), [("echo", 200), ("push", 10)])
+@pytest.mark.parametrize(("scenario", "rate"), [pytest.param("echo", 200, marks=pytest.mark.system), ("push", 10)])
 def test_a_campaign_on_hosts_is_the_campaign_on_one(bed, scenario, rate):
     asked = campaign(bed, scenario=scenario, rate=rate)
     _, here = made_by(bed, *asked)

@@ -18,6 +18,8 @@ from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.settings import mebibytes
 
+pytestmark = pytest.mark.system
+
 FILES = sorted(experiment.EXPERIMENTS.glob("*.toml"))
 #: Of what `make` builds for the tests, those that start soonest first.
 SERVERS = ("reference@websocket", "go-net-websocket", "node-ws", "json-rpc", "aedes", "netty")
