@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,11 +85,17 @@ def tests_of(module: str) -> list[str]:
     return direct or [file.name for file, names in files.items() if package in names]
 
 
-def survives(file: Path, text: str, limit_s: float) -> str:
-    """`killed`, `survived` or `untested`, of the tests in a copy of the checkout that has this text in place of the file's."""
-    names = tests_of(file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"))
-    if not names:
-        return "untested"
+def module_of(file: Path) -> str:
+    return file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+
+
+@cache
+def pass_unchanged(file: Path, limit_s: float) -> bool:
+    return pass_with(file, file.read_text(encoding="utf-8"), limit_s)
+
+
+def pass_with(file: Path, text: str, limit_s: float) -> bool:
+    """Whether a module's tests pass in a copy of the checkout that has this text in place of the module's."""
     with tempfile.TemporaryDirectory(prefix="wsbench-mutant-") as made:
         place = Path(made)
         for entry in ROOT.iterdir():
@@ -99,15 +106,15 @@ def survives(file: Path, text: str, limit_s: float) -> str:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "not system"]
         try:
             done = subprocess.run(
-                [*command, *(f"tests/{name}" for name in names)],
+                [*command, *(f"tests/{name}" for name in tests_of(module_of(file)))],
                 cwd=place,
                 env={"PYTHONPATH": made, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": made},
                 capture_output=True,
                 timeout=limit_s,
             )
         except subprocess.TimeoutExpired:
-            return "killed"
-    return "survived" if done.returncode == 0 else "killed"
+            return False
+    return done.returncode == 0
 
 
 def main() -> int:
@@ -124,7 +131,14 @@ def main() -> int:
 
     def tried(file: Path, place: int) -> tuple[str, str]:
         text, change = mutated(texts[file], place)
-        return survives(file, text, options.limit), f"{file.relative_to(ROOT)}:{change}"
+        return outcome(file, text), f"{file.relative_to(ROOT)}:{change}"
+
+    def outcome(file: Path, text: str) -> str:
+        if not tests_of(module_of(file)):
+            return "untested"
+        if not pass_unchanged(file, options.limit):
+            return "not judged, because its tests fail without it"
+        return "survived" if pass_with(file, text, options.limit) else "killed"
 
     with ThreadPoolExecutor(options.jobs) as pool:
         outcomes = list(pool.map(lambda one: tried(*one), chosen))
