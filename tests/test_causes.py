@@ -174,7 +174,7 @@ def typed(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
 
     def carried_out(*words: object) -> tuple[int, list[str]]:
-        code = cli._carried_out([str(word) for word in words])
+        code = cli.carried_out([str(word) for word in words])
         return code, capsys.readouterr().out.splitlines()
 
     return carried_out
@@ -253,7 +253,7 @@ def test_connections_that_come_and_go_are_counted_as_such(serve, typed):
 
 @pytest.mark.parametrize("option", ["-n", "--depth", "--per-connection", "-c"])
 def test_a_number_beyond_every_counter_is_one_line(typed, capsys, option):
-    assert cli._carried_out(["load", "ws://127.0.0.1:1/", option, str(2**63)]) == exits.BAD_INPUT
+    assert cli.carried_out(["load", "ws://127.0.0.1:1/", option, str(2**63)]) == exits.BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert str(2**63 - 1) in line
 

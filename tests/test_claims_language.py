@@ -1,9 +1,6 @@
 """Claims: what the language reads and refuses, what the catalogue's say, and the commands that show them."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from claims_maker import LEVELS, SERVERS, as_paper, claim
@@ -98,14 +95,10 @@ def test_every_claim_in_the_catalogue_can_be_understood_and_asks_for_metrics_tha
 # ---- the command ---------------------------------------------------------------------------------------------------
 
 
-def wsbench(*arguments):
-    return subprocess.run([sys.executable, "-m", "wsbench.cli", *map(str, arguments)], capture_output=True, text=True)
-
-
-def test_the_command_writes_a_table_markdown_and_json(tmp_path):
+def test_the_command_writes_a_table_markdown_and_json(tmp_path, wsbench):
     source = claim("every cell: netty.requests_per_s > jetty.requests_per_s")
     run = make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=as_paper, experiment=source)
-    table, marked, whole = (wsbench("claims", run.path, *option) for option in ([], ["--markdown"], ["--json"]))
+    table, marked, whole = (wsbench("claims", str(run.path), *option) for option in ([], ["--markdown"], ["--json"]))
     assert (table.returncode, marked.returncode, whole.returncode) == (0, 0, 0), table.stderr
     assert "X1" in table.stdout
     assert "holds" in table.stdout
@@ -115,26 +108,26 @@ def test_the_command_writes_a_table_markdown_and_json(tmp_path):
     assert verdicts[0]["comparisons"][0]["holds"] is True
 
 
-def test_a_campaign_without_claims_says_so(tmp_path):
+def test_a_campaign_without_claims_says_so(tmp_path, wsbench):
     run = make_run(tmp_path / "run", SERVERS[:2], LEVELS[:1], rounds=1)
-    assert "has no claims" in wsbench("claims", run.path).stdout
+    assert "has no claims" in wsbench("claims", str(run.path)).stdout
 
 
-def test_claims_of_another_file_can_be_held_against_an_old_campaign(tmp_path):
+def test_claims_of_another_file_can_be_held_against_an_old_campaign(tmp_path, wsbench):
     run = make_run(tmp_path / "run", SERVERS[:3], LEVELS[:1], rounds=5, change=as_paper)
-    found = wsbench("claims", run.path, "--from", Path(experiment.path_of("hoticn-2018-concurrency")))
+    found = wsbench("claims", str(run.path), "--from", str(experiment.path_of("hoticn-2018-concurrency")))
     assert found.returncode == 0, found.stderr
     assert "H4" in found.stdout
     assert "netty@4.1.19 is not in this campaign" in found.stdout
 
 
-def test_a_broken_claim_is_exit_2(tmp_path):
+def test_a_broken_claim_is_exit_2(tmp_path, wsbench):
     run = make_run(tmp_path / "run", SERVERS[:2], LEVELS[:1], rounds=1, experiment=claim("netty >"))
-    found = wsbench("claims", run.path)
+    found = wsbench("claims", str(run.path))
     assert found.returncode == 2
     assert found.stderr.startswith("wsbench: ")
     assert len(found.stderr.splitlines()) == 1
 
 
-def test_the_list_has_every_claim():
+def test_the_list_has_every_claim(wsbench):
     assert "H6" in wsbench("list", "claims").stdout

@@ -34,15 +34,24 @@ OF_REPORT = {
     "uvicorn",
 }
 HEAVY = OF_REPORT | {"numpy", "pydantic", "rich", "psutil"}
+#: Each command line in a process of its own: a fork of one in which nothing but `wsbench.cli` is imported.
 IMPORTED = """
-import json, sys
+import contextlib, io, json, os, sys
 {block}
 from wsbench import cli
-sys.argv = {argv!r}
-try:
-    cli.main()
-except SystemExit as end:
-    print(json.dumps([end.code, sorted(name.partition(".")[0] for name in sys.modules)]))
+for words in {lines!r}:
+    if os.fork() == 0:
+        code, written = None, {{name: io.TextIOWrapper(io.BytesIO(), write_through=True) for name in ("stdout", "stderr")}}
+        with contextlib.redirect_stdout(written["stdout"]), contextlib.redirect_stderr(written["stderr"]):
+            sys.argv = ["wsbench", *words]
+            try:
+                cli.main()
+            except SystemExit as end:
+                code = end.code
+        modules = sorted({{name.partition(".")[0] for name in sys.modules}})
+        print(json.dumps([code, modules, written["stderr"].buffer.getvalue().decode()]), flush=True)
+        os._exit(0)
+    os.wait()
 """
 #: As where the base alone is installed: find_spec and import both say no.
 BLOCK = """
@@ -57,32 +66,32 @@ importlib.util.find_spec = lambda name, *rest: None if name in {names!r} else fo
 """
 
 
-def run(folder, *words: str, absent: set[str] = frozenset()) -> tuple[int, set[str], str]:
-    """Exit code, what was imported, and what was said on standard error."""
+def run(folder, *lines: list[str], absent: set[str] = frozenset()) -> dict[str, tuple[int, set[str], str]]:
+    """For each command line its exit code, what was imported, and what was said on standard error."""
     block = BLOCK.format(names=sorted(absent)) if absent else ""
-    code = IMPORTED.format(argv=["wsbench", *words], block=block)
+    code = IMPORTED.format(lines=lines, block=block)
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    exit_code, modules = json.loads(done.stdout.splitlines()[-1])
-    return exit_code, set(modules), done.stderr
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return {" ".join(words): (code, set(modules), said) for words, (code, modules, said) in zip(lines, found, strict=True)}
 
 
-@pytest.mark.parametrize("words", [["--help"], [], ["no-such-command"], ["run", "--help"], ["check", "--help"]])
-def test_help_and_mistakes_wait_for_no_import(tmp_path, words):
-    _, modules, _ = run(tmp_path, *words)
-    assert not modules & HEAVY
+def test_help_and_mistakes_wait_for_no_import(tmp_path):
+    done = run(tmp_path, ["--help"], [], ["no-such-command"], ["run", "--help"], ["check", "--help"])
+    assert {line: modules & HEAVY for line, (_, modules, _) in done.items() if modules & HEAVY} == {}
 
 
-@pytest.mark.parametrize("words", [["load", "--help"], ["doctor", "--help"], ["selftest", "--help"], ["list", "servers"]])
-def test_the_base_imports_nothing_of_the_report(tmp_path, words):
-    code, modules, said = run(tmp_path, *words)
-    assert code == 0, said
-    assert not modules & OF_REPORT
+def test_the_base_imports_nothing_of_the_report(tmp_path):
+    done = run(tmp_path, ["load", "--help"], ["doctor", "--help"], ["selftest", "--help"], ["list", "servers"])
+    found = {line: (code, said, modules & OF_REPORT) for line, (code, modules, said) in done.items()}
+    assert found == dict.fromkeys(done, (0, "", set()))
 
 
 @pytest.mark.parametrize("name", arguments.COMMANDS)
-def test_every_command_has_its_help_and_its_function(tmp_path, name):
-    code, _, said = run(tmp_path, name, "--help")
-    assert (code, said) == (0, "")
+def test_every_command_has_its_help_and_its_function(wsbench, name):
+    done = wsbench(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert name in done.stdout
     module, _, function = arguments.COMMANDS[name][1].partition(":")
     assert callable(getattr(__import__(f"wsbench.{module}", fromlist=[function]), function))
 
@@ -121,25 +130,25 @@ def test_what_an_encoding_lacks_is_what_json_would_write():
 
 def test_an_invalid_value_that_nobody_refused_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr("wsbench.cli.reading.list_things", lambda _: Closed(depth=2**63))
-    assert cli._carried_out(["list", "metrics"]) == exits.BAD_INPUT
+    assert cli.carried_out(["list", "metrics"]) == exits.BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert "depth" in line
 
 
 def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp_path):
-    code, _, said = run(tmp_path, "run", "quick", absent=OF_REPORT)
+    ((code, _, said),) = run(tmp_path, ["run", "quick"], absent=OF_REPORT).values()
     assert code == 2
     assert said.startswith(f"wsbench: this needs jinja2, which is not installed: {EXTRA}; or use")
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("words", [["report", "runs/x"], ["history", "quick"], ["serve"], ["compare", "runs/x", "runs/x"]])
-def test_what_needs_the_report_says_what_to_install(tmp_path, words):
+def test_what_needs_the_report_says_what_to_install(tmp_path):
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "x" / "campaign.json").write_text("{}")
-    code, _, said = run(tmp_path, *words, absent=OF_REPORT)
-    assert (code, said.count("\n")) == (2, 1)
-    assert said.endswith(f"which is not installed: {EXTRA}\n")
+    lines = [["report", "runs/x"], ["history", "quick"], ["serve"], ["compare", "runs/x", "runs/x"]]
+    for code, _, said in run(tmp_path, *lines, absent=OF_REPORT).values():
+        assert (code, said.count("\n")) == (2, 1)
+        assert said.endswith(f"which is not installed: {EXTRA}\n")
 
 
 def test_version_names_harness_engine_and_catalogue(wsbench):
