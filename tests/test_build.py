@@ -1,12 +1,16 @@
 """Builds: only what changed, once for all it serves, at the same time, without a network when built; failures are rows."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
 from wsbench.host.installation import ROOT
+from wsbench.host.process import run_logged
 from wsbench.servers import build, catalogue
 
 MANIFEST = """
@@ -155,3 +159,28 @@ def test_real_servers_that_are_built_need_no_network(no_network):
     again = offline(ROOT / "servers", *built)
     assert again.returncode == 0, again.stdout + again.stderr
     assert f"{len(built)} was built" in again.stdout
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_npm_says_why_it_refuses_a_package(tmp_path):
+    """With the words of the catalogue, and a package whose checksum is another than the lock file's."""
+    (command,) = {
+        tuple(words)
+        for variant in catalogue.read()
+        for words in getattr(variant.table, "build", ())
+        if words[:2] == ["npm", "ci"] and words[3] == "build"
+    }
+    build = tmp_path / "build"
+    build.mkdir()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "package.json").write_text('{"name": "a", "version": "1.0.0"}')
+    with tarfile.open(build / "a.tgz", "w:gz") as packed:
+        packed.add(tmp_path / "package", "package")
+    needs = {"name": "b", "version": "1.0.0", "dependencies": {"a": "file:a.tgz"}}
+    locked = {"version": "1.0.0", "resolved": "file:a.tgz", "integrity": "sha512-" + "A" * 86 + "=="}
+    (build / "package.json").write_text(json.dumps(needs))
+    lock = needs | {"lockfileVersion": 3, "packages": {"": needs, "node_modules/a": locked}}
+    (build / "package-lock.json").write_text(json.dumps(lock))
+    log = tmp_path / "log"
+    assert run_logged([*command, "--offline"], tmp_path, log, {}) != 0
+    assert "EINTEGRITY" in log.read_text()

@@ -11,11 +11,11 @@ import shutil
 LARGEST = 2**63 - 1
 #: PID_MAX_LIMIT of 64-bit kernels.
 LAST_PID = 1 << 22
-#: RFC 9110 §5.6.2.
 DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ms|s|m|min|h)", re.ASCII)
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 THOUSANDS = re.compile(r"(\d+\.?\d*|\.\d+)([kM])", re.ASCII)
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)([kKM])(iB)?", re.ASCII)
+#: RFC 9110 §5.6.2.
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 

@@ -37,6 +37,7 @@ CONTROL = " (control)"  # suffix of the server that runs a second time in every 
 #: What is written last: a campaign can be resumed, and a trial has ended, when this file exists.
 CAMPAIGN, RECORD = "campaign.json", "trial.json"
 LAST_EVENTS_BYTES = 64 << 10  # longer than one second of an engine's ticks
+LOG_LINES = 20  # of a server's log, in its trial's record and shown of one
 TOLD_LATE = (Gate, Exchange, Broadcast, Copies, Receivers)
 
 

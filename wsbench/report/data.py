@@ -20,11 +20,12 @@ from wsbench.analysis.summary import SummaryRow, column_scale
 from wsbench.analysis.summary import columns as summary_columns
 from wsbench.metrics.findings import FAMILIES, KINDS
 from wsbench.records import contained
+from wsbench.records.rundir import LOG_LINES
 from wsbench.report.palette import looks_by_name
 
 DIGITS = 6  # of a trial's values: enough for downloads
 PERCENTILES = ("p50", "p90", "p99", "p999", "max")  # of the table under the curves
-LOG_LINES, LINE_LETTERS = 30, 400
+LINE_LETTERS = 400
 MOST_LOGS = 200  # pooled histograms in the page, about two kilobytes each
 MOST_TIMELINES = 300  # trials; each is read a second time
 MOST_NUMBERS = 800_000  # in all timelines together: about a megabyte of the page

@@ -18,9 +18,10 @@ from wsbench.analysis.tables import TRIALS
 from wsbench.metrics import limits
 from wsbench.metrics.findings import FAMILIES
 from wsbench.records.plain import visible
+from wsbench.records.rundir import LOG_LINES
 from wsbench.report.answer import answer
 from wsbench.report.blocks import Block, ClaimRow
-from wsbench.report.data import LOG_LINES, MOST_LOGS, page_data
+from wsbench.report.data import MOST_LOGS, page_data
 from wsbench.report.frame import framed, moment
 from wsbench.report.still import still, studies
 

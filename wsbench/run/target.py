@@ -19,10 +19,9 @@ from wsbench.host.machine import Placement
 from wsbench.host.process import Pinned, Server
 from wsbench.records.engine_files import Plan
 from wsbench.records.errors import TrialFailed, UserError
-from wsbench.records.rundir import TrialFolder, TrialRecord
+from wsbench.records.rundir import LOG_LINES, TrialFolder, TrialRecord
 from wsbench.servers import serving
 
-LOG_LINES = 20
 #: From this share of the window on, the user is told how to separate server and engine.
 WAITED_PERCENT = 1.0
 

@@ -23,7 +23,7 @@ from wsbench.monitoring.runtime_logs import probes
 from wsbench.records import contained
 from wsbench.records.engine_files import Doc, Echo, Plan, Scenario, Seconds, Target
 from wsbench.records.errors import HostLost, TrialFailed, UserError
-from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
+from wsbench.records.rundir import LOG_LINES, TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import content, stopping
 from wsbench.run.testbed import Server, Testbed
 from wsbench.servers import serving, speaking
@@ -31,7 +31,6 @@ from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Started
 from wsbench.servers.speaking import Asked, Talk
 
-LOG_LINES = 20
 #: The engine's ticks in a probe, so short that the stretches that the host disturbed can be left out.
 PROBE_TICK_S = 0.2
 
