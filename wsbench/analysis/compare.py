@@ -2,10 +2,14 @@
 
 Results in, frozen rows out. `stats.decision` decides; the rows of a metric share one error rate (Holm). Campaigns of different
 machines or settings are not compared.
+
+Two campaigns differ by the machine's day, too. So a server of two campaigns is divided by an anchor that both ran, and what days
+leave of a difference after that is part of the interval. Without an anchor nothing is decided.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -28,6 +32,12 @@ AS_ASKED = ("scale", "time_scale", "arrangement", "engines", "server_processes")
 OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "choice", "versions")
 #: Keys of a search for a capacity that say where it begins and when it ends, not what it searches for.
 HOW_LONG = ("start", "within", "budget_s", "probes")
+#: The log ratio of a server's numbers on two days of one machine, without what all servers shared, had an SD of 6 % (HTTP requests,
+#: 2026-11-25 and 11-26), 8 % (large messages, the same days) and 3 % (WebSocket, 11-26 and 11-27). Together 6 %, from 17 degrees of
+#: freedom. What they shared was 15, 17 and 4 %: an SD of about 12 %.
+DAY, DAY_FREEDOM, SHARED_DAY = 0.06, 17, 0.12
+#: Keys of a campaign that say which trials and how many of them it has.
+EXTENT = ("sweep", "until")
 USUAL = ("service_us_p50", "service_us_p99", "server_cpu_us_per_message", "server_rss_bytes_max")
 
 
@@ -42,7 +52,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one server and cell: both sides, and the decision about new over base."""
+    """One metric of one server and cell: both sides, and the decision about new over base. That of two campaigns is divided by the
+    anchor."""
 
     server: str
     cell: Cell
@@ -57,6 +68,11 @@ class Row:
         """*Changed* is better or worse for a metric that has no direction."""
         neither = metrics.METRICS[self.metric].direction == "neither"
         return "changed" if neither and self.decision.says in ("better", "worse") else self.decision.says
+
+    @property
+    def plain(self) -> float | None:
+        """New over base, by the means alone."""
+        return self.new.mean / self.base.mean if self.new.mean is not None and self.base.mean else None
 
     @property
     def why(self) -> str:
@@ -78,6 +94,9 @@ class Comparison:
     differences: list[str]  # of machine and settings
     rows: list[Row]
     left_out: list[str]  # what only one side has
+    anchor: str | None = None  # the server by which two campaigns are divided
+    undecidable: str = ""  # why nothing of two campaigns is decided
+    notes: list[str] = field(default_factory=list)
     orders: list[orders.Orders] = field(default_factory=list)  # for each metric and cell, if asked
 
 
@@ -97,11 +116,18 @@ def side(text: str) -> Side:
 
 
 def compare(
-    base: Side, new: Side, named: list[str], anyway: bool = False, margin: float | None = None, ordered: bool = False
+    base: Side,
+    new: Side,
+    named: list[str],
+    anyway: bool = False,
+    margin: float | None = None,
+    ordered: bool = False,
+    anchor: str | None = None,
 ) -> Comparison:
-    """`margin`: a share that replaces the experiment's. `ordered`: also compares the orders of servers.
+    """`margin`: a share that replaces the experiment's. `ordered`: also compares the orders of servers. `anchor`: a server that ran
+    in both campaigns, in the same build; None: the reference, if it did.
 
-    UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric is unknown.
+    UserError if machines or settings differ (unless `anyway`), nothing is in both, or a metric or the anchor is unknown.
     """
     metrics.require(named)
     if ordered and (base.server is not None or base.results.folder == new.results.folder):
@@ -116,13 +142,53 @@ def compare(
         raise UserError("no server and cell is in both campaigns: " + "; ".join(left_out))
     headline = base.results.headline
     wanted = named or list(dict.fromkeys([headline, base.results.throughput, *USUAL]))
-    rows = [row for metric in wanted for row in _rows(base, new, pairs, metric, margin or base.results.margin)]
+    margin = base.results.margin if margin is None else margin
+    by, undecidable = _anchor(base, new, anchor)
+    rows = [row for metric in wanted for row in _rows(base, new, pairs, metric, margin, by)]
     measured = [row for row in rows if row.base.values or row.new.values]
     if not measured:
         raise UserError(f"neither side has measured any of {', '.join(wanted)}")
     known = dict.fromkeys(row.metric for row in measured) if ordered else ()
     turns = [one for metric in known for one in orders.orders(base.results, new.results, metric)]
-    return Comparison(base, new, found, measured, left_out, turns)
+    notes = [] if base.results.folder == new.results.folder else _extents(base.results, new.results)
+    return Comparison(base, new, found, measured, left_out, by, undecidable, notes, turns)
+
+
+def _anchor(base: Side, new: Side, named: str | None) -> tuple[str | None, str]:
+    """The anchor of two campaigns, or why there is none. UserError for a name that cannot be one."""
+    if base.results.folder == new.results.folder:
+        if named is not None:
+            raise UserError("--anchor is for two campaigns; two servers of one campaign are compared within its rounds")
+        return None, ""
+    versions = [{row.name: (row.library_version, row.receipt) for row in side.results.servers} for side in (base, new)]
+    common = [name for name in base.results.names if name in new.results.names]
+    same = [name for name in common if versions[0].get(name) == versions[1].get(name)]
+    if named is None:
+        named = next((name for name in base.results.references if name in same), None)
+        others = [name for name in same if name not in (base.server, new.server)]
+        remedy = f"name a server that is the same in both: --anchor {others[0]}" if others else "run the reference in both"
+        return named, "" if named else (
+            f"nothing is decided: two campaigns differ by the machine's day, about {100 * SHARED_DAY:.0f} %, "
+            f"and no reference ran in both to divide by; {remedy}"
+        )
+    chosen = [name for name in common if named in (name, name.rpartition("@")[0])]
+    if len(chosen) != 1:
+        raise UserError(
+            f"--anchor {named}: found {', '.join(chosen) or 'no such server'}, allowed: one of {', '.join(same) or 'none'}"
+        )
+    if chosen[0] not in same:
+        raise UserError(f"--anchor {named}: its version differs between the campaigns; allowed: one of {', '.join(same) or 'none'}")
+    return chosen[0], ""
+
+
+def _extents(base: Results, new: Results) -> list[str]:
+    """Which cells and rounds were asked for, where that differs. Trials do not depend on it."""
+    pairs = [(key, getattr(base.campaign, key), getattr(new.campaign, key)) for key in EXTENT]
+    return [f"{key}: {_asked(one)} against {_asked(other)}" for key, one, other in pairs if one != other]
+
+
+def _asked(value) -> str:
+    return "as the experiment says" if not value else str(value)
 
 
 def differences(base: Results, new: Results) -> list[str]:
@@ -197,20 +263,55 @@ def _pairs(base: Side, new: Side) -> tuple[list[Pair], list[str]]:
     return [(one, other, cell) for cell in cells for one, other in names], alone
 
 
-def _rows(base: Side, new: Side, pairs: list[Pair], metric: str, margin: float) -> list[Row]:
+def _rows(base: Side, new: Side, pairs: list[Pair], metric: str, margin: float, anchor: str | None) -> list[Row]:
     """A row per pair; all rows of the metric share one error rate."""
     rules = stats.Rules(margin, base.results.rules(metric).best, min(base.results.error, new.results.error))
-    same = base.results.folder == new.results.folder
-    both = [_both(base, new, pair, metric) for pair in pairs]
-    prior = stats.common_variance([series for series, _ in both], paired=same)
-    found = [stats.Contrasts(series, lost, prior, same, rules.best) for series, lost in both]
-    contrasts = [("new", "base", one.contrast("new", "base")) for one in found]
+    if base.results.folder == new.results.folder:
+        both = [_both(base, new, pair, metric) for pair in pairs]
+        prior = stats.common_variance([series for series, _ in both])
+        found = [stats.Contrasts(series, lost, prior, best=rules.best).contrast("new", "base") for series, lost in both]
+    else:
+        found = [_between(base, new, pair, metric, anchor) for pair in pairs]
     made = []
-    for (old, name, cell), decision in zip(pairs, stats.holm(contrasts, rules), strict=True):
+    decisions = stats.holm([("new", "base", one) for one in found], rules)
+    for (old, name, cell), decision in zip(pairs, decisions, strict=True):
         before, after = base.results.estimate(old, cell, metric), new.results.estimate(name, cell, metric)
         server = old if old == name else f"{old} → {name}"
         made.append(Row(server, cell, metric, before, after, _with_sides(decision, before, after), margin))
     return made
+
+
+def _between(base: Side, new: Side, pair: Pair, metric: str, anchor: str | None) -> stats.Contrast:
+    """New over base of two campaigns, each divided by its anchor. Its deviation has what two days leave of both."""
+    old, name, cell = pair
+    if anchor is None:
+        return stats.Open("no anchor")
+    if anchor in (old, name):
+        return stats.Open("the anchor: its ratio is taken as the machine's")
+    sides = [_by_anchor(new.results, name, anchor, cell, metric), _by_anchor(base.results, old, anchor, cell, metric)]
+    plain = [side.found if isinstance(side, stats.Bounded) else side for side in sides]
+    for side in plain:
+        if isinstance(side, stats.Open):
+            return side
+        if not isinstance(side, stats.Measured):
+            return stats.Open(f"only ratios of numbers are carried from one campaign to another; {side.reason}")
+    after, before = plain
+    parts = [(after.deviation**2, after.freedom), (before.deviation**2, before.freedom), (2 * DAY**2, DAY_FREEDOM)]
+    variance = math.fsum(part for part, _ in parts)
+    freedom = variance**2 / math.fsum(part**2 / of for part, of in parts)
+    # More rounds do not make two days more alike: nothing is foreseen from 0 rounds.
+    found = stats.Measured(after.estimate - before.estimate, math.sqrt(variance), freedom, rounds=0)
+    bounds = [isinstance(side, stats.Bounded) for side in sides]
+    why = "; ".join(side.why for side in sides if isinstance(side, stats.Bounded))
+    return stats.Bounded(found, *bounds, why) if any(bounds) else found
+
+
+def _by_anchor(results: Results, name: str, anchor: str, cell: Cell, metric: str) -> stats.Contrast:
+    """A server against the anchor within one campaign. The anchor's numbers are a measure of the machine, so they count as they are
+    seen, also where the engine was the limit."""
+    series = {name: results.by_round(name, cell, metric), **stats.as_seen({anchor: results.by_round(anchor, cell, metric)})}
+    lost = {name: results.lost(name, cell, metric)}
+    return stats.Contrasts(series, lost, results.prior(metric), best=results.rules(metric).best).contrast(name, anchor)
 
 
 def _both(base: Side, new: Side, pair: Pair, metric: str) -> tuple[dict[str, stats.Series], dict[str, frozenset[int]]]:
@@ -229,21 +330,26 @@ def _with_sides(found: stats.Decision, before: stats.Estimate, after: stats.Esti
 
 # ---- for people and programs ---------------------------------------------------------------------------------------
 
-HEADERS = ["server", "cell", "metric", "base", "new", "new / base", "says", "why"]
+
+def headers(found: Comparison) -> list[str]:
+    divided = [f"÷ {found.anchor}"] if found.anchor else []
+    return ["server", "cell", "metric", "base", "new", "new / base", *divided, "says", "why"]
 
 
 def table(found: Comparison) -> list[list[str]]:
-    """Texts in the order of HEADERS."""
+    """Texts in the order of `headers`."""
     rows = []
     for row in found.rows:
         scale = wording.scale(metrics.METRICS[row.metric].unit, (row.base.mean, row.new.mean))
         cell = found.base.results.cell_text(row.cell)
         decision = row.decision
-        ratio = wording.NONE if decision.ratio is None else f"{decision.ratio:.3f}"
+        decided = wording.NONE if decision.ratio is None else f"{decision.ratio:.3f}"
         if decision.low is not None:
-            ratio += f" ({decision.low:.3f}–{decision.high:.3f})"
+            decided += f" ({decision.low:.3f}–{decision.high:.3f})"
+        plain = wording.NONE if row.plain is None else f"{row.plain:.3f}"
+        ratios = [plain, decided] if found.anchor else [plain if found.undecidable else decided]
         both = scale.of_estimate(row.base), scale.of_estimate(row.new)
-        rows.append([row.server, cell, row.metric, *both, ratio, row.says, row.why])
+        rows.append([row.server, cell, row.metric, *both, *ratios, row.says, row.why])
     return rows
 
 
@@ -259,16 +365,18 @@ def reversals(found: Comparison) -> list[str]:
 
 def markdown(found: Comparison) -> str:
     """For a pull request: what is better or worse first, the rest folded away."""
-    rows = table(found)
-    loud = [row for row in rows if row[6] in ("better", "worse", "changed")]
-    quiet = [row for row in rows if row not in loud]
+    loud, quiet = [], []
+    for row, texts in zip(found.rows, table(found), strict=True):
+        (loud if row.says in ("better", "worse", "changed") else quiet).append(texts)
     lead = f"`{found.new.text}` against `{found.base.text}`: " + summary(found)
-    parts = [lead, *(f"**Compared anyway:** {wording.escaped(text)}" for text in found.differences)]
+    parts = [lead, *([f"{wording.escaped(found.undecidable)}."] if found.undecidable else [])]
+    parts += [f"Note: {wording.escaped(text)}." for text in found.notes]
+    parts += [*(f"**Compared anyway:** {wording.escaped(text)}" for text in found.differences)]
     if loud:
-        parts.append(wording.grid(HEADERS, loud))
+        parts.append(wording.grid(headers(found), loud))
     if quiet:
         title = f"{len(quiet)} without a difference that can be claimed"
-        parts.append(f"<details><summary>{title}</summary>\n\n{wording.grid(HEADERS, quiet)}\n\n</details>")
+        parts.append(f"<details><summary>{title}</summary>\n\n{wording.grid(headers(found), quiet)}\n\n</details>")
     if found.orders:
         parts.append(wording.grid(orders.HEADERS, orders_table(found)))
         parts += [f"- {wording.escaped(text)}" for text in reversals(found)]
@@ -283,13 +391,16 @@ def summary(found: Comparison) -> str:
 
 
 def document(found: Comparison) -> dict:
-    """For programs; `ratio` is new over base."""
+    """For programs; `ratio` is new over base, of two campaigns divided by the anchor's; `plain_ratio` is that of the means."""
     return {
-        "format": "wsbench-comparison-2",
+        "format": "wsbench-comparison-3",
         "base": found.base.text,
         "new": found.new.text,
         "differences": found.differences,
         "left_out": found.left_out,
+        "notes": found.notes,
+        "anchor": found.anchor,
+        "undecidable": found.undecidable or None,
         "rows": [
             {
                 "server": row.server,
@@ -298,6 +409,7 @@ def document(found: Comparison) -> dict:
                 "unit": metrics.METRICS[row.metric].unit,
                 "base": row.base.mean,
                 "new": row.new.mean,
+                "plain_ratio": row.plain,
                 "ratio": {"mean": row.decision.ratio, "low": row.decision.low, "high": row.decision.high},
                 "margin": row.margin,
                 "says": row.says,

@@ -211,7 +211,14 @@ def _compare(made: Parser) -> None:
     made.add_argument(
         "--margin", type=share, metavar="PERCENT", help="smaller differences do not matter; default: the experiment's, or 3"
     )
-    made.add_argument("--fail-if", type=share, metavar="PERCENT", help="exit 3 if a metric is worse by more than this")
+    made.add_argument(
+        "--anchor",
+        metavar="SERVER",
+        help="of two campaigns: divide by this server, the same build in both (default: the reference); else nothing is decided",
+    )
+    made.add_argument(
+        "--fail-if", type=share, metavar="PERCENT", help="exit 3 if the whole interval of a metric is worse by more than this"
+    )
     made.add_argument("--orders", action="store_true", help="also count the pairs of servers that are in the same order in both")
     written = made.add_mutually_exclusive_group()
     written.add_argument("--markdown", action="store_true", help="print a Markdown table")

@@ -41,7 +41,10 @@ OF_COMMAND: dict[str, dict[int, str]] = {
         BREACHED: "a condition of --fail-if holds: this is decided",
         NOTHING_USABLE: "no turn of the two servers can be used",
     },
-    "compare": {BREACHED: "a metric is worse by more than --fail-if"},
+    "compare": {
+        BREACHED: "a metric is worse by more than --fail-if: this is decided",
+        NOTHING_USABLE: "--fail-if, and two campaigns without a common anchor: nothing can be decided",
+    },
     "load": {
         BREACHED: "a condition of --fail-if holds",
         NOTHING_USABLE: f"{MEANINGS[NOTHING_USABLE]}; also if a condition of --fail-if cannot be decided",

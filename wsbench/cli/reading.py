@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wsbench import metrics
 from wsbench.cli import show_claims, show_servers, terminal
-from wsbench.cli.exits import BREACHED, DONE
+from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.experiments import experiment
 from wsbench.host import machine, places
 from wsbench.metrics.findings import FAMILIES
@@ -96,7 +96,7 @@ def compare_campaigns(arguments) -> int:
     from wsbench.analysis import compare, orders
 
     base, new = compare.side(arguments.base), compare.side(arguments.new)
-    found = compare.compare(base, new, arguments.metric, arguments.anyway, arguments.margin, arguments.orders)
+    found = compare.compare(base, new, arguments.metric, arguments.anyway, arguments.margin, arguments.orders, arguments.anchor)
     if arguments.json:
         print(json.dumps(compare.document(found), indent=1, ensure_ascii=False))
     elif arguments.markdown:
@@ -104,14 +104,21 @@ def compare_campaigns(arguments) -> int:
     else:
         for text in found.differences:
             terminal.say(f"difference: {text}")
-        terminal.table(None, compare.HEADERS, compare.table(found), right={3, 4, 5})
+        for text in found.notes:
+            terminal.say(f"note: {text}")
+        terminal.table(None, compare.headers(found), compare.table(found), right={3, 4, 5} | ({6} if found.anchor else set()))
         if found.orders:
             terminal.table(None, orders.HEADERS, compare.orders_table(found), right={*range(2, 8)}, keys=2)
         for text in compare.reversals(found):
             terminal.say(f"reversed: {text}")
         for text in found.left_out:
             terminal.say(f"left out: {text}")
+        if found.undecidable:
+            terminal.say(found.undecidable)
         terminal.say(compare.summary(found))
+    if arguments.fail_if is not None and found.undecidable:
+        print(f"--fail-if: {found.undecidable}", file=sys.stderr)
+        return NOTHING_USABLE
     beyond = arguments.fail_if is not None and any(row.worse_by > arguments.fail_if for row in found.rows)
     return BREACHED if beyond else DONE
 
