@@ -63,9 +63,9 @@ LIMITS = {
         150.0,
         1_500.0,
         "Median of the send lag in µs of an engine that sleeps until a message is due, against typical latency: what the self-test "
-        "allows. A timer's slack is 50 µs, and undisturbed published campaigns have 11 to 70 µs. Half of the messages left no later, "
-        "so late sending can have raised the median by that much. Ten times that says that the schedule was not kept. The limits "
-        "of the send lag are absolute: against the measured response, they would doubt the shortest tails. Not applied with a "
+        "allows. A timer's slack is 50 µs, and undisturbed published campaigns have 11 to 70 µs. Half of the messages left no "
+        "later, so late sending can have raised the median by that much. Ten times that says that the schedule was not kept. The "
+        "limits of the send lag are absolute: against the measured response they doubt the shortest tails. Not applied with a "
         "limited depth: there the wait for a free connection is part of the load and of the response time.",
     ),
     "send_lag_p99_us": Limit(
