@@ -6,7 +6,7 @@ Takes a `TrialFolder` and provides a `TrialData`. It computes no metric. Missing
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -83,9 +83,17 @@ class TrialData:
             return self._histograms_of(lambda one: one.tag in OF_CONNECTING or self._is_quiet(one))
         return self.recorded
 
+    def _intervals(self) -> Iterable[Interval]:
+        """Of the latency log. Those of a probe are kept: they are short, and read between two probes."""
+        return histogram.read_log(self.folder.latency_log) if self.record.search is None else self._of_probe
+
+    @cached_property
+    def _of_probe(self) -> list[Interval]:
+        return list(histogram.read_log(self.folder.latency_log))
+
     def _histograms_of(self, counts: Callable[[Interval], bool]) -> dict[str, Histogram]:
         """The same of the intervals that count."""
-        intervals = (one for one in histogram.read_log(self.folder.latency_log) if not one.tag.startswith("warmup-"))
+        intervals = (one for one in self._intervals() if not one.tag.startswith("warmup-"))
         return histogram.merge(one for one in intervals if counts(one))
 
     @cached_property
@@ -93,7 +101,7 @@ class TrialData:
         """Every stretch between two ticks in the measured window that has replies and counts, in order. Unmeasured if it is unknown
         when they were."""
         origin_ns = known(self.origin_ns, NO_ORIGIN)
-        found = (one for one in histogram.read_log(self.folder.latency_log) if one.tag == "service" and one.histogram.count)
+        found = (one for one in self._intervals() if one.tag == "service" and one.histogram.count)
         kept = [one for one in found if self.quiet is None or self._is_quiet(one)]
         begin = [origin_ns + one.start_s * NS_PER_S for one in kept]
         return [
@@ -108,6 +116,8 @@ class TrialData:
     def recorded(self) -> dict[str, Histogram]:
         """The same with turns and stretches that do not count."""
         log = self.folder.latency_log
+        if self.record.search is not None and log.exists():
+            return self._histograms_of(lambda one: True)
         return histogram.read_merged(log, without=("warmup-",)) if log.exists() else {}
 
     @cached_property

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 #: That the interval misses the capacity, at any moment of the search; half of it on each side.
 ERROR = 0.05
@@ -70,9 +70,15 @@ class Crossing:
 
 def crossing(probes: Sequence[Probe], error: float = ERROR) -> Crossing:
     """The capacity that these probes show."""
-    found = Evidence(tuple(probes))
+    found = _evidence(tuple(probes))
     estimate = _bound(found.probes) if len({one.kept for one in probes}) == 2 else None
     return Crossing(estimate, found.low(error / 2), found.high(error / 2))
+
+
+@lru_cache(64)
+def _evidence(probes: tuple[Probe, ...]) -> Evidence:
+    """A search asks for several ends of the same probes before each next one."""
+    return Evidence(probes)
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ def log_evidence(bets: Sequence[Bet], times: float = 1.0) -> np.ndarray:
     won = np.array([one.won for one in bets])
     chance = np.minimum(ndtr(away / np.array(SCATTERS)[:, None]), MOST)
     grown = times * np.cumsum(np.log(2 * np.where(won, chance, 1 - chance)), axis=1)
-    return logsumexp(grown, axis=0) - math.log(len(SCATTERS))
+    return np.logaddexp.reduce(grown, axis=0) - math.log(len(SCATTERS))
 
 
 @lru_cache(16_384)
