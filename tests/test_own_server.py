@@ -266,6 +266,7 @@ version = ["node", "--version"]
     return folder
 
 
+@pytest.mark.system
 def test_a_server_that_ends_in_its_check_is_a_row_and_the_others_are_checked(wsbench, tender):
     done = wsbench("check", "tender", "fragile", "--json")
     assert done.returncode == exits.BREACHED, done.stdout + done.stderr
@@ -277,6 +278,7 @@ def test_a_server_that_ends_in_its_check_is_a_row_and_the_others_are_checked(wsb
     assert "WS_ERR_EXPECTED_MASK" in ended["detail"]
 
 
+@pytest.mark.system
 def test_a_server_that_ends_in_its_check_is_left_out_and_the_others_are_measured(wsbench, tender, tmp_path):
     file = tmp_path / "one.toml"
     text = 'question = "?"\nreading = "."\nservers = ["tender", "reference"]\nscenario = "echo"\nloop = "closed"\n'
@@ -290,6 +292,7 @@ def test_a_server_that_ends_in_its_check_is_left_out_and_the_others_are_measured
     assert [(one.server, one.outcome) for _, one in RunFolder(folder).finished()] == [("reference", "ok")]
 
 
+@pytest.mark.system
 def test_a_check_of_the_sockets_of_a_process_that_has_ended_fails_and_ends_nothing():
     with subprocess.Popen(["true"]) as gone:
         pass
@@ -301,6 +304,7 @@ def test_a_check_of_the_sockets_of_a_process_that_has_ended_fails_and_ends_nothi
         assert (of[name].passed, of[name].detail) == (False, "its process has ended")
 
 
+@pytest.mark.system
 def test_duel_and_capacity_send_a_users_server_nothing_but_their_load(wsbench, tmp_path):
     done = wsbench("duel", node_echo(A="1"), node_echo(B="1"), "-c", "4", "--measure", "500ms", "--budget", "1s", *SHORT)
     assert done.returncode in RAN, done.stderr
@@ -317,6 +321,7 @@ def test_duel_and_capacity_send_a_users_server_nothing_but_their_load(wsbench, t
             assert trial.events()[-1].measured.answered > 0
 
 
+@pytest.mark.system
 def test_a_server_that_runs_already_sees_handshakes_and_the_messages_of_the_load(wsbench):
     with echo_server() as (address, seen):
         done = wsbench(
