@@ -116,8 +116,8 @@ def test_a_server_that_never_recovers_is_told(tmp_path):
         (["queue@md1", *["--slo", "p99 < 5ms"] * 4], "promises"),
     ],
 )
-def test_bad_input_is_one_plain_line(tmp_path, words, says):
-    done = capacity(tmp_path, "capacity", *words)
+def test_bad_input_is_one_plain_line(wsbench, words, says):
+    done = wsbench("capacity", *words)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -127,6 +127,6 @@ def test_bad_input_is_one_plain_line(tmp_path, words, says):
     ("words", "said"),
     [(["--set", "a=b"], "--set needs --session"), (["--push", "--rpc"], "--push does not go with --rpc or --session")],
 )
-def test_options_that_do_not_go_together_are_refused(tmp_path, words, said):
-    done = capacity(tmp_path, "capacity", "netty", "--slo", "p99 < 1ms", *words)
+def test_options_that_do_not_go_together_are_refused(wsbench, words, said):
+    done = wsbench("capacity", "netty", "--slo", "p99 < 1ms", *words)
     assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (2, f"wsbench: {said}")

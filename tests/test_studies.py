@@ -14,33 +14,35 @@ from wsbench.servers import catalogue
 from wsbench.servers.manifest import Unavailable
 from wsbench.servers.settings import Settings, options
 
-FILES = sorted(experiment.EXPERIMENTS.glob("*.toml"))
+EXPERIMENTS = {file.stem: experiment.read(file) for file in sorted(experiment.EXPERIMENTS.glob("*.toml"))}
+CATALOGUE = catalogue.read(ROOT / "servers")
 FIVE = {"netty", "undertow", "vertx", "grizzly", "jetty"}
 MILLION = [250_000, 500_000, 750_000, 1_000_000]
 
 
 def read(name):
-    return experiment.read(experiment.path_of(name))
+    return EXPERIMENTS[name]
 
 
 def chosen(name) -> set[str]:
-    return {variant.name for variant in catalogue.select(read(name).servers, catalogue.read(ROOT / "servers"))}
+    return {variant.name for variant in catalogue.select(read(name).servers, CATALOGUE)}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_figure_names_metrics_and_keys_that_there_are(file):
-    of = experiment.read(file)
-    for figure in of.figure:
-        assert set(figure.metrics) <= set(metrics.METRICS), figure.title
-        assert figure.over is None or figure.over in of.sweep
+def test_every_figure_names_metrics_and_keys_that_there_are():
+    figures = [(name, of, figure) for name, of in EXPERIMENTS.items() for figure in of.figure]
+    unknown = [(name, figure.title, set(figure.metrics) - set(metrics.METRICS)) for name, _, figure in figures]
+    assert [one for one in unknown if one[2]] == []
+    assert [(name, figure.over) for name, of, figure in figures if figure.over not in (None, *of.sweep)] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_experiment_chooses_servers_that_serve_it(file):
-    of = experiment.read(file)
-    variants = catalogue.select(of.servers, catalogue.read(ROOT / "servers"))
-    assert variants
-    assert all(of.served in variant.serves for variant in variants if not isinstance(variant.table, Unavailable))
+def test_every_experiment_chooses_servers_that_serve_it():
+    wrong = []
+    for name, of in EXPERIMENTS.items():
+        variants = catalogue.select(of.servers, CATALOGUE)
+        started = [variant for variant in variants if not isinstance(variant.table, Unavailable)]
+        wrong += [(name, variant.name) for variant in started if of.served not in variant.serves]
+        wrong += [] if variants else [(name, "no server")]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("test", ["concurrency", "flow", "connection", "resource"])
@@ -144,13 +146,10 @@ def test_the_echo_of_2023_is_as_published(name, mean_s):
     assert of.load.stages[-1].to == 0
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_cell_asks_the_engine_for_as_many_connections_as_its_highest_stage(file):
-    of = experiment.read(file)
-    for cell in of.cells():
-        load = of.load_of(cell)
-        highest = max((stage.to for stage in load.stages or []), default=load.connections)
-        assert load.most_connections == highest
+def test_every_cell_asks_the_engine_for_as_many_connections_as_its_highest_stage():
+    loads = [(name, of.load_of(cell)) for name, of in EXPERIMENTS.items() for cell in of.cells()]
+    highest = [max((stage.to for stage in load.stages or []), default=load.connections) for _, load in loads]
+    assert [name for (name, load), most in zip(loads, highest, strict=True) if load.most_connections != most] == []
 
 
 def test_the_easy_mode_climbs_by_200_and_falls_by_400_every_minute():
