@@ -79,6 +79,7 @@ def test_an_archive_that_leads_outside(tmp_path, members):
     assert victim.read_text() == "as it was"
 
 
+@pytest.mark.system
 @pytest.mark.fault("R7", "a small archive that becomes a large one: content, header, number of files", "one line at the limit")
 @pytest.mark.parametrize("kind", ["content", "header", "files"])
 def test_an_archive_that_grows(tmp_path, kind, monkeypatch):
@@ -146,6 +147,7 @@ def payload(body: bytes) -> str:
     return base64.b64encode(struct.pack(">II", histogram.COOKIE_V2_COMPRESSED, len(packed)) + packed).decode()
 
 
+@pytest.mark.system
 @pytest.mark.fault("T4", "a latency.hlog whose lines are zlib bombs", "one line, in little memory")
 @pytest.mark.parametrize("kind", ["one", "many"])
 def test_a_histogram_that_grows(tmp_path, kind):
