@@ -216,7 +216,8 @@ def answers_page() -> str:
     lines = ["# Which server for which load", "", HOW, ""]
     lines += [
         "*Of* is the number of servers compared, without the baseline. Where several are named, the measurements do not decide "
-        "between them. With `≥` only a lower bound is known, for example because the engine reached its limit before the server. "
+        "between them. SUSPECT: a check doubts at least one trial of the named server, and its number counts. With `≥` only a "
+        "lower bound is known, for example because the engine reached its limit before the server. "
         "M1, M2, … are machines: do not compare rows of different machines.",
         "",
         *table(["your load, and what is compared", "best", "of", "measured"], rows),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from wsbench import metrics
@@ -30,7 +31,7 @@ Rank = Literal["best", "may be best", "behind", "reference", "open"]
 class Entry:
     """A server in a column. `value` is in the metric's unit, or the end of its interval where nothing else is shown; None where
     there is none. `bound`: it is only known to be at least or at most that. `note`: how far it is behind, or why there is no
-    number."""
+    number. `few`: it has fewer rounds than a decision needs."""
 
     server: str
     value: float | None
@@ -40,6 +41,7 @@ class Entry:
     verdict: Kind | None
     rank: Rank
     note: str
+    few: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def _column(campaign: Campaign, choice: Choice) -> Column | None:
     entries = [_entry(results, name, cell, choice.metric, found, scale) for name in results.names]
     unplaced = _unplaced(entries, found.first, higher)
     if unplaced:
-        entries = [replace(one, rank="may be best") if one.rank == "best" or one in unplaced else one for one in entries]
+        entries = [replace(one, rank="may be best") if one.rank == "best" else one for one in entries]
     ahead = [one.server for one in unplaced]
 
     def place(one: Entry) -> tuple:
@@ -173,9 +175,9 @@ def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.De
     rank, note = _rank(results, name, cell, metric, found)
     if estimate.at_least:
         note = f"a lower bound: {ENGINE_LIMIT}"
-    return Entry(
-        name, value, bound, scale.mean(estimate), interval, verdict, rank, note if value is not None else estimate.reason or ""
-    )
+    note = note if value is not None else estimate.reason or ""
+    few = results.searched is None and len(estimate.values) < stats.LEAST_ROUNDS
+    return Entry(name, value, bound, scale.mean(estimate), interval, verdict, rank, note, few)
 
 
 def _rank(results: Results, name: str, cell: Cell, metric: str, found: stats.Decided) -> tuple[Rank, str]:
@@ -219,6 +221,10 @@ def answers(found: list[Column]) -> list[Said]:
 def _best(column: Column) -> str:
     if column.best:
         first, *others = column.best
+        ahead = list(takewhile(lambda one: one.rank == "open", column.entries))
+        if ahead:
+            names = wording.listed(column.campaign.results.label(one.server) for one in ahead)
+            return f"undecided: {names} may be ahead, known from fewer than {stats.LEAST_ROUNDS} rounds"
         if first.rank == "may be best" and column.next is None:
             return f"one of {len(column.best)} ({_in_words(column, first)})"
         named = wording.listed(column.campaign.results.label(one.server) for one in others) if others else ""
@@ -228,6 +234,8 @@ def _best(column: Column) -> str:
     known = [one for one in servers if one.value is not None]
     if not known:
         return "no server but the baseline has a number"
+    if known[0].few:
+        return f"undecided: fewer than {stats.LEAST_ROUNDS} rounds"
     said = _in_words(column, known[0])
     if len(servers) == 1:
         return said
@@ -235,9 +243,11 @@ def _best(column: Column) -> str:
 
 
 def _in_words(column: Column, one: Entry) -> str:
-    """`netty 24,100 (22,900–25,000) messages/s`; of a lower bound, `netty ≥ 24,100 messages/s`."""
+    """`netty 24,100 (22,900–25,000) messages/s`; of a lower bound, `netty ≥ 24,100 messages/s`; with the word of its trials if that
+    is SUSPECT."""
     between = f" ({one.interval})" if one.interval and not one.bound else ""
-    return f"{column.campaign.results.label(one.server)} {one.text}{between} {column.unit}".strip()
+    number = f"{column.campaign.results.label(one.server)} {one.text}{between} {column.unit}".strip()
+    return f"{number} (SUSPECT)" if one.verdict == "SUSPECT" else number
 
 
 def rows(found: list[Column]) -> list[str]:
