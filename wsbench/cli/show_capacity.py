@@ -60,7 +60,7 @@ def add(made) -> None:
         type=values.seconds_above_zero,
         default=300.0,
         metavar="TIME",
-        help="end each server's search after this time (default: 5m); the last, longer trials come after it",
+        help="end each server's search after this wall time (default: 5m); the last, longer trials come after it",
     )
     made.add_argument(
         "--probe", type=values.seconds_above_zero, default=5.0, metavar="TIME", help="measured time of a probe (default: 5s)"
@@ -172,7 +172,7 @@ def summary(results) -> None:
 
 def gone(one: dict) -> str:
     """Why no further load was tried, in one line."""
-    return f"{one['server']}: {one['gone']}; no load was tried after {one['probes']} probe{'s' * (one['probes'] != 1)}"
+    return f"{one['server']}: {one['gone']} (the search ended after {one['probes']} probe{'s' * (one['probes'] != 1)})"
 
 
 def exit_code(found: list[dict]) -> int:

@@ -43,7 +43,7 @@ def add(made) -> None:
         help="measured time of each process in each round, in slices of 50 ms (default: 1s)",
     )
     made.add_argument(
-        "--budget", type=values.seconds_above_zero, default=300.0, metavar="TIME", help="time for all rounds (default: 5m)"
+        "--budget", type=values.seconds_above_zero, default=300.0, metavar="TIME", help="wall time for all rounds (default: 5m)"
     )
     made.add_argument(
         "--margin", type=values.margin, default=0.03, metavar="PERCENT", help="smaller differences do not matter (default: 3%%)"
