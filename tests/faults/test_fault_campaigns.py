@@ -225,6 +225,7 @@ def test_a_campaign_that_breaks_a_page(tmp_path):
         document.build(make_run(tmp_path / "runs" / name, **ONE))
     bad = RunFolder(tmp_path / "runs" / "bad")
     remove_trials(bad)
+    without_sums(bad)
     values(bad.path / "trials.parquet", [1e-300, 1e18])  # an interval beyond every number of the document
     assert len(look([tmp_path / "runs"])[0]) == 2
     with served(tmp_path / "runs") as address:
@@ -268,6 +269,7 @@ def test_turned_bits_of_a_table_are_one_line_or_numbers(tmp_path, file, column):
     run = make_run(tmp_path / "one", **ONE)
     document.build(run)
     remove_trials(run)
+    without_sums(run)
     table = run.path / file
     # Without compression a turned bit reaches the text; with it, only the decompressor.
     pq.write_table(pq.read_table(table), tmp_path / "plain", compression="none", use_dictionary=column == "metric")
