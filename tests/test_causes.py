@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import errno
 import hashlib
 import json
 import re
@@ -12,9 +13,9 @@ from collections.abc import Callable
 
 import pytest
 
-from wsbench import cli
 from wsbench.cli import exits
 from wsbench.host import machine
+from wsbench.run import load
 from wsbench.servers import serving
 
 pytestmark = pytest.mark.system
@@ -168,18 +169,7 @@ def treat(connection: socket.socket, conduct: Callable[[Peer], None]) -> None:
         connection.shutdown(socket.SHUT_WR)
 
 
-@pytest.fixture
-def typed(monkeypatch, tmp_path, capsys):
-    """Carries out a command line in this process, in an own folder. Gives its exit code and its lines."""
-    monkeypatch.chdir(tmp_path)
-
-    def carried_out(*words: object) -> tuple[int, list[str]]:
-        code = cli.carried_out([str(word) for word in words])
-        return code, capsys.readouterr().out.splitlines()
-
-    return carried_out
-
-
+QUICK = ("-c", "4", "--warmup", "0", "-t", "1")
 OPEN, CLOSED = ("--rate", "100"), ("--depth", "4")
 WITHIN = r"all 4 connections (within [\d.]+ s|at once)"
 USELESS = [
@@ -201,11 +191,11 @@ USELESS = [
 
 
 @pytest.mark.parametrize(("conduct", "words", "cause"), USELESS)
-def test_the_first_line_of_a_useless_load_is_its_cause(serve, typed, conduct, words, cause):
-    code, lines = typed("load", f"ws://127.0.0.1:{serve(conduct)}/", "-c", 4, "-t", 0.4, "--warmup", 0, *words)
-    said = [line for line in lines if not line.startswith("phase ")]
+def test_the_first_line_of_a_useless_load_is_its_cause(serve, wsbench, conduct, words, cause):
+    done = wsbench("load", f"ws://127.0.0.1:{serve(conduct)}/", *QUICK, *words)
+    said = [line for line in done.stdout.splitlines() if not line.startswith("phase ")]
     assert re.fullmatch(cause, said[0])
-    assert code == exits.NOTHING_USABLE
+    assert done.returncode == exits.NOTHING_USABLE
     assert "INVALID" in said
     advice = "\n".join(said)
     for ruled_out in (
@@ -220,47 +210,57 @@ def test_the_first_line_of_a_useless_load_is_its_cause(serve, typed, conduct, wo
         assert ruled_out not in advice
 
 
-def test_programs_get_the_cause_too(serve, typed):
-    words = ("load", f"ws://127.0.0.1:{serve(refuses)}/", "-c", 4, "-t", 0.4, "--warmup", 0, "--json", "--report", "load.html")
-    code, lines = typed(*words)
-    found = json.loads("\n".join(lines))
-    assert (code, found["cause"]) == (
-        exits.NOTHING_USABLE,
-        "no connection was established: the server answers HTTP 401 Unauthorized",
-    )
+def test_programs_and_the_page_get_the_cause_too(serve, wsbench, tmp_path):
+    done = wsbench("load", f"ws://127.0.0.1:{serve(refuses)}/", *QUICK, "--json", "--report", "load.html")
+    found = json.loads(done.stdout)
+    cause = "no connection was established: the server answers HTTP 401 Unauthorized"
+    assert (done.returncode, found["cause"]) == (exits.NOTHING_USABLE, cause)
     assert found["verdict"]["usable"] is False
     assert [one["name"] for one in found["verdict"]["findings"]] == ["no_connection"]
+    page = (tmp_path / "load.html").read_text(encoding="utf-8")
+    assert f"N{cause[1:]}." in page
+    assert "schedstat" not in page.partition("<nav")[0]
 
 
-def test_a_service_that_only_sends_is_a_useful_load(serve, typed, tmp_path):
+def test_a_service_that_only_sends_is_a_useful_load(serve, wsbench, tmp_path):
     (tmp_path / "feed.toml").write_text(FEED, encoding="utf-8")
-    code, lines = typed(
-        "load", f"ws://127.0.0.1:{serve(feeds)}/", "--session", "feed.toml", "--idle", "-c", 3, "-t", 0.5, "--warmup", 0
-    )
-    assert code == exits.DONE, lines
-    assert any(re.fullmatch(r"[1-9]\d* messages received, [\d.]+ a second", line) for line in lines)
+    done = wsbench("load", f"ws://127.0.0.1:{serve(feeds)}/", *QUICK, "--session", str(tmp_path / "feed.toml"), "--idle")
+    assert done.returncode == exits.DONE, done.stdout
+    assert any(re.fullmatch(r"[1-9]\d* messages received, [\d.]+ a second", line) for line in done.stdout.splitlines())
 
 
-def test_connections_that_come_and_go_are_counted_as_such(serve, typed):
+def test_connections_that_come_and_go_are_counted_as_such(serve, wsbench):
     def echoes(peer: Peer) -> None:
         peer.accept()
         while True:
             peer.send(peer.message())
 
-    _, lines = typed("load", f"ws://127.0.0.1:{serve(echoes)}/", "-c", 2, "-t", 0.4, "--warmup", 0, "--per-connection", 1)
-    assert any(re.search(r"/  2 connections at a time, \d+ in all$", line) for line in lines)
+    done = wsbench("load", f"ws://127.0.0.1:{serve(echoes)}/", *QUICK, "--per-connection", "1")
+    assert re.search(r"/  4 connections at a time, \d+ in all$", done.stdout, re.M)
 
 
 @pytest.mark.parametrize("option", ["-n", "--depth", "--per-connection", "-c"])
-def test_a_number_beyond_every_counter_is_one_line(typed, capsys, option):
-    assert cli.carried_out(["load", "ws://127.0.0.1:1/", option, str(2**63)]) == exits.BAD_INPUT
-    (line,) = capsys.readouterr().err.splitlines()
+def test_a_number_beyond_every_counter_is_one_line(wsbench, option):
+    done = wsbench("load", "ws://127.0.0.1:1/", option, str(2**63))
+    assert done.returncode == exits.BAD_INPUT
+    (line,) = done.stderr.splitlines()
     assert str(2**63 - 1) in line
 
 
-def test_a_load_ends_before_the_machine_runs_out_of_memory(serve, typed, monkeypatch):
+def test_a_load_ends_before_the_machine_runs_out_of_memory(serve, wsbench, monkeypatch):
     monkeypatch.setattr(machine, "memory_available", lambda: 1 << 62)
     monkeypatch.setattr(serving, "MEMORY_FLOOR", 1 << 63)
-    code, lines = typed("load", f"ws://127.0.0.1:{serve(listens)}/", "-c", 2, "-t", 30)
-    assert code == exits.FAULT
-    assert lines[0].startswith("failed: the machine ran out of memory")
+    done = wsbench("load", f"ws://127.0.0.1:{serve(listens)}/", "-c", "2", "-t", "30")
+    assert done.returncode == exits.FAULT
+    assert done.stdout.startswith("failed: the machine ran out of memory")
+
+
+def test_what_was_measured_is_shown_although_the_disk_is_full(serve, wsbench, monkeypatch, tmp_path):
+    def full(file, _):
+        raise OSError(errno.ENOSPC, "No space left on device", str(file))
+
+    monkeypatch.setattr(load, "write_json", full)
+    done = wsbench("load", f"ws://127.0.0.1:{serve(goes_away)}/", "-c", "4", "--warmup", "0", "-n", "16")
+    assert done.returncode == exits.FAULT
+    assert re.search(r"messages/s over .*: 16 sent = 16 answered", done.stdout)
+    assert done.stderr.endswith("trial.json: No space left on device; free space on that disk\n")

@@ -116,6 +116,9 @@ LISTED = [sys.executable, "-m", "wsbench.cli", "list", "metrics"]
 def test_output_that_is_closed_or_knows_no_unicode_is_no_error(tmp_path):
     closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *LISTED], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (closed.returncode, closed.stdout, closed.stderr) == (0, "", "")
+    kept = '{ "$@"; echo $? >code; } | head -1'
+    piped = subprocess.run(["sh", "-c", kept, "sh", *LISTED], cwd=tmp_path, capture_output=True, check=False)
+    assert ((tmp_path / "code").read_text(), piped.stderr) == (f"{exits.PIPE_CLOSED}\n", b"")
     plain = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(LISTED, cwd=tmp_path, env=plain, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

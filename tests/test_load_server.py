@@ -21,6 +21,7 @@ from wsbench.records.engine_files import Plan
 from wsbench.records.frozen import read_json
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.run import target
+from wsbench.servers import serving
 
 OWN = Path(__file__).with_name("own_server.py")
 COMMAND = shlex.join([sys.executable, str(OWN)])
@@ -128,6 +129,13 @@ def test_one_that_ends_during_the_load_shows_its_last_lines(wsbench, environment
     assert done.returncode == exits.NOTHING_USABLE, done.stderr
     assert "failed: the server ended during the load, with exit code 5" in done.stdout
     assert "  no more, I am tired" in done.stdout
+
+
+def test_one_that_would_fill_the_disk_with_its_log_ends_the_load(wsbench, port, monkeypatch):
+    monkeypatch.setattr(serving, "LARGEST_LOG", 8)
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, "-c", "3", "-t", "60")
+    assert done.returncode == exits.NOTHING_USABLE, done.stderr
+    assert "failed: the server's log exceeds" in done.stdout
 
 
 @pytest.mark.nightly

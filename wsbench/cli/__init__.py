@@ -26,7 +26,7 @@ def main() -> None:
             signal.signal(number, _interrupt)
         _open_output()
         sys.unraisablehook = _not_lost
-        code = carried_out(sys.argv[1:])
+        code = _flushed(carried_out(sys.argv[1:]))
     except BaseException:
         # Libraries make other errors of an interrupt that they meet while they are imported.
         if not _interrupts:
@@ -40,6 +40,21 @@ def main() -> None:
     if code == exits.INTERRUPTED:
         _say("interrupted; every finished trial is kept")
     sys.exit(exits.TERMINATED if code == exits.INTERRUPTED and signal.SIGTERM in _interrupts else code)
+
+
+def _flushed(code: int) -> int:
+    """The exit code once everything is written: Python would otherwise meet a closed pipe or a full disk after the end."""
+    import os
+
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return exits.PIPE_CLOSED
+        _say(_words_of(error))
+        return exits.FAULT
+    return code
 
 
 def _open_output() -> None:

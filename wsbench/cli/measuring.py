@@ -374,7 +374,9 @@ def load_url(arguments) -> int:
         print(show_load.document(folder, done.record, judged, done.interrupted))
     else:
         show_load.summary(folder, done.record, judged)
-        print(f"kept in {folder.path}")
+        print(f"kept in {folder.path}" if done.unkept is None else "not kept")
+    if done.unkept is not None:
+        raise done.unkept
     written = hdr.export(trial, arguments.hdr) if arguments.hdr and folder.latency_log.exists() else []
     if arguments.csv:
         show_load.write_csv(folder, done.record, arguments.csv)

@@ -18,14 +18,25 @@ from rich.text import Text
 from wsbench import metrics
 from wsbench.checks.selftest import judgements
 from wsbench.cli import layout
-from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
+from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE, PIPE_CLOSED
 from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records import plain
 from wsbench.records.rundir import TrialFolder, TrialOrder
 
-console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+class Terminal(Console):
+    """Rich's console, with wsbench's exit code if the reader of the output closes it."""
+
+    def on_broken_pipe(self) -> None:
+        try:
+            super().on_broken_pipe()
+        except SystemExit:
+            raise SystemExit(PIPE_CLOSED) from None
+
+
+console = Terminal(highlight=False, soft_wrap=not sys.stdout.isatty())
 #: Longer work is announced even without a terminal.
 SILENT_S = 2
 COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}

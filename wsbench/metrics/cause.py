@@ -79,7 +79,9 @@ def cause(trial: TrialData, found: Verdict) -> Finding | None:
 
 def left(trial: TrialData, why: Finding, found: Verdict) -> list[Finding]:
     """The findings of the verdict that the cause neither contains nor rules out."""
-    if why.name in ("failed", "outcome", "unusable") or why.axis == "engine":
+    if why.name == "outcome":
+        return []  # what was under way at that moment is nobody's loss
+    if why.name in ("failed", "unusable") or why.axis == "engine":
         return [one for one in found.findings if one.name != why.name]
     silent = trial.end is not None and set(trial.end.errors) <= SILENT
 

@@ -29,10 +29,11 @@ PLAN_WAS_WRONG = 2
 
 @dataclass(frozen=True)
 class Done:
-    """A finished load: its record, which is on disk, and whether Ctrl-C ended it."""
+    """A finished load: its record, whether Ctrl-C or SIGTERM ended it, and why the record is not on disk, if so."""
 
     record: TrialRecord
     interrupted: bool
+    unkept: OSError | None = None
 
 
 def require_sound(asked: Request) -> None:
@@ -98,7 +99,10 @@ def _carried_out(asked: Request, folder: TrialFolder, watch, say) -> Done:
         restarted=asked.start is not None,
     )
     record = places.of(folder.path.parent).in_value(record)
-    folder.end(record)
+    try:
+        folder.end(record)
+    except OSError as error:  # what was measured can still be shown
+        return Done(record, interrupted, error)
     return Done(record, interrupted)
 
 
