@@ -169,24 +169,25 @@ def treat(connection: socket.socket, conduct: Callable[[Peer], None]) -> None:
         connection.shutdown(socket.SHUT_WR)
 
 
-QUICK = ("-c", "4", "--warmup", "0", "-t", "1")
-OPEN, CLOSED = ("--rate", "100"), ("--depth", "4")
+QUICK = ("-c", "4", "--warmup", "0")
+FOR_A_SECOND, BY_COUNT = ("-t", "1"), ("-n", "400")
+OPEN, CLOSED = ("--rate", "100", *FOR_A_SECOND), ("--depth", "4", *BY_COUNT)
 WITHIN = r"all 4 connections (within [\d.]+ s|at once)"
 USELESS = [
     (refuses, OPEN, "no connection was established: the server answers HTTP 401 Unauthorized"),
-    (refuses, ("--idle",), "no connection was established: the server answers HTTP 401 Unauthorized"),
+    (refuses, ("--idle", *FOR_A_SECOND), "no connection was established: the server answers HTTP 401 Unauthorized"),
     (has_another_key, CLOSED, "no connection was established: the server's handshake has a wrong key: AAAA instead of .*"),
     (leaves, OPEN, f"the server closed {WITHIN}: without a Close frame"),
-    (leaves, ("--idle",), f"the server closed {WITHIN}: without a Close frame"),
+    (leaves, ("--idle", *FOR_A_SECOND), f"the server closed {WITHIN}: without a Close frame"),
     (closes, CLOSED, f"the server closed {WITHIN}: code 4000"),
     (goes_away, OPEN, f"the server closed {WITHIN}: code 1001"),
     (goes_away, CLOSED, f"the server closed {WITHIN}: code 1001"),
-    (goes_away, ("--per-connection", "9"), f"the server closed {WITHIN}: code 1001"),
+    (goes_away, ("--per-connection", "9", *BY_COUNT), f"the server closed {WITHIN}: code 1001"),
     (masks, CLOSED, rf"the server broke the protocol on {WITHIN}: masked_frame \(opcode 1\)"),
     (listens, OPEN, r"no message was answered: \d+ sent"),
     (says_twice, CLOSED, r"no message was answered: [\d,]+ sent; reply_length .*"),
     (answers_each_third, OPEN, r"more messages were lost than answered: \d+ of \d+; reply_missing .*"),
-    (listens, ("--push", "20"), r"no message was answered: [\d,]+ sent"),
+    (listens, ("--push", "20", *FOR_A_SECOND), r"no message was answered: [\d,]+ sent"),
 ]
 
 
@@ -211,7 +212,7 @@ def test_the_first_line_of_a_useless_load_is_its_cause(serve, wsbench, conduct, 
 
 
 def test_programs_and_the_page_get_the_cause_too(serve, wsbench, tmp_path):
-    done = wsbench("load", f"ws://127.0.0.1:{serve(refuses)}/", *QUICK, "--json", "--report", "load.html")
+    done = wsbench("load", f"ws://127.0.0.1:{serve(refuses)}/", *QUICK, *FOR_A_SECOND, "--json", "--report", "load.html")
     found = json.loads(done.stdout)
     cause = "no connection was established: the server answers HTTP 401 Unauthorized"
     assert (done.returncode, found["cause"]) == (exits.NOTHING_USABLE, cause)
@@ -224,7 +225,9 @@ def test_programs_and_the_page_get_the_cause_too(serve, wsbench, tmp_path):
 
 def test_a_service_that_only_sends_is_a_useful_load(serve, wsbench, tmp_path):
     (tmp_path / "feed.toml").write_text(FEED, encoding="utf-8")
-    done = wsbench("load", f"ws://127.0.0.1:{serve(feeds)}/", *QUICK, "--session", str(tmp_path / "feed.toml"), "--idle")
+    done = wsbench(
+        "load", f"ws://127.0.0.1:{serve(feeds)}/", *QUICK, "--session", str(tmp_path / "feed.toml"), "--idle", *FOR_A_SECOND
+    )
     assert done.returncode == exits.DONE, done.stdout
     assert any(re.fullmatch(r"[1-9]\d* messages received, [\d.]+ a second", line) for line in done.stdout.splitlines())
 
@@ -235,7 +238,7 @@ def test_connections_that_come_and_go_are_counted_as_such(serve, wsbench):
         while True:
             peer.send(peer.message())
 
-    done = wsbench("load", f"ws://127.0.0.1:{serve(echoes)}/", *QUICK, "--per-connection", "1")
+    done = wsbench("load", f"ws://127.0.0.1:{serve(echoes)}/", *QUICK, "--per-connection", "1", "-n", "40")
     assert re.search(r"/  4 connections at a time, \d+ in all$", done.stdout, re.M)
 
 
@@ -260,7 +263,7 @@ def test_what_was_measured_is_shown_although_the_disk_is_full(serve, wsbench, mo
         raise OSError(errno.ENOSPC, "No space left on device", str(file))
 
     monkeypatch.setattr(load, "write_json", full)
-    done = wsbench("load", f"ws://127.0.0.1:{serve(goes_away)}/", "-c", "4", "--warmup", "0", "-n", "16")
+    done = wsbench("load", f"ws://127.0.0.1:{serve(goes_away)}/", *QUICK, "-n", "16")
     assert done.returncode == exits.FAULT
     assert re.search(r"messages/s over .*: 16 sent = 16 answered", done.stdout)
     assert done.stderr.endswith("trial.json: No space left on device; free space on that disk\n")

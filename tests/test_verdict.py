@@ -96,7 +96,11 @@ def test_a_load_is_usable_while_one_of_its_numbers_is(tmp_path):
         ("latencies", {"unanswered": 9_000}, True),
         ("throttled", {"throttled_s": 0.1}, False),
         ("more lost than answered", {"unanswered": 80_001}, False),
+        ("half lost", {"unanswered": 80_000}, False),
+        ("less than half lost", {"unanswered": 79_999}, True),
         ("never sent", {"unsent": 80_001}, False),
+        ("every connection lost", {"died": 64, "failed": 64}, False),
+        ("closed after the window", {"died": 64}, True),
         ("copies", {"copies": (100, 49, 0)}, False),
         ("no connection", {"established": 0, "engine_outcome": "no_connection"}, False),
     ):

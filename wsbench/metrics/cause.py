@@ -117,7 +117,8 @@ def _none_left(trial: TrialData) -> Finding | None:
     if trial.end.outcome != "connections_lost" and (lost is None or lost < held.established):
         return None
     at_end = next((tick.open for tick in trial.ticks if trial.window is not None and tick.t_ns == trial.window[1]), held.open)
-    if at_end or _has_all(trial):
+    # After the window a server may close as it likes, unless messages of the window were lost by it.
+    if (at_end and not trial.measured.failed) or _has_all(trial):
         return None
     kind, example = _commonest(trial)
     number = min(held.asked, held.established)
@@ -160,9 +161,10 @@ def _no_answer(trial: TrialData) -> Finding | None:
 def _mostly_lost(trial: TrialData) -> Finding | None:
     counts, copies = trial.measured, trial.end.session
     lost = counts.failed + counts.unanswered + counts.unsent
-    if lost > counts.answered:
+    if lost and lost >= counts.answered:
         by_engine = bottleneck(trial) == "engine"
-        seen = f"more messages were lost than answered: {lost:,} of {lost + counts.answered:,}{_kinds(trial)}"
+        many = "more messages were lost than" if lost > counts.answered else "as many messages were lost as"
+        seen = f"{many} answered: {lost:,} of {lost + counts.answered:,}{_kinds(trial)}"
         remedy = "Lower the load, or give the engine more CPUs." if by_engine else ""
         return _of("engine" if by_engine else "server", "lost_messages", seen, remedy, connect=None, counts=None)
     if copies is not None and copies.copies_expected > 2 * copies.copies_received:
