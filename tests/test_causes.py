@@ -15,7 +15,7 @@ import pytest
 
 from wsbench.cli import exits
 from wsbench.host import machine
-from wsbench.run import load
+from wsbench.records.rundir import TrialFolder
 from wsbench.servers import serving
 
 pytestmark = pytest.mark.system
@@ -122,6 +122,12 @@ def answers_each_third(peer: Peer) -> None:
     peer.accept()
     while True:
         peer.message(), peer.message()
+        peer.send(peer.message())
+
+
+def echoes(peer: Peer) -> None:
+    peer.accept()
+    while True:
         peer.send(peer.message())
 
 
@@ -233,11 +239,6 @@ def test_a_service_that_only_sends_is_a_useful_load(serve, wsbench, tmp_path):
 
 
 def test_connections_that_come_and_go_are_counted_as_such(serve, wsbench):
-    def echoes(peer: Peer) -> None:
-        peer.accept()
-        while True:
-            peer.send(peer.message())
-
     done = wsbench("load", f"ws://127.0.0.1:{serve(echoes)}/", *QUICK, "--per-connection", "1", "-n", "40")
     assert re.search(r"/  4 connections at a time, \d+ in all$", done.stdout, re.M)
 
@@ -258,12 +259,12 @@ def test_a_load_ends_before_the_machine_runs_out_of_memory(serve, wsbench, monke
     assert done.stdout.startswith("failed: the machine ran out of memory")
 
 
-def test_what_was_measured_is_shown_although_the_disk_is_full(serve, wsbench, monkeypatch, tmp_path):
-    def full(file, _):
-        raise OSError(errno.ENOSPC, "No space left on device", str(file))
+def test_what_was_measured_is_shown_although_the_disk_is_full(serve, wsbench, monkeypatch):
+    def full(folder, _):
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder.path / "trial.json"))
 
-    monkeypatch.setattr(load, "write_json", full)
-    done = wsbench("load", f"ws://127.0.0.1:{serve(goes_away)}/", *QUICK, "-n", "16")
+    monkeypatch.setattr(TrialFolder, "end", full)
+    done = wsbench("load", f"ws://127.0.0.1:{serve(echoes)}/", *QUICK, "-n", "16")
     assert done.returncode == exits.FAULT
     assert re.search(r"messages/s over .*: 16 sent = 16 answered", done.stdout)
     assert done.stderr.endswith("trial.json: No space left on device; free space on that disk\n")
