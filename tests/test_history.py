@@ -60,7 +60,11 @@ def test_too_few_campaigns_are_a_reason(runs):
 def test_an_experiment_without_campaigns_is_named(runs, wsbench):
     with pytest.raises(UserError, match="there are campaigns of: echo-connections"):
         history.history(find([runs]), "quick", None)
+    link = runs / "link"
+    link.symlink_to(runs / "00")
     shown = wsbench("history", "echo-connections", str(runs), "--metric", "messages_per_s")
+    link.unlink()
+    assert f"left out {link} is a link" in shown.stdout + shown.stderr
     assert shown.returncode == 0, shown.stderr
     assert f"between {runs.name}/05 and {runs.name}/06" in shown.stdout
     assert "left out: 1 campaign of other machines" in shown.stdout

@@ -125,10 +125,11 @@ def compare_campaigns(arguments) -> int:
 
 def tell_history(arguments) -> int:
     from wsbench.analysis import history
-    from wsbench.analysis.campaigns import find
+    from wsbench.analysis.campaigns import look
 
     metrics.require([arguments.metric] if arguments.metric else [])
-    metric, lines, elsewhere = history.history(find(folders_of(arguments)), arguments.experiment, arguments.metric)
+    campaigns, broken = look(folders_of(arguments))
+    metric, lines, elsewhere = history.history(campaigns, arguments.experiment, arguments.metric)
     rows = []
     for line in lines:
         steps = "; ".join(
@@ -149,6 +150,8 @@ def tell_history(arguments) -> int:
     terminal.table(None, ["server", "cell", "campaigns", f"{metric}, first and last", "steps"], rows, right={2})
     if elsewhere:
         terminal.say(f"left out: {elsewhere} campaign{'' if elsewhere == 1 else 's'} of other machines or settings")
+    for line in broken:
+        terminal.say(f"left out {line}")
     return DONE
 
 
