@@ -525,6 +525,7 @@ def test_a_search_ends_when_its_server_has_died_and_each_trial_is_measured_once(
     assert show_capacity.exit_code(found) == exits.NOTHING_USABLE
     assert run.finished_numbers() == {1, 2}
     assert measured == {1: 1, 2: 1}
+    assert run.trial(1).plan.busy_poll == where.apart, "no response time includes a wake-up of the engine"
     first = answers.searches(load(run).data, load(run).searched)
     assert next(one.outcomes for each in first.values() for one in each.tried) == ("broken",), "its death is not the engine's"
 

@@ -2,11 +2,12 @@
 
 import itertools
 import random
+import shutil
 from dataclasses import replace
 
 import pytest
 from conftest import RAN
-from run_maker import SERVERS, make_run
+from run_maker import SERVERS, failed, make_run, write_trial
 from test_end_to_end import only_run
 
 from wsbench.analysis import gates as gates_of
@@ -116,6 +117,18 @@ def test_pauses_between_trials_do_not_count(tmp_path):
     together = {"heat": 1, "round": 1, "duration_s": 4.0}
     heat = [one.model_copy(update={**together, "started_unix_s": 5.0 + at}) for at, one in enumerate(records[:3])]
     assert until.round_times(heat) == [6.0]
+
+
+@pytest.mark.parametrize(("rounds", "is_gone"), [((2,), False), ((2, 3), True), ((1, 2), False)])
+def test_rounds_of_a_pair_end_when_one_of_them_is_gone(tmp_path, rounds, is_gone):
+    run = made(tmp_path / "run", rounds=3, pair=("reference@1.0", "netty@4.2"))
+    for planned in run.order:
+        if planned.server == "netty" and planned.round in rounds:
+            shutil.rmtree(run.trial(planned.number).path)
+            write_trial(run.trial(planned.number).path, failed("the server is away: no answer"), planned)
+    found = until.standing(load(run))
+    assert found.gone == ("netty@4.2: the server is away: no answer" if is_gone else None)
+    assert not is_gone or found.ended == found.gone
 
 
 def test_the_budget_of_rounds_counts_the_time_between_trials(tmp_path):

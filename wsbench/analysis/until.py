@@ -51,6 +51,8 @@ class Standing:
     wall_s: float | None = None
     #: What disturbed every turn so far, in words; None if a turn counts.
     disturbed: str | None = None
+    #: Which server of a pair is gone, and how; None if both were loaded.
+    gone: str | None = None
 
     @cached_property
     def decided(self) -> int:
@@ -70,6 +72,8 @@ class Standing:
         """Why no round follows, in words; None if one does."""
         if self.disturbed is not None:
             return f"the host disturbed every turn: {self.disturbed}"
+        if self.gone is not None:
+            return self.gone
         if self.rounds >= self.first and all(one.decided or one.hopeless for one in self.comparisons):
             return "nothing is left to decide"
         if self.rounds >= self.until.planned:
@@ -94,6 +98,8 @@ class Standing:
         """One line after a round."""
         if self.disturbed is not None:
             return f"round {self.rounds}: {self.disturbed}. {AS_IT_IS}"
+        if self.gone is not None:
+            return f"round {self.rounds}: {self.gone}"
         if self.rounds < self.first:
             return f"round {self.rounds}: the first decision may be made after round {self.first}"
         return f"round {self.rounds}: {self.decided} of {len(self.comparisons)} decided"
@@ -123,7 +129,9 @@ def standing(results: Results) -> Standing:
     """Of a campaign with `until`."""
     times = round_times(trial.record for trial in results.every_trial)
     begun = max((planned.round for planned in results.order), default=0)
-    return Standing(results.campaign.until, begun, times, comparisons(results), results.campaign.spent_s, disturbed(results))
+    return Standing(
+        results.campaign.until, begun, times, comparisons(results), results.campaign.spent_s, disturbed(results), gone(results)
+    )
 
 
 def disturbed(results: Results) -> str | None:
@@ -133,6 +141,16 @@ def disturbed(results: Results) -> str | None:
         return None
     found = (one.seen for trial in results.every_trial for one in trial.verdict.findings if one.name == "turns")
     return next(found, None)
+
+
+def gone(results: Results) -> str | None:
+    """Which server of the pair is away, or did not start twice in a row."""
+    for name in results.campaign.until.pair:
+        records = sorted((one.record for one in results.every_trial if one.record.name == name), key=lambda one: one.number)
+        last = records[-2 if records[-1].restarted else -1 :] if records else []
+        if last and all(one.never_loaded for one in last) and (len(last) == 2 or not last[-1].restarted):
+            return f"{name}: {last[-1].reason}"
+    return None
 
 
 def comparisons(results: Results) -> list[Comparison]:
