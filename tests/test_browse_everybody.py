@@ -7,7 +7,6 @@ from browsing import axe_complaints, served
 from run_maker import HOSTILE, SERVERS, Server, make_run, write_table
 
 from wsbench.analysis import campaigns
-from wsbench.records.frozen import write_json
 from wsbench.report import document
 
 pytestmark = pytest.mark.nightly
@@ -30,7 +29,7 @@ def folder(tmp_path_factory):
 
         servers = (SERVERS[0], HOSTILE_SERVER)
         run = make_run(runs / f"{number:02}", servers, ({"connections": 64},), 3, seed=number, change=change)
-        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1e9 + 3600 * number}))
+        run.write_json("campaign.json", run.campaign.model_copy(update={"created_unix_s": 1e9 + 3600 * number}))
         write_table(run) if number < 6 else document.build(run)
     return runs
 
@@ -149,5 +148,5 @@ def test_a_history_of_another_metric_is_one_choice_away(browser, address, site):
 def test_an_experiment_that_is_called_like_a_path_is_no_campaign(tmp_path, name):
     run = make_run(tmp_path / "runs" / "one", SERVERS[:1], ({"connections": 64},), rounds=1)
     assert len(campaigns.find([tmp_path / "runs"])) == 1
-    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"experiment": name}))
+    run.write_json("campaign.json", run.campaign.model_copy(update={"experiment": name}))
     assert campaigns.find([tmp_path / "runs"]) == []

@@ -20,7 +20,6 @@ from wsbench.analysis.reading import load
 from wsbench.experiments import experiment
 from wsbench.experiments.choice import NEEDS, Choice
 from wsbench.records.errors import UserError
-from wsbench.records.frozen import write_json
 from wsbench.records.rundir import RunFolder
 from wsbench.report import claimed
 from wsbench.report.web.site import write
@@ -53,7 +52,7 @@ def folder(tmp_path_factory):
         make_run(runs / "claims", JUDGED, LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL)),
     ]
     for number, run in enumerate(made):
-        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + 3600 * number}))
+        run.write_json("campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + 3600 * number}))
     return runs
 
 
@@ -222,7 +221,7 @@ def test_a_claim_is_judged_on_the_newest_campaign_that_lacks_nothing_for_it(fold
     short = make_run(runs / "short", JUDGED, LEVELS, 2, change=as_paper, experiment=asked)
     smaller = make_run(runs / "smaller", JUDGED, LEVELS[:2], 5, change=as_paper, experiment=asked)
     for number, run in enumerate((whole, part, short, smaller)):
-        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
+        run.write_json("campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
     found = judged(campaigns.find([runs]))
     assert [(one.found.id, one.found.versions, one.campaign.id, one.found.verdict) for one in found] == [
         ("X1", "published", "runs/whole", "holds"),
@@ -237,7 +236,7 @@ def test_a_claim_for_which_each_lacks_something_is_judged_on_the_one_with_the_mo
     short = make_run(runs / "short", JUDGED, LEVELS, 2, change=as_paper, experiment=asked)
     part = make_run(runs / "part", JUDGED[:1], LEVELS, 5, change=as_paper, experiment=asked)
     for number, run in enumerate((short, part)):
-        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
+        run.write_json("campaign.json", run.campaign.model_copy(update={"created_unix_s": 1.7e9 + number}))
     found = judged(campaigns.find([runs]))
     assert {(one.campaign.id, one.found.verdict) for one in found} == {("runs/short", "undecided")}
 
@@ -258,7 +257,7 @@ def test_the_catalogues_conditions_count_for_every_view_of_a_campaign_that_has_i
 
 def test_an_experiment_of_a_catalogues_name_with_claims_of_its_own_keeps_them(tmp_path):
     run = make_run(tmp_path / "runs" / "own", JUDGED, LEVELS, 5, change=as_paper, experiment=claim(ALL_FALL))
-    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"experiment": "hoticn-2018-concurrency"}))
+    run.write_json("campaign.json", run.campaign.model_copy(update={"experiment": "hoticn-2018-concurrency"}))
     results = load(run)
     assert [one.id for one in evaluate.evaluate(results)] == ["X1"] * 2
     assert evaluate.put_right(results) == []

@@ -8,7 +8,6 @@ from run_maker import HOSTILE, SERVERS, Server, make_run
 
 from wsbench.analysis import compare
 from wsbench.records.errors import UserError
-from wsbench.records.frozen import write_json
 
 CELLS = ({"connections": 64},)
 ROUNDS = 8
@@ -129,7 +128,7 @@ def test_two_campaigns_without_a_common_anchor_decide_nothing_and_fail_no_gate(w
 def test_an_anchor_of_another_version_is_none(runs, tmp_path):
     other = make_run(tmp_path / "other", SERVERS[:2], CELLS, ROUNDS, seed=7)
     rows = [row.model_copy(update={"library_version": "9"}) if row.server == "reference" else row for row in other.servers]
-    write_json(other.path / "servers.json", rows)
+    other.write_json("servers.json", rows)
     sides = compare.side(str(runs / "base")), compare.side(str(other.path))
     assert compare.compare(*sides, ["messages_per_s"]).anchor is None
     with pytest.raises(UserError, match="its version differs between the campaigns"):
@@ -142,7 +141,7 @@ def test_a_margin_of_zero_is_zero(runs):
 
 def test_other_cells_and_goals_are_named(runs, tmp_path):
     part = make_run(tmp_path / "part", SERVERS[:2], CELLS, ROUNDS, seed=8)
-    write_json(part.path / "campaign.json", part.campaign.model_copy(update={"sweep": {"connections": [64]}}))
+    part.write_json("campaign.json", part.campaign.model_copy(update={"sweep": {"connections": [64]}}))
     found = compare.compare(compare.side(str(runs / "base")), compare.side(str(part.path)), ["messages_per_s"])
     assert found.notes == ["sweep: as the experiment says against {'connections': [64]}"]
 
@@ -150,7 +149,7 @@ def test_other_cells_and_goals_are_named(runs, tmp_path):
 def test_another_machine_or_setting_is_refused_with_the_reason(runs, tmp_path):
     other = make_run(tmp_path / "other", SERVERS[:2], CELLS, ROUNDS, experiment='question = "?"\n[load]\nconnections = 5\n')
     machine = other.machine.model_copy(update={"cpu_model": "Another CPU"})
-    write_json(other.path / "machine.json", machine)
+    other.write_json("machine.json", machine)
     with pytest.raises(UserError, match="cpu model: Fictional CPU at 3 GHz against Another CPU") as refused:
         compare.compare(compare.side(str(runs / "base")), compare.side(str(other.path)), [])
     assert "load" in str(refused.value)
@@ -163,7 +162,7 @@ def test_cpus_of_one_name_are_different_machines_if_both_records_say_so(runs, tm
     named = {}
     for name, cpu_id in (("one", "model 143"), ("other", "model 207")):
         made = make_run(tmp_path / name, SERVERS[:2], CELLS, ROUNDS)
-        write_json(made.path / "machine.json", made.machine.model_copy(update={"cpu_id": cpu_id}))
+        made.write_json("machine.json", made.machine.model_copy(update={"cpu_id": cpu_id}))
         named[name] = compare.side(str(made.path))
     with pytest.raises(UserError, match="cpu id: model 143 against model 207"):
         compare.compare(named["one"], named["other"], [])
@@ -172,7 +171,7 @@ def test_cpus_of_one_name_are_different_machines_if_both_records_say_so(runs, tm
 
 def test_another_scale_is_another_setting(runs, tmp_path):
     other = make_run(tmp_path / "small", SERVERS[:2], CELLS, ROUNDS)
-    write_json(other.path / "campaign.json", other.campaign.model_copy(update={"scale": 0.1}))
+    other.write_json("campaign.json", other.campaign.model_copy(update={"scale": 0.1}))
     with pytest.raises(UserError, match=r"scale: 1\.0 against 0\.1"):
         compare.compare(compare.side(str(runs / "base")), compare.side(str(other.path)), [])
 

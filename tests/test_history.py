@@ -10,7 +10,6 @@ from run_maker import SERVERS, make_run, write_table
 from wsbench.analysis import history, stats
 from wsbench.analysis.campaigns import find
 from wsbench.records.errors import UserError
-from wsbench.records.frozen import write_json
 
 CELLS = ({"connections": 64},)
 
@@ -26,9 +25,9 @@ def runs(tmp_path_factory):
             return replace(trial, rate=trial.rate * factor) if order.server == "netty" else trial
 
         run = make_run(folder / f"{number:02}", SERVERS[:2], CELLS, 3, seed=number, change=change)
-        write_json(run.path / "campaign.json", run.campaign.model_copy(update={"created_unix_s": 1e9 + number}))
+        run.write_json("campaign.json", run.campaign.model_copy(update={"created_unix_s": 1e9 + number}))
         if number == 0:
-            write_json(run.path / "machine.json", run.machine.model_copy(update={"cpus": 64}))
+            run.write_json("machine.json", run.machine.model_copy(update={"cpus": 64}))
         write_table(run)
     return folder
 

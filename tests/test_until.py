@@ -15,7 +15,6 @@ from wsbench.analysis import tables, until
 from wsbench.analysis.reading import load
 from wsbench.analysis.stats import ERROR, Decision
 from wsbench.experiments import experiment as experiments
-from wsbench.records.frozen import write_json
 from wsbench.records.goals import Until
 from wsbench.run import deciding, ordering
 from wsbench.servers.manifest import Limits
@@ -38,7 +37,7 @@ def made(path, rounds, spread=0.02, ratio=1.0, pair=()):
 
     run = make_run(path, SERVERS[:2], ({"connections": 16},), rounds, change=change)
     asked = Until(budget_s=1e6, metrics=["messages_per_s"], pair=list(pair), planned=40)
-    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"until": asked, "rounds": rounds}))
+    run.write_json("campaign.json", run.campaign.model_copy(update={"until": asked, "rounds": rounds}))
     return run
 
 
@@ -106,7 +105,7 @@ def test_later_readers_use_the_error_that_the_looks_leave(tmp_path):
     results = load(run)
     assert results.rules("messages_per_s").looks.planned == 40
     assert 0 < results.error < ERROR / 2
-    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"until": None}))
+    run.write_json("campaign.json", run.campaign.model_copy(update={"until": None}))
     assert load(run).error == ERROR
 
 
@@ -135,7 +134,7 @@ def test_the_budget_of_rounds_counts_the_time_between_trials(tmp_path):
     """Also when the campaign is resumed, and when it is read later."""
     run, clock = made(tmp_path / "run", rounds=2), itertools.count(1_000, 300)
     asked = run.campaign.until.model_copy(update={"budget_s": 500.0})
-    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"until": asked}))
+    run.write_json("campaign.json", run.campaign.model_copy(update={"until": asked}))
     in_trials_s = sum(until.round_times(one.record for one in load(run).every_trial))
     assert in_trials_s < 100
     assert deciding.Referee(run, lambda: next(clock)).goes_on(lambda line: None)
@@ -158,7 +157,7 @@ def test_a_campaign_until_decided_grows_and_can_be_resumed(wsbench, experiment, 
     assert "comparisons decided after" in done.stdout
     assert tables.trials_in(run) == run.finished_numbers(), "no later reader measures them again"
     wider = run.campaign.until.model_copy(update={"budget_s": 60.0})
-    write_json(run.path / "campaign.json", run.campaign.model_copy(update={"until": wider}))
+    run.write_json("campaign.json", run.campaign.model_copy(update={"until": wider}))
     again = wsbench("run", "--resume", str(run.path), "--no-report")
     assert again.returncode in RAN, again.stderr
     assert run.order[: len(first)] == first
