@@ -55,7 +55,8 @@ def read(run: RunFolder) -> DataSet | None:
         latencies, numbers = _table(run, LATENCIES), _table(run, TRIALS, USED)
         told = [table.schema.metadata or {} for table in (outcomes, latencies, numbers)]
         for key, differ in ((COUNT, "are of different trials"), (MADE_BY, "were computed by different versions of wsbench")):
-            if len({one.get(key) for one in told}) > 1:
+            # Of some published tables neither is known: empty in one, missing in another.
+            if len({one.get(key) or None for one in told}) > 1:
                 raise UserError(f"{run.path}: {', '.join(FILES)} {differ}")
         made_by = told[0].get(MADE_BY, b"").decode()
         rows = outcomes.sort_by("trial").to_pylist()
