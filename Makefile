@@ -162,7 +162,7 @@ test-wheel: wheel
 	rm -rf build/wheel
 	python3 -m venv build/wheel
 	build/wheel/bin/pip install --quiet dist/*.whl
-	PATH="$(CURDIR)/build/wheel/bin:$$PATH" scripts/first_load.sh
+	PATH="$(CURDIR)/build/wheel/bin:$$PATH" XDG_CACHE_HOME="$(CURDIR)/build/cache" scripts/first_load.sh
 
 $(VENV)/.done-wheel: $(VENV)/.done requirements/wheel.txt
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/wheel.txt

@@ -48,6 +48,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "WSBENCH_SERVERS": str(SERVERS), "NO_COLOR": "1"}
 
 
+def _too_long(*_) -> None:
+    raise TimeoutError("the command did not end within 180 s")
+
+
 @pytest.fixture
 def wsbench(tmp_path, environment, monkeypatch):
     """Calls `wsbench …` in this process, in an empty folder and with the test servers as its catalogue."""
@@ -63,10 +67,14 @@ def wsbench(tmp_path, environment, monkeypatch):
                 patched.setenv(name, value)
             for name, stream in written.items():
                 patched.setattr(sys, name, stream)
+            signal.signal(signal.SIGALRM, _too_long)
+            signal.alarm(180)
             try:
                 code = cli.carried_out(list(arguments))
             except SystemExit as end:  # --help, --version
                 code = end.code
+            finally:
+                signal.alarm(0)
         said = {name: stream.buffer.getvalue().decode() for name, stream in written.items()}
         return subprocess.CompletedProcess(arguments, code or 0, **said)
 

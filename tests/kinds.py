@@ -63,7 +63,8 @@ def pytest_runtest_protocol(item, nextitem):
     if failed is not None:
         item._initrequest()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        reports[-1].again = str(failed.longrepr).strip().splitlines()[-1]
+        crash = getattr(failed.longrepr, "reprcrash", None)
+        reports[-1].again = (crash.message if crash else str(failed.longrepr)).splitlines()[0]
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
