@@ -20,6 +20,8 @@ CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websoc
 FOUR    := reference@* netty go-net-websocket node-ws
 # Two workers; a file of tests stays with one.
 WORKERS := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# Tests that start servers mostly wait.
+WAITING := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws json-rpc aedes
 
@@ -39,7 +41,7 @@ check: setup-test lint
 # have deadlines, so nothing is compiled meanwhile: those come first.
 test: check
 	$(WSBENCH) build --install $(TESTED)
-	$(BIN)/pytest -m "system and not root" --durations=20 $(WORKERS)
+	$(BIN)/pytest -m "system and not root" --durations=20 $(WAITING)
 	$(MAKE) test-root
 	$(MAKE) --jobs=2 test-engine test-servers test-wheel
 	@echo "every check passed"

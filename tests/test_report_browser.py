@@ -11,7 +11,7 @@ from run_maker import HOSTILE, SERVERS, make_run
 
 from wsbench.report import document
 
-pytestmark = pytest.mark.usefixtures("html")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("html")]
 LIVE = "[data-figures][data-state=live]"
 
 
