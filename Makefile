@@ -112,8 +112,8 @@ $(VENV)/.done-test: $(VENV)/.done requirements/test.txt wsbench/host/toolchains.
 	touch $@
 
 lint: setup-test
-	$(BIN)/ruff check wsbench tests engine/benches scripts hatch_build.py
-	$(BIN)/ruff format --check --quiet wsbench tests engine/benches scripts hatch_build.py
+	$(BIN)/ruff check wsbench tests engine/benches scripts studies hatch_build.py
+	$(BIN)/ruff format --check --quiet wsbench tests engine/benches scripts studies hatch_build.py
 	$(BIN)/lint-imports
 	$(FOUND) $(BIN)/python scripts/notices.py --check
 

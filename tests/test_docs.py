@@ -195,7 +195,7 @@ def test_every_path_of_the_repository_exists():
     wrong = [
         f"{name}: {path}"
         for name in PRESENT
-        for path in re.findall(r"`((?:wsbench|scripts|tests|engine|protocol|experiments)/[\w./-]+)`", text_of(name))
+        for path in re.findall(r"`((?:wsbench|scripts|studies|tests|engine|protocol|experiments)/[\w./-]+)`", text_of(name))
         if not (ROOT / path).exists() and path not in MADE
     ]
     assert wrong == []

@@ -1,4 +1,4 @@
-"""The scripts that measure the project itself, run for real and small: what they print is a table with numbers."""
+"""The programs that measure the project itself, run for real and small: what they print is a table with numbers."""
 
 import importlib.util
 import re
@@ -14,7 +14,7 @@ from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
 from wsbench.servers import catalogue
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+SCRIPTS, STUDIES = (Path(__file__).parents[1] / name for name in ("scripts", "studies"))
 SMALL = """
 question = "Do both clients measure?"
 reading  = "Nothing here is a result."
@@ -43,7 +43,7 @@ def test_the_engine_and_apachebench_measure_the_same_server(tmp_path):
     small = tmp_path / "small.toml"
     small.write_text(SMALL)
     ((name, at_once, size, kept, ours, theirs, *_),) = rows(
-        str(SCRIPTS / "beside_ab.py"), "--experiment", str(small), "--repeats", "1", "reference@websocket"
+        str(STUDIES / "beside_ab.py"), "--experiment", str(small), "--repeats", "1", "reference@websocket"
     )
     assert (name, at_once, size, kept) == ("reference@websocket", "4", "64", "one a request")
     for said in (ours, theirs):
@@ -52,7 +52,7 @@ def test_the_engine_and_apachebench_measure_the_same_server(tmp_path):
 
 @pytest.mark.alone
 def test_the_cost_of_sampling_is_measured_against_nobody_looking():
-    found = rows(str(SCRIPTS / "cost_of_sampling.py"), "--repeats", "1", "--measure-s", "0.5", "reference@websocket")
+    found = rows(str(STUDIES / "cost_of_sampling.py"), "--repeats", "1", "--measure-s", "0.5", "reference@websocket")
     assert [row[1] for row in found] == ["nobody again", "samples"]
     assert all(float(row[2].split()[0]) > 0 for row in found)
     assert [bool(row[4]) for row in found] == [False, True]
@@ -60,7 +60,7 @@ def test_the_cost_of_sampling_is_measured_against_nobody_looking():
 
 @pytest.mark.alone
 def test_the_engine_tells_its_own_part_of_a_response_time():
-    found = rows(str(SCRIPTS / "engine_part.py"), "--repeats", "1", "--measure-s", "1", "--rate", "200", "reference@websocket")
+    found = rows(str(STUDIES / "engine_part.py"), "--repeats", "1", "--measure-s", "1", "--rate", "200", "reference@websocket")
     assert [(row[1], row[2]) for row in found] == [
         (engine, stamped) for engine in ("polls", "sleeps") for stamped in ("every", "one in 8", "none")
     ]

@@ -1,6 +1,6 @@
 """What a run over a cluster costs against a run on one machine, at the same plan: both on this machine, all roles on it.
 
-    python scripts/cluster_overhead.py EXPERIMENT [--pairs 5] [--servers reference] [--metric NAME …]
+    python studies/cluster_overhead.py EXPERIMENT [--pairs 5] [--servers reference] [--metric NAME …]
 
 Each pair is one round here and one round over Ray, in turns who is first; Ray runs only during the latter. The ratio (cluster over
 one machine) is paired by round, with its 95 % interval (`wsbench.analysis.stats.ratio`). INVALID numbers do not count.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much of a response time is the engine's own at a low rate, and what it costs to know that.
 
-    .venv/bin/python scripts/engine_part.py [--repeats 7] [--connections 50] [--rate 1000] [--measure-s 4] [SERVER…]
+    .venv/bin/python studies/engine_part.py [--repeats 7] [--connections 50] [--rate 1000] [--measure-s 4] [SERVER…]
 
 An open loop with random arrivals on a server that is far from busy. Every repeat is one fresh server for each way, in random order:
 the engine polls or sleeps, and the kernel stamps what arrives on every connection, on one in eight (as in campaigns), or on none.

@@ -1,6 +1,6 @@
 """What a report of many trials costs: makes a campaign of 40 servers, builds its report and opens it in Chromium.
 
-    python scripts/large_report.py FOLDER [CELLS]
+    python studies/large_report.py FOLDER [CELLS]
 
 50 cells (the default) are 10,000 trials, 5 are 1,000. A folder that is there already is not made again. It prints the CPU time of
 building, of all processes, the size of the page, and the time until it is painted first and until its first chart is live.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A breakpoint test beside a search: one ramp of the rate until a threshold breaks, as k6 and Artillery document it.
 
-    .venv/bin/python scripts/breakpoint_test.py go-gorilla --to 80k --bound 20ms [--seconds 60] [--rounds 5] [--connections 50]
+    .venv/bin/python studies/breakpoint_test.py go-gorilla --to 80k --bound 20ms [--seconds 60] [--rounds 5] [--connections 50]
 
 The rate grows evenly from 0 to `--to`, whatever the server answers. Two readings of each ramp: the rate at which the p99 of all
 messages since the start first exceeds the bound at one of the checks, which happen every two seconds (a threshold that aborts the

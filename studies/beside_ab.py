@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The engine beside ApacheBench: the same servers at the same setting, in turns, and a Markdown table of what both say.
 
-    .venv/bin/python scripts/beside_ab.py [--experiment hoticn-2018-connection] [--repeats 5] [SERVER…]
+    .venv/bin/python studies/beside_ab.py [--experiment hoticn-2018-connection] [--repeats 5] [SERVER…]
 
 The settings are the cells of an experiment that measures HTTP (`doc`) and ends by count: connections, requests, size, and whether
 connections persist (`ab -k`). Every repeat is a fresh server on the server's CPUs; engine and ab, in random order, each get the

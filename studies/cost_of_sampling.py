@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What looking costs: the same server under the same load with nobody looking, sampled, and sampled with its runtime's probe.
 
-    .venv/bin/python scripts/cost_of_sampling.py [--repeats 7] [--connections 50] [--measure-s 3] [SERVER…]
+    .venv/bin/python studies/cost_of_sampling.py [--repeats 7] [--connections 50] [--measure-s 3] [SERVER…]
 
 Every repeat is four fresh servers in random order: nobody looks (twice, for the A/A pair), `samples`, `samples + probe`.
 Messages a second of a closed loop, and the server's own CPU time a message from its CPU clock, which is read once at either end in

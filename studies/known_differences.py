@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Duels of `reference` against itself, slowed by a known time per message.
 
-    .venv/bin/python scripts/known_differences.py FOLDER [--duels 20] [--spin 0 130 200 330] [--budget 60s]
+    .venv/bin/python studies/known_differences.py FOLDER [--duels 20] [--spin 0 130 200 330] [--budget 60s]
 
 The duels run in random order. FOLDER keeps the JSON document of each one; a duel that is there is not run again. Printed for each
 metric and time: what the duels said, the median of their ratios, the share of intervals that contain that median, and how long they

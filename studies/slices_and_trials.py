@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What slices resolve, and whether their numbers are those of servers that run alone.
 
-    .venv/bin/python scripts/slices_and_trials.py FOLDER [--pairs 8] [--slice-s 0.05] [--lead-s 0.02]
+    .venv/bin/python studies/slices_and_trials.py FOLDER [--pairs 8] [--slice-s 0.05] [--lead-s 0.02]
 
 Every pair is a campaign with slices and one with trials, of one round each, in random order, with the load of `quick`. Four servers
 take part twice: as themselves, and as a copy of their folder under another name. FOLDER keeps copies and campaigns; a campaign that

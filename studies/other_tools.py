@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same calls by wsbench and Artillery, alternately, against one server of the catalogue.
 
-    .venv/bin/python scripts/other_tools.py socketio [--rounds 5] [--seconds 10] [--connections 50] [--rate 1000]
+    .venv/bin/python studies/other_tools.py socketio [--rounds 5] [--seconds 10] [--connections 50] [--rate 1000]
 
 ARTILLERY names Artillery's program (default: found on the PATH; left out if it is not there). Each round runs both tools once, in
 random order, on a CPU of their own. Printed for each: calls answered per second, CPU time per call of the tool and of the

@@ -2,7 +2,7 @@
 """What the percentiles of a sample of 1028 would have said of latencies that were all recorded: the reservoir of the Metrics
 library (Coda Hale's, later Dropwizard's), which took the percentiles of the comparison of 2015.
 
-    .venv/bin/python scripts/sample_of_1028.py RUN [--tag push_stamp] [--times 1000]
+    .venv/bin/python studies/sample_of_1028.py RUN [--tag push_stamp] [--times 1000]
 
 For each server of the campaign, at its largest number of connections, the latencies of all rounds together; out of them 1028 are
 drawn without replacement, again and again. A Markdown table: a percentile of all, and between which values 95 % of the samples
