@@ -33,9 +33,16 @@ holds_if = "every cell: netty.messages_per_s > ws.messages_per_s"
 """
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "run"
+    cells = ({"connections": 16}, {"connections": 256})
+    return make_run(path, SERVERS, cells, rounds=5, change=spoil_some, control="netty", experiment=EXPERIMENT + CLAIM).path
+
+
 @pytest.fixture
-def run(tmp_path):
-    return make_run(tmp_path / "run", rounds=5, change=spoil_some, control="netty", experiment=EXPERIMENT + CLAIM)
+def run(made, tmp_path):
+    return RunFolder.open(shutil.copytree(made, tmp_path / "run"))
 
 
 def without_trials(run: RunFolder) -> RunFolder:
