@@ -234,7 +234,7 @@ def test_an_engine_that_never_sleeps_is_not_called_full(tmp_path):
     found = judge(tmp_path / "b", **polling, server_busy=0.5)
     assert (found.kind, found.bottleneck) == ("SUSPECT", "unknown")
     assert "unknown whether it was the limit" in said(found)[0]
-    assert judged(tmp_path / "c", at_rate(**polling)) == Verdict((), "neither")
+    assert judged(tmp_path / "c", at_rate(**polling, lag_us=0.5)) == Verdict((), "neither")
 
 
 def test_two_idle_sides_are_neither(tmp_path):

@@ -36,6 +36,10 @@ def test_a_full_engine_that_met_the_rate_is_no_lower_bound_but_not_trusted(tmp_p
     found = judged(tmp_path, at_rate(engine_busy=0.97))
     assert (found.kind, found.bottleneck) == ("SUSPECT", "neither")
     assert "may include its own queue" in said(found)[0]
+    lost = judged(tmp_path / "lost", at_rate(engine_busy=0.97, unanswered=800))
+    assert {one.axis for one in lost.findings if one.name == "lost_messages"} == {"engine"}, "it may not have read the replies"
+    lost = judged(tmp_path / "time to spare", at_rate(unanswered=800))
+    assert {one.axis for one in lost.findings if one.name == "lost_messages"} == {"server"}
 
 
 def test_a_schedule_that_is_not_the_plans_is_found(tmp_path):

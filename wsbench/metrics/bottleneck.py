@@ -13,23 +13,34 @@ SERVER_BUSY = 0.90  # of its CPUs: because of sampling and kernel work, a satura
 
 
 def bottleneck(trial: TrialData) -> Bottleneck:
-    """The side that had no CPU left: the busier one, if it is past its limit. If an open loop's rate was met, only the engine can
-    be it: its own queue is then in the times. "none" for connections that are only held.
+    """The side that had no CPU left: the busier one, if it is past its limit. "neither" if an open loop's rate was met: nothing
+    limited it, and its throughput is no lower bound, even if the engine was full. "none" for connections that are only held.
 
     "neither" also covers a server with fewer busy threads than CPUs, because samples are of whole process trees.
     """
     if trial.holds_only:
         return "none"
-    engine, server = engine_busy(trial), server_busy(trial)
-    engine_full = engine is not None and engine >= LIMITS["engine_busy"].suspect
     if rate_met(trial):
-        return "engine" if engine_full else "neither"
+        return "neither"
+    engine, server = engine_busy(trial), server_busy(trial)
     server_full = server is not None and server >= SERVER_BUSY
-    if engine_full and server is not None and engine > server:
+    if engine_full(trial) and server is not None and engine > server:
         return "engine"
     if server_full:
         return "server"
     return "neither" if engine is not None and server is not None else "unknown"
+
+
+def engine_full(trial: TrialData) -> bool:
+    """Whether the busiest worker had no CPU left. False if that is unknown."""
+    busy = engine_busy(trial)
+    return busy is not None and busy >= LIMITS["engine_busy"].suspect
+
+
+def may_lose(trial: TrialData) -> bool:
+    """Whether lost messages can be the engine's: it was the limit, or full although it met the rate. Never where the server was
+    the limit."""
+    return bottleneck(trial) == "engine" or (engine_full(trial) and rate_met(trial))
 
 
 def rate_met(trial: TrialData) -> bool:

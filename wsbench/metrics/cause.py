@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from wsbench import metrics
-from wsbench.metrics.bottleneck import bottleneck
+from wsbench.metrics.bottleneck import may_lose
 from wsbench.metrics.findings import Axis, Family, Finding, Verdict, everything, finding
 from wsbench.metrics.trial_data import NS_PER_S, TrialData
 from wsbench.records.engine_files import Error, Messages
@@ -162,7 +162,7 @@ def _mostly_lost(trial: TrialData) -> Finding | None:
     counts, copies = trial.measured, trial.end.session
     lost = counts.failed + counts.unanswered + counts.unsent
     if lost and lost >= counts.answered:
-        by_engine = bottleneck(trial) == "engine"
+        by_engine = may_lose(trial)
         many = "more messages were lost than" if lost > counts.answered else "as many messages were lost as"
         seen = f"{many} answered: {lost:,} of {lost + counts.answered:,}{_kinds(trial)}"
         remedy = "Lower the load, or give the engine more CPUs." if by_engine else ""

@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 
 from wsbench import metrics
 from wsbench.engine.histogram import Histogram
-from wsbench.metrics.bottleneck import bottleneck, engine_busy, rate_met, server_busy, shortfall
+from wsbench.metrics.bottleneck import bottleneck, engine_busy, engine_full, rate_met, server_busy, shortfall
 from wsbench.metrics.findings import Family, Finding, everything, finding, worst
 from wsbench.metrics.limits import LIMITS, beyond
 from wsbench.metrics.server_checks import DELAYED
@@ -236,7 +236,7 @@ def _engine(trial: TrialData) -> Iterator[Finding]:
             seen = "the engine polled without sleeping, so it is unknown whether it was the limit: possibly a lower bound"
             yield finding("engine", "polled", seen, MORE_CPU, throughput="SUSPECT")
         return
-    full = busy >= LIMITS["engine_busy"].suspect
+    full = engine_full(trial)
     if full and rate_met(trial):
         seen = f"the engine was {busy:.0%} busy: although the rate was met, response times may include its own queue"
         yield finding("engine", "engine_busy", seen, MORE_CPU, **dict.fromkeys(TIMES, "SUSPECT"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsbench import metrics
-from wsbench.metrics.bottleneck import bottleneck
+from wsbench.metrics.bottleneck import may_lose
 from wsbench.metrics.findings import Family, Finding, Kind, everything, finding
 from wsbench.metrics.limits import beyond
 from wsbench.metrics.trial_data import TrialData
@@ -90,7 +90,7 @@ def messages(trial: TrialData) -> Iterator[Finding]:
     lost, due = ledger.failed + ledger.unanswered + ledger.unsent, ledger.sent + ledger.unsent
     if lost:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(trial.end.errors.items())) or "no kind given"
-        yield lost_messages(lost, due, kinds, by_engine=bottleneck(trial) == "engine")
+        yield lost_messages(lost, due, kinds, by_engine=may_lose(trial))
     answered = trial.counted if trial.slices is None else trial.measured.answered
     if (
         not answered
