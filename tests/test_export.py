@@ -18,9 +18,10 @@ from run_maker import SERVERS, Server, failed, make_run, spoiled
 from wsbench import metrics
 from wsbench.analysis import thresholds
 from wsbench.analysis.reading import load
+from wsbench.cli import carried_out, exits
 from wsbench.host.installation import ROOT
 from wsbench.records import packing
-from wsbench.records.errors import UserError
+from wsbench.records.errors import NothingUsable, UserError
 from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder
 from wsbench.report import export
@@ -124,8 +125,9 @@ def test_the_percentile_distributions_hold_every_message(results):
 def test_a_campaign_without_a_trial_that_counts_makes_no_file(tmp_path):
     results = load(make_run(tmp_path / "bad", change=lambda trial, order: failed(), rounds=1))
     for form in (export.as_bmf, export.as_openmetrics, export.as_github_bigger, export.as_hgrm):
-        with pytest.raises(UserError):
+        with pytest.raises(NothingUsable):
             form(asked(results))
+    assert carried_out(["export", str(tmp_path / "bad"), "openmetrics"]) == exits.NOTHING_USABLE
 
 
 def test_an_unknown_metric_is_named(results):

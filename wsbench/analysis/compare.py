@@ -19,7 +19,7 @@ from wsbench.analysis import orders, stats, wording
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
-from wsbench.records.errors import UserError
+from wsbench.records.errors import NothingUsable, UserError
 from wsbench.records.hosts import MachineRecord
 from wsbench.records.rundir import RunFolder
 
@@ -147,7 +147,7 @@ def compare(
     rows = [row for metric in wanted for row in _rows(base, new, pairs, metric, margin, by)]
     measured = [row for row in rows if row.base.values or row.new.values]
     if not measured:
-        raise UserError(f"neither side has measured any of {', '.join(wanted)}")
+        raise NothingUsable(f"neither side has measured any of {', '.join(wanted)}")
     known = dict.fromkeys(row.metric for row in measured) if ordered else ()
     turns = [one for metric in known for one in orders.orders(base.results, new.results, metric)]
     notes = [] if base.results.folder == new.results.folder else _extents(base.results, new.results)

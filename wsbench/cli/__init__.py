@@ -104,7 +104,7 @@ def carried_out(words: list[str]) -> int:
     from importlib import import_module
 
     from wsbench.cli import arguments
-    from wsbench.records.errors import UserError
+    from wsbench.records.errors import NothingUsable, UserError
 
     try:
         asked = arguments.parser(words).parse_args(words)
@@ -113,7 +113,7 @@ def carried_out(words: list[str]) -> int:
     except UserError as error:
         for line in error.lines:
             _say(line)
-        return exits.BAD_INPUT
+        return exits.NOTHING_USABLE if isinstance(error, NothingUsable) else exits.BAD_INPUT
     except ModuleNotFoundError as error:
         if (error.name or "wsbench").partition(".")[0] == "wsbench":
             raise

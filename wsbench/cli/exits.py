@@ -32,19 +32,20 @@ OF_COMMAND: dict[str, dict[int, str]] = {
     "build": {BREACHED: "a server did not build"},
     "check": {BREACHED: "a server fails its contract"},
     "start": {BREACHED: "the server ended, or was not ready in time"},
-    "run": {NOTHING_USABLE: "no trial has a usable number of what the experiment is about"},
+    "run": {NOTHING_USABLE: "no server passes its checks, or no trial has a usable number of what the experiment is about"},
     "capacity": {
         BREACHED: "every promise was broken at the lowest load: this is decided",
-        NOTHING_USABLE: "no load was shown to be carried",
+        NOTHING_USABLE: "no server passes its checks, or no load was shown to be carried",
     },
     "duel": {
         BREACHED: "a condition of --fail-if holds: this is decided",
-        NOTHING_USABLE: "no turn of the two servers can be used",
+        NOTHING_USABLE: "a server does not pass its exchange, or no turn of the two can be used",
     },
     "compare": {
         BREACHED: "a metric is worse by more than --fail-if: this is decided",
-        NOTHING_USABLE: "--fail-if, and two campaigns without a common anchor: nothing can be decided",
+        NOTHING_USABLE: "neither side has measured the metrics; or --fail-if, and two campaigns without a common anchor",
     },
+    "export": {NOTHING_USABLE: "no trial has a usable number for this format"},
     "load": {
         BREACHED: "a condition of --fail-if holds",
         NOTHING_USABLE: f"{MEANINGS[NOTHING_USABLE]}; also if a condition of --fail-if cannot be decided",

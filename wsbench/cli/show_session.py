@@ -15,7 +15,7 @@ from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.cli.terminal import console, shown
 from wsbench.cli.values import positive
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.errors import UserError
+from wsbench.records.errors import NothingUsable, UserError
 from wsbench.records.files import read_text
 from wsbench.records.plain import time_text
 from wsbench.records.session_table import Exchange, Session
@@ -91,7 +91,7 @@ def _try(arguments) -> int:
 
 def _tell(trial: TrialData) -> int:
     if trial.end is None or trial.plan is None or not isinstance(trial.plan.scenario, Session):
-        raise UserError(trial.record.reason or "the engine wrote no result")
+        raise NothingUsable(trial.record.reason or "the engine wrote no result")
     began = trial.begins["connect"]
     for event in trial.events:
         if isinstance(event, Exchange):

@@ -1,6 +1,7 @@
-"""The two error classes of wsbench.
+"""The error classes of wsbench.
 
-The user can fix the cause of a `UserError`: one plain line states what was found and what is allowed, exit code 2. `TrialFailed`
+The user can fix the cause of a `UserError`: one plain line states what was found and what is allowed, exit code 2. `NothingUsable`
+is one that shows only once something was started or measured, exit code 4. `TrialFailed`
 means that the server (or this host) did not complete a trial: it is recorded as a row and the campaign goes on. Bugs are asserts.
 """
 
@@ -11,6 +12,10 @@ class UserError(Exception):
     @property
     def lines(self) -> list[str]:
         return [str(self)]
+
+
+class NothingUsable(UserError):
+    """A server was started or loaded, or a measurement was read, and there is no number to go on with."""
 
 
 class Faults(UserError):

@@ -36,6 +36,8 @@ UnixSeconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 CONTROL = " (control)"  # suffix of the server that runs a second time in every round: the A/A control
 #: What is written last: a campaign can be resumed, and a trial has ended, when this file exists.
 CAMPAIGN, RECORD = "campaign.json", "trial.json"
+AWAY = "the server is away"  # how the reason begins that nothing answers at the URL of a server that runs already
+CHECK_ENDED = "check failed to run"  # how the reason of a server begins that was left out because its check had no result
 LAST_EVENTS_BYTES = 64 << 10  # longer than one second of an engine's ticks
 LOG_LINES = 20  # of a server's log, in its trial's record and shown of one
 TOLD_LATE = (Gate, Exchange, Broadcast, Copies, Receivers)
@@ -125,6 +127,12 @@ class ServerRow(Frozen):
     def name(self) -> str:
         return f"{self.server}@{self.variant}"
 
+    @property
+    def was_checked(self) -> bool:
+        """Whether its checks began: the server was started, or answered. False for a URL at which nothing answers."""
+        why = self.skipped or ""
+        return bool(self.conformance) or (why.startswith(CHECK_ENDED) and not why.startswith(f"{CHECK_ENDED}: {AWAY}"))
+
 
 #: How the trials of a round run: one after another; alternately in short slices, with all servers alive; or all at once.
 Arrangement = Literal["trials", "slices", "together"]
@@ -170,7 +178,7 @@ class TrialOrder(Frozen):
 #: How the reasons of trials begin that failed because of the server. `servers.serving` and `run.trial` give them.
 NEVER_READY = (
     *("the server ended before it was ready", "the server was not ready", "the server could not be started"),
-    "the server is away",
+    AWAY,
 )
 SERVER_FAILED = ("the server ended", "the server's log exceeds", *NEVER_READY)
 

@@ -25,7 +25,7 @@ from wsbench.analysis.dataset import Cell, TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.thresholds import Threshold, judge_values
 from wsbench.metrics.findings import Axis, Family, Kind
-from wsbench.records.errors import UserError
+from wsbench.records.errors import NothingUsable, UserError
 from wsbench.records.files import require_writable, write_output
 from wsbench.records.frozen import Frozen, one_line
 from wsbench.records.hosts import MachineRecord
@@ -181,7 +181,7 @@ def _cells(results: Results) -> Iterator[tuple[str, Cell]]:
 
 
 def _measured(asked: Asked) -> list[tuple[str, Cell, str, stats.Estimate]]:
-    """Every server, cell and chosen metric with a mean. UserError if there is none: an empty file would look like a result."""
+    """Every server, cell and chosen metric with a mean. NothingUsable if there is none: an empty file would look like a result."""
     rows = [
         (name, cell, metric, found)
         for name, cell in _cells(asked.results)
@@ -189,7 +189,7 @@ def _measured(asked: Asked) -> list[tuple[str, Cell, str, stats.Estimate]]:
         if (found := asked.results.estimate(name, cell, metric)).mean is not None
     ]
     if not rows:
-        raise UserError(
+        raise NothingUsable(
             f"no VALID or SUSPECT trial has any of {', '.join(asked.metrics)}; for the reasons see `wsbench export RUN json`"
         )
     return rows
@@ -343,7 +343,7 @@ def as_hgrm(asked: Asked) -> bytes:
         if (found := results.pooled(name, cell)) is not None
     ]
     if not parts:
-        raise UserError("no VALID or SUSPECT trial has recorded a time")
+        raise NothingUsable("no VALID or SUSPECT trial has recorded a time")
     return "\n".join(parts).encode()
 
 

@@ -22,7 +22,7 @@ from wsbench.host import machine, places
 from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import contained, lock, sums
-from wsbench.records.errors import UserError
+from wsbench.records.errors import NothingUsable, UserError
 from wsbench.records.files import is_plain, new_folder, read_file
 from wsbench.records.frozen import json_of
 from wsbench.records.goals import Searching, Until
@@ -50,7 +50,8 @@ class Watcher(Protocol):
 
 
 def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watcher: Watcher) -> RunFolder:
-    """Builds and checks the servers, creates a new campaign and runs it to its end. UserError if no server can run."""
+    """Builds and checks the servers, creates a new campaign and runs it to its end. UserError if no server can run,
+    NothingUsable if one was tried."""
     if testbed.roster and asked.experiment.arrangement != "trials":
         asked = request.one_after_another(asked)
     loads = [asked.experiment.load_of(cell) for cell in asked.experiment.cells()]
@@ -61,9 +62,9 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     rows = _prepare(asked, testbed, port, watcher)
     variants = [variant for variant, row in rows if row.skipped is None]
     if asked.until is not None and asked.until.pair and (lacking := [row for _, row in rows if row.skipped is not None]):
-        raise UserError(f"{lacking[0].name} cannot run: {lacking[0].skipped}")
+        raise _lacking(lacking)(f"{lacking[0].name} cannot run: {lacking[0].skipped}")
     if not variants:
-        raise UserError("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+        raise _lacking([row for _, row in rows])("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
     for line in preparing.cells_left_out(asked.experiment, variants):
         watcher.say(line)
     rounds = asked.experiment.timing.rounds if asked.until is None else ordering.LEAST_PLANNED
@@ -120,6 +121,11 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     with _alone(run):
         _run_missing(run, testbed, port, watcher, [])
     return run
+
+
+def _lacking(rows: list[ServerRow]) -> type[UserError]:
+    """The error of a campaign without these servers: NothingUsable if one of them was started or sent something for its checks."""
+    return NothingUsable if any(row.was_checked for row in rows) else UserError
 
 
 def resume(

@@ -16,7 +16,7 @@ from wsbench.experiments.experiment import Experiment
 from wsbench.records import contained
 from wsbench.records.engine_files import NoLoop
 from wsbench.records.errors import TrialFailed
-from wsbench.records.rundir import CheckResult, RunningRow, ServerRow
+from wsbench.records.rundir import CHECK_ENDED, CheckResult, RunningRow, ServerRow
 from wsbench.servers import build, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running, Started
@@ -114,9 +114,9 @@ def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable
         checks = contract.check(variant, [wanted.served], port, wanted.use)
     except TrialFailed as failure:
         said = serving.last_lines(contract.log_of(variant, "check"))[-1:] if isinstance(variant.table, Started) else []
-        return _row(variant, built, [], f"check failed to run: {'; it wrote: '.join([str(failure), *said])}")
+        return _row(variant, built, [], f"{CHECK_ENDED}: {'; it wrote: '.join([str(failure), *said])}")
     except Exception as error:
-        return _row(variant, built, [], f"check failed to run: {contained.fault(f'checks of {variant.name}', error)}")
+        return _row(variant, built, [], f"{CHECK_ENDED}: {contained.fault(f'checks of {variant.name}', error)}")
     if isinstance(variant.table, Running) and variant.table.pid is None:
         say(
             f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its "

@@ -24,6 +24,8 @@ from wsbench.host.process import Pinned, Server
 from wsbench.monitoring.runtime_logs import probes
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Frozen
+from wsbench.records.rundir import AWAY
+from wsbench.records.rundir import AWAY
 from wsbench.servers import runtime, speaking
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Address, Offer, Running, address
@@ -173,7 +175,7 @@ class Attached:
                 self._stack.enter_context(Pinned(self.pids, self._cpus))
                 now = set(self._cpus)
         except (UserError, TrialFailed) as error:
-            raise TrialFailed(f"the server is away: {error}") from error
+            raise TrialFailed(f"{AWAY}: {error}") from error
         self.ready = Ready(
             addresses=[shown(host, at.port)],
             host=at.name,
