@@ -25,7 +25,6 @@ from wsbench.monitoring.runtime_logs import probes
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.frozen import Frozen
 from wsbench.records.rundir import AWAY
-from wsbench.records.rundir import AWAY
 from wsbench.servers import runtime, speaking
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Address, Offer, Running, address
