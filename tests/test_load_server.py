@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -122,13 +123,22 @@ def test_one_that_ends_early_shows_its_last_lines(wsbench, environment, port, tm
     assert (found["outcome"], found["metrics"]["messages_per_s"]["value"]) == ("failed", None)
 
 
-@pytest.mark.nightly
+@pytest.mark.system
 def test_one_that_ends_during_the_load_shows_its_last_lines(wsbench, environment, port):
     environment["OWN_MOST"] = "50"
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK)
     assert done.returncode == exits.NOTHING_USABLE, done.stderr
-    assert "failed: the server ended during the load, with exit code 5" in done.stdout
-    assert "  no more, I am tired" in done.stdout
+    said = done.stdout.partition("failed: ")[2].splitlines()
+    assert said[0] == "the server ended during the load, with exit code 5"
+    assert "  no more, I am tired" in said
+    assert any(line.endswith("3 of 3 connections") for line in said)
+    (answered,) = re.findall(r" = (\d+) answered", "\n".join(said))
+    assert int(answered) > 40, "what was measured until then"
+    assert any(line.split()[:2] == ["service", answered] for line in said)
+    assert "No throughput or latency of this measurement can be used." in said
+    found = json.loads(wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, *QUICK, "--json").stdout)
+    assert found["cause"] == "the server ended during the load, with exit code 5"
+    assert found["ledger"]["answered"] == found["times_ns"]["service"]["count"] > 40
 
 
 def test_one_that_would_fill_the_disk_with_its_log_ends_the_load(wsbench, port, monkeypatch):

@@ -140,14 +140,15 @@ class Progress:
 
 
 def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> None:
-    """The cause if nothing can be used; then rates, percentiles, errors and verdict."""
+    """The cause if nothing can be used; then rates, percentiles, errors and verdict, as far as the engine recorded them."""
     trial = TrialData(folder, record)
     found = of_load(trial)
     if record.outcome == "failed" or trial.end is None:
         console.print(f"[red]failed[/]: {shown(found.cause.seen)}")
         _log(record)
+    if trial.end is None:
         return
-    if found.cause is not None:
+    if found.cause is not None and record.outcome != "failed":
         console.print(f"[red]{shown(found.cause.seen)}[/]")
     _counts(trial, trial.end)
     steps = {f"step {name}": of for name, of in loaded.step_times(trial).items()}
