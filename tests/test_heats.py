@@ -186,6 +186,8 @@ def test_what_the_turns_of_a_heat_say_about_its_host(steal_s, words):
         slices=[SimpleNamespace(disturbed=slices.disturbed_by(turn, 0.02)) for turn in turns_],
         plan=SimpleNamespace(slices=SimpleNamespace(lead_s=0.02)),
         samples_of=lambda _: turns_,
+        record=SimpleNamespace(as_is=False),
+        machines={},
     )
     found = list(host_checks.turns(trial))
     assert len(found) == len(words)

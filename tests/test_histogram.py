@@ -197,7 +197,7 @@ def test_a_log_that_is_read_together_is_what_it_is_line_by_line(tmp_path):
         )
     whole = trial.latency_log.read_text().replace("Tag=service,3.000,1.000,0.000,H", "Tag=service,3.000,1.000,0.000,I")
     trial.latency_log.write_text(whole)
-    with pytest.raises(UserError, match=r"latency\.hlog:11: not a line"):
+    with pytest.raises(UserError, match=r"latency\.hlog:12: not a line"):
         histogram.read_merged(trial.latency_log)
 
 

@@ -137,6 +137,7 @@ def test_every_other_option_reaches_the_plan(silent, tmp_path):
 def test_wss_is_tls_below_a_websocket_and_says_whom_it_trusts(silent, tmp_path):
     assert plan_of(f"wss://{silent}/echo").tls.model_dump() == {"verify": True, "ca": None}
     assert plan_of(f"wss://{silent}/echo", "--insecure").tls.verify is False
+    (tmp_path / "ca.pem").write_text("read by the engine alone")
     authority = plan_of(f"wss://{silent}/echo", "--ca", str(tmp_path / "ca.pem")).tls.ca
     assert authority == str(tmp_path / "ca.pem")
     secure = plan_of(f"https://{silent}/", "--bytes", "7")
