@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import random
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +14,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
+from conftest import WSBENCH
 from kinds import draws
 from run_maker import SERVERS, make_run
 from test_end_to_end import wait_for
@@ -36,7 +39,7 @@ from wsbench.metrics.verdict import verdict
 from wsbench.records.errors import UserError
 from wsbench.records.goals import Searching
 from wsbench.records.rundir import Probe as Probing
-from wsbench.records.rundir import TrialFolder, TrialOrder, TrialRecord
+from wsbench.records.rundir import RunFolder, TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import campaign, capacity, duel, request, searching, testbed
 from wsbench.servers import catalogue, speaking
 
@@ -571,3 +574,19 @@ rounds = 1
 )
 def test_the_exit_code_of_a_search_says_what_is_known(rows, code):
     assert show_capacity.exit_code(rows) == code
+
+
+@pytest.mark.system
+def test_a_search_that_is_terminated_keeps_its_probes_and_stops_its_server(tmp_path):
+    command = shlex.join(["env", "OWN_PATH=/ws", sys.executable, str(TESTS / "own_server.py")])
+    typed = ["capacity", command, "--slo", "p99 < 10s", "-c", "2", "--probe", "0.5s", "--warmup", "0.1s", "--path", "/ws"]
+    going = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), 60, "a second probe")
+    children = psutil.Process(going.pid).children(recursive=True)
+    going.terminate()
+    _, said = going.communicate(timeout=30)
+    assert going.returncode == exits.TERMINATED, said
+    assert "every finished trial is kept" in said
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    (run,) = map(RunFolder, tmp_path.glob("runs/*"))
+    assert 1 in run.finished_numbers()

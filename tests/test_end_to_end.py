@@ -14,6 +14,7 @@ import psutil
 import pytest
 from conftest import RAN, WSBENCH
 
+from wsbench.cli import exits
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import disturbed
 from wsbench.records.rundir import RunFolder
@@ -168,7 +169,8 @@ def test_killed_at_any_moment_it_leaves_nothing_running_and_resume_finishes(expe
 
 
 @pytest.mark.system
-def test_ctrl_c_keeps_finished_trials_and_stops_everything(experiment, environment, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, exits.INTERRUPTED), (signal.SIGTERM, exits.TERMINATED)])
+def test_an_interrupt_keeps_finished_trials_and_stops_everything(experiment, environment, tmp_path, number, code):
     harness = subprocess.Popen(
         [*WSBENCH, "run", str(experiment)],
         cwd=tmp_path,
@@ -178,9 +180,9 @@ def test_ctrl_c_keeps_finished_trials_and_stops_everything(experiment, environme
     )
     wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), 60, "the second trial")
     children = psutil.Process(harness.pid).children(recursive=True)
-    harness.send_signal(signal.SIGINT)
+    harness.send_signal(number)
     _, said = harness.communicate(timeout=20)
-    assert harness.returncode == 130
+    assert harness.returncode == code
     assert b"every finished trial is kept" in said
     assert not psutil.wait_procs(children, timeout=10)[1]
     assert outcomes(only_run(tmp_path))[1] == "ok"
