@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,6 +23,7 @@ from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records import lock, packing, sums
 from wsbench.records.errors import UserError
+from wsbench.records.frozen import write_json
 from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder
 
@@ -333,3 +335,29 @@ def test_the_table_of_an_older_campaign_is_packed_without_folders_and_with_its_n
     assert ((found.columns.values == before.columns.values) | (before.columns.values != before.columns.values)).all()
     assert (found.made_by, found.latencies, found.timelines) == (before.made_by, before.latencies, before.timelines)
     assert load(packed, anew=True).data.trials[0].record == found.trials[0].record
+
+
+def test_a_file_with_a_checksum_is_not_written_beside_it(tmp_path):
+    run = with_tables(raw_campaign(tmp_path / "run"))
+    trial = run.trial(1).path
+    for file, value in ((run.path / "order.json", run.order), (trial / "plan.json", run.trial(1).plan)):
+        before = file.read_bytes()
+        with pytest.raises(AssertionError, match="has a checksum"):
+            write_json(file, value)
+        assert file.read_bytes() == before
+    write_json(run.path / "unlisted.json", run.campaign)
+    assert cli.carried_out(["report", str(run.path)]) == 0
+
+
+#: Modules outside `records` that write files themselves: into a trial that has not ended, or apart from every campaign.
+WRITERS = {
+    *("checks/autobahn.py", "checks/selftest/server.py", "host/sysctls.py", "monitoring/sampler.py", "report/web/site.py"),
+    *("cli/__init__.py", "host/process.py", "run/capacity.py", "run/duel.py", "run/trial.py", "servers/build.py"),
+    *("run/cluster/commands.py", "run/cluster/engines.py", "run/cluster/onhost.py", "run/cluster/remotes.py"),
+}
+
+
+def test_no_other_module_writes_files_without_their_checksums():
+    direct = re.compile(r"\.write_text\(|\.write_bytes\(|\bwrite_whole\b|open\([^)]*\"[wax]b?\"")
+    found = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if direct.search(file.read_text())}
+    assert {name for name in found if not name.startswith("records/")} == WRITERS

@@ -32,9 +32,10 @@ from wsbench.records.engine_files import (
     summed,
 )
 from wsbench.records.errors import TrialFailed
-from wsbench.records.files import read_text, write_whole
+from wsbench.records.files import read_text
 from wsbench.records.rundir import TrialFolder
 from wsbench.records.session_table import SessionCounts
+from wsbench.records.sums import write_unlisted
 
 PHASES: tuple[Phase, ...] = ("connect", "warmup", "measure", "drain")
 
@@ -296,4 +297,4 @@ def _heading(log: Path) -> list[str]:
 
 
 def _write(file: Path, lines: Iterable[str]) -> None:
-    write_whole(file, "".join(f"{line}\n" for line in lines).encode())
+    write_unlisted(file, "".join(f"{line}\n" for line in lines).encode())

@@ -14,7 +14,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from wsbench.records.errors import Faults, UserError
-from wsbench.records.files import read_file, read_text, write_whole
+from wsbench.records.files import read_file, read_text
+from wsbench.records.sums import write_unlisted
 
 #: Limit for every stored number: 64-bit counters cannot overflow, and sums stay finite.
 LARGEST = 2**63 - 1
@@ -112,8 +113,8 @@ def faults_of(kind: type[Frozen], raw: dict) -> tuple[Frozen | None, list[str]]:
 
 
 def write_json(file: Path, value: Frozen | list) -> None:
-    """Writes a value atomically as JSON."""
-    write_whole(file, json_of(value))
+    """Writes a value atomically as JSON. AssertionError if the folder has a checksum of the file."""
+    write_unlisted(file, json_of(value))
 
 
 def json_of(value: Frozen | list) -> bytes:

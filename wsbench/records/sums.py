@@ -101,6 +101,13 @@ def write(folder: Path, contents: Mapping[str, bytes], also: Sequence[str] = ())
             _write(folder, after)
 
 
+def write_unlisted(file: Path, content: bytes) -> None:
+    """Writes a file whole or not at all. AssertionError if its folder has a checksum of it, which would then be wrong: such a file
+    is written by `RunFolder.write` or `TrialFolder.end`."""
+    assert file.name not in (listed(file.parent) or {}), f"{file} has a checksum; write it with RunFolder.write"
+    write_whole(file, content)
+
+
 def seal(folder: Path, last: str, content: bytes) -> None:
     """Writes the last file of a folder, after the checksums of all its files."""
     files = sorted(file for file in folder.rglob("*") if is_plain(file))

@@ -10,9 +10,9 @@ from wsbench.analysis.measuring import timelines, without_collections
 from wsbench.analysis.reading import load
 from wsbench.analysis.results import Results
 from wsbench.records.errors import UserError
-from wsbench.records.files import write_whole
 from wsbench.records.plain import visible
 from wsbench.records.rundir import RunFolder
+from wsbench.records.sums import write_unlisted
 from wsbench.report import capacities, figures
 from wsbench.report.claimed import claim_rows
 from wsbench.report.data import drawn
@@ -34,7 +34,7 @@ def build(run: RunFolder, results: Results | None = None, anew: bool = False) ->
         if not results.data.stored:
             tables.write(run, results.data)
     file = run.path / FILE
-    write_whole(file, visible(page).encode())
+    write_unlisted(file, visible(page).encode())
     return file
 
 
