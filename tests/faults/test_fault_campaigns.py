@@ -1,11 +1,13 @@
 """Campaigns: nothing measured is overwritten by less, and a bad one from elsewhere harms no other."""
 
+import errno
 import json
 import os
 import random
 import shutil
 import urllib.error
 import urllib.request
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from wsbench.records.files import new_folder, write_whole
 from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder
 from wsbench.report import document, export
-from wsbench.report.web import site
+from wsbench.report.web import pages, site
 from wsbench.run import campaign
 
 ONE = {"servers": SERVERS[:2], "cells": ({"connections": 64},)}
@@ -251,6 +253,23 @@ def test_a_page_over_campaigns_leaves_out_those_that_break_it(tmp_path):
     broken = []
     assert of_readable(made, look([tmp_path / "runs"])[0], broken) == ["runs/good"]
     assert broken == [f"{tmp_path / 'runs' / 'bad'}: cannot be read: ZeroDivisionError: two"]
+
+
+def test_a_site_makes_each_page_once_and_blames_no_campaign_for_a_full_disk(tmp_path, monkeypatch):
+    for name in ("one", "other"):
+        document.build(make_run(tmp_path / "runs" / name, **ONE))
+    made, page = Counter(), pages.campaign
+    monkeypatch.setattr(pages, "campaign", lambda one, *rest: made.update([one.id]) or page(one, *rest))
+    assert site.write([tmp_path / "runs"], tmp_path / "out") == (2, [])
+    assert made == {"runs/one": 1, "runs/other": 1}
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pages, "campaign", full)
+    with pytest.raises(OSError, match="No space left"):
+        site.write([tmp_path / "runs"], tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 def test_folders_of_one_name(tmp_path):

@@ -5,6 +5,7 @@ In: folders. Out: `Campaign`s. All their numbers come from `Results`, so all pag
 
 from __future__ import annotations
 
+import errno
 import re
 import tomllib
 from collections import Counter
@@ -191,21 +192,29 @@ def find(folders: list[Path]) -> list[Campaign]:
 
 
 def of_readable(make: Callable[[list[Campaign]], T], campaigns: list[Campaign], broken: list[str]) -> T:
-    """`make` of the campaigns. If it raises, those for which it raises alone are left out, with a line in `broken` each."""
+    """`make` of the campaigns. If it raises, those for which it raises alone are left out, with a line in `broken` each. A full
+    disk is no campaign's fault, and is raised."""
     try:
         return make(campaigns)
-    except Exception:
+    except Exception as error:
+        _require_room(error)
         kept = []
         for one in campaigns:
             try:
                 make([one])
             except Exception as error:
+                _require_room(error)
                 broken.append(why_left_out(one.run, error))
             else:
                 kept.append(one)
         if len(kept) == len(campaigns):
             raise
         return make(kept)
+
+
+def _require_room(error: Exception) -> None:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise error
 
 
 def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:

@@ -65,16 +65,6 @@ def claims(campaigns: list[Campaign], links: Links) -> str:
     return template("claims.html").render(claims=rows, counts=counts, decided=decided, links=links, **common())
 
 
-def every(one: Campaign) -> None:
-    """Makes every page of a campaign alone. Raises what one of them raises, so that it can be left out of pages with others."""
-    links = Links("", static=True)
-    listing([one], [], links)
-    claims([one], links)
-    campaign(one, [], links)
-    overlaid("", [one], None, links)
-    over_time([one], one.experiment, None, links)
-
-
 def campaign(one: Campaign, others: list[Campaign], links: Links) -> str:
     return template("campaign.html").render(one=one, others=others, links=links, **_live(one), **common())
 
