@@ -63,6 +63,18 @@ def test_a_pipe_is_written_into(tmp_path):
     assert stat.S_ISFIFO(pipe.lstat().st_mode)
 
 
+def test_a_pipe_without_a_reader_is_named_and_waited_for(tmp_path, capsys):
+    pipe, said = tmp_path / "pipe", ""
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=written, args=(pipe,), daemon=True)
+    writer.start()
+    while not said and writer.is_alive():
+        said = capsys.readouterr().err
+    assert said == f"wsbench: {pipe}: nobody reads this pipe; waiting for a reader\n"
+    assert pipe.read_bytes() == b"content\n"
+    writer.join()
+
+
 @pytest.mark.parametrize("redirected", [True, False], ids=["to a file", "to a pipe"])
 def test_standard_output_by_its_path(tmp_path, redirected):
     """As in a container, where /dev/stdout is a link to /proc/self/fd/1 and root could replace it."""

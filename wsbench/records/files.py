@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wsbench.records.errors import UserError
+from wsbench.records.plain import line
 
 #: For comparison: one hour of samples (four per second, 300 bytes each) takes 5 MB.
 LARGEST_BYTES = 256 << 20
@@ -111,9 +112,23 @@ def write_output(file: Path, content: bytes) -> None:
             write_whole(place, content)
             return
         with named(file):
-            into = os.open(file, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+            into = _opened_to_write(file)
     with named(file), os.fdopen(into, "wb") as out:
         out.write(content)
+
+
+def _opened_to_write(file: Path) -> int:
+    """A descriptor of a character device or a FIFO. Waits for the reader of a FIFO, and says so: a user may have started none."""
+    flags = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        opened = os.open(file, flags | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO or not stat.S_ISFIFO(file.stat().st_mode):
+            raise
+        print(f"wsbench: {line(str(file))}: nobody reads this pipe; waiting for a reader", file=sys.stderr, flush=True)
+        return os.open(file, flags)
+    os.set_blocking(opened, True)
+    return opened
 
 
 def _place(file: Path) -> tuple[Path, bool]:
