@@ -18,6 +18,9 @@ KNOWN = Known(
     message_s=20e-6,
     connection_bytes=Between(10_000.0, 9_000.0, 11_000.0),
     server_bytes=100e6,
+    campaign="2026-01-01-capacity",
+    probes=1,
+    memory_campaign=None,
 )
 WANTED = Wanted(1_000_000, 0.1)
 
@@ -73,3 +76,12 @@ def test_without_a_capacity_there_is_one_plain_line(wsbench):
     assert done.returncode == 2
     assert "wsbench capacity SERVER" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_numbers_come_with_what_they_rest_on(wsbench):
+    named = [word for run in ("2026-11-25-capacity", "2026-11-22-idle-memory") for word in ("--from", str(ROOT / "results" / run))]
+    said = wsbench("size", "-c", "1M", "--rate-each", "0.1", *named).stdout
+    assert re.search(r"node-ws@\S+: capacity: \d+ probes in 2026-11-25-capacity; memory: 2026-11-22-idle-memory", said)
+    assert re.search(r"uwebsockets@\S+: capacity: \d+ probes in 2026-11-25-capacity\n", said)
+    assert "2026-11-25-capacity is withdrawn: " in said
+    assert KNOWN.rests_on == "one@1: capacity: 1 probe in 2026-01-01-capacity"

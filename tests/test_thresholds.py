@@ -93,7 +93,7 @@ def judge(path: Path, trial: Trial, *texts: str) -> list[thresholds.Judged]:
 def test_a_threshold_is_breached_where_it_holds_and_where_its_metric_is_not_known(tmp_path):
     rate, ratio, unknown = judge(tmp_path, at_rate(), "messages_per_s < 20000", "rate_ratio >= 1", "push_reach < 1")
     assert (rate.breached, ratio.breached, unknown.breached) == (False, True, True)
-    assert rate.words == "--fail-if 'messages_per_s < 20000': held, 20,000 messages/s"
+    assert rate.words == "--fail-if 'messages_per_s < 20000': held in this run, 20,000 messages/s"
     assert "not known: the scenario has no broadcasts" in unknown.words
 
 
@@ -102,7 +102,7 @@ def test_a_short_name_means_the_latency_that_a_trial_has(tmp_path):
     (closed,) = judge(tmp_path / "closed", Trial(), "p50 < 1ns")
     assert (open_loop.metric, open_loop.breached) == ("response_us_p99", False)
     assert (closed.metric, closed.breached) == ("service_us_p50", False)
-    assert re.search(r"held, service_us_p50 [\d.]+ (µs|ms)", closed.words)
+    assert re.search(r"held in this run, service_us_p50 [\d.]+ (µs|ms)", closed.words)
 
 
 def numbers_of(name: str) -> list[str]:

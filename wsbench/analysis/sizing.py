@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from wsbench.analysis import wording
 from wsbench.analysis.capacity import answers, promises
 from wsbench.analysis.memory import memory_fits
 from wsbench.analysis.results import Results
@@ -70,7 +71,8 @@ class Wanted:
 @dataclass(frozen=True)
 class Known:
     """What campaigns measured of a server: messages per second that one carries, with how many CPUs and connections; CPU time of a
-    message in s; memory of a connection, and of a server without any, in bytes. None where no campaign has it."""
+    message in s; memory of a connection, and of a server without any, in bytes. None where no campaign has it. `campaign` and
+    `probes`: what the capacity rests on; `memory_campaign`: what the memory does."""
 
     server: str
     capacity: Between
@@ -80,6 +82,14 @@ class Known:
     message_s: float | None
     connection_bytes: Between | None
     server_bytes: float | None
+    campaign: str
+    probes: int
+    memory_campaign: str | None
+
+    @property
+    def rests_on(self) -> str:
+        memory = f"; memory: {self.memory_campaign}" if self.memory_campaign else ""
+        return f"{self.server}: capacity: {wording.count(self.probes, 'probe')} in {self.campaign}{memory}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +136,7 @@ def prices(file: Path) -> Prices:
 
 def known(campaigns: Sequence[Results], wanted: Wanted) -> list[Known]:
     """Every server whose capacity one of these campaigns has. Where several cells have it: that with the most connections."""
-    memory = {fit.name: fit for one in campaigns for fit in memory_fits(one) if fit.slope is not None}
+    memory = {fit.name: (fit, one.folder.path.name) for one in campaigns for fit in memory_fits(one) if fit.slope is not None}
     found: dict[str, Known] = {}
     for results in campaigns:
         if results.searched is None or results.searched.capacity.over != "rate":
@@ -136,7 +146,7 @@ def known(campaigns: Sequence[Results], wanted: Wanted) -> list[Known]:
             continue
         for cell in results.cells:
             for name in results.names:
-                one = _of(results, name, cell, place, memory.get(name))
+                one = _of(results, name, cell, place, memory.get(name, (None, None)))
                 if one is not None and (name not in found or one.connections > found[name].connections):
                     found[name] = one
     return list(found.values())
@@ -150,7 +160,8 @@ def _place(results: Results, asked: str | None) -> int | None:
     return next((place for place, one in enumerate(results.searched.promises) if one.conditions == wanted), None)
 
 
-def _of(results: Results, name: str, cell, place: int, fit) -> Known | None:
+def _of(results: Results, name: str, cell, place: int, memory) -> Known | None:
+    fit, memory_campaign = memory
     search = answers.probed(results.data, results.searched, name, cell)
     if not search.tried:
         return None
@@ -168,6 +179,9 @@ def _of(results: Results, name: str, cell, place: int, fit) -> Known | None:
         message_s=None if message_us is None else message_us / 1e6,
         connection_bytes=None if fit is None else Between(fit.slope, fit.low, fit.high),
         server_bytes=None if fit is None else max(0.0, fit.intercept),
+        campaign=results.folder.path.name,
+        probes=len(search.tried),
+        memory_campaign=memory_campaign,
     )
 
 

@@ -72,7 +72,8 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Judged:
-    """A threshold and the value found; `reason` says why there is none. `undecided`: the host or the engine made it INVALID."""
+    """A threshold and this trial's value: a statement about the trial, not an estimate of what the server does. `reason` says why
+    there is none. `undecided`: the host or the engine made it INVALID."""
 
     threshold: Threshold
     metric: str
@@ -93,7 +94,7 @@ class Judged:
             return f"{head}: {'undecided' if self.undecided else 'not known'}: {self.reason}"
         meant = "" if self.metric == self.threshold.name else f"{self.metric} "
         unit = "µs" if self.threshold.step else metrics.METRICS[self.metric].unit
-        return f"{head}: {'breached' if self.breached else 'held'}, {meant}{in_units(self.value, unit)}"
+        return f"{head}: {'breached' if self.breached else 'held'} in this run, {meant}{in_units(self.value, unit)}"
 
 
 def in_units(value: float, unit: str) -> str:

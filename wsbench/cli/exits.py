@@ -47,7 +47,7 @@ OF_COMMAND: dict[str, dict[int, str]] = {
     },
     "export": {NOTHING_USABLE: "no trial has a usable number for this format"},
     "load": {
-        BREACHED: "a condition of --fail-if holds",
+        BREACHED: "a condition of --fail-if holds in this run",
         NOTHING_USABLE: f"{MEANINGS[NOTHING_USABLE]}; also if a condition of --fail-if cannot be decided",
     },
     "session": {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from wsbench.cli import values
-from wsbench.cli.terminal import say, table
+from wsbench.cli.terminal import say, shown, table
 from wsbench.records.errors import UserError
 
 
@@ -50,6 +51,7 @@ def run(arguments) -> int:
     if not found:
         under = f" under {arguments.slo!r}" if arguments.slo else ""
         raise UserError(f"no capacity over the rate{under} in these campaigns; find one with `wsbench capacity SERVER --slo …`")
+    left = withdrawn_of(arguments.runs)
     needs = sorted((sizing.need(one, wanted) for one in found), key=lambda one: one.cpus.value or 0.0)
     kinds = listed.host if listed is not None else []
     if arguments.json:
@@ -57,15 +59,34 @@ def run(arguments) -> int:
             {**asdict(one), "hosts": [asdict(of) | {"host": of.host.model_dump()} for of in sizing.hosts(one, kinds)]}
             for one in needs
         ]
+        for line in left:
+            print(shown(line), file=sys.stderr)
         print(json.dumps({"connections": wanted.connections, "messages_per_s": wanted.per_s, "servers": made}, indent=2))
         return 0
     _needs(needs, wanted)
+    for line in left:
+        say(line)
     if listed is not None:
         _hosts({one.known.server: sizing.hosts(one, kinds) for one in needs}, listed.unit)
         for kind in kinds:
             of = sizing.load_hosts(wanted, arguments.opening, kind.cpus, kind.memory_gib)
             say(f"to make this load: {of.number} {kind.name} (docs/sizing.md)")
     return 0
+
+
+def withdrawn_of(runs: list[Path]) -> list[str]:
+    """One line for each of these campaigns that was withdrawn where it is published."""
+    from wsbench.analysis.campaigns import WITHDRAWN, withdrawn
+
+    lines = []
+    for run in (path.resolve() for path in runs):
+        try:
+            why = withdrawn(run.parent).get(run.name)
+        except Exception as error:  # whatever that file holds
+            lines.append(f"{run.parent / WITHDRAWN}: whether {run.name} is withdrawn is unknown: {error}")
+        else:
+            lines += [] if why is None else [f"{run.name} is withdrawn: {why}"]
+    return lines
 
 
 def _needs(needs: list, wanted) -> None:
@@ -82,6 +103,9 @@ def _needs(needs: list, wanted) -> None:
     table(None, headers, rows, right=set(range(1, len(headers))))
     most = max(one.known.connections for one in needs)
     say(f"Capacities were measured with {most:,} connections to a server. With more of them, one carries less.")
+    say("What these numbers rest on:")
+    for one in needs:
+        say(f"  {one.known.rests_on}")
 
 
 def _hosts(of: dict, unit: str) -> None:
