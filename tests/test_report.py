@@ -11,7 +11,7 @@ from hdrh.histogram import HdrHistogram
 from run_maker import SERVERS, Server, failed, make_run, spoiled, write_table
 
 from wsbench import metrics
-from wsbench.analysis import wording
+from wsbench.analysis import stats, wording
 from wsbench.analysis.measuring import timelines
 from wsbench.analysis.memory import memory_fits
 from wsbench.analysis.reading import load
@@ -107,6 +107,24 @@ def test_no_variant_of_the_ceiling_contends(tmp_path):
         "reference@websocket",
     ]
     assert {row.server for row in summary(results) if not row.against_reference_text} == {"reference@tcp"}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 8])
+def test_the_ratio_to_the_reference_never_contradicts_the_tiers(tmp_path, seed):
+    """Servers behind by 1 % each: alone, most ratios seem to differ from 1; together, few are shown to."""
+    servers = [Server("reference", "Rust", 30_000), *(Server(f"s{at}", "C", 30_000 * (1 - 0.012 * at)) for at in range(1, 7))]
+    results = load(make_run(tmp_path / "r", servers, ONE_CELL, rounds=5, seed=seed))
+    rows = {row.name: row for row in summary(results)}
+    ceiling = rows.pop(results.reference)
+    seen = set()
+    for row in rows.values():
+        found = row.against_reference
+        assert (found.one, found.other) == (row.name, results.reference)
+        differs = not found.least <= 1 <= found.most
+        assert differs == (not set(row.tier) & set(ceiling.tier)) or found.says == "equal"
+        paired = stats.ratio(*(results.by_round(name, row.cell, results.leading) for name in (row.name, results.reference)))
+        seen.add((differs, paired.high < 1))
+    assert (False, True) in seen, "a ratio by itself would have contradicted"
 
 
 def test_five_rounds_allow_an_order_where_the_difference_is_clear(tmp_path):
@@ -256,12 +274,12 @@ def test_figures_and_tables_say_the_same_as_the_metrics(run, results):
     assert line["points"][-1][1] == pytest.approx(max(value for _, value in line["points"]))
 
 
-def test_distance_is_measured_to_the_reference_round_by_round(run):
+def test_the_distance_to_the_reference_is_that_of_the_decision(run):
     figure = drawn(run)["distance-0"]
     assert figure["marks"] == [100]
     assert [row["name"] for row in figure["rows"]] == ["netty", "ws", SERVERS[3].name]
-    row = next(one for one in summary(run) if one.name == "netty@4.2")
-    assert figure["rows"][0]["mean"] == pytest.approx(100 * row.against_reference.mean, rel=1e-4)
+    row = next(one for one in summary(run) if one.name == "netty@4.2" and one.against_reference is not None)
+    assert figure["rows"][0]["mean"] == pytest.approx(100 * row.against_reference.ratio, rel=1e-4)
 
 
 def test_curves_series_and_heat_maps_have_no_more_points_than_can_be_seen(tmp_path):

@@ -307,9 +307,6 @@ class Results:
         failed = {self.block(trial) for trial in self.group(name, cell) if trial.lost_by_server(metric)}
         return frozenset(failed - known)
 
-    def ratio(self, name: str, other: str, cell: Cell, metric: str) -> stats.Estimate:
-        return stats.ratio(self.by_round(name, cell, metric), self.by_round(other, cell, metric))
-
     def decide(self, cell: Cell | None, metric: str, ask: stats.Ask, as_seen: bool = False) -> stats.Decided:
         """The answer to one question in a cell; over all cells together if `cell` is None."""
         return contained.part(
@@ -386,9 +383,9 @@ class Results:
     def _best(self) -> dict[tuple[Cell | None, str], stats.Decided]:
         return {}
 
-    def letters(self, cell: Cell, metric: str) -> dict[str, str]:
-        """The tiers of all servers in a cell, the reference included: servers with a common letter are not shown to differ."""
-        return self.decide(cell, metric, stats.Pairs(tuple(self.names))).letters
+    def pairs(self, cell: Cell, metric: str) -> stats.Decided:
+        """All servers of a cell with each other, the reference included. Its letters are the tiers."""
+        return self.decide(cell, metric, stats.Pairs(tuple(self.names)))
 
     @cached_property
     def references(self) -> tuple[str, ...]:

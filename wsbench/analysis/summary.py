@@ -48,7 +48,7 @@ class SummaryRow:
     cell_text: str
     repeats: int
     figures: dict[str, Figure]
-    against_reference: stats.Estimate | None
+    against_reference: stats.Decision | None
     against_reference_text: str
     verdicts: dict[str, int]
     failed: int
@@ -88,8 +88,8 @@ def summary(run: RunFolder | Results) -> list[SummaryRow]:
     """Every server and cell of a campaign, by cell and then by the leading metric, best first."""
     results = load(run) if isinstance(run, RunFolder) else run
     scales = {name: column_scale(results, name) for name in columns(results)}
-    letters = {cell: results.letters(cell, results.leading) for cell in results.cells}
-    rows = [_row(results, name, cell, scales, letters[cell]) for cell in results.cells for name in results.names]
+    pairs = {cell: results.pairs(cell, results.leading) for cell in results.cells}
+    rows = [_row(results, name, cell, scales, pairs[cell]) for cell in results.cells for name in results.names]
     place = {cell: index for index, cell in enumerate(results.cells)}
     return sorted(rows, key=lambda row: (place[row.cell], _rank(row, results.leading), row.name))
 
@@ -99,7 +99,7 @@ def column_scale(results: Results, metric: str) -> wording.Scale:
     return wording.scale(metrics.METRICS[metric].unit, results.columns.of(metric, results.counted_rows(metric)))
 
 
-def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scale], letters: dict[str, str]) -> SummaryRow:
+def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scale], pairs: stats.Decided) -> SummaryRow:
     group, counted = results.group(name, cell), results.counted(name, cell, results.leading)
     ok = [trial for trial in group if trial.record.outcome != "failed"]
     verdicts = Counter(trial.verdict.kind for trial in ok)
@@ -107,7 +107,7 @@ def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scal
     missing = sum(planned.name == name and tuple(planned.cell.items()) == cell for planned in results.missing)
     against = None
     if results.reference and name != results.reference:
-        against = results.ratio(name, results.reference, cell, results.leading)
+        against = pairs.between(name, results.reference)
     return SummaryRow(
         name=name,
         server=results.label(name),
@@ -116,14 +116,14 @@ def _row(results: Results, name: str, cell: Cell, scales: dict[str, wording.Scal
         repeats=len(counted),
         figures={metric: _figure(results, name, cell, metric, scale) for metric, scale in scales.items()},
         against_reference=against,
-        against_reference_text="" if against is None else wording.times(against),
+        against_reference_text="" if against is None else wording.decided(against),
         verdicts={kind: verdicts[kind] for kind in KINDS},
         failed=failed,
         missing=missing,
         bottleneck=_bottleneck([trial for trial in ok if trial.verdict.kind != "INVALID"]),
         verdict_text=_verdict_text(verdicts, failed, missing),
         note=_note(counted, group),
-        tier=letters.get(name, ""),
+        tier=pairs.letters.get(name, ""),
     )
 
 

@@ -87,13 +87,6 @@ def between(low: float, high: float) -> str:
     return f"{number(low, digits)}–{number(high, digits)}"
 
 
-def times(found: Estimate) -> str:
-    """A ratio with its interval: `1.23× (1.19–1.27)`."""
-    if found.mean is None:
-        return NONE
-    return _ratio(found.mean, found.low, found.high)
-
-
 def decided(found: Decision) -> str:
     """The ratio of a decision with the interval that decided it; empty if there is no ratio."""
     return "" if found.ratio is None else _ratio(found.ratio, found.low, found.high)

@@ -127,7 +127,7 @@ def _row(results: Results, row: SummaryRow, server_at: dict, cell_at: dict, text
         "server": server_at[row.name],
         "cell": cell_at[row.cell],
         "figures": {name: _estimate(found, texts) for name, found in figures.items()},
-        "ratio": None if ratio is None else [short(ratio.mean), short(ratio.low), short(ratio.high)],
+        "ratio": None if ratio is None else [short(ratio.ratio), short(ratio.low), short(ratio.high)],
         "counts": [*(row.verdicts[kind] for kind in KINDS), row.failed, row.missing],
         "limit": row.bottleneck,
         "note": row.note,

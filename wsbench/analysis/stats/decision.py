@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Literal
 
@@ -88,6 +88,13 @@ class Decision:
     def _closed(self) -> bool:
         return self.least > 0 and math.isfinite(self.most)
 
+    def turned(self) -> Decision:
+        """The same decision with the two changing places."""
+        says = {"better": "worse", "worse": "better"}.get(self.says, self.says)
+        ratio = None if self.ratio is None else 1 / self.ratio
+        least, most = (math.inf if not end else 1 / end for end in (self.most, self.least))
+        return replace(self, one=self.other, other=self.one, says=says, ratio=ratio, least=least, most=most)
+
     @property
     def sized(self) -> bool:
         """The ratio has a size. Lost rounds, or a value against none at all, have only a direction."""
@@ -147,6 +154,11 @@ class Decided:
     def of(self, one: str, other: str | None = None) -> Decision | None:
         """The decision about a server (and another)."""
         return next((found for found in self.decisions if found.one == one and other in (None, found.other)), None)
+
+    def between(self, one: str, other: str) -> Decision | None:
+        """The decision about two servers, whichever of them is named first in it."""
+        found = self.of(one, other)
+        return found if found is not None or (back := self.of(other, one)) is None else back.turned()
 
     @cached_property
     def letters(self) -> dict[str, str]:

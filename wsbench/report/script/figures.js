@@ -138,8 +138,8 @@ function distanceFigures(view) {
     });
     if (!rows.length) continue;
     const panel = view.data.cells[cell].text;
-    const x = axisOf([...rows.flatMap((row) => [row.mean, row.high]), 100], "throughput, % of the reference, paired by round");
-    const table = { head: ["server", "% of the reference", "95 % interval"], rows: rows.map((row) => [row.name, number(row.mean), row.low === null ? NONE : between(row.low, row.high)]) };
+    const x = axisOf([...rows.flatMap((row) => [row.mean, row.high]), 100], "throughput, % of the reference, with the interval that decides");
+    const table = { head: ["server", "% of the reference", "interval that decides"], rows: rows.map((row) => [row.name, number(row.mean), row.low === null ? NONE : between(row.low, row.high)]) };
     figures.push({ kind: "bars", title: "Distance to the baseline", panel, label: said("Throughput in per cent of the reference", panel, view, rowsOf(view, cell)), rows, x, marks: [100], table, unit: "%" });
   }
   return figures;
