@@ -2,13 +2,17 @@
 
 import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from conftest import WSBENCH
+from run_maker import SERVERS, make_run
 
 import wsbench
+from wsbench.cli import exits
 from wsbench.engine import program
 from wsbench.host import installation, process
 from wsbench.host.installation import ROOT
@@ -154,3 +158,16 @@ def test_an_engine_that_gets_no_thread_says_what_to_raise(tmp_path):
     (tmp_path / "engine.log").write_text(told)
     with pytest.raises(TrialFailed, match=r"exit code 101: failed to spawn thread.*`ulimit -u`, or pids.max"):
         program.check_exit(101, tmp_path / "engine.log")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("command", ["report", "run"])
+def test_a_limit_of_addresses_is_named_before_anything_is_measured_or_drawn(tmp_path, command):
+    run = make_run(tmp_path / "campaign", SERVERS[:2], ({"connections": 64},))
+    words = {"report": ["report", str(run.path)], "run": ["run", "quick", "--servers", "reference"]}[command]
+    limited = ["sh", "-c", 'ulimit -v 8388608; exec "$@"', "sh", *WSBENCH, *words]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == exits.BAD_INPUT
+    assert done.stderr.startswith("wsbench: `ulimit -v` is 8,388,608 KiB")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()

@@ -173,6 +173,7 @@ def plan_campaign(arguments) -> int:
 def run_campaign(arguments) -> int:
     if not arguments.no_report:
         require_report()
+        installation.require_addresses()
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("expected either an experiment or --resume RUN (see `wsbench run --help`)")
@@ -362,6 +363,7 @@ def load_url(arguments) -> int:
     asked = load_options.request(arguments)
     if arguments.report:
         require_report(otherwise="")
+        installation.require_addresses()
     seconds = getattr(asked.measure, "seconds", None)
     load.require_sound(asked)
     end_leftovers(sys.stderr)

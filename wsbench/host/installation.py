@@ -7,6 +7,7 @@ uses only the standard library, because `make setup` runs it before anything is 
 from __future__ import annotations
 
 import os
+import resource
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,9 @@ SHIPPED = PACKAGE / "shipped"
 IS_CHECKOUT = not SHIPPED.is_dir()
 #: Contains servers/, experiments/, sessions/ and protocol/.
 ROOT = PACKAGE.parent if IS_CHECKOUT else SHIPPED
+
+#: What V8 reserves of addresses, with room to spare: with a limit of 140 GiB it ends the program, with 300 GiB it runs.
+DRAWING_ADDRESSES = 300 << 30
 
 
 def home() -> Path | None:
@@ -57,6 +61,16 @@ def tools_folder() -> Path:
 def extra(name: str) -> str:
     """The command that installs optional packages. wsbench is in no index: it comes as a wheel or as a clone."""
     return f"pip install --editable '{ROOT}[{name}]'" if IS_CHECKOUT else f"pip install 'PATH/TO/wsbench.whl[{name}]'"
+
+
+def require_addresses() -> None:
+    """UserError if `ulimit -v` leaves too few addresses for V8, which draws the report: it would end the whole program."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY and soft < DRAWING_ADDRESSES:
+        raise UserError(
+            f"`ulimit -v` is {soft >> 10:,} KiB, too little for the drawings of a report, which reserve addresses and no memory: "
+            "`ulimit -v unlimited`"
+        )
 
 
 @cache

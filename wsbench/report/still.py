@@ -13,6 +13,7 @@ from typing import Literal
 from markupsafe import Markup
 from py_mini_racer import MiniRacer
 
+from wsbench.host import installation
 from wsbench.records import contained
 
 SCRIPTS = Path(__file__).parent / "script"
@@ -29,6 +30,7 @@ def script(*names: str) -> str:
 
 def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
     """The result of a function of the drawing scripts; for the page and for tests."""
+    installation.require_addresses()
     engine = MiniRacer()
     try:
         engine.eval(script(*DRAWING, *STILL, *also))
