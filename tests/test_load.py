@@ -294,7 +294,8 @@ def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench, pong):
 def test_a_server_that_never_answers_makes_an_invalid_measurement(wsbench, silent):
     done = wsbench("load", f"tcp://{silent}", "-c", "2", "-t", "0.5", "--warmup", "0", "--fail-if", "errors > 9999")
     assert done.returncode == 4, done.stdout
-    assert "no message was answered" in done.stdout
+    # The reply and the drain have the same 10 s: a message has failed at the end, or is still unanswered.
+    assert "no message was answered" in done.stdout or "the server did not answer on all 2 connections" in done.stdout
 
 
 @pytest.mark.system
