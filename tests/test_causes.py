@@ -43,7 +43,12 @@ class Peer:
 
     def key(self) -> bytes:
         """The key of the handshake. EOFError if the client sends none."""
-        lines = b"".join(iter(self.stream.readline, b"\r\n"))
+        lines = b""
+        while not lines.endswith(b"\r\n\r\n"):
+            line = self.stream.readline()
+            if not line:
+                raise EOFError
+            lines += line
         found = re.search(rb"(?i)^sec-websocket-key: *(\S+)", lines, re.M)
         if found is None:
             raise EOFError
