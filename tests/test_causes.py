@@ -198,6 +198,9 @@ USELESS = [
     (listens, OPEN, r"no message was answered: \d+ sent"),
     (says_twice, CLOSED, r"no message was answered: [\d,]+ sent; reply_length .*"),
     (answers_each_third, OPEN, r"more messages were lost than answered: \d+ of \d+; reply_missing .*"),
+    (goes_away, ("--warmup", "1", *FOR_A_SECOND), f"the server closed {WITHIN}: code 1001"),
+    (goes_away, ("--warmup", "1", *BY_COUNT), f"the server closed {WITHIN}: code 1001"),
+    (listens, ("--warmup", "1", *FOR_A_SECOND), r"no message was answered: 4 sent before the window; timeout 4 \(.*\)"),
     (listens, ("--push", "20", *FOR_A_SECOND), r"no message was answered: [\d,]+ sent"),
 ]
 

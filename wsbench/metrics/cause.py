@@ -149,8 +149,10 @@ def _when(trial: TrialData) -> str:
 def _no_answer(trial: TrialData) -> Finding | None:
     if trial.holds_only or trial.measured.answered:
         return None
-    counts = trial.measured
-    if not counts.sent:
+    counts, ticks = trial.measured, trial.ticks
+    if not counts.sent and ticks and ticks[-1].sent and not ticks[-1].answered:
+        seen = f"no message was answered: {ticks[-1].sent:,} sent before the window{_kinds(trial)}"
+    elif not counts.sent:
         late = f": {counts.unsent:,} were due" if counts.unsent else ""
         seen = f"no message was sent{late}{_kinds(trial)}"
     else:
@@ -182,17 +184,28 @@ def _all_invalid(trial: TrialData, found: Verdict) -> Finding | None:
     return Finding(worst.axis, "unusable", f"no number can be used: {worst.seen}", "", dict.fromkeys(about, "INVALID"))
 
 
+def _errors(trial: TrialData) -> dict[str, int]:
+    """The errors of the window by kind; if it has none, those of the whole load, in which they came earlier."""
+    if trial.end.errors:
+        return trial.end.errors
+    earlier: dict[str, int] = {}
+    for event in trial.events:
+        if isinstance(event, Error):
+            earlier[event.kind] = earlier.get(event.kind, 0) + event.count
+    return earlier
+
+
 def _commonest(trial: TrialData) -> tuple[str, str]:
     """The most frequent kind of error and its first example; two empty texts if there was none."""
-    errors = trial.end.errors
+    errors = _errors(trial)
     kind = max(errors, key=lambda name: errors[name], default="")
     return kind, next((event.example for event in trial.events if isinstance(event, Error) and event.kind == kind), "")
 
 
 def _kinds(trial: TrialData) -> str:
     """`; timeout 4 (no reply within 10 s)`: the kinds of errors, with an example of the most frequent one."""
-    if not trial.end.errors:
+    if not (errors := _errors(trial)):
         return ""
     kind, example = _commonest(trial)
-    others = [f"{name} {number:,}" for name, number in sorted(trial.end.errors.items()) if name != kind]
-    return "; " + ", ".join([f"{kind} {trial.end.errors[kind]:,} ({example})", *others])
+    others = [f"{name} {number:,}" for name, number in sorted(errors.items()) if name != kind]
+    return "; " + ", ".join([f"{kind} {errors[kind]:,} ({example})", *others])
