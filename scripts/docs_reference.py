@@ -37,7 +37,12 @@ def exit_codes() -> list[str]:
         for name, of in exits.OF_COMMAND.items()
         for code, text in of.items()
     ]
-    return [*lines, "Only these commands end with 3 or 4:", "", *table(["command", "code", "meaning"], rows)]
+    return [
+        *lines,
+        "What single commands mean by them; no other command ends with 3 or 4:",
+        "",
+        *table(["command", "code", "meaning"], rows),
+    ]
 
 
 def cli_page() -> str:

@@ -533,8 +533,7 @@ def test_a_search_ends_when_its_server_has_died_and_each_trial_is_measured_once(
     assert next(one.outcomes for each in first.values() for one in each.tried) == ("broken",), "its death is not the engine's"
 
 
-def test_the_budget_of_a_search_counts_the_time_between_trials(tmp_path):
-    text = """
+ONE_SEARCH = """
 question = "How many?"
 reading = "So many."
 servers = ["netty"]
@@ -548,7 +547,10 @@ budget_s = 60
 measure_s = 4
 rounds = 1
 """
-    run = make_run(tmp_path / "run", SERVERS[1:2], ({},), 1, experiment=text, unfinished=1)
+
+
+def test_the_budget_of_a_search_counts_the_time_between_trials(tmp_path):
+    run = make_run(tmp_path / "run", SERVERS[1:2], ({},), 1, experiment=ONE_SEARCH, unfinished=1)
     seconds = iter([0.0, 50.0, 100.0])
     (planned,) = run.order
     searches = searching.Searches(run, experiment.read(run.experiment_toml), lambda line: None, lambda: next(seconds))
@@ -560,6 +562,20 @@ rounds = 1
         order += following
     assert [one.number for one in order] == [1, 2], "each trial lasted 6 s, and 50 s passed from one to the next"
     assert not following
+
+
+def test_a_search_ends_whose_probe_cannot_be_judged(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run", SERVERS[1:2], ({},), 1, experiment=ONE_SEARCH, unfinished=1)
+    (planned,) = run.order
+    searches = searching.Searches(run, experiment.read(run.experiment_toml), lambda line: None)
+    order = [planned.model_copy(update={"search": Probing(purpose="search", load=20_000, seconds=4)})]
+    folder = write_trial(run.path / "0001", at_rate(read_us=5.0), order[0])
+    searches.add(TrialData(folder, folder.record))
+    assert len(searches.following(order)) == 1
+    monkeypatch.setattr(searching.answers, "tried", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        searches.add(TrialData(folder, folder.record))
+    assert not searches.following(order), "the same probe would be made for ever"
 
 
 @pytest.mark.parametrize(

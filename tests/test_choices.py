@@ -95,6 +95,17 @@ def test_a_withdrawn_campaign_gives_no_answer_and_says_why(folder, columns, monk
     assert choices.withdrawn(campaigns.find([folder])) == []
 
 
+def test_no_campaign_gives_an_answer_while_it_is_unknown_which_are_withdrawn(folder):
+    (folder / "campaigns.toml").write_text('[[withdrawn]]\ncampaigns = ["new"]\n', encoding="utf-8")
+    try:
+        found, broken = campaigns.look([folder])
+    finally:
+        (folder / "campaigns.toml").unlink()
+    assert any("campaigns.toml" in line for line in broken)
+    assert found
+    assert all("campaigns.toml" in one.withdrawn for one in found)
+
+
 def test_machines_are_numbered_in_the_order_in_which_they_were_used(columns):
     def on(created_h, **machine):
         campaign, results = columns[0].campaign, columns[0].campaign.results

@@ -221,15 +221,17 @@ def look(folders: list[Path]) -> tuple[list[Campaign], list[str]]:
     """The readable campaigns, newest first, and one line per broken campaign."""
     found, broken = [], []
     for label, folder in _labelled(folders).items():
+        why, unknown = {}, None
         try:
             why = withdrawn(folder)
         except Exception as error:
-            why = {}
-            broken.append(plain.line(f"{folder / WITHDRAWN}: {error}"))
+            # Any of them may be withdrawn: none gives answers.
+            unknown = plain.line(f"{folder / WITHDRAWN}: {error}")
+            broken.append(unknown)
         for run in runs_in(folder):
             try:
                 require_own(run)
-                one = Campaign(f"{label}/{run.path.name}", run, run.campaign, _planned(run), why.get(run.path.name))
+                one = Campaign(f"{label}/{run.path.name}", run, run.campaign, _planned(run), why.get(run.path.name, unknown))
                 _require_name(one)
             except Exception as error:
                 broken.append(why_left_out(run, error))

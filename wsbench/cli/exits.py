@@ -31,7 +31,8 @@ OF_ALL = (DONE, FAULT, BAD_INPUT, INTERRUPTED, PIPE_CLOSED, TERMINATED)
 OF_COMMAND: dict[str, dict[int, str]] = {
     "build": {BREACHED: "a server did not build"},
     "check": {BREACHED: "a server fails its contract"},
-    "start": {BREACHED: "the server ended, or was not ready in time"},
+    "serve": {DONE: "ended by Ctrl-C or SIGTERM while it served"},
+    "start": {DONE: "ended by Ctrl-C or SIGTERM while the server ran", BREACHED: "the server ended, or was not ready in time"},
     "run": {NOTHING_USABLE: "no server passes its checks, or no trial has a usable number of what the experiment is about"},
     "capacity": {
         BREACHED: "every promise was broken at the lowest load: this is decided",
@@ -65,7 +66,7 @@ def table(command: str | None = None) -> list[tuple[int, str]]:
     if command is None:
         return sorted(MEANINGS.items())
     own = OF_COMMAND.get(command, {})
-    return sorted({code: MEANINGS[code] for code in OF_ALL}.items() | own.items())
+    return sorted(({code: MEANINGS[code] for code in OF_ALL} | own).items())
 
 
 def epilog(command: str) -> str:

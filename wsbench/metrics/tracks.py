@@ -47,8 +47,8 @@ class MachineTrace:
         return found.cpu_s / max(1, found.t_ns - found.began_ns) * NS_PER_S
 
     def sampling(self, window: tuple[int, int]) -> float | None:
-        """CPU time of wsbench itself over the window, as a share of one CPU. None if it is unknown, if the window is empty, or if it
-        may have been used on other CPUs (`others`)."""
+        """CPU time of wsbench itself over the window, as a share of one CPU. None if it is unknown, if the window is empty, or
+        if it may have been used on other CPUs (`others`)."""
         if not self.sampler or window[0] == window[1] or any(one.trial_cpu_s is not None for one in self.samples):
             return None
         at = [self.sampler[0].began_ns, *(one.t_ns for one in self.sampler)]

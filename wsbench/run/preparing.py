@@ -120,7 +120,7 @@ def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable
     if isinstance(variant.table, Running) and variant.table.pid is None:
         say(
             f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its "
-            "manifest, or --pid to the duel"
+            "manifest, or --pid to the command"
         )
     # A server that has ended fails every check that follows: the cause is told.
     wrong = sorted((one for one in checks if one.required and not one.passed), key=lambda one: one.name != contract.ALIVE)

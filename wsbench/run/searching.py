@@ -49,7 +49,8 @@ class Searches:
         #: Of each search the wall time in s, what lies between trials included.
         self._spent_s = {key: sum(map(_lasted_s, one.tried)) for key, one in self._found.items()}
         self._last_s = seconds()
-        #: Searches whose server is gone, as this process has seen it: when a campaign is resumed, it may be back.
+        #: Searches that end: their server is gone, as this process has seen it, or a probe could not be judged. When a campaign is
+        #: resumed, the server may be back.
         self._gone: set[tuple] = set()
         #: A comparison of several servers needs ends that hold with more than 95 % (`stats.decision.of_ends`).
         self._error = ERROR / max(1, len({one.name for one in run.order if not one.control}))
@@ -58,12 +59,15 @@ class Searches:
 
     def add(self, trial: TrialData) -> None:
         """A probe that has just ended."""
-        key, tried = answers.key_of(trial.record), answers.tried(self._growing.add(trial), self._asked)
+        key = answers.key_of(trial.record)
+        # Until it is judged: a search whose probe cannot be judged ends, since it would be made again and again.
+        self._gone.add(key)
+        tried = answers.tried(self._growing.add(trial), self._asked)
         before = self._found.get(key)
         made = sorted((*(before.tried if before else ()), tried), key=lambda one: one.trial.record.number)
         self._found[key] = search = Search(self._asked, tuple(made))
-        if search.gone:
-            self._gone.add(key)
+        if not search.gone:
+            self._gone.discard(key)
         self._tell(tried)
         now_s = self._seconds()
         if tried.purpose == "search":

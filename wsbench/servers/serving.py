@@ -216,7 +216,8 @@ def require_answer(variant: Variant, host: str, at: Address) -> None:
     """TrialFailed if a server that runs already does not answer as a ready one does."""
     answer = asked(host, at.port, question(variant), name=at.name)
     if answer is not None:
-        raise TrialFailed(f"{variant.table.url} {answer.words}; is the server running?")
+        remedy = "correct the path, or let the server admit this host" if answer.refused else "is the server running?"
+        raise TrialFailed(f"{variant.table.url} {answer.words}; {remedy}")
 
 
 @contextlib.contextmanager
