@@ -8,11 +8,15 @@ import pytest
 from conftest import SERVERS
 
 from wsbench import cli
+from wsbench.analysis import tables
+from wsbench.analysis.reading import load
 from wsbench.engine import program
 from wsbench.host import machine
 from wsbench.host.installation import ROOT
 from wsbench.records.errors import UserError
 from wsbench.records.frozen import json_of
+from wsbench.records.packing import pack
+from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder
 from wsbench.run import campaign, request, same, testbed
 from wsbench.servers import catalogue, sources
@@ -100,6 +104,20 @@ def test_a_campaign_goes_on_with_what_it_began_with(killed):
     campaign.resume(killed, this_host(), None, Silent())
     assert [record.anyway for _, record in killed.finished()] == [[], []]
     assert killed.campaign.departures == []
+
+
+def test_a_trial_that_is_run_again_replaces_its_numbers(killed, begun):
+    shutil.copytree(begun[0].path / "0002", killed.path / "0002")
+    tables.write(killed, load(killed).data)
+    shutil.rmtree(killed.path / "0002")
+    campaign.resume(killed, this_host(), None, Silent())
+    records = [record for _, record in killed.finished()]
+    assert [one.record.started_unix_s for one in load(killed).data.trials] == [one.started_unix_s for one in records]
+
+
+def test_a_campaign_whose_trials_were_published_apart_is_not_run_again(begun, tmp_path):
+    apart = pack(begun[0].path, tmp_path / "published", Places({}), tmp_path / "trials.tar.xz")
+    assert f"tar -xJf trials.tar.xz -C {apart}" in refused(RunFolder.open(apart))
 
 
 @pytest.mark.parametrize(

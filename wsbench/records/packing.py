@@ -30,10 +30,12 @@ from wsbench.records.placeless import Places
 ARCHIVE = "trials.tar.xz"
 #: The checksum of an archive that is published apart from its campaign.
 CHECKSUM = "trials.sha256"
+#: What is computed from the trials, for readers.
+DATA_SET = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
 #: The files of a campaign beside its trials' folders that have checksums. People write the others, or a command draws them anew.
 OWN = (
     *("campaign.json", "experiment.toml", "order.json", "servers.json", "machine.json", "machine-after.json"),
-    *("hosts.json", "hosts-after.json", "trials.parquet", "outcomes.parquet", "latencies.parquet", ARCHIVE, CHECKSUM),
+    *("hosts.json", "hosts-after.json", *DATA_SET, ARCHIVE, CHECKSUM),
 )
 BINARY = ".parquet"
 #: A log of histograms: base64, in which a short path occurs by chance.

@@ -250,8 +250,11 @@ def _github(asked: Asked, direction: str) -> bytes:
             if found.low is not None:
                 row["range"] = f"{found.low:.6g} to {found.high:.6g}"
             rows.append(row | {"extra": f"{found.repeats} trials"})
-    if not rows:
+    wanted = [metric for metric in asked.metrics if metrics.METRICS[metric].direction == direction]
+    if not wanted:
         raise UserError(f"for none of these metrics {direction} is better: {', '.join(asked.metrics)}; choose others with --metric")
+    if not rows:
+        raise NothingUsable(f"no VALID or SUSPECT trial has any of {', '.join(wanted)}")
     return _json(rows)
 
 

@@ -27,7 +27,7 @@ from wsbench.records.files import is_plain, new_folder, read_file
 from wsbench.records.frozen import json_of
 from wsbench.records.goals import Searching, Until
 from wsbench.records.hosts import HostRow
-from wsbench.records.packing import ARCHIVE
+from wsbench.records.packing import ARCHIVE, CHECKSUM, DATA_SET
 from wsbench.records.rundir import CampaignRecord, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
 from wsbench.run import heat, host_limits, ordering, preparing, request, same, trial
 from wsbench.run.request import Request
@@ -140,13 +140,18 @@ def resume(
     """Runs every trial without an outcome, then reruns disturbed ones, up to `again` times (None: as the campaign says). Searches
     for capacities go on to their end, or to another one.
 
-    UserError if another process runs the campaign, if it is packed, if it was started on another testbed or, unless `anyway`, if
-    the experiment's file, a server, the engine or the machine is not that of the trials so far.
+    UserError if another process runs the campaign, if its trials are in an archive, if it was started on another testbed or, unless
+    `anyway`, if the experiment's file, a server, the engine or the machine is not that of the trials so far.
     """
     if run.packed:
         raise UserError(
             f"{run.path} is packed, so new trials would not be in its archive. Unpack its trials, then resume: "
             f"tar -xJf {run.path / ARCHIVE} -C {run.path} && rm {run.path / ARCHIVE}"
+        )
+    if is_plain(run.path / CHECKSUM):
+        raise UserError(
+            f"{run.path}: its trials were published apart, and all would be run again. Unpack them, then resume: "
+            f"tar -xJf {ARCHIVE} -C {run.path} && rm {run.path / CHECKSUM}"
         )
     with _alone(run):
         _require_same(run.hosts, testbed)
@@ -195,6 +200,10 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
     )
     finished = run.finished_numbers()
     missing = [planned for planned in order if planned.number not in finished]
+    if missing:
+        # A data set that was written earlier may have numbers of a trial that is run again.
+        for name in DATA_SET:
+            (run.path / name).unlink(missing_ok=True)
     rows, table = catalogue.with_own(run.own_servers), setting.experiment.runtime
     variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in order}
     goes_on = record.until is not None or setting.experiment.capacity is not None
