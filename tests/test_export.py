@@ -90,7 +90,7 @@ def test_the_github_action_gets_only_metrics_of_its_direction(results):
     assert all(isinstance(row["value"], float) and row["name"] for row in bigger + smaller)
     with pytest.raises(UserError, match="higher is better"):
         export.as_github_bigger(asked(results, ["service_us_p50"]))
-    with pytest.raises(NothingUsable, match="has any of capacity_per_s$"):
+    with pytest.raises(NothingUsable, match=r"has any of capacity_per_s$"):
         export.as_github_bigger(asked(results, ["service_us_p50", "capacity_per_s"]))
 
 
