@@ -29,6 +29,12 @@ def test_a_new_and_a_regular_file_are_written_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_folder_that_cannot_be_written_is_told_by_the_files_own_name(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        write_whole(tmp_path / "none" / "report.html", b"content")
+    assert error.value.filename == str(tmp_path / "none" / "report.html")
+
+
 def test_a_link_to_a_file_is_followed_and_stays(tmp_path):
     (tmp_path / "else").mkdir()
     target, link = tmp_path / "else" / "target", tmp_path / "link"

@@ -145,7 +145,7 @@ def _words_of(error: OSError) -> str:
         errno.ENFILE: "raise fs.file-max; too many files are open on this machine",
         errno.EAGAIN: "raise the limit of processes with `ulimit -u`, or pids.max of the control group",
         errno.ENOMEM: "this machine has run out of memory",
-        errno.EROFS: "change to a writable folder; `runs` is created in the current one",
+        errno.EROFS: "change to a writable folder, in which `runs` is created; of a campaign, make a copy there",
         errno.EACCES: "check its owner and permissions",
     }.get(error.errno)
     return f"{what}; {todo}" if todo else what

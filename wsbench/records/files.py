@@ -180,7 +180,11 @@ def write_whole(file: Path, content: bytes) -> None:
     if os.path.lexists(file) and not is_plain(file):
         raise UserError(f"{file} is not a plain file, and is not replaced; move it away")
     part = _beside(file)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        error.filename = str(file)
+        raise
     try:
         with named(file), os.fdopen(descriptor, "wb") as out:
             out.write(content)
