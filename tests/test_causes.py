@@ -225,6 +225,12 @@ def test_the_first_line_of_a_useless_load_is_its_cause(serve, wsbench, conduct, 
         assert ruled_out not in advice
 
 
+def test_a_server_that_was_silent_in_the_warm_up_does_not_seem_to_echo(serve, wsbench):
+    silent, leaving = (wsbench("load", f"ws://127.0.0.1:{serve(one)}/", "-c", "2", *FOR_A_SECOND) for one in (listens, goes_away))
+    assert "the server does not seem to echo" in silent.stdout
+    assert "the server does not seem to echo" not in leaving.stdout
+
+
 def test_programs_and_the_page_get_the_cause_too(serve, wsbench, tmp_path):
     done = wsbench("load", f"ws://127.0.0.1:{serve(refuses)}/", *QUICK, *FOR_A_SECOND, "--json", "--report", "load.html")
     found = json.loads(done.stdout)

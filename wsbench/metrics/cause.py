@@ -184,7 +184,7 @@ def _all_invalid(trial: TrialData, found: Verdict) -> Finding | None:
     return Finding(worst.axis, "unusable", f"no number can be used: {worst.seen}", "", dict.fromkeys(about, "INVALID"))
 
 
-def _errors(trial: TrialData) -> dict[str, int]:
+def errors(trial: TrialData) -> dict[str, int]:
     """The errors of the window by kind; if it has none, those of the whole load, in which they came earlier."""
     if trial.end.errors:
         return trial.end.errors
@@ -197,15 +197,15 @@ def _errors(trial: TrialData) -> dict[str, int]:
 
 def _commonest(trial: TrialData) -> tuple[str, str]:
     """The most frequent kind of error and its first example; two empty texts if there was none."""
-    errors = _errors(trial)
-    kind = max(errors, key=lambda name: errors[name], default="")
+    counts = errors(trial)
+    kind = max(counts, key=lambda name: counts[name], default="")
     return kind, next((event.example for event in trial.events if isinstance(event, Error) and event.kind == kind), "")
 
 
 def _kinds(trial: TrialData) -> str:
     """`; timeout 4 (no reply within 10 s)`: the kinds of errors, with an example of the most frequent one."""
-    if not (errors := _errors(trial)):
+    if not (counts := errors(trial)):
         return ""
     kind, example = _commonest(trial)
-    others = [f"{name} {number:,}" for name, number in sorted(errors.items()) if name != kind]
-    return "; " + ", ".join([f"{kind} {errors[kind]:,} ({example})", *others])
+    others = [f"{name} {number:,}" for name, number in sorted(counts.items()) if name != kind]
+    return "; " + ", ".join([f"{kind} {counts[kind]:,} ({example})", *others])

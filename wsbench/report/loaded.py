@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsbench import metrics
 from wsbench.engine.histogram import Histogram
+from wsbench.metrics import cause
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records.engine_files import Closed, Echo, End, Error, Open, Push
 from wsbench.records.plain import time_text
@@ -112,7 +113,9 @@ def no_echo(trial: TrialData) -> str | None:
     """What to type if the server does not seem to echo: (nearly) no message of an echo was answered correctly. Else None."""
     if trial.plan is None or trial.end is None or not isinstance(trial.plan.scenario, Echo):
         return None
-    found, answered = trial.end.measured, trial.end.measured.answered
-    if answered > FEW_ANSWERS * found.sent or not (found.unanswered or NO_ECHO & trial.end.errors.keys()):
+    found = trial.end.measured
+    # Connections that wait for the answers of the warm-up send nothing in the window.
+    counts = found if found.sent or not trial.ticks else trial.ticks[-1]
+    if counts.answered > FEW_ANSWERS * counts.sent or not (found.unanswered or NO_ECHO & cause.errors(trial).keys()):
         return None
     return "the server does not seem to echo; if it speaks a protocol, name its session with --session (`wsbench list sessions`)"
