@@ -267,8 +267,8 @@ class Record:
 
 
 def judged(text, values, *findings, limit="neither"):
-    read_at_once = {"receive_delay_us_p99": 0.0}
-    return promises.outcome(promises.parse(text), Record(), Verdict(tuple(findings), limit), (read_at_once | values).get)
+    at_once = {"receive_delay_us_p99": 0.0, "send_lag_us_p99": 0.0}
+    return promises.outcome(promises.parse(text), Record(), Verdict(tuple(findings), limit), (at_once | values).get)
 
 
 def finding(axis, **affects):
@@ -383,6 +383,7 @@ def test_a_probe_says_nothing_if_the_engine_itself_takes_a_tenth_of_the_promised
 def test_without_the_delay_of_reading_a_time_is_not_judged():
     values = {"response_us_p99": 100.0, "error_fraction": 0.0, "receive_delay_us_p99": None}
     assert judged("p99 < 1ms", values) == "unknown"
+    assert judged("p99 < 1ms", values | {"receive_delay_us_p99": 5.0, "send_lag_us_p99": None}) == "unknown"
     assert judged("lost = 0", values | {"errors": 0}) == "kept"
     assert judged("connect.p99 < 1ms", values | {"connect_us_p99": 100.0}) == "kept"
 

@@ -185,8 +185,12 @@ def _own_part(verdict: Verdict, one: Condition, value: Values) -> Outcome | None
     """
     if one.bound_us is None or one.metric.startswith(("connect_", "setup_")) or value(one.metric) is None:
         return None
-    sent_us, read_us = value("send_lag_us_p99") or 0.0, value("receive_delay_us_p99")
+    sent_us, read_us = value("send_lag_us_p99"), value("receive_delay_us_p99")
     if read_us is None:
         return "unknown"
-    own_us = read_us if verdict.bottleneck == "server" else sent_us + read_us
-    return "generator" if own_us / one.bound_us > LIMITS["own_part"].invalid else None
+    by_server = verdict.bottleneck == "server"
+    own_us = read_us if by_server else (sent_us or 0.0) + read_us
+    if own_us / one.bound_us > LIMITS["own_part"].invalid:
+        return "generator"
+    # Only a response counts from when it was due; other times have no send lag.
+    return "unknown" if sent_us is None and not by_server and one.metric.startswith("response") else None
