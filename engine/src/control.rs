@@ -3,7 +3,7 @@
 
 use crate::clock::Usage;
 use crate::push::Delivery;
-use crate::record::{Counters, Interval, Kind, Ledger, Pushes};
+use crate::record::{Counters, Interval, Kind, Ledger, Partings, Pushes};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -84,6 +84,7 @@ pub struct Final {
     pub window: Option<Window>,
     pub broadcasts: Vec<Delivery>,
     pub pushes: Pushes,
+    pub partings: Partings,
     /// No connection was left to continue the plan.
     pub lost: bool,
 }
@@ -95,6 +96,7 @@ pub struct Window {
     pub end_ns: u64,
     pub wall_ns: u64,
     pub usage: Usage,
+    pub held_up_ns: u64,
     pub bytes_sent: u64,
     pub bytes_received: u64,
 }

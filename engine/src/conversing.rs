@@ -3,10 +3,11 @@
 use crate::connection::State;
 use crate::plan::Opcode;
 use crate::record::{Exchange, Failure, Kind, Part, Tag};
+use crate::rooms::{self, Came, Heard};
 use crate::scenario::Mark;
 use crate::session::fields::{Seen, excerpt};
 use crate::session::postmark::Postmark;
-use crate::session::records::Record;
+use crate::session::records::{Record, Rest};
 use crate::session::template::{Filling, identifier};
 use crate::session::{Action, Await, Table};
 use crate::system::System;
@@ -14,6 +15,11 @@ use crate::worker::Worker;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+
+/// When so many bytes of answers wait to be sent on a connection, its server has stopped reading.
+pub const ANSWERS_BYTES: usize = 1 << 20;
+/// Answers are sent when there are so many bytes of them.
+const ANSWERS_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// The sessions of a worker.
 pub struct Talk {
@@ -34,9 +40,11 @@ pub struct User {
     pub turn: usize,
     pub captured: Vec<Vec<u8>>,
     /// The beginning of a record that continues in the next message.
-    pub rest: Vec<u8>,
-    /// By publisher of its room: the number of the last message.
-    heard: Vec<u32>,
+    pub rest: Rest,
+    /// Bytes of answers to the server's own requests that have been written since none waited to be sent.
+    pub answers_bytes: usize,
+    /// By publisher of its room.
+    heard: Vec<Heard>,
 }
 
 impl Talk {
@@ -88,10 +96,11 @@ impl<S: System> Worker<S> {
         let publishes = talk.table.is_marked(template);
         self.write_template(index, template, sequence, now);
         if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
-            let expected = rooms.publish(self.connections[index].number, sequence);
-            if self.is_measured(now) {
-                self.accounts.record.pushes.expected += expected;
-            }
+            let measured = self.is_measured(now);
+            let expected = rooms.publish(self.connections[index].number, sequence, measured);
+            let pushes = &mut self.accounts.record.pushes;
+            pushes.expected += if measured { expected.copies } else { 0 };
+            pushes.let_go += u64::from(expected.lets_go);
         }
         Mark::of_step(sequence, step)
     }
@@ -120,9 +129,34 @@ impl<S: System> Worker<S> {
         self.write_whole(index);
     }
 
-    /// Whether a message published at this time is part of the measurement.
+    /// Writes a message that a rule asks for. A server that asks and does not read is given up, so that no more than
+    /// `ANSWERS_BYTES` and one answer wait for it.
+    fn write_answer(&mut self, index: usize, template: usize, now: u64) -> Result<(), Failure> {
+        let waits = |worker: &Self| worker.connections[index].unsent.is_some() || !worker.out.is_empty();
+        if self.out.len() > ANSWERS_AT_ONCE_BYTES {
+            self.hand_over(index);
+        }
+        if !waits(self) {
+            self.talk().users[index].answers_bytes = 0;
+        }
+        let waiting = self.talk().users[index].answers_bytes;
+        if waiting > ANSWERS_BYTES {
+            let what = format!("{waiting} bytes of answers that it asked for wait to be read");
+            return Err((Kind::SessionFailed, what));
+        }
+        let before = self.out.len();
+        self.write_template(index, template, 0, now);
+        let written = self.out.len() - before;
+        self.talk().users[index].answers_bytes += written;
+        self.accounts.record.counters.keepalives += 1;
+        Ok(())
+    }
+
+    /// Whether a message published at this time is part of the measurement: in the window, or in any of the slices'.
+    #[inline]
     fn is_measured(&self, t_ns: u64) -> bool {
         (self.measure_ns..self.drain_ns).contains(&t_ns)
+            || self.slices.as_ref().is_some_and(|slices| slices.measures(t_ns))
     }
 
     /// Sends the keep-alives that are due; none outside of a slice.
@@ -140,7 +174,9 @@ impl<S: System> Worker<S> {
             }
             let next_ns = now + (keepalive.every_s * 1e9) as u64;
             self.talk().keepalives.push(Reverse((next_ns, index as u32, life, which)));
-            if self.slices.is_none() || self.loads {
+            // One that waits behind other bytes keeps nothing alive.
+            let waits = self.connections[index].unsent.is_some();
+            if !waits && (self.slices.is_none() || self.loads) {
                 let sequence = self.next_number(index);
                 self.write_template(index, keepalive.template, sequence, now);
                 self.accounts.record.counters.keepalives += 1;
@@ -171,6 +207,21 @@ impl<S: System> Worker<S> {
         read
     }
 
+    /// Whether a message that arrives while the connection is closing has an answer in it. Pushes may still come.
+    #[cold]
+    pub fn is_left_over(&mut self, index: usize, message: &[u8]) -> bool {
+        let table = self.table();
+        let mut rest = std::mem::take(&mut self.talk().users[index].rest);
+        let mut answers = false;
+        let _ = table.session.records.read(&mut rest, message, table.session.longest, |record| {
+            let rule = table.judge(&mut table.seen(record))?;
+            answers |= rule.is_none_or(|rule| matches!(table.session.rules[rule].does, Action::Reply { .. }));
+            Ok(true)
+        });
+        self.talk().users[index].rest = rest;
+        answers
+    }
+
     fn read_record(&mut self, index: usize, table: &Table, record: Record, now: u64) -> Result<(), Failure> {
         let mut seen = table.seen(record);
         let rule = table.judge(&mut seen)?;
@@ -192,8 +243,7 @@ impl<S: System> Worker<S> {
             }
         }
         if let Action::Answer { template } = rule.does {
-            self.write_template(index, template, 0, now);
-            self.accounts.record.counters.keepalives += 1;
+            self.write_answer(index, template, now)?;
         }
         if self.connections[index].state == State::SettingUp {
             return self.hear_in_setup(index, table, number, &seen, now);
@@ -267,22 +317,32 @@ impl<S: System> Worker<S> {
     }
 
     fn push_came(&mut self, index: usize, table: &Table, record: Record, now: u64) {
-        let mark = table.post.find(record.bytes).filter(|mark| mark.clock == self.board.clock);
+        let mark = table.post.find(record.bytes);
         let pushes = &mut self.accounts.record.pushes;
         pushes.in_window += u64::from(self.in_window);
-        let Some(Postmark { user, sequence, t_ns, .. }) = mark else { return };
+        let Some(Postmark { user, sequence, t_ns, clock }) = mark else { return };
         let measured = self.is_measured(t_ns);
         let part = if measured { Part::Measured } else { Part::Warmup };
-        self.accounts.record.pushes.received += u64::from(measured);
-        self.timed(Tag::Push, part, t_ns, now);
-        if let Some(rooms) = &self.board.rooms {
-            let is_last = rooms.came(user, sequence.into());
-            let place = rooms.place(user) as usize;
-            let talk = self.talk.as_mut().expect("it is a session");
-            if let Some(heard) = talk.users[index].heard.get_mut(place) {
-                self.accounts.record.pushes.out_of_order += u64::from(sequence <= *heard);
-                *heard = sequence.max(*heard);
+        let is_last = match &self.board.rooms {
+            None => (clock == self.board.clock).then_some(false),
+            Some(rooms) if !rooms.is_for(user, self.connections[index].number) => {
+                self.accounts.record.pushes.misplaced += 1;
+                None
             }
+            Some(rooms) => {
+                let talk = self.talk.as_mut().expect("it is a session");
+                // Nobody expects what others than the publishers say in their setup.
+                talk.users[index].heard.get_mut(rooms.place(user) as usize).and_then(|heard| {
+                    let came = rooms::hear(heard, sequence);
+                    self.accounts.record.pushes.out_of_order += u64::from(came != Came::InOrder);
+                    (came != Came::Again).then(|| rooms.came(user, sequence.into()))
+                })
+            }
+        };
+        // A copy counts if it is for this member, and once.
+        if let Some(is_last) = is_last {
+            self.accounts.record.pushes.received += u64::from(measured);
+            self.timed(Tag::Push, part, t_ns, now);
             if is_last {
                 self.timed(Tag::PushLast, part, t_ns, now);
             }

@@ -10,7 +10,7 @@ use crate::plan::{Deflate, Opcode};
 use crate::scenario::{Message, Script};
 use crate::session::fields::Field;
 use crate::session::json::Part;
-use crate::session::records::Records;
+use crate::session::records::{Records, Rest};
 use crate::session::{Action, Rule, Session, Table, Test};
 use fastrand::Rng;
 
@@ -208,7 +208,7 @@ pub fn sessions(bytes: &[u8]) {
 }
 
 pub fn read_records(table: &Table, records: &Records, pieces: &[&[u8]]) -> Vec<String> {
-    let (mut rest, mut found) = (Vec::new(), Vec::new());
+    let (mut rest, mut found) = (Rest::default(), Vec::new());
     for piece in pieces {
         let read = records.read(&mut rest, piece, LONGEST_RECORD, |record| {
             let mut seen = table.seen(record);

@@ -42,11 +42,19 @@ pub fn agree(wanted: Deflate, answer: Option<&str>) -> Result<Agreed, String> {
         return Err(format!("an extension nobody offered: {answer}"));
     }
     let mut server_resets = false;
+    let mut names = Vec::new();
     for part in parts {
-        match part.split_once('=').map_or((part, ""), |(name, value)| (name.trim(), value.trim().trim_matches('"'))) {
-            ("client_no_context_takeover", "") => agreed.client_takeover = false,
-            ("server_no_context_takeover", "") => server_resets = true,
-            ("server_max_window_bits", bits) if matches!(bits.parse(), Ok(8..=15)) => {}
+        let (name, value) = part
+            .split_once('=')
+            .map_or((part, None), |(name, value)| (name.trim(), Some(value.trim().trim_matches('"'))));
+        if names.contains(&name) {
+            return Err(format!("a parameter twice: {answer}"));
+        }
+        names.push(name);
+        match (name, value) {
+            ("client_no_context_takeover", None) => agreed.client_takeover = false,
+            ("server_no_context_takeover", None) => server_resets = true,
+            ("server_max_window_bits", Some("8" | "9" | "10" | "11" | "12" | "13" | "14" | "15")) => {}
             _ => return Err(format!("a parameter nobody offered: {part}")),
         }
     }
@@ -201,6 +209,11 @@ mod tests {
             (BOTH, Some("permessage-deflate, permessage-deflate")),
             (BOTH, Some("permessage-deflate; client_max_window_bits=10")),
             (BOTH, Some("permessage-deflate; server_max_window_bits=16")),
+            (BOTH, Some("permessage-deflate; server_max_window_bits=09")),
+            (BOTH, Some("permessage-deflate; server_max_window_bits")),
+            (BOTH, Some("permessage-deflate; server_max_window_bits=9; server_max_window_bits=10")),
+            (BOTH, Some("permessage-deflate; server_no_context_takeover; server_no_context_takeover")),
+            (BOTH, Some("permessage-deflate; server_no_context_takeover=1")),
             (NEITHER, Some("permessage-deflate; client_no_context_takeover")),
         ] {
             assert!(agree(wanted, answer).is_err(), "{answer:?}");

@@ -6,7 +6,7 @@ use crate::control::{Final, Phase, Tick, Window};
 use crate::gate::Gate;
 use crate::plan::Plan;
 use crate::push::{Board, Delivery};
-use crate::record::{Counters, Errors, Exchange, Part, Tag};
+use crate::record::{Counters, Errors, Exchange, Part, Partings, Tag};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -211,6 +211,8 @@ impl Emit {
             *errors.entry(kind.name()).or_default() += count;
         }
         let threads: Vec<Value> = windows.iter().map(thread).collect();
+        let mut partings = Partings::default();
+        finals.iter().for_each(|end| partings.add(&end.partings));
         self.event(json!({
             "event": "end", "t_ns": clock::now_ns(), "outcome": outcome,
             "connections": {"asked": plan.own_connections(), "established": counters.established, "open": counters.open},
@@ -230,8 +232,16 @@ impl Emit {
                 "keepalives": counters.keepalives, "pushes_in_window": total(|end| end.pushes.in_window),
                 "copies_expected": total(|end| end.pushes.expected), "copies_received": total(|end| end.pushes.received),
                 "copies_out_of_order": total(|end| end.pushes.out_of_order),
+                "copies_misplaced": total(|end| end.pushes.misplaced), "last_unknown": total(|end| end.pushes.let_go),
             })),
             "errors": errors,
+            "closes": partings.closes.iter().map(|(code, close)| json!({
+                "code": code, "count": close.count, "reason": close.reason,
+            })).collect::<Vec<_>>(),
+            "refusals": partings.refusals.iter().map(|(status, refusal)| json!({
+                "status": status, "count": refusal.count, "body": refusal.body,
+                "location": refusal.location, "retry_after": refusal.retry_after,
+            })).collect::<Vec<_>>(),
             "threads": threads,
             "wall_moved_ns": counters.wall_moved_ns,
         }))?;
@@ -259,6 +269,7 @@ fn merged(number: usize, finals: &[Final]) -> Delivery {
 fn thread(window: &Window) -> Value {
     json!({
         "cpu_ns": window.usage.cpu_ns, "wait_ns": window.usage.wait_ns, "wall_ns": window.wall_ns,
+        "held_up_ns": window.held_up_ns,
         "voluntary_switches": window.usage.voluntary_switches, "involuntary_switches": window.usage.involuntary_switches,
     })
 }

@@ -6,7 +6,7 @@ use crate::control::Phase;
 use crate::frame;
 use crate::message::Incoming;
 use crate::plan::{Loop, Transport};
-use crate::record::{Failure, Kind};
+use crate::record::{Failure, Kind, printable};
 use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
@@ -75,8 +75,9 @@ impl<S: System> Worker<S> {
         self.flush(index);
     }
 
-    /// After the engine's Close frame only the server's own Close frame and the end of the stream matter. The server
-    /// closes first (RFC 6455 §7.1.1), so that the engine does not keep the ports of closed connections.
+    /// After the engine's Close frame only the server's own Close frame and the end of the stream matter, and replies:
+    /// nothing is in flight that they could answer. The server closes first (RFC 6455 §7.1.1), so that the engine does
+    /// not keep the ports of closed connections.
     pub fn closing_input(&mut self, index: usize, mut input: &[u8], now: u64) {
         while !input.is_empty() {
             let connection = &mut self.connections[index];
@@ -88,9 +89,22 @@ impl<S: System> Worker<S> {
                     return;
                 }
                 Err(_) => return self.gone(index, now),
+                Ok(Some(Incoming::Reply { .. })) => self.left_over("a reply while the connection was closing", now),
+                Ok(Some(Incoming::Notice(message))) if self.talk.is_some() => {
+                    if self.is_left_over(index, &message) {
+                        self.left_over("an answer while the connection was closing", now);
+                    }
+                }
                 Ok(_) => {}
             }
         }
+    }
+
+    /// A reply to nothing, on a connection that ends anyway.
+    #[cold]
+    fn left_over(&mut self, what: &str, now: u64) {
+        let measured = self.phase != Phase::Warmup;
+        self.accounts.failed((Kind::UnexpectedReply, what.into()), 0, 0, measured, now);
     }
 
     /// A connection has ended after its Close frames. If the plan exchanges connections, the next one opens here.
@@ -116,11 +130,21 @@ impl<S: System> Worker<S> {
     /// Answers a Close frame; its content is the failure's example.
     #[cold]
     pub fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
-        let code = match payload {
-            [] => "no code".to_string(),
+        let (code, reason) = match payload {
+            [] => (None, &[][..]),
             [_] => return (Kind::BadControl, "a Close frame of one byte".into()),
-            [high, low, ..] => format!("code {}", u16::from_be_bytes([*high, *low])),
+            [high, low, reason @ ..] => (Some(u16::from_be_bytes([*high, *low])), reason),
         };
+        if let Some(code) = code.filter(|code| !may_be_sent(*code)) {
+            return (Kind::BadControl, format!("a Close frame with code {code}, which no endpoint may send"));
+        }
+        if let Err(error) = std::str::from_utf8(reason) {
+            let what = format!("a Close frame whose reason is no UTF-8, at byte {}", error.valid_up_to());
+            return (Kind::BadControl, what);
+        }
+        if self.phase != Phase::Warmup {
+            self.accounts.record.partings.closed(code, reason);
+        }
         self.control_frame(frame::CLOSE, &payload[..payload.len().min(2)]);
         if let Some(session) = &mut self.connections[index].tls {
             session.seal(&mut self.out);
@@ -130,7 +154,9 @@ impl<S: System> Worker<S> {
             // The connection ends here either way: a peer that has already closed is not a second failure.
             let _ = self.system.send(socket, &self.out);
         }
-        (Kind::CloseFrame, code)
+        let code = code.map_or("no code".to_string(), |code| format!("code {code}"));
+        let reason = printable(reason);
+        (Kind::CloseFrame, if reason.is_empty() { code } else { format!("{code}: {reason}") })
     }
 
     pub fn peer_closed(&mut self, index: usize) {
@@ -288,4 +314,9 @@ impl<S: System> Worker<S> {
             }
         }
     }
+}
+
+/// RFC 6455 §7.4 and IANA's registry of close codes.
+fn may_be_sent(code: u16) -> bool {
+    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

@@ -59,6 +59,10 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
         126 | 127 => return Ok(None),
         short => (u64::from(short), 2),
     };
+    // §5.2: in as few bytes as it takes, and less than 2⁶³.
+    if size > 2 && (length <= if size == 4 { 125 } else { 65_535 } || length > i64::MAX as u64) {
+        return Err((Kind::BadFrame, format!("a length of {length} in {} bytes", size - 2)));
+    }
     Ok(Some(Header { fin, compressed, opcode, length, size }))
 }
 
@@ -153,6 +157,9 @@ mod tests {
         assert_eq!(kind(&[0x81, 0x81]), Kind::MaskedFrame);
         assert_eq!(kind(&[0x09, 1]), Kind::BadControl);
         assert_eq!(kind(&[0x89, 126]), Kind::BadControl);
+        assert_eq!(kind(&[0x81, 126, 0, 125]), Kind::BadFrame);
+        assert_eq!(kind(&[0x81, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff]), Kind::BadFrame);
+        assert_eq!(kind(&[0x81, 127, 0x80, 0, 0, 0, 0, 0, 0, 0]), Kind::BadFrame);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn hear(line: &str) {
     match parse(line.trim()) {
         Some((gate, t_ns)) => INSTANTS[gate as usize].store(t_ns, SeqCst),
         None if line.trim().is_empty() => {}
-        None => eprintln!("wsbench-engine: `{}` on standard input; allowed: connect T, begin T", line.trim()),
+        None => leash::complain(&format!("`{}` on standard input; allowed: connect T, begin T", line.trim())),
     }
 }
 

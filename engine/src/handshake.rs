@@ -3,7 +3,7 @@
 
 use crate::deflate::{self, Agreed};
 use crate::plan::{Deflate, Plan};
-use crate::record::{Failure, Kind};
+use crate::record::{Failure, Kind, Refusal, printable};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
@@ -84,21 +84,42 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
         return Err((Kind::HandshakeInvalid, "no `Connection: Upgrade`".into()));
     }
     let invalid = |what: String| (Kind::HandshakeInvalid, what);
-    let deflate = match (offer.deflate, value("sec-websocket-extensions").filter(|found| !found.is_empty())) {
-        (Some(wanted), answer) => Some(deflate::agree(wanted, answer).map_err(invalid)?),
+    // All lines of a name, as the list or the contradiction that they are.
+    let all = |name| Some(values(name).collect::<Vec<_>>().join(", ")).filter(|found| !found.is_empty());
+    let deflate = match (offer.deflate, all("sec-websocket-extensions")) {
+        (Some(wanted), answer) => Some(deflate::agree(wanted, answer.as_deref()).map_err(invalid)?),
         (None, Some(answer)) => return Err(invalid(format!("an extension nobody offered: {answer}"))),
         (None, None) => None,
     };
-    if let Some(chosen) = value("sec-websocket-protocol")
-        && !offer.subprotocols.iter().any(|offered| offered == chosen)
+    if let Some(chosen) = all("sec-websocket-protocol")
+        && !offer.subprotocols.contains(&chosen)
     {
         return Err(invalid(format!("a subprotocol nobody offered: {chosen}")));
     }
     let expected = accept(key);
-    match value("sec-websocket-accept") {
+    match all("sec-websocket-accept") {
         Some(found) if found == expected => Ok(Some(Answer { size, deflate })),
-        found => Err((Kind::HandshakeAccept, format!("{} instead of {expected}", found.unwrap_or("none")))),
+        found => Err((Kind::HandshakeAccept, format!("{} instead of {expected}", found.as_deref().unwrap_or("none")))),
     }
+}
+
+/// What a server says with an answer that `verify` has found to be complete and not 101.
+#[cold]
+pub fn refusal(bytes: &[u8]) -> Option<(u16, Refusal)> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut response = httparse::Response::new(&mut headers);
+    let Ok(httparse::Status::Complete(size)) = response.parse(bytes) else { return None };
+    let value = |name: &str| {
+        let line = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        line.map(|line| printable(line.value))
+    };
+    let refusal = Refusal {
+        count: 1,
+        body: printable(&bytes[size..]),
+        location: value("location"),
+        retry_after: value("retry-after"),
+    };
+    Some((response.code?, refusal))
 }
 
 #[cfg(test)]

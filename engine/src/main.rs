@@ -2,6 +2,7 @@
 //! `wsbench-engine --version` prints the version. Exit 0: the plan was carried out, whatever the
 //! server did; 2: the plan is invalid; 3: this host cannot carry it out.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use wsbench_engine::{leash, plan, run};
@@ -11,8 +12,8 @@ fn main() -> ExitCode {
     leash::tie();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["--version"] {
-        println!("wsbench-engine {}", env!("CARGO_PKG_VERSION"));
-        return ExitCode::SUCCESS;
+        let told = writeln!(std::io::stdout(), "wsbench-engine {}", env!("CARGO_PKG_VERSION"));
+        return if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(3) };
     }
     let [plan, folder] = arguments.as_slice() else {
         return fail(2, "usage: wsbench-engine PLAN.json OUT_DIR");
@@ -30,6 +31,6 @@ fn main() -> ExitCode {
 }
 
 fn fail(code: u8, line: &str) -> ExitCode {
-    eprintln!("wsbench-engine: {line}");
+    leash::complain(line);
     ExitCode::from(code)
 }

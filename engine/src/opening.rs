@@ -9,7 +9,6 @@ use crate::message;
 use crate::plan::{Scenario, Transport};
 use crate::record::{Failure, Kind, Part, Tag};
 use crate::schedule::Change;
-use crate::slices::Slices;
 use crate::system::{Interest, System};
 use crate::worker::Worker;
 use std::io;
@@ -69,10 +68,19 @@ impl<S: System> Worker<S> {
     #[inline]
     pub fn open_asked(&mut self) {
         if !self.asked.is_empty() && self.may_open() {
-            let started_ns = self.slices.as_ref().map_or(0, Slices::started_ns);
-            while let Some((index, now)) = self.asked.pop_front() {
-                self.open(index as usize, now.max(started_ns));
-            }
+            self.open_next();
+        }
+    }
+
+    /// A connection that carries a single request opens with it. Any other one waits until it is one of those that may be
+    /// opening at once, and what it waits is no time of the server.
+    fn open_next(&mut self) {
+        let most = if self.plan.connection_per_request() { usize::MAX } else { self.at_once() };
+        while self.accounts.opening < most
+            && let Some((index, asked_ns)) = self.asked.pop_front()
+        {
+            let now = if most == usize::MAX { asked_ns } else { self.system.now_ns() };
+            self.open(index as usize, now);
         }
     }
 
@@ -291,7 +299,19 @@ impl<S: System> Worker<S> {
         let carried = head.len();
         head.extend_from_slice(bytes);
         let key = handshake::key(self.plan.seed, connection.number, connection.life);
-        let Some(answer) = handshake::verify(head, &key, &self.offer)? else { return Ok(bytes.len()) };
+        let answer = match handshake::verify(head, &key, &self.offer) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(bytes.len()),
+            Err(failure) => {
+                if failure.0 == Kind::HandshakeStatus
+                    && self.phase != Phase::Warmup
+                    && let Some((status, refusal)) = handshake::refusal(head)
+                {
+                    self.accounts.record.partings.refused(status, refusal);
+                }
+                return Err(failure);
+            }
+        };
         connection.reader = Reader::Frames(match answer.deflate {
             Some(agreed) => message::Reader::inflating(agreed.server_takeover),
             None => message::Reader::default(),

@@ -1,6 +1,7 @@
 //! The time line of a trial: the current phase, the start of the next, the ticks and the final
 //! report of a worker. Part of the worker.
 
+use crate::connection::Counted;
 use crate::control::{Final, Moment, Phase, Report, Tick, Window};
 use crate::plan::{Loop, Until};
 use crate::slices::Edge;
@@ -49,7 +50,7 @@ impl<S: System> Worker<S> {
     fn enter(&mut self, phase: Option<Phase>, t_ns: u64) {
         let Some(phase) = phase else {
             self.finished = true;
-            return;
+            return self.read_the_last();
         };
         self.tick(Moment::At(t_ns), t_ns, Some(phase));
         let before = std::mem::replace(&mut self.phase, phase);
@@ -151,6 +152,7 @@ impl<S: System> Worker<S> {
             end_ns,
             wall_ns: sum.wall_ns + end_ns - opened.begin_ns,
             usage: before.map_or(used, |before| before.usage.plus(&used)),
+            held_up_ns: self.held_up_ns,
             bytes_sent: sum.bytes_sent + counters.bytes_sent - opened.bytes_sent,
             bytes_received: sum.bytes_received + counters.bytes_received - opened.bytes_received,
         });
@@ -185,6 +187,17 @@ impl<S: System> Worker<S> {
             let t_ns =
                 self.accounts.last_reply_ns.max(self.opened.map_or(self.pacer.start_ns, |opened| opened.begin_ns));
             self.report(Report::Counted { phase: self.phase, t_ns });
+        }
+    }
+
+    /// Reads what had come when the drain ended, which a worker that was not there has not seen.
+    fn read_the_last(&mut self) {
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            let awaits = self.awaits_copies() || !connection.under_way.is_empty();
+            if awaits && connection.state.counted() != Counted::Opening && self.reads(index) {
+                self.read_what_is_there(index);
+            }
         }
     }
 
@@ -255,6 +268,7 @@ impl<S: System> Worker<S> {
             window: self.measured,
             broadcasts,
             pushes: self.accounts.record.pushes,
+            partings: std::mem::take(&mut self.accounts.record.partings),
             lost: self.lost || self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW,
         };
         self.report(Report::Finished(Box::new(last)));

@@ -20,8 +20,9 @@ impl Interest {
     }
 }
 
-/// The token of the waker; connections are numbered from 0.
+/// The tokens of the waker and of the timer; connections are numbered from 0.
 const WAKER: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX - 1;
 const BATCH: usize = 1024;
 
 fn checked(result: i32) -> io::Result<i32> {
@@ -44,6 +45,8 @@ pub struct Poll {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
     waker: Waker,
+    /// Ends a wait on kernels before 5.11, which have no epoll_pwait2.
+    timer: Option<OwnedFd>,
 }
 
 impl Poll {
@@ -54,13 +57,56 @@ impl Poll {
             let event = OwnedFd::from_raw_fd(checked(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?);
             (epoll, event)
         };
-        let poll = Poll { epoll, events: Vec::with_capacity(BATCH), waker: Waker(Arc::new(event)) };
+        let poll = Poll { epoll, events: Vec::with_capacity(BATCH), waker: Waker(Arc::new(event)), timer: None };
         poll.control(libc::EPOLL_CTL_ADD, poll.waker.0.as_raw_fd(), WAKER, Interest::Read)?;
         Ok(poll)
     }
 
     pub fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    #[inline]
+    fn wait_precisely(&mut self, timeout_ns: u64) -> io::Result<i32> {
+        let timeout = timespec(timeout_ns);
+        // SAFETY: the vector has room for BATCH events.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                BATCH as libc::c_int,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        checked(count as i32)
+    }
+
+    /// The same before Linux 5.11: epoll_wait has milliseconds, a timer has nanoseconds.
+    #[cold]
+    fn wait_by_timer(&mut self, timeout_ns: u64) -> io::Result<i32> {
+        let timer = self.timer.as_ref().expect("it was made").as_raw_fd();
+        let milliseconds = if timeout_ns == 0 { 0 } else { -1 };
+        // A time of zero would stop the timer, which is what a wait without a time wants: an old end is silent then.
+        let time = libc::itimerspec { it_interval: timespec(0), it_value: timespec(timeout_ns) };
+        // SAFETY: a valid time, and a vector with room for BATCH events.
+        unsafe {
+            checked(libc::timerfd_settime(timer, 0, &time, std::ptr::null_mut()))?;
+            let events = self.events.as_mut_ptr();
+            checked(libc::epoll_wait(self.epoll.as_raw_fd(), events, BATCH as libc::c_int, milliseconds))
+        }
+    }
+
+    #[cold]
+    fn make_timer(&mut self) -> io::Result<()> {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: a plain system call; the descriptor that it returns is owned here alone.
+        let timer = unsafe { OwnedFd::from_raw_fd(checked(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) };
+        self.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), TIMER, Interest::Read)?;
+        self.timer = Some(timer);
+        Ok(())
     }
 
     fn control(&self, operation: i32, descriptor: RawFd, token: u64, interest: Interest) -> io::Result<()> {
@@ -178,31 +224,31 @@ impl System for Poll {
         unsafe { libc::shutdown(socket, libc::SHUT_WR) };
     }
 
-    /// Waits at most `timeout_ns` (epoll_pwait2: nanoseconds, not milliseconds). Returns the number of events.
+    /// Waits at most `timeout_ns`, in nanoseconds and not in milliseconds. Returns the number of events.
+    #[inline]
     fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
-        let timeout = libc::timespec {
-            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
-        };
         self.events.clear();
-        // SAFETY: the vector has room for BATCH events, and exactly as many as the kernel wrote are taken as valid.
-        unsafe {
-            let count = libc::syscall(
-                libc::SYS_epoll_pwait2,
-                self.epoll.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                BATCH as libc::c_int,
-                &raw const timeout,
-                std::ptr::null::<libc::sigset_t>(),
-                0usize,
-            );
-            match checked(count as i32) {
-                Ok(count) => self.events.set_len(count as usize),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let count = match &self.timer {
+            None => self.wait_precisely(timeout_ns),
+            Some(_) => self.wait_by_timer(timeout_ns),
+        };
+        match count {
+            // SAFETY: exactly as many events as the kernel wrote are taken as valid.
+            Ok(count) => unsafe { self.events.set_len(count as usize) },
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A sandbox that does not know the call may say that it is forbidden.
+            Err(error) if self.timer.is_none() && matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                self.make_timer()?;
+                return self.wait(timeout_ns);
             }
+            Err(error) => return Err(error),
         }
         Ok(self.events.len())
+    }
+
+    #[inline]
+    fn reported_all(&self) -> bool {
+        self.events.len() < BATCH
     }
 
     #[inline]
@@ -214,8 +260,16 @@ impl System for Poll {
             unsafe { libc::read(self.waker.0.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
             return None;
         }
+        if event.u64 == TIMER {
+            // Setting it again makes it silent.
+            return None;
+        }
         Some((event.u64 as usize, event.events & libc::EPOLLOUT as u32 != 0))
     }
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
 }
 
 fn set_option(descriptor: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {

@@ -79,13 +79,14 @@ impl<S: System> Worker<S> {
         plain.clear();
         let connection = &mut self.connections[index];
         let session = connection.tls.as_mut().expect("it is sealed");
-        session.open(sealed, &mut plain)?;
+        let opened = session.open(sealed, &mut plain);
         if connection.state == State::Securing && !session.is_handshaking() {
             self.secured(index, now);
         }
         let taken = if plain.is_empty() { Ok(()) } else { self.take_in(index, &plain, now) };
         self.plain = plain;
-        taken
+        // What came before a wrong record came in time; if it ended the connection, the record is nobody's.
+        if self.connections[index].state == State::Closed { taken } else { taken.and(opened) }
     }
 
     /// Processes everything that has arrived on a connection, one complete unit after the other.

@@ -24,7 +24,7 @@ kinds! {
     HandshakeTimeout "handshake_timeout", HandshakeClosed "handshake_closed",
     ClosedEarly "closed_early", CloseFrame "close_frame", Reset "reset", Timeout "timeout",
     MaskedFrame "masked_frame", ReservedBits "reserved_bits", BadOpcode "bad_opcode", BadControl "bad_control",
-    BadUtf8 "bad_utf8", BadFragment "bad_fragment", BadDeflate "bad_deflate", Tls "tls_failed", Oversized "oversized",
+    BadFrame "bad_frame", BadUtf8 "bad_utf8", BadFragment "bad_fragment", BadDeflate "bad_deflate", Tls "tls_failed", Oversized "oversized",
     ReplyOpcode "reply_opcode", ReplyLength "reply_length", ReplyContent "reply_content",
     UnexpectedReply "unexpected_reply", ReplyMissing "reply_missing",
     BadRecord "bad_record", ReplyError "reply_error", SessionFailed "session_failed",
@@ -133,6 +133,74 @@ pub struct Pushes {
     pub received: u64,
     /// At any time: twice, or behind a later one of the same publisher.
     pub out_of_order: u64,
+    /// At any time: for a member of another room or, where publishers receive nothing of their own, at their publisher.
+    pub misplaced: u64,
+    /// Messages of the window of which it is not known when their last copy came.
+    pub let_go: u64,
+}
+
+/// The reason of a server's Close frame.
+#[derive(Clone, Debug)]
+pub struct Close {
+    pub count: u64,
+    pub reason: String,
+}
+
+/// A server's answer to an opening handshake that is not 101.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub count: u64,
+    /// The beginning of what came with the head.
+    pub body: String,
+    pub location: Option<String>,
+    pub retry_after: Option<String>,
+}
+
+/// How servers ended connections and refused them, in their own words: those of the first of each code and status.
+#[derive(Clone, Debug, Default)]
+pub struct Partings {
+    pub closes: BTreeMap<Option<u16>, Close>,
+    pub refusals: BTreeMap<u16, Refusal>,
+}
+
+/// Further codes and statuses are not kept.
+const MOST_PARTINGS: usize = 16;
+
+impl Partings {
+    #[cold]
+    pub fn closed(&mut self, code: Option<u16>, reason: &[u8]) {
+        if self.closes.len() < MOST_PARTINGS || self.closes.contains_key(&code) {
+            let first = || Close { count: 0, reason: printable(reason) };
+            self.closes.entry(code).or_insert_with(first).count += 1;
+        }
+    }
+
+    #[cold]
+    pub fn refused(&mut self, status: u16, refusal: Refusal) {
+        if self.refusals.len() < MOST_PARTINGS || self.refusals.contains_key(&status) {
+            let count = refusal.count;
+            self.refusals.entry(status).or_insert(Refusal { count: 0, ..refusal }).count += count;
+        }
+    }
+
+    /// Those of another worker too.
+    pub fn add(&mut self, other: &Partings) {
+        for (code, Close { count, reason }) in &other.closes {
+            self.closes.entry(*code).or_insert(Close { count: 0, reason: reason.clone() }).count += count;
+        }
+        for (status, refusal) in &other.refusals {
+            let first = || Refusal { count: 0, ..refusal.clone() };
+            self.refusals.entry(*status).or_insert_with(first).count += refusal.count;
+        }
+    }
+}
+
+/// The beginning of a server's words, on one line.
+pub fn printable(bytes: &[u8]) -> String {
+    // A character has at most four bytes.
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * LONGEST_EXAMPLE)]);
+    let printed = text.chars().take(LONGEST_EXAMPLE).map(|found| if found.is_control() { ' ' } else { found });
+    printed.collect::<String>().trim().to_string()
 }
 
 pub type Errors = BTreeMap<Kind, (u64, String)>;
@@ -163,6 +231,7 @@ pub struct Record {
     pub counters: Counters,
     pub ledger: Ledger,
     pub pushes: Pushes,
+    pub partings: Partings,
     pub measured_errors: BTreeMap<Kind, u64>,
     /// Measured, then warm-up; created with the first value.
     histograms: [[Option<Box<Histogram<u64>>>; TAGS]; 2],

@@ -7,33 +7,54 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Further publishers are refused with the plan.
 pub const MOST_PUBLISHERS: u64 = 1 << 16;
-/// How many messages of a publisher may be on their way before the last copy of the first has come.
-const KEPT: u64 = 64;
+/// So many messages of all publishers together are followed until their last copies have come.
+const FOLLOWED: u64 = 1 << 20;
+/// How many messages of one publisher are followed, at least and at most.
+const LEAST_OF_ONE: u64 = 64;
+const MOST_OF_ONE: u64 = 1 << 16;
 
 pub struct RoomBoard {
     rooms: Rooms,
     /// By room.
     publishers: u32,
     members: Box<[AtomicU32]>,
-    published: Box<[Published]>,
+    /// How many messages of one publisher are followed.
+    followed: u64,
+    published: Box<[AtomicU64]>,
 }
 
-/// A message, and how many copies of it are on their way.
-#[derive(Default)]
-struct Published {
-    sequence: AtomicU64,
-    left: AtomicU32,
+/// What is expected of a message that was just published.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    pub copies: u64,
+    /// An earlier message of the measurement is no longer followed, although copies of it were still to come.
+    pub lets_go: bool,
+}
+
+/// A message that is followed, in one word, so that two workers never see one half of it: its number, whether it is
+/// measured, and how many copies of it are on their way.
+const MEASURED: u64 = 1 << 31;
+const COPIES: u64 = MEASURED - 1;
+
+fn word(sequence: u64, measured: bool, copies: u64) -> u64 {
+    sequence << 32 | if measured { MEASURED } else { 0 } | copies
 }
 
 impl RoomBoard {
     pub fn new(plan: &Plan, rooms: Rooms) -> RoomBoard {
         let publishers = publishers(plan.connections, rooms);
-        let kept = u64::from(rooms.count) * u64::from(publishers) * KEPT;
+        let all = u64::from(rooms.count) * u64::from(publishers);
+        RoomBoard::following((FOLLOWED / all.max(1)).clamp(LEAST_OF_ONE, MOST_OF_ONE), publishers, rooms)
+    }
+
+    fn following(followed: u64, publishers: u32, rooms: Rooms) -> RoomBoard {
+        let published = u64::from(rooms.count) * u64::from(publishers) * followed;
         RoomBoard {
             rooms,
             publishers,
             members: (0..rooms.count).map(|_| AtomicU32::new(0)).collect(),
-            published: (0..kept).map(|_| Published::default()).collect(),
+            followed,
+            published: (0..published).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -45,32 +66,38 @@ impl RoomBoard {
         self.members[self.room(user)].fetch_sub(1, SeqCst);
     }
 
-    /// A member publishes; returns how many copies are expected.
-    pub fn publish(&self, user: u32, sequence: u64) -> u64 {
+    /// A member publishes.
+    pub fn publish(&self, user: u32, sequence: u64, measured: bool) -> Expected {
         let members = self.members[self.room(user)].load(SeqCst);
-        let expected = members - u32::from(!self.rooms.own);
-        let published = self.published(user, sequence);
-        published.left.store(expected, SeqCst);
-        published.sequence.store(sequence, SeqCst);
-        expected.into()
+        let copies = u64::from(members - u32::from(!self.rooms.own));
+        let before = self.published(user, sequence).swap(word(sequence, measured, copies), SeqCst);
+        Expected { copies, lets_go: before & MEASURED != 0 && before & COPIES != 0 }
     }
 
-    /// A copy has come; whether it was the last one. False too for a message that has too many successors.
+    /// Whether a copy of this user's message is for this member.
+    #[inline]
+    pub fn is_for(&self, publisher: u32, member: u32) -> bool {
+        self.room(publisher) == self.room(member) && (self.rooms.own || publisher != member)
+    }
+
+    /// A member has a copy for the first time; returns whether it was the last one. False too for a message that is no
+    /// longer followed.
     pub fn came(&self, user: u32, sequence: u64) -> bool {
         if !self.publishes(user) {
             return false;
         }
-        let published = self.published(user, sequence);
-        published.sequence.load(SeqCst) == sequence && published.left.fetch_sub(1, SeqCst) == 1
+        let one_less = |word: u64| (word >> 32 == sequence && word & COPIES != 0).then(|| word - 1);
+        let before = self.published(user, sequence).fetch_update(SeqCst, SeqCst, one_less);
+        before.is_ok_and(|word| word & COPIES == 1)
     }
 
     fn room(&self, user: u32) -> usize {
         (user % self.rooms.count) as usize
     }
 
-    fn published(&self, user: u32, sequence: u64) -> &Published {
+    fn published(&self, user: u32, sequence: u64) -> &AtomicU64 {
         let of_user = u64::from(user % self.rooms.count) * u64::from(self.publishers) + u64::from(self.place(user));
-        &self.published[(of_user * KEPT + sequence % KEPT) as usize]
+        &self.published[(of_user * self.followed + sequence % self.followed) as usize]
     }
 
     /// Which of its room's members a user is.
@@ -92,4 +119,111 @@ impl RoomBoard {
 pub fn publishers(connections: usize, rooms: Rooms) -> u32 {
     let members = connections.div_ceil(rooms.count as usize) as u32;
     rooms.publishers.unwrap_or(members).min(members)
+}
+
+/// What a member has of one publisher: the number of its latest message, and, by bit, which of the 96 before it. A plain
+/// number, because zeros cost no memory until they are used.
+pub type Heard = u128;
+
+/// How far behind the latest message a copy is still known to be the first of its own.
+const BACK: u32 = 96;
+const BEFORE: u128 = (1 << BACK) - 1;
+
+/// What a copy is to a member.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Came {
+    /// The first of its message, which is later than all that came before it.
+    InOrder,
+    /// The first of its message, behind a later one.
+    Late,
+    /// The second of its message, or so far behind later ones that this is not known.
+    Again,
+}
+
+/// A member has a copy of the publisher's message with this number.
+#[inline]
+pub fn hear(heard: &mut Heard, sequence: u32) -> Came {
+    let (latest, before) = ((*heard >> BACK) as u32, *heard & BEFORE);
+    if sequence > latest {
+        // The latest becomes the first of those before.
+        let known = before << 1 | u128::from(latest > 0);
+        let before = known.checked_shl(sequence - latest - 1).unwrap_or(0) & BEFORE;
+        *heard = u128::from(sequence) << BACK | before;
+        return Came::InOrder;
+    }
+    let back = latest - sequence;
+    let bit = 1u128.checked_shl(back.wrapping_sub(1)).unwrap_or(0);
+    if back == 0 || back > BACK || before & bit != 0 {
+        return Came::Again;
+    }
+    *heard |= bit;
+    Came::Late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(sequences: &[u32]) -> Vec<Came> {
+        let mut heard = 0;
+        sequences.iter().map(|&sequence| hear(&mut heard, sequence)).collect()
+    }
+
+    #[test]
+    fn a_member_knows_what_it_has_heard() {
+        use Came::{Again, InOrder, Late};
+        assert_eq!(
+            heard(&[1, 2, 2, 1, 5, 3, 4, 3, 5]),
+            [InOrder, InOrder, Again, Again, InOrder, Late, Late, Again, Again]
+        );
+        assert_eq!(heard(&[7, 103, 7, 8]), [InOrder, InOrder, Again, Late], "96 back is remembered");
+        assert_eq!(heard(&[7, 104, 6, 7, 8]), [InOrder, InOrder, Again, Again, Late], "97 back is not known");
+        assert_eq!(heard(&[1, u32::MAX, u32::MAX - 96, u32::MAX - 97]), [InOrder, InOrder, Late, Again]);
+    }
+
+    /// The same by a set, for sequences that stay near.
+    #[test]
+    fn every_copy_counts_once() {
+        let random = &mut fastrand::Rng::with_seed(1);
+        for _ in 0..200 {
+            let (mut heard, mut seen) = (0, std::collections::BTreeSet::new());
+            for at in 1..200u32 {
+                let sequence = at + random.u32(..90);
+                let first = seen.insert(sequence);
+                assert_eq!(hear(&mut heard, sequence) != Came::Again, first, "{sequence} of {seen:?}");
+            }
+        }
+    }
+
+    fn board(connections: usize, rooms: Rooms) -> RoomBoard {
+        let board = RoomBoard::following(LEAST_OF_ONE, publishers(connections, rooms), rooms);
+        (0..connections as u32).for_each(|user| board.join(user));
+        board
+    }
+
+    #[test]
+    fn the_last_copy_is_known_until_too_many_messages_follow_and_then_that_is_told() {
+        let board = board(6, Rooms { count: 2, publishers: None, own: true });
+        for sequence in 1..=LEAST_OF_ONE {
+            assert_eq!(board.publish(4, sequence, true), Expected { copies: 3, lets_go: false });
+        }
+        let all = |sequence| [(); 4].map(|()| board.came(4, sequence));
+        assert_eq!(all(2), [false, false, true, false]);
+        // The first is let go, the second had all of its copies.
+        assert_eq!(board.publish(4, LEAST_OF_ONE + 1, false), Expected { copies: 3, lets_go: true });
+        assert_eq!(board.publish(4, LEAST_OF_ONE + 2, false), Expected { copies: 3, lets_go: false });
+        assert_eq!(all(1), [false; 4]);
+        assert_eq!(all(LEAST_OF_ONE + 1), [false, false, true, false]);
+        // What was never measured is no loss.
+        assert_eq!(board.publish(4, 2 * LEAST_OF_ONE + 2, true), Expected { copies: 3, lets_go: false });
+    }
+
+    #[test]
+    fn a_copy_is_for_the_members_of_its_room() {
+        let own = board(6, Rooms { count: 2, publishers: None, own: true });
+        assert_eq!([own.is_for(0, 4), own.is_for(0, 0), own.is_for(0, 1)], [true, true, false]);
+        let others = board(6, Rooms { count: 2, publishers: None, own: false });
+        assert_eq!([others.is_for(0, 4), others.is_for(0, 0), others.is_for(1, 2)], [true, false, false]);
+        assert_eq!(others.publish(0, 1, true).copies, 2);
+    }
 }

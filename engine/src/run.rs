@@ -12,7 +12,7 @@ use crate::push::{self, Board};
 use crate::tls;
 use crate::worker::{Common, Worker};
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -222,7 +222,7 @@ impl Run {
             if let Some(next) = begins {
                 self.emit.phase(next, t_ns, entered_ns)?;
             }
-            println!(
+            let line = format!(
                 "{:6.1} s  {:8}  {} open, {} answered, {} failed",
                 self.emit.seconds(t_ns),
                 phase.name(),
@@ -230,6 +230,7 @@ impl Run {
                 counters.answered,
                 counters.failed
             );
+            tell(&line);
         }
         Ok(())
     }
@@ -247,9 +248,14 @@ impl Run {
             false => self.emit.copies(&self.board, &finals)?,
         }
         self.emit.end(&self.plan, outcome, &finals)?;
-        println!("{outcome}");
+        tell(outcome);
         Ok(())
     }
+}
+
+/// Progress for people: if nobody reads it, or there is no space for it, the run goes on.
+fn tell(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// The first phase begins at `t_ns`, or as soon as all workers can see it.

@@ -264,7 +264,7 @@ impl<S: System> Worker<S> {
 
     /// As `flush`, but inside a message: a broken connection is detected at its end.
     #[inline]
-    fn hand_over(&mut self, index: usize) {
+    pub fn hand_over(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if self.tls.is_some()
             && let Some(session) = &mut connection.tls

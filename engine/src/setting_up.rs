@@ -14,7 +14,7 @@ impl<S: System> Worker<S> {
     /// A connection has shaken hands: its setup begins.
     pub fn begin_setup(&mut self, index: usize, now: u64) {
         let user = &mut self.talk().users[index];
-        (user.step, user.turn) = (0, 0);
+        (user.step, user.turn, user.answers_bytes) = (0, 0, 0);
         user.rest.clear();
         user.captured.iter_mut().for_each(Vec::clear);
         self.connections[index].replied_ns = now;

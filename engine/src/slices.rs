@@ -35,14 +35,16 @@ pub struct Slices {
     passed: usize,
     /// When the current slice started: a message sent since then has seen no rest.
     started_ns: u64,
+    /// When the measurement begins, after the warm-up.
+    measured_ns: u64,
     /// When the last rest ends: with the measurement.
     until_ns: u64,
     frozen: bool,
 }
 
 impl Slices {
-    /// The slices for a first phase that began at `origin_ns` and a measurement that ends after `seconds`.
-    pub fn new(plan: &plan::Slices, origin_ns: u64, seconds: f64) -> Slices {
+    /// The slices for a first phase that began at `origin_ns` and a measurement from `warmup_s` on, for `measure_s`.
+    pub fn new(plan: &plan::Slices, origin_ns: u64, warmup_s: f64, measure_s: f64) -> Slices {
         let at = |seconds: f64| origin_ns + (seconds * 1e9).round() as u64;
         let slices = plan.windows.iter().map(|&(open_s, close_s)| Slice {
             start_ns: at(open_s - plan.lead_s),
@@ -50,7 +52,22 @@ impl Slices {
             close_ns: at(close_s),
             end_ns: at(close_s + plan.tail_s),
         });
-        Slices { slices: slices.collect(), passed: 0, started_ns: 0, until_ns: at(seconds), frozen: plan.frozen }
+        Slices {
+            slices: slices.collect(),
+            passed: 0,
+            started_ns: 0,
+            measured_ns: at(warmup_s),
+            until_ns: at(warmup_s + measure_s),
+            frozen: plan.frozen,
+        }
+    }
+
+    /// Whether this time is in a measured window, of whichever slice.
+    #[cold]
+    pub fn measures(&self, t_ns: u64) -> bool {
+        let opened = self.slices.partition_point(|slice| slice.open_ns <= t_ns);
+        let slice = opened.checked_sub(1).map(|last| self.slices[last]);
+        slice.is_some_and(|slice| t_ns < slice.close_ns && slice.start_ns >= self.measured_ns)
     }
 
     /// When the next edge is; never after the last one.
@@ -70,11 +87,6 @@ impl Slices {
         self.passed += 1;
         self.started_ns = slice.start_ns;
         (edge, slice)
-    }
-
-    /// When the current slice started, or the last one.
-    pub fn started_ns(&self) -> u64 {
-        self.started_ns
     }
 
     /// The time at which this process has been allowed to send for `own_ns`: its schedule pauses while it rests.
@@ -124,7 +136,7 @@ mod tests {
 
     fn two(frozen: bool) -> Slices {
         let plan = plan::Slices { windows: vec![(0.2, 0.3), (0.7, 0.8)], lead_s: 0.1, tail_s: 0.05, frozen };
-        Slices::new(&plan, 1_000_000_000, 1.0)
+        Slices::new(&plan, 1_000_000_000, 0.4, 0.6)
     }
 
     #[test]
@@ -147,6 +159,19 @@ mod tests {
         let ms = |own_ms: u64| slices.at(own_ms * 1_000_000) / 1_000_000;
         assert_eq!([ms(0), ms(199), ms(200), ms(399)], [1100, 1299, 1600, 1799]);
         assert_eq!(slices.at(400_000_000), u64::MAX);
+    }
+
+    #[test]
+    fn a_window_is_remembered_when_its_slice_is_over() {
+        let mut slices = two(false);
+        let measures =
+            |slices: &Slices| [1250, 1599, 1699, 1700, 1799, 1800, 2500].map(|ms| slices.measures(ms * 1_000_000));
+        let right = [false, false, false, true, true, false, false];
+        assert_eq!(measures(&slices), right, "the first is part of the warm-up");
+        while slices.next_ns() < u64::MAX {
+            slices.pass();
+        }
+        assert_eq!(measures(&slices), right);
     }
 
     #[test]

@@ -60,8 +60,12 @@ pub trait System {
     /// Shuts down the sending side of the stream; bytes in flight still arrive.
     fn end_sending(&mut self, socket: Self::Handle);
 
-    /// Waits at most this long for events. Returns their number.
+    /// Waits at most this long for events. Returns their number. A socket that has an event and is not reported is
+    /// reported before any other one is reported twice.
     fn wait(&mut self, timeout_ns: u64) -> io::Result<usize>;
+
+    /// Whether the last wait reported every socket that had an event.
+    fn reported_all(&self) -> bool;
 
     /// Of the last wait: the connection's index and whether it is writable; `None` for a wake-up.
     fn event(&mut self, at: usize) -> Option<(usize, bool)>;

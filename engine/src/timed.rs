@@ -98,6 +98,10 @@ impl System for Timed {
         self.poll.wait(timeout_ns)
     }
 
+    fn reported_all(&self) -> bool {
+        true
+    }
+
     fn event(&mut self, at: usize) -> Option<(usize, bool)> {
         self.poll.event(at)
     }

@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// Appends the plaintext that these bytes complete.
+    /// Appends the plaintext that these bytes complete: also that of the records before one that is wrong.
     pub fn open(&mut self, mut sealed: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
         while !sealed.is_empty() {
             let taken = self.0.read_tls(&mut sealed).map_err(|error| (Kind::Tls, error.to_string()))?;
@@ -129,10 +129,18 @@ impl Session {
                 // The peer has closed its side of TLS; later data is ignored (RFC 8446 §6.1).
                 return Ok(());
             }
-            let state = self.0.process_new_packets().map_err(|error| (Kind::Tls, error.to_string()))?;
-            let start = plain.len();
-            plain.resize(start + state.plaintext_bytes_to_read(), 0);
-            self.0.reader().read_exact(&mut plain[start..]).map_err(|error| (Kind::Tls, error.to_string()))?;
+            match self.0.process_new_packets() {
+                Ok(state) => {
+                    let start = plain.len();
+                    plain.resize(start + state.plaintext_bytes_to_read(), 0);
+                    self.0.reader().read_exact(&mut plain[start..]).map_err(|error| (Kind::Tls, error.to_string()))?;
+                }
+                Err(error) => {
+                    // It ends by blocking.
+                    let _ = self.0.reader().read_to_end(plain);
+                    return Err((Kind::Tls, error.to_string()));
+                }
+            }
         }
         Ok(())
     }

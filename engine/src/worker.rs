@@ -16,9 +16,9 @@ use crate::http;
 use crate::pacing::Pacer;
 use crate::plan::{Plan, Scenario, Until};
 use crate::push::{Board, Delivery};
-use crate::record::Kind;
+use crate::record::{Failure, Kind};
 use crate::rooms::RoomBoard;
-use crate::scenario::Script;
+use crate::scenario::{self, Script};
 use crate::schedule::{self, Change};
 use crate::session::Table;
 use crate::slices::Slices;
@@ -37,6 +37,8 @@ const LEAST_ROOM_BYTES: usize = 16 << 10;
 const MOST_ROOM_BYTES: usize = 256 << 10;
 /// How long a server may take to close after the engine's Close frame; then the engine closes.
 const CLOSING_S: f64 = 2.0;
+/// Events that are not of a connection: the waker, and a timer.
+const OTHER_EVENTS: usize = 2;
 /// This many first or late messages are sent before replies are read.
 const SENDS_AT_ONCE: usize = 64;
 
@@ -84,6 +86,16 @@ pub struct Worker<S: System> {
     pub moment_ns: u64,
     swept_ns: u64,
     cursor: usize,
+    /// Every event of this time or earlier has been handled: what a server is late by is counted up to it, so that a
+    /// stop of this worker is no delay of a server.
+    looked_ns: u64,
+    /// Since when events are handled that are not yet all, and how many have been.
+    round_ns: u64,
+    round_events: usize,
+    /// When the last wait had to be over, and the longest time by which this worker came back later in the measured
+    /// window: it was stopped, had no CPU, or had too much to do.
+    back_ns: u64,
+    pub held_up_ns: u64,
 
     /// Users due to join or leave, in order of time.
     pub changes: VecDeque<(u64, u32, Change)>,
@@ -105,6 +117,13 @@ pub struct Worker<S: System> {
     pub measured: Option<Window>,
     pub lost: bool,
     pub finished: bool,
+}
+
+/// What becomes of a connection that has taken too long.
+enum Overdue {
+    Leave,
+    Gone,
+    Failed(Failure),
 }
 
 /// State shared by all workers of a process.
@@ -166,6 +185,11 @@ impl<S: System> Worker<S> {
             moment_ns: 0,
             swept_ns: system.now_ns(),
             cursor: 0,
+            looked_ns: 0,
+            round_ns: 0,
+            round_events: 0,
+            back_ns: u64::MAX,
+            held_up_ns: 0,
             changes: VecDeque::new(),
             asked: VecDeque::new(),
             broadcasts: Vec::new(),
@@ -212,6 +236,9 @@ impl<S: System> Worker<S> {
     /// Does what is due; returns when it began.
     pub fn act(&mut self) -> u64 {
         let now = self.system.now_ns();
+        if self.in_window {
+            self.held_up_ns = self.held_up_ns.max(now.saturating_sub(self.back_ns));
+        }
         self.keep_time(now);
         self.make_changes(now);
         self.start_some();
@@ -242,9 +269,9 @@ impl<S: System> Worker<S> {
             self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / step) as u32, change)).collect();
         }
         if let Some(slices) = &self.plan.slices {
-            let phases = [self.plan.warmup, Some(self.plan.measure)];
-            let seconds = phases.into_iter().flatten().map(|until| if let Until::Seconds(s) = until { s } else { 0.0 });
-            self.slices = Some(Slices::new(slices, t_ns, seconds.sum()));
+            let seconds = |until| if let Some(Until::Seconds(seconds)) = until { seconds } else { 0.0 };
+            let (warmup_s, measure_s) = (seconds(self.plan.warmup), seconds(Some(self.plan.measure)));
+            self.slices = Some(Slices::new(slices, t_ns, warmup_s, measure_s));
             self.drain_ns = 0;
         }
         self.pacer.begin(t_ns, self.slices.clone());
@@ -308,7 +335,12 @@ impl<S: System> Worker<S> {
         let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
         let polls = goes_on || self.finished || self.plan.busy_poll && self.loads;
         // The sends above took time.
-        let timeout = if polls { 0 } else { until.saturating_sub(self.system.now_ns()) };
+        let begun_ns = if polls { now } else { self.system.now_ns() };
+        let timeout = if polls { 0 } else { until.saturating_sub(begun_ns) };
+        self.back_ns = if polls { now } else { until.max(now) };
+        if self.round_events == 0 {
+            self.round_ns = begun_ns;
+        }
         let count = match self.system.wait(timeout) {
             Ok(count) => count,
             Err(error) => return self.host_cannot(format!("epoll: {error}")),
@@ -328,6 +360,10 @@ impl<S: System> Worker<S> {
             if self.pacer.next_ns() <= self.read_ns {
                 self.send_due(self.read_ns);
             }
+        }
+        self.round_events += count;
+        if self.system.reported_all() || self.round_events > self.connections.len() + OTHER_EVENTS {
+            (self.looked_ns, self.round_events) = (self.round_ns, 0);
         }
     }
 
@@ -354,11 +390,47 @@ impl<S: System> Worker<S> {
         self.swept_ns = now;
         for _ in 0..(share as usize).min(total) {
             self.cursor = if self.cursor + 1 < total { self.cursor + 1 } else { 0 };
-            self.check_overdue(self.cursor, now);
+            self.check_overdue(self.cursor);
         }
     }
 
-    fn check_overdue(&mut self, index: usize, now: u64) {
+    fn check_overdue(&mut self, index: usize) {
+        if self.overdue(index).is_none() {
+            return;
+        }
+        // What arrived while this worker had no time is not late.
+        self.read_what_is_there(index);
+        match self.overdue(index) {
+            None => {}
+            Some(Overdue::Leave) => self.say_goodbye(index, self.looked_ns),
+            Some(Overdue::Gone) => self.gone(index, self.looked_ns),
+            Some(Overdue::Failed(failure)) => self.fail(index, failure),
+        }
+    }
+
+    /// Reads a socket to its end, but no more than the replies that are awaited.
+    #[cold]
+    pub fn read_what_is_there(&mut self, index: usize) {
+        let Connection { life, state, ref under_way, .. } = self.connections[index];
+        let mut most = (2 * self.longest_reply()).saturating_mul(under_way.len().max(1) as u64);
+        while most > 0 && self.connections[index].life == life && state != State::Connecting {
+            let before = self.accounts.record.counters.bytes_received;
+            self.readable(index);
+            let count = self.accounts.record.counters.bytes_received - before;
+            most = if count == 0 { 0 } else { most.saturating_sub(count) };
+        }
+    }
+
+    fn longest_reply(&self) -> u64 {
+        match self.plan.scenario {
+            Scenario::Doc { bytes, .. } => scenario::longest(bytes),
+            _ => self.script.longest,
+        }
+    }
+
+    /// What has taken too long on a connection, as far as this worker has looked.
+    fn overdue(&self, index: usize) -> Option<Overdue> {
+        let now = self.looked_ns;
         let limits = self.plan.limits;
         let connection = &self.connections[index];
         // A server that is frozen owes no reply.
@@ -368,7 +440,7 @@ impl<S: System> Worker<S> {
             now.saturating_sub(from) > limit_ns && now - from - rested(from) > limit_ns
         };
         let oldest_ns = connection.under_way.oldest().map_or(u64::MAX, |oldest| oldest.sent_ns);
-        let failure = match connection.state {
+        Some(Overdue::Failed(match connection.state {
             State::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
                 (Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
             }
@@ -385,13 +457,12 @@ impl<S: System> Worker<S> {
                 (Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
             }
             State::Leaving if later_than(connection.replied_ns, limits.reply_s) => {
-                return self.say_goodbye(index, now);
+                return Some(Overdue::Leave);
             }
             State::Closing if later_than(connection.replied_ns, limits.connect_s.min(CLOSING_S)) => {
-                return self.gone(index, now);
+                return Some(Overdue::Gone);
             }
-            _ => return,
-        };
-        self.fail(index, failure);
+            _ => return None,
+        }))
     }
 }

@@ -30,6 +30,51 @@ fn a_status_403_is_handshake_status() {
 }
 
 #[test]
+fn a_refusal_is_told_in_the_words_of_the_server() {
+    let address = serve(|peer| {
+        peer.head()?;
+        match peer.number % 2 {
+            0 => {
+                peer.raw(b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\nContent-Length: 10\r\n\r\nslow\x00 down")
+            }
+            _ => peer.raw(&[&b"HTTP/1.1 302 Found\r\nLocation: /ws\r\n\r\n"[..], &[b'x'; 1000]].concat()),
+        }?;
+        peer.ignore()
+    });
+    let run = run(&with(echo(address, "text", 32), json!({"connections": 6, "threads": 2})));
+    run.errors_are(json!({"handshake_status": 6}));
+    let refusals = [
+        json!({"status": 302, "count": 3, "body": "x".repeat(200), "location": "/ws", "retry_after": null}),
+        json!({"status": 429, "count": 3, "body": "slow  down", "location": null, "retry_after": "5"}),
+    ];
+    assert_eq!(run.end()["refusals"], json!(refusals));
+}
+
+#[test]
+fn what_a_second_line_adds_or_contradicts_is_refused() {
+    for (lines, deflate, kind) in [
+        ("Sec-WebSocket-Extensions: x-unknown", true, "handshake_invalid"),
+        ("Sec-WebSocket-Extensions: permessage-deflate", true, "handshake_invalid"),
+        ("Sec-WebSocket-Extensions:\r\nSec-WebSocket-Extensions: x-unknown", false, "handshake_invalid"),
+        ("Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Protocol: chat", false, "handshake_invalid"),
+        ("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", false, "handshake_accept"),
+    ] {
+        let address = serve(move |peer| {
+            let head = peer.head()?;
+            let first = if deflate { "Sec-WebSocket-Extensions: permessage-deflate\r\n" } else { "" };
+            let answer = switching(&accept_for(&head));
+            peer.raw(format!("{}{first}{lines}\r\n\r\n", answer.strip_suffix("\r\n").unwrap()).as_bytes())?;
+            peer.ignore()
+        });
+        let wanted = json!({"client_context_takeover": true, "server_context_takeover": true, "level": 1});
+        let deflate = if deflate { wanted } else { json!(null) };
+        let changes = json!({"measure": {"seconds": 0.2}, "deflate": deflate, "subprotocols": ["chat"]});
+        let run = run(&with(echo(address, "text", 32), changes));
+        run.errors_are(json!({kind: 1}));
+    }
+}
+
+#[test]
 fn garbage_instead_of_101_is_handshake_invalid() {
     handshake(|peer, _| peer.raw(b"\x00\x01\x02 hello\r\n\r\n"), "handshake_invalid");
 }

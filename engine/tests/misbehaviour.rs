@@ -3,10 +3,15 @@
 
 mod support;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use support::server::*;
+use support::session::{result, rpc, session};
 use support::{Run, echo, run, with};
 
 fn text(misbehave: impl Fn(&mut Peer, u8, Vec<u8>) -> io::Result<()> + Send + Sync + 'static) -> Run {
@@ -232,6 +237,63 @@ fn a_close_frame_of_one_byte_is_bad_control() {
 }
 
 #[test]
+fn a_close_frame_that_no_endpoint_may_send_is_bad_control() {
+    let code = |code: u16, reason: &[u8]| [&code.to_be_bytes(), reason].concat();
+    let codes = [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535].map(|number| code(number, b""));
+    for payload in codes.into_iter().chain([code(1000, b"\xff\xfe")]) {
+        let run = text(move |peer, _, _| {
+            peer.send(CLOSE, &payload)?;
+            peer.ignore()
+        });
+        spoils_the_connection(&run, "bad_control");
+        assert_eq!(run.end()["closes"], json!([]));
+    }
+}
+
+#[test]
+fn a_close_frame_is_told_with_its_code_and_its_reason() {
+    for (payload, expected) in [
+        (&b"\x03\xf0too many\nmessages"[..], json!({"code": 1008, "count": 1, "reason": "too many messages"})),
+        (b"\x0f\xa0", json!({"code": 4000, "count": 1, "reason": ""})),
+        (b"", json!({"code": null, "count": 1, "reason": ""})),
+    ] {
+        let run = text(move |peer, _, _| {
+            peer.send(CLOSE, payload)?;
+            peer.finish()
+        });
+        spoils_the_connection(&run, "close_frame");
+        assert_eq!(run.end()["closes"], json!([expected]));
+    }
+}
+
+#[test]
+fn closes_are_counted_by_code_over_all_workers() {
+    let address = echo_until_third(|peer, _, _| {
+        peer.send(CLOSE, if peer.number % 3 == 0 { b"\x03\xe9away" } else { b"\x03\xf3oops" })?;
+        peer.finish()
+    });
+    let run =
+        run(&with(echo(address, "text", 32), json!({"connections": 6, "threads": 2, "measure": {"messages": 60}})));
+    run.errors_are(json!({"close_frame": 6}));
+    let expected = [(1001, 2, "away"), (1011, 4, "oops")]
+        .map(|(code, count, reason)| json!({"code": code, "count": count, "reason": reason}));
+    assert_eq!(run.end()["closes"], json!(expected));
+}
+
+#[test]
+fn a_length_in_more_bytes_than_it_takes_is_bad_frame() {
+    for wide in [2, 8] {
+        let run = text(move |peer, opcode, payload| {
+            peer.raw(&[0x80 | opcode, if wide == 2 { 126 } else { 127 }])?;
+            peer.raw(&(payload.len() as u64).to_be_bytes()[8 - wide..])?;
+            peer.raw(&payload)?;
+            peer.ignore()
+        });
+        spoils_the_connection(&run, "bad_frame");
+    }
+}
+
+#[test]
 fn text_that_is_no_utf8_is_bad_utf8() {
     let run = text(|peer, opcode, mut payload| {
         payload[20] = 0xff;
@@ -285,13 +347,13 @@ fn a_new_message_inside_a_fragmented_one_is_bad_fragment() {
 
 #[test]
 fn an_enormous_length_is_refused_from_the_header() {
-    for length in [1u64 << 62, u64::MAX] {
+    for (length, kind) in [(1u64 << 62, "oversized"), (u64::MAX, "bad_frame")] {
         let run = text(move |peer, opcode, _| {
             peer.raw(&[0x80 | opcode, 127])?;
             peer.raw(&length.to_be_bytes())?;
             peer.ignore()
         });
-        spoils_the_connection(&run, "oversized");
+        spoils_the_connection(&run, kind);
         assert!(run.measured("window_ns") < 900_000_000, "it was not waited for");
     }
 }
@@ -371,6 +433,105 @@ fn a_second_reply_to_one_message_is_unexpected_reply() {
     });
     run.errors_are(json!({"unexpected_reply": 1}));
     run.ledger_is(5, 0, 0);
+}
+
+#[test]
+fn a_reply_while_the_connection_is_closing_is_unexpected_reply() {
+    let address = serve(|peer| {
+        peer.upgrade()?;
+        let (opcode, message) = peer.frame()?;
+        peer.send(opcode, &message)?;
+        let (_, close) = peer.frame()?;
+        peer.send(opcode, &message)?;
+        peer.send(PING, b"still there?")?;
+        peer.send(opcode, &message)?;
+        peer.send(CLOSE, &close)?;
+        peer.finish()
+    });
+    let pace = json!({"kind": "closed", "depth": 1, "think": null, "messages_per_connection": 1});
+    let run = run(&with(echo(address, "text", 32), json!({"loop": pace})));
+    run.ledger_is(5, 0, 0);
+    // The last connection may be closed by the end of the run in place of its count.
+    let count = run.end()["errors"]["unexpected_reply"].as_u64().unwrap_or(0);
+    assert!((8..=10).contains(&count), "{}", run.end());
+}
+
+#[test]
+fn an_answer_while_a_session_is_closing_is_unexpected_and_a_push_is_not() {
+    let pace = json!({"kind": "closed", "depth": 1, "think": null, "messages_per_connection": 1});
+    for (more, unexpected) in [("{\"method\":\"news\"}", false), ("{\"id\":1,\"result\":0}", true), ("no JSON", false)]
+    {
+        let address = serve(move |peer| {
+            peer.upgrade()?;
+            let (opcode, message) = peer.frame()?;
+            let call: serde_json::Value = serde_json::from_slice(&message).unwrap();
+            result(peer, call["id"].as_u64().unwrap(), &call["params"].to_string())?;
+            let (_, close) = peer.frame()?;
+            peer.send(opcode, more.as_bytes())?;
+            peer.send(CLOSE, &close)?;
+            peer.finish()
+        });
+        let changes = json!({"loop": pace, "connections": 1, "threads": 1, "measure": {"messages": 5}});
+        let run = run(&session(address, rpc(), changes));
+        run.ledger_is(5, 0, 0);
+        let count = run.end()["errors"]["unexpected_reply"].as_u64().unwrap_or(0);
+        assert_eq!(count >= 4, unexpected, "{more}: {}", run.end());
+    }
+}
+
+/// A TLS echo; `end` makes what is written from the records with the third reply.
+fn sealed(end: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    const CERTIFICATE: &[u8] = include_bytes!("../src/simulation/server.pem");
+    let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(CERTIFICATE).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap());
+    serve(move |peer| {
+        let mut session = rustls::ServerConnection::new(config.clone()).unwrap();
+        let mut stream = peer.writer();
+        let mut head = Vec::new();
+        let mut tls = rustls::Stream::new(&mut session, &mut stream);
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            tls.read_exact(&mut byte)?;
+            head.push(byte[0]);
+        }
+        tls.write_all(switching(&accept_for(&String::from_utf8(head).unwrap())).as_bytes())?;
+        for number in 1.. {
+            // A header of two bytes, the key, and 32 bytes.
+            let mut frame = [0; 2 + 4 + 32];
+            tls.read_exact(&mut frame)?;
+            let (front, payload) = frame.split_at(6);
+            let payload: Vec<u8> =
+                payload.iter().zip(front[2..].iter().cycle()).map(|(byte, key)| byte ^ key).collect();
+            let reply = support::server::frame(0x81, &payload);
+            if number < 3 {
+                tls.write_all(&reply)?;
+                continue;
+            }
+            let mut last = Vec::new();
+            tls.conn.writer().write_all(&reply)?;
+            tls.conn.write_tls(&mut last)?;
+            tls.sock.write_all(&end(last))?;
+            return peer.ignore();
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_reply_before_what_breaks_the_connection_counts_with_and_without_tls() {
+    let run = text(|peer, opcode, payload| peer.raw(&[&frame(0x80 | opcode, &payload)[..], &[0xf1, 1, b'x']].concat()));
+    assert_eq!(run.measured("answered"), 3);
+    let address = sealed(|mut last| {
+        last.extend([0x17, 3, 3, 0, 32]);
+        last.extend([7; 32]);
+        last
+    });
+    let run = support::run(&with(echo(address, "text", 32), json!({"tls": {"verify": false, "ca": null}})));
+    assert_eq!(run.measured("answered"), 3, "{}", run.end());
+    run.errors_are(json!({"tls_failed": 1}));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::fields::{self, Field};
 use super::json;
 use super::template::{MOST_IN_SEVENS, Piece, bytes};
-use super::{Action, Await, MOST_STEPS, Rooms, Rule, Session, Step, Test};
+use super::{Action, Await, MOST_STEPS, Rooms, Rule, Session, Step, Test, is_postmark};
 
 /// A mebibyte times sixteen, as the longest message of the scenario echo.
 const LONGEST: usize = 16 << 20;
@@ -36,7 +36,18 @@ impl Session {
         }
         let Some(Rooms { count, publishers, .. }) = self.rooms else { return Ok(()) };
         require(count >= 1, "rooms.count", count, "at least 1")?;
-        require(publishers != Some(0), "rooms.publishers", 0, "at least 1, or null")
+        require(publishers != Some(0), "rooms.publishers", 0, "at least 1, or null")?;
+        // Nobody expects copies of these.
+        let answers = self.rules.iter().filter_map(|rule| match rule.does {
+            Action::Answer { template } => Some(template),
+            _ => None,
+        });
+        let mut besides = self.keepalives.iter().map(|keepalive| keepalive.template).chain(answers);
+        let marked = |&template: &usize| self.templates[template].iter().any(|piece| piece.has(&is_postmark));
+        match besides.find(marked) {
+            Some(template) => require(false, "templates", template, "in rooms, a postmark only in what a step sends"),
+            None => Ok(()),
+        }
     }
 
     fn check_rule(&self, rule: &Rule) -> Checked {

@@ -28,51 +28,101 @@ pub struct Record<'a> {
     pub body: usize,
 }
 
+/// The beginning of a record, and what it needs to become one: it is looked at again only then, so that a stream in
+/// small messages does not cost more than its bytes.
+#[derive(Debug, Default)]
+pub struct Rest {
+    bytes: Vec<u8>,
+    needs: Needs,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Needs {
+    /// Any further byte.
+    #[default]
+    More,
+    /// The end of its line.
+    LineEnd,
+    /// So many bytes in all.
+    Bytes(usize),
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Next<'a> {
+    Record(Record<'a>),
+    Needs(Needs),
+}
+
+impl Rest {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Whether these bytes, of which so many have just come, may have the end of the record.
+    fn ends_within(&self, bytes: &[u8], new: usize) -> bool {
+        match self.needs {
+            Needs::More => true,
+            Needs::LineEnd => memchr(b'\n', &bytes[bytes.len() - new..]).is_some(),
+            Needs::Bytes(count) => bytes.len() >= count,
+        }
+    }
+}
+
 impl Records {
     /// Passes every record of a message to `each`, until that is false. `rest` is the beginning of a record that
     /// continues in the next message.
     #[inline]
     pub fn read(
         &self,
-        rest: &mut Vec<u8>,
+        rest: &mut Rest,
         message: &[u8],
         longest: usize,
         mut each: impl FnMut(Record) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         let mut joined = Vec::new();
         let mut input = message;
-        if !rest.is_empty() {
-            joined = std::mem::take(rest);
+        if !rest.bytes.is_empty() {
+            joined = std::mem::take(&mut rest.bytes);
             joined.extend_from_slice(message);
-            input = &joined;
-        }
-        while let Some(record) = self.next(&mut input, longest)? {
-            if !each(record)? {
+            if !rest.ends_within(&joined, message.len()) {
+                if rest.needs == Needs::LineEnd {
+                    within(without_return(&joined).len(), longest)?;
+                }
+                rest.bytes = joined;
                 return Ok(());
             }
+            input = &joined;
         }
+        let needs = loop {
+            match self.next(&mut input, longest)? {
+                Next::Record(record) if each(record)? => {}
+                Next::Record(_) => return Ok(()),
+                Next::Needs(needs) => break needs,
+            }
+        };
+        rest.needs = needs;
         if input.len() == joined.len() {
-            *rest = joined;
+            rest.bytes = joined;
         } else {
-            rest.extend_from_slice(input);
+            rest.bytes.extend_from_slice(input);
         }
         Ok(())
     }
 
     /// Takes the next record off the front of `input`, which is a whole message, or the part of a stream that has not
-    /// been read. `None`: there is no further one; what a stream leaves in `input` is the beginning of one.
+    /// been read. What a stream leaves in `input` is the beginning of a record.
     #[inline]
-    pub fn next<'a>(&self, input: &mut &'a [u8], longest: usize) -> Result<Option<Record<'a>>, Failure> {
-        let whole = |bytes| Ok(Some(Record { bytes, body: 0 }));
+    pub fn next<'a>(&self, input: &mut &'a [u8], longest: usize) -> Result<Next<'a>, Failure> {
+        let whole = |bytes| Ok(Next::Record(Record { bytes, body: 0 }));
         match self {
-            Records::Message {} if input.is_empty() => Ok(None),
+            Records::Message {} if input.is_empty() => Ok(Next::Needs(Needs::More)),
             Records::Message {} => whole(std::mem::take(input)),
             Records::Separated { by, always } => {
                 let begin = input.iter().position(|byte| !matches!(byte, b'\n' | b'\r')).unwrap_or(input.len());
                 *input = &input[begin..];
                 match memchr(*by, input) {
                     Some(length) => whole(take(input, length + 1).split_at(length).0),
-                    None if input.is_empty() => Ok(None),
+                    None if input.is_empty() => Ok(Next::Needs(Needs::More)),
                     None if *always => Err((Kind::BadRecord, format!("the last record does not end with {by:#04x}"))),
                     None => whole(std::mem::take(input)),
                 }
@@ -92,30 +142,34 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> &'a [u8] {
 /// How many bytes the number of a packet's length may have.
 const LONGEST_NUMBER: usize = 4;
 
-fn packet<'a>(input: &mut &'a [u8], longest: usize) -> Result<Option<Record<'a>>, Failure> {
+fn packet<'a>(input: &mut &'a [u8], longest: usize) -> Result<Next<'a>, Failure> {
     let mut length = 0;
     for at in 0..LONGEST_NUMBER {
-        let Some(byte) = input.get(1 + at) else { return Ok(None) };
+        let Some(byte) = input.get(1 + at) else { return Ok(Next::Needs(Needs::More)) };
         length |= usize::from(byte & 0x7f) << (7 * at);
         if byte & 0x80 == 0 {
             let (body, whole) = (2 + at, 2 + at + length);
             within(whole, longest)?;
-            return Ok((whole <= input.len()).then(|| Record { bytes: take(input, whole), body }));
+            return Ok(if whole <= input.len() {
+                Next::Record(Record { bytes: take(input, whole), body })
+            } else {
+                Next::Needs(Needs::Bytes(whole))
+            });
         }
     }
     Err((Kind::BadRecord, format!("a packet's length has more than {LONGEST_NUMBER} bytes")))
 }
 
-fn line<'a>(input: &mut &'a [u8], counted: &[u8], longest: usize) -> Result<Option<Record<'a>>, Failure> {
+fn line<'a>(input: &mut &'a [u8], counted: &[u8], longest: usize) -> Result<Next<'a>, Failure> {
     let Some(end) = memchr(b'\n', input) else {
-        within(input.len(), longest)?;
-        return Ok(None);
+        within(without_return(input).len(), longest)?;
+        return Ok(Next::Needs(Needs::LineEnd));
     };
     let text = without_return(&input[..end]);
     if !text.starts_with(counted) {
         within(text.len(), longest)?;
         take(input, end + 1);
-        return Ok(Some(Record { bytes: text, body: text.len() }));
+        return Ok(Next::Record(Record { bytes: text, body: text.len() }));
     }
     let word = &text[memrchr(b' ', text).map_or(0, |space| space + 1)..];
     let Some(length) = decimal(word) else {
@@ -123,10 +177,13 @@ fn line<'a>(input: &mut &'a [u8], counted: &[u8], longest: usize) -> Result<Opti
     };
     let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(end + 1);
     within(whole, longest)?;
-    match input.get(whole..) {
-        None | Some([] | [b'\r']) => Ok(None),
-        Some([b'\n', ..]) => Ok(Some(Record { bytes: take(input, whole + 1).split_at(whole).0, body: end + 1 })),
-        Some([b'\r', b'\n', ..]) => Ok(Some(Record { bytes: take(input, whole + 2).split_at(whole).0, body: end + 1 })),
+    let bytes: &[u8] = input;
+    let mut ends = |line_end: usize| Record { bytes: take(input, whole + line_end).split_at(whole).0, body: end + 1 };
+    match bytes.get(whole..) {
+        None | Some([]) => Ok(Next::Needs(Needs::Bytes(whole + 1))),
+        Some([b'\r']) => Ok(Next::Needs(Needs::Bytes(whole + 2))),
+        Some([b'\n', ..]) => Ok(Next::Record(ends(1))),
+        Some([b'\r', b'\n', ..]) => Ok(Next::Record(ends(2))),
         Some(_) => Err((Kind::BadRecord, format!("no line end behind a record's {length} bytes"))),
     }
 }
@@ -160,7 +217,7 @@ mod tests {
 
     fn all<'a>(records: &Records, mut input: &'a [u8]) -> (Vec<(&'a [u8], usize)>, &'a [u8]) {
         let mut found = Vec::new();
-        while let Some(record) = records.next(&mut input, 300).unwrap() {
+        while let Next::Record(record) = records.next(&mut input, 300).unwrap() {
             found.push((record.bytes, record.body));
         }
         (found, input)
@@ -189,6 +246,27 @@ mod tests {
         let wrong = |bytes: &[u8]| Records::Packets {}.next(&mut { bytes }, 300).unwrap_err().0;
         assert_eq!(wrong(&[0x30, 0x80, 0x80, 0x80, 0x80, 1]), Kind::BadRecord);
         assert_eq!(wrong(&[0x30, 0xff, 0x7f]), Kind::Oversized);
+    }
+
+    /// Each byte is a message of its own; what is looked at again and again would take minutes.
+    #[test]
+    fn a_stream_in_small_messages_costs_its_bytes() {
+        const LONG: usize = 4 << 20;
+        let line = [&vec![b'x'; LONG][..], b"\r\n"].concat();
+        let counted = [format!("MSG {LONG}\r\n").as_bytes(), &line].concat();
+        let packet = [&[0x30, 0x80, 0x80, 0x80, 2][..], &line[..LONG]].concat();
+        let lines = || Records::Lines { counted: "MSG ".into() };
+        for (records, stream) in [(lines(), line), (lines(), counted), (Records::Packets {}, packet)] {
+            let (mut rest, mut count) = (Rest::default(), 0);
+            for byte in stream.chunks(1) {
+                let read = records.read(&mut rest, byte, 2 * LONG, |record| {
+                    count += usize::from(record.bytes.len() >= LONG);
+                    Ok(true)
+                });
+                read.unwrap();
+            }
+            assert_eq!(count, 1, "{records:?}");
+        }
     }
 
     #[test]

@@ -78,19 +78,22 @@ pub struct World {
     /// Sockets that clients hold.
     live: Vec<usize>,
     pub conduct: Conduct,
+    /// How long a worker may be off its CPU.
+    longest_stop_ns: u64,
     /// Bytes that clients sent, and that they received.
     pub taken: u64,
     pub given: u64,
 }
 
 impl World {
-    pub fn new(seed: u64, conduct: Conduct) -> World {
+    pub fn new(seed: u64, conduct: Conduct, longest_stop_s: f64) -> World {
         World {
             now: 1_000 * MS,
             random: Rng::with_seed(seed),
             wires: Vec::new(),
             live: Vec::new(),
             conduct,
+            longest_stop_ns: (longest_stop_s * 1e9) as u64,
             taken: 0,
             given: 0,
         }
@@ -188,7 +191,7 @@ impl World {
 
     fn receive(&mut self, wire: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let now = self.now;
-        if !self.wires[wire].has_news(now) || self.chance(50) {
+        if !self.wires[wire].has_news(now) {
             return Ok(None);
         }
         let most = if self.chance(6) { self.random.usize(1..=buffer.len().min(40)) } else { buffer.len() };
@@ -229,7 +232,8 @@ impl World {
             .collect()
     }
 
-    fn wait(&mut self, worker: usize, timeout_ns: u64) -> Vec<(usize, bool)> {
+    /// The events of a worker, those first that were left out the last time.
+    fn wait(&mut self, worker: usize, timeout_ns: u64, unreported: &[usize]) -> Vec<(usize, bool)> {
         let until = self.now.saturating_add(timeout_ns.min(LONGEST_WAIT_NS));
         let mut news = self.news_of(worker);
         while news.is_empty() && self.now < until {
@@ -238,14 +242,18 @@ impl World {
             news = self.news_of(worker);
         }
         self.now += match self.random.u32(..2000) {
-            0 => self.random.u64(..700 * MS),
+            0 => self.random.u64(..self.longest_stop_ns),
             1..50 => self.random.u64(..3 * MS),
             _ => self.random.u64(..3_000),
         };
-        self.random.shuffle(&mut news);
-        if news.len() > 1 && self.chance(4) {
-            news.truncate(self.random.usize(1..=news.len()));
+        if self.chance(50) {
+            // An event without anything to read.
+            let reads = |wire: &&Wire| matches!(wire.interest, Some(Interest::Read)) && !wire.gone;
+            let more = self.held_by(worker).filter(reads).map(|wire| wire.index).next();
+            news.extend(more.filter(|index| news.iter().all(|(other, _)| other != index)).map(|index| (index, false)));
         }
+        self.random.shuffle(&mut news);
+        news.sort_by_key(|(index, _)| !unreported.contains(index));
         news
     }
 }
@@ -268,11 +276,13 @@ pub struct Simulated {
     pub world: Rc<RefCell<World>>,
     pub worker: usize,
     news: Vec<(usize, bool)>,
+    /// What the last wait left out.
+    unreported: Vec<usize>,
 }
 
 impl Simulated {
     pub fn new(world: Rc<RefCell<World>>, worker: usize) -> Simulated {
-        Simulated { world, worker, news: Vec::new() }
+        Simulated { world, worker, news: Vec::new(), unreported: Vec::new() }
     }
 
     /// The number of whole messages that the server received.
@@ -360,8 +370,18 @@ impl System for Simulated {
     }
 
     fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
-        self.news = self.world.borrow_mut().wait(self.worker, timeout_ns);
+        let mut world = self.world.borrow_mut();
+        self.news = world.wait(self.worker, timeout_ns, &self.unreported);
+        self.unreported.clear();
+        if self.news.len() > 1 && world.chance(4) {
+            let left_out = self.news.drain(world.random.usize(1..=self.news.len())..);
+            self.unreported.extend(left_out.map(|(index, _)| index));
+        }
         Ok(self.news.len())
+    }
+
+    fn reported_all(&self) -> bool {
+        self.unreported.is_empty()
     }
 
     fn event(&mut self, at: usize) -> Option<(usize, bool)> {

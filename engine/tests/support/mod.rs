@@ -306,12 +306,14 @@ const EVENTS: [(&str, &[&str]); 10] = [
     (
         "end",
         &[
+            "closes",
             "connections",
             "control",
             "errors",
             "event",
             "measured",
             "outcome",
+            "refusals",
             "session",
             "t_ns",
             "threads",
@@ -353,7 +355,7 @@ fn keys_are_lawful(event: &Value) {
             assert_eq!(keys(&event[part]), expected, "{part}");
         }
         for thread in event["threads"].as_array().expect("a list") {
-            let expected = ["cpu_ns", "involuntary_switches", "voluntary_switches", "wait_ns", "wall_ns"];
+            let expected = ["cpu_ns", "held_up_ns", "involuntary_switches", "voluntary_switches", "wait_ns", "wall_ns"];
             assert_eq!(keys(thread), expected);
         }
     }
