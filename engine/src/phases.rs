@@ -50,7 +50,7 @@ impl<S: System> Worker<S> {
     fn enter(&mut self, phase: Option<Phase>, t_ns: u64) {
         let Some(phase) = phase else {
             self.finished = true;
-            return self.read_the_last();
+            return;
         };
         self.tick(Moment::At(t_ns), t_ns, Some(phase));
         let before = std::mem::replace(&mut self.phase, phase);
@@ -243,6 +243,9 @@ impl<S: System> Worker<S> {
 
     pub fn finish(mut self) {
         self.finished = true;
+        if self.phase == Phase::Drain {
+            self.read_the_last();
+        }
         let now = self.system.now_ns();
         if self.phase == Phase::Measure {
             self.close_window(now);
