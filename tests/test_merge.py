@@ -53,6 +53,34 @@ def test_the_whole_is_the_sum_of_its_parts(tmp_path):
     assert [tick.sent for tick in ticks] == [a.sent + b.sent for a, b in zip(*each, strict=True)]
 
 
+def test_the_words_of_servers_are_merged_by_code_and_status(tmp_path):
+    folder = parts(tmp_path, at_rate(8000, copies=(9, 9, 0)), at_rate(4000, copies=(9, 8, 1, 2)))
+    closes = ([(1008, 2, "slow"), (None, 1, "")], [(1008, 3, "too slow"), (1001, 1, "away")])
+    refusals = ([(429, 4, "slow down")], [(429, 1, "no"), (302, 1, "")])
+    for part, closed, refused in zip(folder.parts(), closes, refusals, strict=True):
+
+        def told(events, closed=closed, refused=refused):
+            *others, end = events
+            end["closes"] = [{"code": code, "count": count, "reason": reason} for code, count, reason in closed]
+            more = {"location": None, "retry_after": "5"}
+            end["refusals"] = [{"status": status, "count": count, "body": body, **more} for status, count, body in refused]
+            return [*others, end]
+
+        rewrite(part, told)
+    merge.merge(folder, interrupted=False)
+    end = folder.events()[-1]
+    assert [(one.code, one.count, one.reason) for one in end.closes] == [(None, 1, ""), (1001, 1, "away"), (1008, 5, "slow")]
+    assert [(one.status, one.count, one.body) for one in end.refusals] == [(302, 1, ""), (429, 5, "slow down")]
+    assert (end.session.copies_misplaced, end.session.last_unknown) == (2, 0)
+
+
+def test_counts_that_an_older_engine_did_not_write_stay_missing(tmp_path):
+    folder = parts(tmp_path, at_rate(8000, copies=(9, 9, 0, None, None)), at_rate(4000, copies=(9, 8, 1, 2)))
+    merge.merge(folder, interrupted=False)
+    session = folder.events()[-1].session
+    assert (session.copies_misplaced, session.last_unknown, session.copies_received) == (None, None, 17)
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 300, 2**40])
 def test_a_histogram_is_written_as_it_is_read(count):
     found = histogram.decode(histogram.encode(histogram.decode(histogram.encode(sample(count)))))

@@ -15,6 +15,7 @@ from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records import engine_files, rundir, samples
 from wsbench.records.engine_files import Seconds, Stage
+from wsbench.sessions import compiling, session_file
 
 
 def data(path, **quantities) -> TrialData:
@@ -296,6 +297,18 @@ def test_the_plans_rate_is_that_of_the_window_which_a_warm_up_precedes(tmp_path)
     trial = of(tmp_path, at_rate(rate=3_000, loop=engine_files.Open(rate=ramp), window_s=4))
     # From second 1 to second 5: 12,000 / 1.6 on the ramp's last three seconds, and 4,000 in the one that holds.
     assert trial.planned_in_window == pytest.approx(7_500 + 4_000)
+
+
+def test_the_last_member_of_a_room_is_timed_only_if_no_slow_message_is_left_out(tmp_path):
+    rooms = compiling.compiled(session_file.path_of("mqtt"), compiling.Choice(room_size=5), 10)
+    for unknown, reason in (
+        (0, "no push_last time was recorded"),
+        (7, "of 7 messages it is not known when the last member had them"),
+    ):
+        trial = data(tmp_path / str(unknown), scenario=rooms, copies=(900, 900, 0, 0, unknown))
+        found = metrics.measure(trial, ["push_reach", "push_last_us_p50", "push_last_us_max"])
+        assert found.values["push_reach"] == 1.0
+        assert found.reasons == dict.fromkeys(("push_last_us_p50", "push_last_us_max"), reason)
 
 
 def test_broadcasts_are_judged_by_their_last_receiver_and_only_if_it_came(tmp_path):

@@ -143,6 +143,17 @@ def test_copies_that_are_missing_or_too_many_are_told(tmp_path):
     assert (more.kind, more.seen.split()[0]) == ("INVALID", "26,500")
     (late,) = judged(tmp_path / "late", Trial(copies=(1_000, 1_000, 1))).outcomes
     assert (late.name, late.kind) == ("unasked", "SUSPECT")
+    (leaks,) = judged(tmp_path / "leaks", Trial(copies=(1_000, 1_000, 0, 1_000))).outcomes
+    assert (leaks.name, leaks.seen) == ("unasked", "1,000 copies in rooms reached somebody they were not for")
+
+
+def test_a_worker_that_stood_still_is_told_and_costs_the_tail(tmp_path):
+    for held_up_s, kind in ((0.25, "VALID"), (0.6, "SUSPECT"), (1.1, "INVALID")):
+        found = judged(tmp_path / str(held_up_s), Trial(held_up_ns=round(held_up_s * 1e9)))
+        assert (found.of("tail"), found.of("body"), len(found.findings)) == (kind, "VALID", int(kind != "VALID"))
+    (one,) = found.findings
+    assert (one.axis, one.name) == ("engine", "held_up")
+    assert one.seen.startswith("an engine worker stood still for 1.1 s")
 
 
 def test_held_connections_need_no_message_and_must_not_die(tmp_path):

@@ -73,12 +73,13 @@ class Trial:
     under_way: float = 0.0  # at every tick, of an open loop
     unasked: int = 0
     out_of_order: int = 0
+    held_up_ns: int = 0
     foreign: int = 0
     died: int = 0  # connections
     busy_poll: bool = False
     broadcasts: tuple[tuple[int, int, int, int], ...] = ()  # expected, received, µs to the first and to the last
     connect_s: float = 0.2
-    copies: tuple[int, int, int] | None = None  # in rooms: expected, received, out of order
+    copies: tuple[int, ...] | None = None  # in rooms: expected, received, out of order, misplaced; messages whose last is unknown
 
 
 def write_trial(folder: Path, trial: Trial, order: rundir.TrialOrder | None = None) -> rundir.TrialFolder:
@@ -189,6 +190,7 @@ def _events(trial: Trial) -> tuple[list, int]:
         cpu_ns=cpu_ns,
         wait_ns=None if trial.engine_wait is None else round(trial.engine_wait * window_ns),
         wall_ns=window_ns,
+        held_up_ns=trial.held_up_ns,
         voluntary_switches=trial.wake_ups,
         involuntary_switches=0,
     )
@@ -236,13 +238,17 @@ def _stops(trial: Trial, begin_ns: int, end_ns: int) -> list[int]:
     return [*range(first, end_ns, step), end_ns]
 
 
-def _session(expected: int, received: int, out_of_order: int) -> session_table.SessionCounts:
+def _session(
+    expected: int, received: int, out_of_order: int, misplaced: int = 0, last_unknown: int = 0
+) -> session_table.SessionCounts:
     return session_table.SessionCounts(
         keepalives=0,
         pushes_in_window=received,
         copies_expected=expected,
         copies_received=received,
         copies_out_of_order=out_of_order,
+        copies_misplaced=misplaced,
+        last_unknown=last_unknown,
     )
 
 

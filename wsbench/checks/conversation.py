@@ -71,6 +71,8 @@ def _wrong(folder: TrialFolder) -> str | None:
         return f"{measured.answered} of {measured.sent} requests were answered ({end.outcome})"
     if counts.copies_received != counts.copies_expected:
         return f"{counts.copies_received} of {counts.copies_expected} copies arrived in rooms of {ROOM_SIZE}"
+    if counts.copies_misplaced:
+        return f"{counts.copies_misplaced} copies reached somebody they were not for: a member of another room, or their publisher"
     if counts.copies_out_of_order:
         return f"{counts.copies_out_of_order} copies arrived out of order"
     return None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 from wsbench.engine import histogram
@@ -236,6 +237,8 @@ def _end(parts: list[Part], outcome: str, broadcasts: list[Broadcast]) -> End:
         control=_added(Control, [end.control for end in ends]),
         session=None if sessions is None else _added(SessionCounts, sessions),
         errors=dict(errors),
+        closes=_by(attrgetter("code"), [one for end in ends for one in end.closes]),
+        refusals=_by(attrgetter("status"), [one for end in ends for one in end.refusals]),
         threads=[worker for end in ends for worker in end.threads],
         wall_moved_ns=max((end.wall_moved_ns for end in ends if end.wall_moved_ns is not None), default=None),
     )
@@ -269,7 +272,18 @@ def _missed(part: Part, broadcasts: list[Broadcast]) -> int:
 
 
 def _added(kind: type, values: list):
-    return kind(**{key: sum(getattr(value, key) for value in values) for key in kind.model_fields})
+    """The sum of each field. None if one of the values has none."""
+    columns = {key: [getattr(value, key) for value in values] for key in kind.model_fields}
+    return kind(**{key: None if None in column else sum(column) for key, column in columns.items()})
+
+
+def _by(key: Callable, parts: list) -> list:
+    """Parts with the same key are one, with the sum of their counts and the words of the first. In order of the key."""
+    found: dict = {}
+    for part in parts:
+        first = found.setdefault(key(part), part)
+        found[key(part)] = part if first is part else first.model_copy(update={"count": first.count + part.count})
+    return [found[name] for name in sorted(found, key=lambda name: -1 if name is None else name)]
 
 
 # ---- histograms ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
+from wsbench.engine.histogram import Histogram
 from wsbench.metrics.parts import NO_PLAN, NS_PER_US, crossing_error_ns, recorded, require_close
 from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import NO_END, NO_WINDOW, NS_PER_S, TrialData
@@ -42,7 +43,7 @@ def push_spread_us(trial):
 def push_last_us_p50(trial):
     """Time from triggering a broadcast, or publishing in a room, to the last receiver: median over those that reached all."""
     if _in_rooms(trial) is not None:
-        return recorded(trial, LAST).quantile("0.5") / NS_PER_US
+        return _last_in_rooms(trial).quantile("0.5") / NS_PER_US
     return median(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
@@ -50,7 +51,7 @@ def push_last_us_p50(trial):
 def push_last_us_max(trial):
     """Time from triggering a broadcast, or publishing in a room, to the last receiver: maximum over those that reached all."""
     if _in_rooms(trial) is not None:
-        return recorded(trial, LAST).max / NS_PER_US
+        return _last_in_rooms(trial).max / NS_PER_US
     return max(_times(trial, lambda one: one.last_ns - one.t_ns)) / NS_PER_US
 
 
@@ -75,6 +76,13 @@ def _in_rooms(trial: TrialData) -> SessionCounts | None:
     if not isinstance(scenario, Session) or scenario.rooms is None:
         return None
     return known(known(trial.end, NO_END).session, NOT_SESSION)
+
+
+def _last_in_rooms(trial: TrialData) -> Histogram:
+    """Times until the last member had a message. Unmeasured if the slowest are missing."""
+    if left_out := _in_rooms(trial).last_unknown:
+        raise Unmeasured(f"of {left_out:,} messages it is not known when the last member had them")
+    return recorded(trial, LAST)
 
 
 def _broadcasts(trial: TrialData) -> list[Broadcast]:

@@ -284,6 +284,14 @@ def _wait(trial: TrialData) -> Iterator[Finding]:
         yield finding("engine", "wait", seen, APART, **words)
 
 
+def _held_up(trial: TrialData) -> Iterator[Finding]:
+    """A worker that stood still: no reply that was there in time is lost, but its time has the stop in it."""
+    held_up_s = max((one.held_up_ns or 0 for one in trial.end.threads), default=0) / NS_PER_S
+    if not trial.holds_only and (kind := beyond("held_up", held_up_s)):
+        seen = f"an engine worker stood still for {held_up_s:.2g} s, which is in the times of the replies that it kept waiting"
+        yield finding("engine", "held_up", seen, APART, tail=kind)
+
+
 def _raised(times: Histogram, q: Fraction, delayed: Fraction) -> float:
     """The share of a quantile that waits can have added, if they delayed this share of the messages: without them it would be no
     less than the quantile of q less that share."""
@@ -313,4 +321,18 @@ def _start(trial: TrialData) -> Iterator[Finding]:
 
 
 #: The checks of the engine, in a trial whose record is complete.
-CHECKS = (_outcome, _ledger, _histograms, _little, _little_open, _rate, _send_lag, _engine, _wait, _settled, _start, _window)
+CHECKS = (
+    _outcome,
+    _ledger,
+    _histograms,
+    _little,
+    _little_open,
+    _rate,
+    _send_lag,
+    _engine,
+    _wait,
+    _held_up,
+    _settled,
+    _start,
+    _window,
+)

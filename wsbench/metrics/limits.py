@@ -87,6 +87,13 @@ LIMITS = {
         "99 of 100 trials have less than 35 µs. From 1 ms on, the slowest hundredth of the messages waited for a slice of CPU time "
         "of another program.",
     ),
+    "held_up": Limit(
+        0.25,
+        1.0,
+        "Seconds by which a worker came back too late to its sockets: it was stopped, or had no CPU. A reply that came meanwhile "
+        "has up to that much too long a time. The share of the window below has shorter stops. A quarter of a second is seen in "
+        "any tail, and a second is longer than most of what is measured.",
+    ),
     "engine_busy": Limit(0.95, NEVER, "A worker without idle time adds its own queue to every latency it measures."),
     "own_part": Limit(
         NEVER,

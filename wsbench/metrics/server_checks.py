@@ -122,6 +122,7 @@ def unasked(trial: TrialData) -> Iterator[Finding]:
         (control.out_of_order, "copies of broadcasts arrived twice or late"),
         (control.foreign, "broadcasts arrived that this load did not trigger"),
         (session.copies_out_of_order if session else 0, "copies in rooms arrived twice or behind later ones"),
+        (session.copies_misplaced if session else 0, "copies in rooms reached somebody they were not for"),
     ):
         if count:
             kind = beyond("unasked", count / answered) if answered else "SUSPECT"

@@ -359,13 +359,35 @@ class Control(Frozen):
 
 
 class Worker(Frozen):
-    """One worker over the measured window. `wait_ns` is null if the kernel has no schedstat."""
+    """One worker over the measured window. `wait_ns` is null if the kernel has no schedstat.
+
+    `held_up_ns`: the longest time by which it came back too late to its sockets. Null in runs older than this field.
+    """
 
     cpu_ns: int
     wait_ns: int | None
     wall_ns: int
+    held_up_ns: int | None = None
     voluntary_switches: int
     involuntary_switches: int
+
+
+class ServerClose(Frozen):
+    """Connections that the server closed with this code (null: none), and the reason of the first."""
+
+    code: int | None
+    count: int
+    reason: str
+
+
+class Refusal(Frozen):
+    """Opening handshakes that the server answered with this status, and what it said to the first: the beginning of the body."""
+
+    status: int
+    count: int
+    body: str
+    location: str | None
+    retry_after: str | None
 
 
 class End(Frozen):
@@ -378,6 +400,9 @@ class End(Frozen):
     #: Null unless the scenario is a session.
     session: SessionCounts | None = None
     errors: dict[str, int]
+    #: Both are empty in runs older than these fields.
+    closes: list[ServerClose] = []
+    refusals: list[Refusal] = []
     threads: list[Worker]
     #: Largest change of the wall clock against the monotonic clock between two ticks. Null in runs older than this field.
     wall_moved_ns: int | None = None

@@ -273,7 +273,9 @@ class Exchange(Frozen):
 class SessionCounts(Frozen):
     """What a session has apart from its requests. Copies are those of messages published in the measured window.
 
-    `copies_expected`: one for every member of the publisher's room. Zero without rooms, as are those out of order.
+    `copies_expected`: one for every member of the publisher's room; a copy that reached somebody else is `copies_misplaced`.
+    `last_unknown`: messages of which it is not known when the last member had them. Zero without rooms. The last two are null in
+    runs older than them, whose copies also counted if they came twice, or in another room.
     """
 
     keepalives: int
@@ -281,6 +283,8 @@ class SessionCounts(Frozen):
     copies_expected: int
     copies_received: int
     copies_out_of_order: int
+    copies_misplaced: int | None = None
+    last_unknown: int | None = None
 
 
 Group.model_rebuild()

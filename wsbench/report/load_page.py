@@ -130,6 +130,7 @@ def _ledger(trial: TrialData) -> Table:
         if session.copies_expected:
             rows += [["copies expected in rooms", session.copies_expected], ["copies received", session.copies_received]]
             rows.append(["copies out of order", session.copies_out_of_order])
+            rows += [["copies misplaced", session.copies_misplaced]] if session.copies_misplaced else []
     return Table(["count", "number"], [[name, f"{number:,}"] for name, number in rows])
 
 
