@@ -253,6 +253,10 @@ impl<S: System> Worker<S> {
             self.tick(Moment::Cut, now, Some(Phase::Drain));
             self.phase = Phase::Drain;
         }
+        // A worker that was not there when the window ended has not yet seen what fell due in it.
+        if self.slices.is_none() {
+            self.pacer.fall_due(self.drain_ns.min(now), self.drain_ns, self.counted_from_ns());
+        }
         let window = self.measure_ns..self.drain_ns;
         let late = self.pacer.late.iter().filter(|due| window.contains(due)).count() as u64;
         let kept = self.connections.iter().filter(|connection| connection.unsent.is_some());

@@ -37,6 +37,8 @@ const LEAST_ROOM_BYTES: usize = 16 << 10;
 const MOST_ROOM_BYTES: usize = 256 << 10;
 /// How long a server may take to close after the engine's Close frame; then the engine closes.
 const CLOSING_S: f64 = 2.0;
+/// The last stops of a worker that are remembered.
+const MOST_STOPS: usize = 16;
 /// Events that are not of a connection: the waker, and a timer.
 const OTHER_EVENTS: usize = 2;
 /// This many first or late messages are sent before replies are read.
@@ -92,10 +94,11 @@ pub struct Worker<S: System> {
     /// Since when events are handled that are not yet all, and how many have been.
     round_ns: u64,
     round_events: usize,
-    /// When the last wait had to be over, and the longest time by which this worker came back later in the measured
-    /// window: it was stopped, had no CPU, or had too much to do.
+    /// When the last wait had to be over. If this worker comes back later, it was stopped, had no CPU, or had too much to
+    /// do: the longest such time in the measured window, and the last long ones, in which no server could be heard.
     back_ns: u64,
     pub held_up_ns: u64,
+    stops: VecDeque<(u64, u64)>,
 
     /// Users due to join or leave, in order of time.
     pub changes: VecDeque<(u64, u32, Change)>,
@@ -190,6 +193,7 @@ impl<S: System> Worker<S> {
             round_events: 0,
             back_ns: u64::MAX,
             held_up_ns: 0,
+            stops: VecDeque::with_capacity(MOST_STOPS),
             changes: VecDeque::new(),
             asked: VecDeque::new(),
             broadcasts: Vec::new(),
@@ -236,9 +240,7 @@ impl<S: System> Worker<S> {
     /// Does what is due; returns when it began.
     pub fn act(&mut self) -> u64 {
         let now = self.system.now_ns();
-        if self.in_window {
-            self.held_up_ns = self.held_up_ns.max(now.saturating_sub(self.back_ns));
-        }
+        self.note_stop(now);
         self.keep_time(now);
         self.make_changes(now);
         self.start_some();
@@ -248,6 +250,27 @@ impl<S: System> Worker<S> {
         self.open_asked();
         self.check_end();
         now
+    }
+
+    /// This worker acts again: whether it was late.
+    #[inline]
+    fn note_stop(&mut self, now: u64) {
+        let late_ns = now.saturating_sub(self.back_ns);
+        if self.in_window {
+            self.held_up_ns = self.held_up_ns.max(late_ns);
+        }
+        if late_ns > self.sweep_period() / 4 {
+            if self.stops.len() == MOST_STOPS {
+                self.stops.pop_front();
+            }
+            self.stops.push_back((self.back_ns, now));
+        }
+    }
+
+    /// For how long of the time between these two this worker stood still.
+    fn stood_still(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let stops = self.stops.iter();
+        stops.map(|&(stopped_ns, went_on_ns)| went_on_ns.min(to_ns).saturating_sub(stopped_ns.max(from_ns))).sum()
     }
 
     pub fn report(&self, report: Report) {
@@ -289,6 +312,10 @@ impl<S: System> Worker<S> {
 
     /// Sends what is due. A message that no connection can take yet waits, and its due time does not change.
     fn send_due(&mut self, now: u64) {
+        if self.finished {
+            // What is late is told to be unsent.
+            return;
+        }
         let mut sends = SENDS_AT_ONCE;
         while sends > 0
             && let Some((due, index, life)) = self.pacer.over(now)
@@ -433,11 +460,12 @@ impl<S: System> Worker<S> {
         let now = self.looked_ns;
         let limits = self.plan.limits;
         let connection = &self.connections[index];
-        // A server that is frozen owes no reply.
-        let rested = |from: u64| self.slices.as_ref().map_or(0, |slices| slices.rests(from, now));
+        // A server that is frozen owes no reply, and one that waits for this worker owes none either.
+        let frozen = |from: u64| self.slices.as_ref().map_or(0, |slices| slices.rests(from, now));
+        let rested = |from: u64| frozen(from) + self.stood_still(from, now);
         let later_than = |from: u64, seconds: f64| {
             let limit_ns = (seconds * 1e9) as u64;
-            now.saturating_sub(from) > limit_ns && now - from - rested(from) > limit_ns
+            now.saturating_sub(from) > limit_ns && (now - from).saturating_sub(rested(from)) > limit_ns
         };
         let oldest_ns = connection.under_way.oldest().map_or(u64::MAX, |oldest| oldest.sent_ns);
         Some(Overdue::Failed(match connection.state {

@@ -1,10 +1,13 @@
 //! Invariants after every step of a worker, whatever its servers do, and at its end.
 
+use super::hub::{Said, Truth};
 use super::world::Simulated;
 use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
-use crate::plan::{Loop, Scenario, Transport};
-use crate::record::{Counters, Part, Tag};
+use crate::plan::{Loop, Plan, Scenario, Transport, Until};
+use crate::record::{Counters, Part, Pushes, Tag};
+use crate::schedule::{self, Due};
+use crate::slices::Slices;
 use crate::system::Interest;
 use crate::worker::Worker;
 use std::collections::BTreeMap;
@@ -45,6 +48,12 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         "open: {} counted, {} are",
         counters.open,
         count(Counted::Open)
+    );
+    let at_once = worker.at_once();
+    law!(
+        worker.plan.connection_per_request() || worker.accounts.opening <= at_once,
+        "{} are opening, {at_once} may be",
+        worker.accounts.opening
     );
     law!(worker.out.is_empty(), "{} bytes were written for nobody", worker.out.len());
 
@@ -130,7 +139,8 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
     for (index, one) in worker.connections.iter().enumerate() {
         let waits = worker.pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.life);
         let begins = worker.unstarted.contains(&index);
-        if one.state == State::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
+        let publishes = worker.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(one.number));
+        if publishes && one.state == State::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
             return Err(format!("{index} is open in {:?}, and nothing is under way or due on it", worker.phase));
         }
     }
@@ -140,13 +150,7 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
 /// What all intervals of a worker recorded, by tag and part.
 pub type Recorded = BTreeMap<(Tag, Part), u64>;
 
-pub fn of_the_end(
-    worker: &str,
-    last: &Final,
-    recorded: &Recorded,
-    plan: &crate::plan::Plan,
-    honest: bool,
-) -> Result<(), String> {
+pub fn of_the_end(worker: &str, last: &Final, recorded: &Recorded, plan: &Plan, honest: bool) -> Result<(), String> {
     let (ledger, counters) = (&last.ledger, &last.counters);
     let of = |tag| recorded.get(&(tag, Part::Measured)).copied().unwrap_or(0);
     if !matches!(plan.scenario, Scenario::Push { .. }) {
@@ -166,6 +170,81 @@ pub fn of_the_end(
         let reconnects = plan.transport == Transport::Http;
         law!(reconnects || counters.reconnects == 0, "{worker}: {} reconnects", counters.reconnects);
     }
+    Ok(())
+}
+
+/// What was due in the window was sent in it or is told to be unsent: by the schedule itself, and not by what the worker
+/// made of it.
+pub fn of_the_schedule(plan: &Plan, index: usize, last: &Final, from_ns: u64, drain_ns: u64) -> Result<(), String> {
+    let (Loop::Open { arrivals, rate, .. }, Until::Seconds(measure_s)) = (&plan.pace, plan.measure) else {
+        return Ok(());
+    };
+    let gave_up = last.lost || last.window.is_none();
+    if matches!(plan.scenario, Scenario::Push { .. }) || gave_up || matches!(plan.warmup, Some(Until::Messages(_))) {
+        return Ok(());
+    }
+    let warmup_s = plan.warmup.map_or(0.0, |until| if let Until::Seconds(seconds) = until { seconds } else { 0.0 });
+    let slices = plan.slices.as_ref().map(|slices| Slices::new(slices, from_ns, warmup_s, measure_s));
+    let measured_ns = from_ns + (warmup_s * 1e9) as u64;
+    let first = plan.place(index).0;
+    let mut due = Due::new(rate, *arrivals, plan.place(index), schedule::stream(plan.seed, first));
+    let mut count = 0;
+    while let Some(own_ns) = due.next() {
+        let at_ns = slices.as_ref().map_or(from_ns.saturating_add(own_ns), |slices| slices.at(own_ns));
+        if at_ns >= drain_ns {
+            break;
+        }
+        count += u64::from(slices.as_ref().map_or(at_ns >= measured_ns, |slices| slices.measures(at_ns)));
+    }
+    let ledger = &last.ledger;
+    law!(ledger.sent + ledger.unsent == count, "worker {index}: {count} were due, {ledger:?}");
+    Ok(())
+}
+
+/// What a process tells of the copies in rooms is the truth, once everything has been read.
+pub fn of_rooms(
+    plan: &Plan,
+    truth: &Truth,
+    finals: &[Option<Final>],
+    recorded: &[Recorded],
+    from_ns: u64,
+    window: Option<(u64, u64)>,
+) -> Result<(), String> {
+    let Some((measure_ns, drain_ns)) = window else { return Ok(()) };
+    let slices = plan.slices.as_ref().map(|slices| {
+        let (warmup_s, all_s) = ((measure_ns - from_ns) as f64 / 1e9, (drain_ns - from_ns) as f64 / 1e9);
+        Slices::new(slices, from_ns, warmup_s, all_s - warmup_s)
+    });
+    let measured = |said: &&Said| match &slices {
+        Some(slices) => slices.measures(said.t_ns),
+        None => (measure_ns..drain_ns).contains(&said.t_ns),
+    };
+    let said = || truth.said.iter().filter(measured);
+    let complete = said().filter(|said| said.expected > 0 && said.received == said.expected).count() as u64;
+    let right = [
+        said().map(|said| said.expected).sum(),
+        said().map(|said| said.received).sum(),
+        truth.out_of_order,
+        truth.misplaced,
+        complete,
+        0,
+    ];
+    let total = |of: fn(&Pushes) -> u64| finals.iter().flatten().map(|last| of(&last.pushes)).sum::<u64>();
+    let last = recorded.iter().filter_map(|recorded| recorded.get(&(Tag::PushLast, Part::Measured))).sum();
+    let told = [
+        total(|pushes| pushes.expected),
+        total(|pushes| pushes.received),
+        total(|pushes| pushes.out_of_order),
+        total(|pushes| pushes.misplaced),
+        last,
+        total(|pushes| pushes.let_go),
+    ];
+    let pushes: u64 = recorded.iter().filter_map(|recorded| recorded.get(&(Tag::Push, Part::Measured))).sum();
+    law!(
+        told == right,
+        "expected, received, out of order, misplaced, last, let go: {told:?}, but {right:?} is the truth"
+    );
+    law!(pushes == right[1], "{pushes} times of {} copies", right[1]);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! fails. `SEED=… make simulate` repeats that run step by step.
 
 mod frames;
+mod hub;
 mod laws;
 mod server;
 mod world;
@@ -46,7 +47,7 @@ fn one<T: Clone>(random: &mut Rng, of: &[T]) -> T {
 
 fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
     let bytes = one(random, &[1, 15, 16, 17, 60, 125, 126, 1000, 65_535, 65_536, 200_000]);
-    let (scenario, transport) = match random.u32(..12) {
+    let (scenario, transport) = match random.u32(..14) {
         0..4 => {
             let opcode = one(random, &["text", "binary"]);
             (json!({"kind": "echo", "opcode": opcode, "bytes": bytes, "content": null}), "websocket")
@@ -56,8 +57,10 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         6 | 7 => (json!({"kind": "doc", "persistent": random.bool(), "bytes": bytes}), "http"),
         8 => (json!({"kind": "push", "slow_readers": one(random, &[0.0, 0.0, 0.3])}), "websocket"),
         9 => (json!({"kind": "idle"}), "websocket"),
-        _ => (drawn_session(random, bytes.min(20_000)), "websocket"),
+        10 | 11 => (drawn_session(random, bytes.min(20_000)), "websocket"),
+        _ => (drawn_rooms(random, bytes.min(20_000), hostile), "websocket"),
     };
+    let in_rooms = scenario["rooms"].is_object();
     let kind = scenario["kind"].as_str().expect("a kind");
     let think = one(
         random,
@@ -71,7 +74,7 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
     );
     let most = one(random, &[Value::Null, Value::Null, json!(1), json!(5)]);
     let depth = one(random, &[1usize, 1, 2, 5, 16]);
-    let rate = one(random, &[20.0, 300.0, 3000.0]);
+    let rate = one(random, if in_rooms { &[20.0, 100.0, 300.0] } else { &[20.0, 300.0, 3000.0] });
     let segments = one(
         random,
         &[
@@ -111,7 +114,8 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         "frozen": random.bool(),
     });
     // An honest server is never too late, even where the machine takes the worker off its CPU for longer than that.
-    let patience = if hostile { one(random, &[0.1, 0.4]) } else { one(random, &[1.0, 8.0]) };
+    let patience = if hostile && !in_rooms { one(random, &[0.1, 0.4]) } else { one(random, &[1.0, 8.0]) };
+    let patience = if in_rooms { 8.0 } else { patience };
     json!({
         "format": 1, "scenario": scenario, "transport": transport,
         "target": {"address": "127.0.0.1:9", "replicas": [], "host": "x", "path": "/"},
@@ -123,7 +127,7 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
         "fragment_bytes": if transport == "websocket" { one(random, &[Value::Null, Value::Null, json!(if bytes > 1000 { 5000 } else { 7 }), json!(1000)]) } else { Value::Null },
         "subprotocols": [], "warmup": warmup, "measure": measure,
         "slices": if random.u32(..4) == 0 { sliced } else { Value::Null },
-        "drain_s": if kind == "push" { 3.0 } else { 0.3 }, "tick_s": one(random, &[1.0, 0.2]),
+        "drain_s": if kind == "push" || in_rooms { 10.0 } else { 0.3 }, "tick_s": one(random, &[1.0, 0.2]),
         "limits": {"connect_s": patience, "reply_s": patience, "deadline_s": 20.0},
         "threads": random.usize(1..=3.min(connections)), "cpus": [], "busy_poll": random.u32(..4) == 0,
         "receive_stamps": one(random, &[Value::Null, Value::Null, json!(2)]),
@@ -146,6 +150,34 @@ fn drawn_session(random: &mut Rng, letters: usize) -> Value {
         ]],
         "steps": [step("first"), step("second")], "setup": random.usize(..2), "keepalives": [], "data": null, "captured": 0,
         "rooms": null, "traced": false,
+    })
+}
+
+/// Rooms, of which `Hub` is the server: its answer to a message follows the copies, or the copy is the answer.
+fn drawn_rooms(random: &mut Rng, letters: usize, hostile: bool) -> Value {
+    let own = random.u32(..4) > 0;
+    let awaits_own = own && !hostile && random.bool();
+    let awaits = if awaits_own { json!({"kind": "own"}) } else { json!({"kind": "rule", "rule": 0}) };
+    json!({
+        "kind": "session", "opcode": one(random, &["text", "binary"]), "records": {"kind": "message"}, "longest": 100_000,
+        "fields": [{"kind": "json", "path": ["ack"]}, {"kind": "json", "path": ["id"]}],
+        "rules": [
+            {"name": "ack", "when": [{"kind": "has", "field": 0}], "does": {"kind": "reply", "by": 0, "marked": false, "last": true}, "captures": []},
+            {"name": "copy", "when": [{"kind": "has", "field": 1}], "does": {"kind": "push"}, "captures": []},
+        ],
+        "templates": [
+            [{"text": "{\"join\":"}, {"number": "sequence"}, {"text": "}"}],
+            [
+                {"text": "{\"id\":"}, {"number": "sequence"}, {"text": ",\"p\":\""}, {"postmark": {}}, {"letters": letters},
+                {"text": "\"}"},
+            ],
+        ],
+        "steps": [
+            {"name": "join", "sends": 0, "awaits": {"kind": "rule", "rule": 0}},
+            {"name": "say", "sends": 1, "awaits": awaits},
+        ],
+        "setup": 1, "keepalives": [], "data": null, "captured": 0, "traced": false,
+        "rooms": {"count": random.u32(1..=4), "publishers": one(random, &[Value::Null, json!(1), json!(2)]), "own": own},
     })
 }
 
@@ -172,7 +204,10 @@ fn plan_of_seed(seed: u64) -> (bool, Arc<Plan>, Rng) {
 fn simulate(seed: u64) -> Result<Run, String> {
     let (hostile, plan, mut random) = plan_of_seed(seed);
     let documents = (random.u32(..3) == 0).then(|| random.u32(1..20));
-    let conduct = Conduct::of(&plan, if hostile { random.u32(1..4) } else { 0 }, documents);
+    let conduct = Conduct::of(&plan, if hostile { random.u32(1..4) } else { 0 }, documents, &mut random);
+    let in_rooms = conduct.hub.is_some();
+    // Whatever a hub does with copies, it answers every message.
+    let honest = !hostile || in_rooms;
     let longest_stop_s = one(&mut random, &[0.7, 0.7, 3.0]);
     let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, longest_stop_s)));
     let (sender, reports) = channel();
@@ -196,6 +231,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
     let mut recorded = vec![laws::Recorded::new(); plan.threads];
     let mut finals: Vec<Option<Final>> = (0..plan.threads).map(|_| None).collect();
     let (mut settled, mut counted) = (0, vec![None; plan.threads]);
+    let mut schedule_ns = 0;
     let mut acted: Vec<Option<u64>> = vec![None; plan.threads];
     while workers.iter().any(Option::is_some) {
         let at = random.usize(..workers.len());
@@ -225,7 +261,8 @@ fn simulate(seed: u64) -> Result<Run, String> {
                 Report::Settled { .. } => {
                     settled += 1;
                     if settled == plan.threads {
-                        begin_from(&plan, &control, now + AHEAD_NS);
+                        schedule_ns = now + AHEAD_NS;
+                        begin_from(&plan, &control, schedule_ns);
                     }
                 }
                 Report::Counted { phase, t_ns } => {
@@ -254,11 +291,20 @@ fn simulate(seed: u64) -> Result<Run, String> {
     }
     for (index, last) in finals.iter().enumerate() {
         let last = last.as_ref().ok_or("a worker ended without its report")?;
-        laws::of_the_end(&format!("worker {index}"), last, &recorded[index], &plan, !hostile)?;
+        laws::of_the_end(&format!("worker {index}"), last, &recorded[index], &plan, honest)?;
+        if let Some(drain_ns) = control.begins_ns(Phase::Drain)
+            && world.borrow().now <= deadline_ns
+        {
+            laws::of_the_schedule(&plan, index, last, schedule_ns, drain_ns)?;
+        }
         run.answered += last.counters.answered;
         run.failed += last.counters.failed;
     }
-    if let (Until::Messages(asked), false) = (plan.measure, hostile) {
+    if in_rooms && world.borrow().now <= deadline_ns {
+        let window = control.begins_ns(Phase::Measure).zip(control.begins_ns(Phase::Drain));
+        laws::of_rooms(&plan, &world.borrow().truth, &finals, &recorded, schedule_ns, window)?;
+    }
+    if let (Until::Messages(asked), true) = (plan.measure, honest) {
         let asked: u64 = (0..plan.threads).map(|worker| plan.share(asked, worker)).sum();
         let sent: u64 = finals.iter().flatten().map(|last| last.ledger.sent).sum();
         let stopped = world.borrow().now > deadline_ns;

@@ -2,10 +2,12 @@
 //! only the accept value of a handshake with the engine's code.
 
 use super::frames::{client_frame, frame, frame_of};
+use super::hub;
 use super::world::{AHEAD_OF_EPOCH_NS, Piece, World};
 use super::wrapping::{Deflated, Sealed};
 use crate::handshake;
 use crate::plan::{Plan, Scenario, Transport};
+use crate::session::{Await, Session};
 use fastrand::Rng;
 use std::collections::VecDeque;
 
@@ -19,10 +21,39 @@ pub struct Conduct {
     /// An HTTP server announces after this many documents that it closes.
     pub documents: Option<u32>,
     pub tls: bool,
+    /// If its clients are in rooms.
+    pub hub: Option<Hub>,
+}
+
+/// How a server of rooms distributes messages.
+#[derive(Clone, Copy)]
+pub struct Hub {
+    pub rooms: u32,
+    pub own: bool,
+    pub deed: Deed,
+    /// A publisher awaits its own copy, and no other answer.
+    pub answers_by_copy: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deed {
+    Right,
+    /// Everybody has everything.
+    Leaks,
+    /// All rooms but the right one have it.
+    WrongRooms,
+    /// Some have it twice, and others not at all.
+    TwiceForNone,
+    /// The publisher has it, in place of another member or besides.
+    Own,
+    Loses,
+    /// Some copies are late: for a moment, or until another slice.
+    Late(u64),
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Work {
+    Rooms,
     Echo,
     Ping,
     Push,
@@ -30,14 +61,30 @@ pub enum Work {
 }
 
 impl Conduct {
-    pub fn of(plan: &Plan, hostile_one_in: u32, documents: Option<u32>) -> Conduct {
+    pub fn of(plan: &Plan, hostile_one_in: u32, documents: Option<u32>, random: &mut Rng) -> Conduct {
+        let rooms = plan.session().and_then(|session| session.rooms);
+        let deeds = [
+            Deed::Leaks,
+            Deed::WrongRooms,
+            Deed::TwiceForNone,
+            Deed::Own,
+            Deed::Loses,
+            Deed::Late(50),
+            Deed::Late(300),
+        ];
+        let deed = if hostile_one_in > 0 { deeds[random.usize(..deeds.len())] } else { Deed::Right };
+        let awaits_own = |session: &Session| session.body()[0].awaits == Await::Own {};
+        let answers_by_copy = plan.session().is_some_and(awaits_own);
+        let hub = rooms.map(|rooms| Hub { rooms: rooms.count, own: rooms.own, deed, answers_by_copy });
+        let hostile_one_in = if hub.is_some() { 0 } else { hostile_one_in };
         let work = match &plan.scenario {
+            Scenario::Session(_) if hub.is_some() => Work::Rooms,
             Scenario::Echo { .. } | Scenario::Session(_) => Work::Echo,
             Scenario::Push { .. } => Work::Push,
             Scenario::Doc { bytes, .. } => Work::Document { bytes: *bytes as usize },
             Scenario::Ping {} | Scenario::Idle {} => Work::Ping,
         };
-        Conduct { transport: plan.transport, work, hostile_one_in, documents, tls: plan.tls.is_some() }
+        Conduct { transport: plan.transport, work, hostile_one_in, documents, tls: plan.tls.is_some(), hub }
     }
 }
 
@@ -86,6 +133,8 @@ const MISDEEDS: &[Misdeed] = &[
 
 /// A server's side of one connection.
 pub struct Peer {
+    /// The connection's number among those of the trial.
+    pub number: u32,
     misdeed: Option<Misdeed>,
     /// Messages answered correctly before the misdeed.
     patience: u32,
@@ -104,9 +153,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn new(conduct: &Conduct, _number: u32, random: &mut Rng) -> Peer {
+    pub fn new(conduct: &Conduct, number: u32, random: &mut Rng) -> Peer {
         let hostile = conduct.hostile_one_in > 0 && random.u32(..conduct.hostile_one_in) == 0;
         Peer {
+            number,
             misdeed: hostile.then(|| MISDEEDS[random.usize(..MISDEEDS.len())]),
             patience: random.u32(..12),
             head: conduct.transport != Transport::Tcp,
@@ -253,6 +303,7 @@ impl Peer {
         world.wires[wire].peer.messages += 1;
         match world.conduct.work {
             Work::Echo => Peer::answer(world, wire, Answer::Message(opcode, message)),
+            Work::Rooms => hub::take(world, wire, opcode, &message),
             Work::Push => {
                 let text = String::from_utf8(message).expect("a text");
                 let token = text.strip_prefix("broadcast ").expect("a broadcast");
@@ -296,8 +347,13 @@ impl Peer {
         made
     }
 
+    /// Whether it is connected and takes part.
+    pub fn is_member(&self) -> bool {
+        !self.head && !self.mute
+    }
+
     /// The correct answer, or the misdeed in its place.
-    fn answer(world: &mut World, wire: usize, answer: Answer) {
+    pub fn answer(world: &mut World, wire: usize, answer: Answer) {
         let right = match answer {
             Answer::Bytes(bytes) => bytes,
             Answer::Message(opcode, payload) => Peer::framed(world, wire, opcode, &payload),
@@ -381,7 +437,7 @@ impl Peer {
 }
 
 /// A unit of a server's output.
-enum Answer {
+pub enum Answer {
     Bytes(Vec<u8>),
     /// A message, by its opcode.
     Message(u8, Vec<u8>),

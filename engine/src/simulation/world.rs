@@ -2,6 +2,7 @@
 //! seed it does to a worker what a kernel may do: short reads and writes, late and reordered
 //! events, slow connects, and time off the CPU.
 
+use super::hub::{self, Copy, Truth};
 use super::server::{Conduct, Peer};
 use crate::clock::Usage;
 use crate::plan::Plan;
@@ -78,6 +79,9 @@ pub struct World {
     /// Sockets that clients hold.
     live: Vec<usize>,
     pub conduct: Conduct,
+    /// Copies of messages that a hub holds back: until when, for which socket.
+    held: Vec<(u64, usize, Copy)>,
+    pub truth: Truth,
     /// How long a worker may be off its CPU.
     longest_stop_ns: u64,
     /// Bytes that clients sent, and that they received.
@@ -93,6 +97,8 @@ impl World {
             wires: Vec::new(),
             live: Vec::new(),
             conduct,
+            held: Vec::new(),
+            truth: Truth::default(),
             longest_stop_ns: (longest_stop_s * 1e9) as u64,
             taken: 0,
             given: 0,
@@ -232,13 +238,28 @@ impl World {
             .collect()
     }
 
+    /// A copy that goes out at that time.
+    pub fn hold(&mut self, at_ns: u64, wire: usize, copy: Copy) {
+        self.held.push((at_ns, wire, copy));
+    }
+
+    fn release(&mut self) {
+        while let Some(at) = self.held.iter().position(|(at_ns, ..)| *at_ns <= self.now) {
+            let (_, wire, copy) = self.held.remove(at);
+            hub::deliver(self, wire, copy);
+        }
+    }
+
     /// The events of a worker, those first that were left out the last time.
     fn wait(&mut self, worker: usize, timeout_ns: u64, unreported: &[usize]) -> Vec<(usize, bool)> {
         let until = self.now.saturating_add(timeout_ns.min(LONGEST_WAIT_NS));
+        self.release();
         let mut news = self.news_of(worker);
         while news.is_empty() && self.now < until {
             let next = self.held_by(worker).map(|wire| wire.next_ns(self.now)).min().unwrap_or(u64::MAX);
-            self.now = next.min(until);
+            let released = self.held.iter().map(|(at_ns, ..)| *at_ns).min().unwrap_or(u64::MAX);
+            self.now = next.min(released).min(until);
+            self.release();
             news = self.news_of(worker);
         }
         self.now += match self.random.u32(..2000) {
