@@ -74,7 +74,7 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
     );
     let most = one(random, &[Value::Null, Value::Null, json!(1), json!(5)]);
     let depth = one(random, &[1usize, 1, 2, 5, 16]);
-    let rate = one(random, if in_rooms { &[20.0, 100.0, 300.0] } else { &[20.0, 300.0, 3000.0] });
+    let rate = one(random, if in_rooms { &[20.0, 300.0, 1000.0] } else { &[20.0, 300.0, 3000.0] });
     let segments = one(
         random,
         &[
