@@ -69,7 +69,7 @@ fn asking() -> Value {
 
 fn resident_mib(id: u32) -> u64 {
     let pages = std::fs::read_to_string(format!("/proc/{id}/statm")).unwrap_or_default();
-    pages.split(' ').nth(1).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * 4096 >> 20
+    (pages.split(' ').nth(1).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * 4096) >> 20
 }
 
 #[test]
