@@ -37,6 +37,8 @@ const LEAST_ROOM_BYTES: usize = 16 << 10;
 const MOST_ROOM_BYTES: usize = 256 << 10;
 /// How long a server may take to close after the engine's Close frame; then the engine closes.
 const CLOSING_S: f64 = 2.0;
+/// All connections are checked for timeouts no more often than this.
+const LEAST_SWEEP_NS: u64 = 5_000_000;
 /// The last stops of a worker that are remembered.
 const MOST_STOPS: usize = 16;
 /// Events that are not of a connection: the waker, and a timer.
@@ -259,7 +261,7 @@ impl<S: System> Worker<S> {
         if self.in_window {
             self.held_up_ns = self.held_up_ns.max(late_ns);
         }
-        if late_ns > self.sweep_period() / 4 {
+        if late_ns > LEAST_SWEEP_NS / 4 && late_ns > self.sweep_period() / 4 {
             if self.stops.len() == MOST_STOPS {
                 self.stops.pop_front();
             }
@@ -399,7 +401,7 @@ impl<S: System> Worker<S> {
     /// A timeout is detected after at most 1.25 times its duration; more frequent checks would only cost CPU.
     fn sweep_period(&self) -> u64 {
         let shortest = self.plan.limits.connect_s.min(self.plan.limits.reply_s);
-        ((shortest / 4.0 * 1e9) as u64).clamp(5_000_000, SECOND_NS)
+        ((shortest / 4.0 * 1e9) as u64).clamp(LEAST_SWEEP_NS, SECOND_NS)
     }
 
     /// Checks for timeouts as many connections as the time since the last check allows: all of them
