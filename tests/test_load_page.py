@@ -177,6 +177,7 @@ def test_a_server_that_answers_nothing_correctly_does_not_seem_to_echo(tmp_path,
     counts = {"sent": answered + failed + unanswered, "answered": answered, "failed": failed, "unanswered": unanswered}
     measured = trial.end.measured.model_copy(update=counts)
     trial.__dict__["end"] = trial.end.model_copy(update={"errors": errors, "measured": measured})
+    trial.__dict__["ticks"] = [trial.ticks[-1].model_copy(update={"sent": counts["sent"], "answered": answered})]
     advice = loaded.no_echo(trial)
     assert (advice is not None) == seen
     assert advice is None or ("--session (`wsbench list sessions`)" in advice and "\n" not in advice)
