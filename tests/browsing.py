@@ -6,6 +6,7 @@ Needs Chromium (`apt-get install chromium`); where it is absent these tests fail
 import shutil
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import axe_playwright_python
+import uvicorn
 from conftest import WSBENCH
 
 from wsbench.report import document
+from wsbench.report.web import app
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -64,6 +67,20 @@ def served(folder: Path) -> Iterator[str]:
                 time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
         serving.terminate()
+
+
+@contextmanager
+def shown(folder: Path) -> Iterator[str]:
+    """As `served`, by a thread of this process."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(app.app([folder], app.names_of("127.0.0.1")), log_level="warning"))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 class Visit:

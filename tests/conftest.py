@@ -30,6 +30,8 @@ pytest_plugins = ["kinds"]
 SERVERS = Path(__file__).parent / "servers"
 # A fault of wsbench in a metric, a check or a figure is no missing number here: it fails the test, also in a subprocess.
 os.environ[contained.STRICT] = "1"
+# What a test writes need not survive a loss of power.
+os.fsync = lambda _: None
 WSBENCH = [sys.executable, "-m", "wsbench.cli"]
 #: How a campaign ends that was carried out: on a busy machine perhaps without a trial that can be used.
 RAN = (0, 4)

@@ -81,6 +81,7 @@ def test_help_and_mistakes_wait_for_no_import(tmp_path):
     assert {line: modules & HEAVY for line, (_, modules, _) in done.items() if modules & HEAVY} == {}
 
 
+@pytest.mark.system
 def test_the_base_imports_nothing_of_the_report(tmp_path):
     done = run(tmp_path, ["load", "--help"], ["doctor", "--help"], ["selftest", "--help"], ["list", "servers"])
     found = {line: (code, said, modules & OF_REPORT) for line, (code, modules, said) in done.items()}

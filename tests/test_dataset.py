@@ -40,9 +40,29 @@ def made(tmp_path_factory):
     return make_run(path, SERVERS, cells, rounds=5, change=spoil_some, control="netty", experiment=EXPERIMENT + CLAIM).path
 
 
+@pytest.fixture(scope="module")
+def raw(made):
+    """What is said of its trials where nothing is kept."""
+    return said(load(RunFolder.open(made)))
+
+
+@pytest.fixture(scope="module")
+def built(made, tmp_path_factory):
+    run = RunFolder.open(shutil.copytree(made, tmp_path_factory.mktemp("built") / "run"))
+    document.build(run)
+    return run.path
+
+
 @pytest.fixture
-def run(made, tmp_path):
+def bare(made, tmp_path):
+    """The trials alone."""
     return RunFolder.open(shutil.copytree(made, tmp_path / "run"))
+
+
+@pytest.fixture
+def run(built, tmp_path):
+    """The trials and what is kept of them."""
+    return RunFolder.open(shutil.copytree(built, tmp_path / "run"))
 
 
 def without_trials(run: RunFolder) -> RunFolder:
@@ -64,37 +84,32 @@ def said(results):
     }
 
 
-def test_a_kept_data_set_says_what_the_raw_trials_said(run):
-    raw = said(load(run))
-    page = document.build(run).read_bytes()
+def test_a_kept_data_set_says_what_the_raw_trials_said(raw, run):
+    page = (run.path / document.FILE).read_bytes()
     published = without_trials(run)
     assert said(load(published)) == raw
     assert raw["claims"][0]["verdict"] == "holds"
     assert document.build(published).read_bytes() == page
 
 
-def test_a_packed_campaign_is_read_without_being_unpacked(run, tmp_path, monkeypatch):
-    raw = said(load(run))
-    document.build(run)
+def test_a_packed_campaign_is_read_without_being_unpacked(raw, run, tmp_path, monkeypatch):
     packed = RunFolder(packing.pack(run.path, tmp_path / "packed", Places({})))
     monkeypatch.setattr("wsbench.records.rundir.unpacked", lambda _: pytest.fail("it was unpacked"))
     assert said(load(packed)) == raw
 
 
-def test_trials_that_a_data_set_lacks_are_measured_and_added(run):
-    raw = said(load(run))
-    late = [run.path / f"{number:04}" for number in (3, 17, 40)]
+def test_trials_that_a_data_set_lacks_are_measured_and_added(raw, bare):
+    late = [bare.path / f"{number:04}" for number in (3, 17, 40)]
     for folder in late:
         folder.rename(folder.with_name(f"x{folder.name}"))
-    document.build(run)
-    assert len(load(run).every_trial) == len(raw["trials"]) - 3
+    document.build(bare)
+    assert len(load(bare).every_trial) == len(raw["trials"]) - 3
     for folder in late:
         folder.with_name(f"x{folder.name}").rename(folder)
-    assert said(load(run)) == raw
+    assert said(load(bare)) == raw
 
 
 def test_a_data_set_of_other_code_is_made_again_where_the_raw_files_are(run, monkeypatch):
-    document.build(run)
     kept = tables.read(run)
     tables.write(run, replace(kept, made_by="another"))
     assert load(run).data.made_by == measuring.digest()
@@ -103,7 +118,6 @@ def test_a_data_set_of_other_code_is_made_again_where_the_raw_files_are(run, mon
 
 
 def test_a_metric_that_a_data_set_does_not_have_is_none_with_a_reason(run):
-    document.build(run)
     without_sums(run)
     file = run.path / tables.TRIALS
     table = pq.read_table(file)
@@ -114,9 +128,7 @@ def test_a_metric_that_a_data_set_does_not_have_is_none_with_a_reason(run):
 
 
 @pytest.mark.parametrize("name", tables.FILES)
-def test_a_broken_data_set_is_one_line_and_nothing_where_the_trials_are(run, name):
-    raw = said(load(run))
-    document.build(run)
+def test_a_broken_data_set_is_one_line_and_nothing_where_the_trials_are(raw, run, name):
     without_sums(run)
     (run.path / name).write_bytes((run.path / name).read_bytes()[:-20])
     assert said(load(run)) == raw
@@ -125,7 +137,6 @@ def test_a_broken_data_set_is_one_line_and_nothing_where_the_trials_are(run, nam
 
 
 def test_a_data_set_of_some_trials_is_not_replaced_by_one_of_fewer(run):
-    document.build(run)
     (run.path / tables.OUTCOMES).unlink()
     before = (run.path / tables.TRIALS).read_bytes()
     with pytest.raises(UserError, match="would lose"):
@@ -143,14 +154,12 @@ def test_broadcasts_keep_their_latencies_too(tmp_path):
 
 
 def test_equal_data_sets_are_equal_files(run):
-    document.build(run)
     before = {name: (run.path / name).read_bytes() for name in tables.FILES}
     tables.write(run, tables.read(run))
     assert {name: (run.path / name).read_bytes() for name in tables.FILES} == before
 
 
 def test_a_stored_data_set_is_not_written_again_even_where_it_has_metrics_that_wsbench_lost(run):
-    document.build(run)
     without_sums(run)
     file = run.path / tables.TRIALS
     table = pq.read_table(file)
@@ -161,19 +170,18 @@ def test_a_stored_data_set_is_not_written_again_even_where_it_has_metrics_that_w
     assert file.read_bytes() == before
 
 
-def test_rows_of_other_code_are_marked_as_such(run):
-    late = run.path / "0040"
+def test_rows_of_other_code_are_marked_as_such(bare):
+    late = bare.path / "0040"
     late.rename(late.with_name("x0040"))
-    document.build(run)
-    tables.write(run, replace(tables.read(run), made_by="another"))
-    shutil.rmtree(run.path / "0001")
+    document.build(bare)
+    tables.write(bare, replace(tables.read(bare), made_by="another"))
+    shutil.rmtree(bare.path / "0001")
     late.with_name("x0040").rename(late)
-    assert len(load(run).every_trial) == len(run.order)
-    assert load(run).data.made_by == ""
+    assert len(load(bare).every_trial) == len(bare.order)
+    assert load(bare).data.made_by == ""
 
 
 def test_a_long_table_without_a_trial_is_refused(run):
-    document.build(run)
     without_sums(run)
     file = run.path / tables.TRIALS
     table = pq.read_table(file)
@@ -182,19 +190,18 @@ def test_a_long_table_without_a_trial_is_refused(run):
         load(without_trials(run))
 
 
-def test_tables_of_different_trials_are_no_data_set(run):
-    late = run.path / "0040"
+def test_tables_of_different_trials_are_no_data_set(raw, bare):
+    late = bare.path / "0040"
     late.rename(late.with_name("x0040"))
-    document.build(run)
-    fewer = (run.path / tables.OUTCOMES).read_bytes()
+    document.build(bare)
+    fewer = (bare.path / tables.OUTCOMES).read_bytes()
     late.with_name("x0040").rename(late)
-    document.build(run)
-    whole = said(load(run))
-    without_sums(run)
-    (run.path / tables.OUTCOMES).write_bytes(fewer)  # as if the disk had been full before the last file
-    assert said(load(run)) == whole
+    document.build(bare)
+    without_sums(bare)
+    (bare.path / tables.OUTCOMES).write_bytes(fewer)  # as if the disk had been full before the last file
+    assert said(load(bare)) == raw
     with pytest.raises(UserError, match="of different trials"):
-        load(without_trials(run))
+        load(without_trials(bare))
 
 
 THREADS = """

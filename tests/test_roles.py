@@ -138,6 +138,7 @@ def test_a_load_that_a_role_cannot_have_is_refused(scenario, load, says, tmp_pat
     assert says in done.stderr
 
 
+@pytest.mark.system
 def test_rooms_are_not_spread_over_server_processes(tmp_path, wsbench):
     text = EXPERIMENT.format(scenario="rooms", headline="pushes_per_s", load="room_size = 3")
     (tmp_path / "small.toml").write_text(text)

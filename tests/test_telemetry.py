@@ -300,6 +300,7 @@ def test_a_trial_of_a_real_server_knows_its_collections(server, tmp_path):
     assert {"switches", "pss", "sampler", "machine"} <= {sample.of for sample in data.samples}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("scales", "heap"), [(["heap"], 32), ([], 64)])
 def test_processes_share_the_heap_where_it_scales(scales, heap, tmp_path):
     if not (ROOT / "servers" / "node-ws" / "build").exists():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
@@ -365,7 +366,7 @@ def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
     for place, (begin_s, long_s) in enumerate(spans):
         part = recorded * (place + 1) // whole - recorded * place // whole
         slow = any(_delays(trial, burst, begin_s, long_s) for burst in trial.bursts)
-        service = _histogram([50 * one for one in shape] if slow else shape, part, trial.longest_ns if place == 0 else None)
+        service = _histogram(tuple(50 * one for one in shape) if slow else shape, part, trial.longest_ns if place == 0 else None)
         tag = "push" if trial.scenario.kind == "push" else "service"
         lines.append(f"Tag={tag},{begin_s:.3f},{long_s:.3f},0.000,{service}")
         if trial.lag_us is not None:
@@ -378,7 +379,7 @@ def _write_latencies(file: Path, trial: Trial, answered: int) -> None:
         if per_request:
             lines.append(f"Tag=request,{begin_s:.3f},{long_s:.3f},0.000,{service}")
     lines.append(f"Tag=connect,0.000,1.000,0.000,{_histogram(_lognormal(200_000, 0.2), trial.connections, None)}")
-    lines.append(f"Tag=warmup-service,0.000,1.000,0.000,{_histogram([HOUR_NS], 1, None)}")
+    lines.append(f"Tag=warmup-service,0.000,1.000,0.000,{_histogram((HOUR_NS,), 1, None)}")
     file.write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
@@ -388,13 +389,22 @@ def _delays(trial: Trial, burst: tuple[float, float], begin_s: float, long_s: fl
     return begin_s < at_s + 5 * burst[1] and at_s < begin_s + long_s
 
 
-def _lognormal(mean_ns: float, sigma: float) -> list[int]:
-    places = 200
-    shape = [math.exp(sigma * NormalDist().inv_cdf((place + 0.5) / places)) for place in range(places)]
-    return [max(1, round(value * mean_ns * places / sum(shape))) for value in shape]
+PLACES = 200
 
 
-def _histogram(shape: list[int], count: int, longest_ns: int | None) -> str:
+@cache
+def _spread(sigma: float) -> list[float]:
+    """Log-normal values whose mean is 1."""
+    shape = [math.exp(sigma * NormalDist().inv_cdf((place + 0.5) / PLACES)) for place in range(PLACES)]
+    return [value * PLACES / sum(shape) for value in shape]
+
+
+def _lognormal(mean_ns: float, sigma: float) -> tuple[int, ...]:
+    return tuple(max(1, round(value * mean_ns)) for value in _spread(sigma))
+
+
+@lru_cache(1000)
+def _histogram(shape: tuple[int, ...], count: int, longest_ns: int | None) -> str:
     encoder = HdrHistogram(1, HOUR_NS, 3)
     if longest_ns is not None and count:
         encoder.record_value(longest_ns)

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import urllib.error
 import urllib.request
@@ -14,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from browsing import served
+from browsing import shown
 from run_maker import SERVERS, make_run, without_sums
 
 from wsbench.analysis import tables
@@ -32,10 +33,21 @@ from wsbench.run import campaign
 ONE = {"servers": SERVERS[:2], "cells": ({"connections": 64},)}
 
 
-def published(tmp_path, keep=("report.html", "trials.parquet", "campaign.json", "order.json", "servers.json", "machine.json")):
-    """A campaign as `results/` has it: what was derived, without the raw files."""
-    run = make_run(tmp_path / "run", **ONE)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A campaign with its report, to be copied."""
+    run = make_run(tmp_path_factory.mktemp("built") / "run", **ONE)
     document.build(run)
+    return run.path
+
+
+def copied(built: Path, to: Path) -> RunFolder:
+    return RunFolder.open(shutil.copytree(built, to))
+
+
+def published(built, to, keep=("report.html", "trials.parquet", "campaign.json", "order.json", "servers.json", "machine.json")):
+    """A campaign as `results/` has it: what was derived, without the raw files."""
+    run = copied(built, to)
     for entry in run.path.iterdir():
         if entry.name not in keep:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -57,8 +69,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.fault("T3", "`report` on a campaign whose trials are elsewhere", "exit 2, one line, every byte as it was")
 @pytest.mark.parametrize("without", [None, "trials.parquet"])
-def test_a_report_of_less(tmp_path, wsbench, without):
-    run = published(tmp_path)
+def test_a_report_of_less(built, tmp_path, wsbench, without):
+    run = published(built, tmp_path / "run")
     if without is not None:
         (run.path / without).unlink()
     before = contents(run.path)
@@ -70,9 +82,8 @@ def test_a_report_of_less(tmp_path, wsbench, without):
 
 
 @pytest.mark.fault("T3", "`report` on a campaign of which one trial is gone", "the same report, by its data set")
-def test_a_report_of_one_trial_less(tmp_path, wsbench):
-    run = make_run(tmp_path / "run", **ONE)
-    document.build(run)
+def test_a_report_of_one_trial_less(built, tmp_path, wsbench):
+    run = copied(built, tmp_path / "run")
     before, table = contents(run.path), pq.read_table(run.path / tables.TRIALS).to_pylist()
     shutil.rmtree(run.path / "0002")
     done = wsbench("report", str(run.path))
@@ -161,8 +172,8 @@ def spoil(run: RunFolder, how: str) -> None:
         case "not UTF-8":
             (run.path / "campaign.json").write_bytes(b"\xff\xfe{}")
         case "a link":
-            (run.path / "campaign.json").rename(run.path.parent / "elsewhere")
-            (run.path / "campaign.json").symlink_to(run.path.parent / "elsewhere")
+            (run.path / "campaign.json").rename(run.path.parent.parent / "elsewhere")
+            (run.path / "campaign.json").symlink_to(run.path.parent.parent / "elsewhere")
         case "a pipe":
             (run.path / "order.json").unlink()
             os.mkfifo(run.path / "order.json")
@@ -197,40 +208,53 @@ BROKEN = (
 )
 
 
+@pytest.fixture(scope="module")
+def among_broken(built, tmp_path_factory):
+    """A folder of campaigns, one broken in each way and a good one; what `look` says of it; a site of it and what that left out."""
+    home = tmp_path_factory.mktemp("broken")
+    for how in BROKEN:
+        spoil(copied(built, home / "runs" / how), how)
+    copied(built, home / "runs" / "good")
+    number, left_out = site.write([home / "runs"], home / "out")
+    assert number == 1
+    return home / "runs", look([home / "runs"]), left_out
+
+
 @pytest.mark.fault("S1", "a broken campaign under `serve`, `site`, `list runs`", "named in a line; the others are shown")
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_campaign(tmp_path, wsbench, how):
-    for name in ("bad", "good"):
-        document.build(make_run(tmp_path / "runs" / name, **ONE))
-    spoil(RunFolder(tmp_path / "runs" / "bad"), how)
-    found, broken = look([tmp_path / "runs"])
+def test_a_broken_campaign(among_broken, how):
+    runs, (_, broken), left_out = among_broken
+    for lines in (broken, left_out):
+        assert sum(re.match(rf"{runs / how}\b", line) is not None for line in lines) == 1, lines
+
+
+def test_a_good_campaign_among_broken_ones(among_broken, tmp_path, wsbench):
+    runs, (found, broken), _ = among_broken
     assert [one.id for one in found] == ["runs/good"]
-    assert len(broken) == 1
-    assert str(tmp_path / "runs" / "bad") in broken[0]
-    with served(tmp_path / "runs") as address:
+    assert len(broken) == len(BROKEN)
+    with shown(runs) as address:
         status, front = got(address, "/")
         assert status == 200
         assert "runs/good" in front
         assert "Unreadable campaigns" in front
         for page in ("campaign/runs/good/", "campaign/runs/good/report.html", "history/echo-connections"):
             assert got(address, f"/{page}")[0] == 200
-    number, left_out = site.write([tmp_path / "runs"], tmp_path / "out")
-    assert (number, len(left_out)) == (1, 1)
+    (tmp_path / "runs").symlink_to(runs)
     done = wsbench("list", "runs")
     assert done.returncode == 0, done.stderr
     assert "runs/good" in done.stdout
 
 
 @pytest.mark.fault("S1", "a campaign whose numbers are read and cannot be shown", "named in a line; the others are shown")
-def test_a_campaign_that_breaks_a_page(tmp_path):
+def test_a_campaign_that_breaks_a_page(built, tmp_path):
     for name in ("bad", "good"):
-        document.build(make_run(tmp_path / "runs" / name, **ONE))
+        copied(built, tmp_path / "runs" / name)
     bad = RunFolder(tmp_path / "runs" / "bad")
     remove_trials(bad)
     without_sums(bad)
     values(bad.path / "trials.parquet", [1e-300, 1e18])  # an interval beyond every number of the document
     assert len(look([tmp_path / "runs"])[0]) == 2
-    with served(tmp_path / "runs") as address:
+    with shown(tmp_path / "runs") as address:
         status, text = got(address, "/campaign/runs/bad/campaign.json")
         assert (status, text.split(":")[0]) == (422, "cannot be read")
         assert [got(address, page)[0] for page in ("/", "/claims", "/campaign/runs/good/campaign.json")] == [200] * 3
@@ -241,9 +265,9 @@ def test_a_campaign_that_breaks_a_page(tmp_path):
     assert not (tmp_path / "out" / "campaign" / "runs" / "bad").exists()
 
 
-def test_a_page_over_campaigns_leaves_out_those_that_break_it(tmp_path):
+def test_a_page_over_campaigns_leaves_out_those_that_break_it(built, tmp_path):
     for name in ("bad", "good"):
-        document.build(make_run(tmp_path / "runs" / name, **ONE))
+        copied(built, tmp_path / "runs" / name)
 
     def made(of: list) -> list[str]:
         if any(one.id == "runs/bad" for one in of):
@@ -255,9 +279,9 @@ def test_a_page_over_campaigns_leaves_out_those_that_break_it(tmp_path):
     assert broken == [f"{tmp_path / 'runs' / 'bad'}: cannot be read: ZeroDivisionError: two"]
 
 
-def test_a_site_makes_each_page_once_and_blames_no_campaign_for_a_full_disk(tmp_path, monkeypatch):
+def test_a_site_makes_each_page_once_and_blames_no_campaign_for_a_full_disk(built, tmp_path, monkeypatch):
     for name in ("one", "other"):
-        document.build(make_run(tmp_path / "runs" / name, **ONE))
+        copied(built, tmp_path / "runs" / name)
     made, page = Counter(), pages.campaign
     monkeypatch.setattr(pages, "campaign", lambda one, *rest: made.update([one.id]) or page(one, *rest))
     assert site.write([tmp_path / "runs"], tmp_path / "out") == (2, [])
@@ -272,9 +296,9 @@ def test_a_site_makes_each_page_once_and_blames_no_campaign_for_a_full_disk(tmp_
     assert not (tmp_path / "again").exists()
 
 
-def test_folders_of_one_name(tmp_path):
+def test_folders_of_one_name(built, tmp_path):
     for folder in ("a", "b"):
-        document.build(make_run(tmp_path / folder / "runs" / "one", **ONE))
+        copied(built, tmp_path / folder / "runs" / "one")
     folders = [tmp_path / "a" / "runs", tmp_path / "b" / "runs", tmp_path / "a" / ".." / "a" / "runs"]
     assert site.write(folders, tmp_path / "out") == (2, [])
     assert sorted(one.id for one in look(folders)[0]) == ["runs-2/one", "runs/one"]
@@ -283,10 +307,9 @@ def test_folders_of_one_name(tmp_path):
 @pytest.mark.parametrize(
     ("file", "column"), [("trials.parquet", "metric"), ("outcomes.parquet", "record"), ("latencies.parquet", "log")]
 )
-def test_turned_bits_of_a_table_are_one_line_or_numbers(tmp_path, file, column):
+def test_turned_bits_of_a_table_are_one_line_or_numbers(built, tmp_path, file, column):
     """Whatever Arrow, zlib or a text's coding makes of them."""
-    run = make_run(tmp_path / "one", **ONE)
-    document.build(run)
+    run = copied(built, tmp_path / "one")
     remove_trials(run)
     without_sums(run)
     table = run.path / file
@@ -308,18 +331,17 @@ def test_turned_bits_of_a_table_are_one_line_or_numbers(tmp_path, file, column):
 
 
 @pytest.mark.fault("S2", "report.html and trials that are links, under `serve`, `site` and `pack`", "never followed")
-def test_links_are_not_followed(tmp_path):
+def test_links_are_not_followed(built, tmp_path):
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key").write_text("do not hand this out")
-    run = make_run(tmp_path / "runs" / "one", **ONE)
-    document.build(run)
+    run = copied(built, tmp_path / "runs" / "one")
     (run.path / "report.html").unlink()
     (run.path / "report.html").symlink_to(secret / "key")
     (run.path / "9999").symlink_to(secret)
     (run.path / "0001" / "server.log").unlink(missing_ok=True)
     (run.path / "0001" / "server.log").symlink_to(secret / "key")
-    with served(tmp_path / "runs") as address:
+    with shown(tmp_path / "runs") as address:
         assert got(address, "/campaign/runs/one/report.html")[0] == 404
     site.write([tmp_path / "runs"], tmp_path / "out")
     packed = packing.pack(run.path, tmp_path / "packed", Places({}))
@@ -329,9 +351,8 @@ def test_links_are_not_followed(tmp_path):
 
 
 @pytest.mark.fault("S3", "`.lock` is a pipe", "taken for no lock; `--resume` says what to do")
-def test_a_lock_that_is_a_pipe(tmp_path):
-    run = make_run(tmp_path / "runs" / "one", **ONE)
-    document.build(run)
+def test_a_lock_that_is_a_pipe(built, tmp_path):
+    run = copied(built, tmp_path / "runs" / "one")
     os.mkfifo(run.path / ".lock")
     found, _ = look([tmp_path / "runs"])
     assert [one.running for one in found] == [False]
@@ -347,8 +368,8 @@ def test_marks_in_a_campaign(tmp_path, wsbench):
     (run.path / "campaign.json").write_text(json.dumps(record | {"command": f"wsbench {mark}", "tags": [mark]}))
     page = document.build(run).read_text()
     listed = wsbench("list", "runs").stdout
-    with served(tmp_path / "runs") as address:
-        shown = [got(address, path)[1] for path in ("/", "/campaign/runs/one/")]
-    for text in (page, *shown, listed):
+    with shown(tmp_path / "runs") as address:
+        answers = [got(address, path)[1] for path in ("/", "/campaign/runs/one/")]
+    for text in (page, *answers, listed):
         assert not {"\u202e", "\x9b", "\x1b"} & {*text}
     assert r"\u202egnp.\x9b31m\x1b[2J" in listed

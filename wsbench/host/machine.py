@@ -11,6 +11,7 @@ import platform
 import resource
 import socket
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from wsbench.host import installation, toolchains
@@ -97,6 +98,11 @@ def free_port(host: str, asked: int | None, start: int) -> int:
     raise UserError(f"no free port on {host} between {SERVER_PORTS.start} and {SERVER_PORTS.stop - 1}")
 
 
+@cache
+def _tools() -> list[Tool]:
+    return [Tool(name=name, version=toolchains.version_of(argv)) for name, argv in TOOLS.items()]
+
+
 def read() -> MachineRecord:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     ports = sysctl("net.ipv4.ip_local_port_range")
@@ -114,7 +120,7 @@ def read() -> MachineRecord:
         file_limit=limits,
         port_range=tuple(int(part) for part in ports.split()) if ports else None,
         sysctls={name: value for name in SYSCTLS if (value := sysctl(name)) is not None},
-        tools=[Tool(name=name, version=toolchains.version_of(argv)) for name, argv in TOOLS.items()],
+        tools=_tools(),
         git_revision=installation.revision(),
     )
 

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import re
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -27,17 +28,26 @@ def framed(template: str, data: str, **values) -> str:
     """The page of a template that extends `frame.html`, with the data block of its script."""
     own = script(*DRAWING, *BROWSER)
     assert "</script" not in own.lower(), "the script would end its own element"
-    environment = jinja2.Environment(
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            policy=_policy(own),
+            style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+            script=Markup(own),
+            data=_packed(data),
+            **values,
+        )
+    )
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"number": wording.number, "listed": wording.listed, "moment": moment, "bytes": _bytes, "prose": _prose}
-    return environment.get_template(template).render(
-        policy=_policy(own),
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        script=Markup(own),
-        data=_packed(data),
-        **values,
-    )
+    made.filters |= {"number": wording.number, "listed": wording.listed, "moment": moment, "bytes": _bytes, "prose": _prose}
+    return made
 
 
 def moment(unix_s: float) -> str:
