@@ -81,6 +81,7 @@ def site(folder, columns, tmp_path_factory):
     return out
 
 
+@pytest.mark.system
 def test_a_withdrawn_campaign_gives_no_answer_and_says_why(folder, columns, monkeypatch):
     monkeypatch.setattr(choices, "_choices", lambda name: DECLARED)
     (folder / "campaigns.toml").write_text('[[withdrawn]]\ncampaigns = ["new"]\nbecause = "a fault"\n', encoding="utf-8")
@@ -225,6 +226,7 @@ def test_a_column_of_no_cell_is_refused(tmp_path):
         experiment.read(file)
 
 
+@pytest.mark.system
 def test_a_claim_is_judged_on_the_newest_campaign_that_lacks_nothing_for_it(folder, tmp_path):
     runs, asked = tmp_path / "runs", claim(ALL_FALL, 'needs = "connections >= 1_000"\n') + BELOW_1000
     whole = make_run(runs / "whole", JUDGED, LEVELS, 5, change=as_paper, experiment=asked)

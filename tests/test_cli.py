@@ -114,6 +114,7 @@ def test_each_command_of_the_table_of_exit_codes_exists():
 LISTED = [sys.executable, "-m", "wsbench.cli", "list", "metrics"]
 
 
+@pytest.mark.system
 def test_output_that_is_closed_or_knows_no_unicode_is_no_error(tmp_path):
     closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *LISTED], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (closed.returncode, closed.stdout, closed.stderr) == (0, "", "")
@@ -146,6 +147,7 @@ def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.system
 def test_what_needs_the_report_says_what_to_install(tmp_path):
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "x" / "campaign.json").write_text("{}")

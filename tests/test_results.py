@@ -26,6 +26,7 @@ VERDICTS = {"holds", "does not hold", "undecided"}
 SOME = ("2026-11-25-million", "2026-11-22-hoticn-2018-concurrency", "2026-11-26-jvm-echo-2023-easy", "2026-11-26-rooms")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "folder", [pytest.param(one, id=one.name, marks=[] if one.name in SOME else pytest.mark.nightly) for one in FOLDERS]
 )
@@ -57,6 +58,7 @@ def texts_of(file):
         yield file.read_bytes()
 
 
+@pytest.mark.system
 def test_nothing_that_is_published_names_a_folder_of_the_machine_it_came_from():
     private = re.compile(rb"(?<![\w.~+-])/(?:work|root|home|tmp)/[\w.]")
     listed = subprocess.run(["git", "ls-files", "-z", "results"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -81,6 +83,7 @@ def test_the_report_of_a_published_campaign_is_drawn_from_its_data_set(wsbench, 
     assert all(label in page for label in ("graphql-ws", "centrifuge", "over time"))
 
 
+@pytest.mark.system
 def test_claims_compare_and_export_work_on_published_campaigns(wsbench):
     concurrency, backlog = (ROOT / "results" / f"2026-11-22-hoticn-2018-concurrency{name}" for name in ("", "-jetty-backlog"))
     claims = wsbench("claims", str(concurrency), "--json")
@@ -93,6 +96,7 @@ def test_claims_compare_and_export_work_on_published_campaigns(wsbench):
     assert exported.stdout.count("\n") > 10_000
 
 
+@pytest.mark.system
 def test_of_those_that_may_be_the_best_the_one_shown_to_be_good_is_first():
     published = campaigns.find([ROOT / "results"])
     found = choices.columns([replace(one, withdrawn=None) for one in published if one.id.endswith("2026-11-25-capacity")])

@@ -97,6 +97,7 @@ def test_a_single_bit_of_packed_trials_is_named(packed):
     all_named(packed.path / packing.ARCHIVE, lambda: load(RunFolder(packed.path), anew=True))
 
 
+@pytest.mark.system
 def test_a_single_bit_of_a_published_campaign_is_named(tmp_path):
     shutil.copytree(ROOT / "results/2026-11-25-rpc", tmp_path / "rpc")
     for name in ("campaign.json", "order.json", "servers.json", "machine.json", "experiment.toml", *tables.FILES):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browsing import shown
+from kinds import draws
 from run_maker import SERVERS, make_run, without_sums
 
 from wsbench.analysis import tables
@@ -317,7 +318,7 @@ def test_turned_bits_of_a_table_are_one_line_or_numbers(built, tmp_path, file, c
     pq.write_table(pq.read_table(table), tmp_path / "plain", compression="none", use_dictionary=column == "metric")
     draw, lines = random.Random(1), []
     for whole in (table.read_bytes(), (tmp_path / "plain").read_bytes()):
-        for _ in range(25):
+        for _ in range(draws(25, least=8)):
             at = draw.randrange(len(whole))
             table.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :])
             try:
@@ -326,7 +327,7 @@ def test_turned_bits_of_a_table_are_one_line_or_numbers(built, tmp_path, file, c
                     export.FORMATS[form](export.Asked(results, [], []))
             except UserError as error:
                 lines += error.lines
-    assert len(lines) > 10
+    assert len(lines) > 4
     assert not any("\n" in line for line in lines)
 
 
