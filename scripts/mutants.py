@@ -101,7 +101,7 @@ def pass_with(file: Path, text: str, limit_s: float) -> bool:
         for entry in ROOT.iterdir():
             if entry.name not in ("wsbench", ".hypothesis"):
                 (place / entry.name).symlink_to(entry)
-        shutil.copytree(ROOT / "wsbench", place / "wsbench", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "wsbench", place / "wsbench")  # with what is compiled
         (place / file.relative_to(ROOT)).write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "not system"]
         try:
