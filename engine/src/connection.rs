@@ -231,7 +231,7 @@ pub struct Connection<Socket> {
     /// closed. Also when the setup of its session began, when leaving began, when the Close frame was sent, or when it was answered.
     pub replied_ns: u64,
     pub tls: Option<Box<tls::Session>>,
-    /// Compresses outgoing messages, if negotiated.
+    /// Compresses outgoing messages, if what was sent before is kept for them. Otherwise that of the worker does.
     pub deflater: Option<Box<Deflater>>,
 }
 

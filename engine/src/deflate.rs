@@ -245,6 +245,23 @@ mod tests {
     }
 
     #[test]
+    fn without_context_a_message_is_the_same_whatever_was_compressed_before() {
+        let text = |seed: u64, length: usize| -> Vec<u8> {
+            let mut random = fastrand::Rng::with_seed(seed);
+            (0..length).map(|_| random.alphanumeric() as u8).collect()
+        };
+        for level in [1, 6] {
+            let mut shared = Deflater::new(level, false);
+            for (seed, length) in [(1, 1000), (1, 1000), (2, 70_000), (1, 40_000), (2, 300), (3, 0), (1, 1000)] {
+                let (mut small, mut own) = (Vec::new(), Vec::new());
+                shared.message(&text(seed, length), &mut small);
+                Deflater::new(level, false).message(&text(seed, length), &mut own);
+                assert!(small == own, "level {level}, {length} bytes");
+            }
+        }
+    }
+
+    #[test]
     fn a_final_block_ends_no_context() {
         let text = |seed: u64| -> Vec<u8> {
             let mut random = fastrand::Rng::with_seed(seed);

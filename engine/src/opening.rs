@@ -317,7 +317,8 @@ impl<S: System> Worker<S> {
             None => message::Reader::default(),
         });
         let level = self.plan.deflate.map_or(0, |wanted| wanted.level);
-        connection.deflater = answer.deflate.map(|agreed| Box::new(Deflater::new(level, agreed.client_takeover)));
+        let keeps = answer.deflate.is_some_and(|agreed| agreed.client_takeover);
+        connection.deflater = keeps.then(|| Box::new(Deflater::new(level, true)));
         self.usable(index, now);
         if self.talk.is_none() {
             self.start(index, now);

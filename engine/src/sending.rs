@@ -181,7 +181,7 @@ impl<S: System> Worker<S> {
     /// Writes the message in `whole`: as it is, or compressed, or fragmented, or both (RFC 7692 §6.1: in this order).
     pub fn write_whole(&mut self, index: usize) {
         let mut first = self.script.opcode;
-        if let Some(deflater) = &mut self.connections[index].deflater {
+        if let Some(deflater) = self.connections[index].deflater.as_deref_mut().or(self.deflater.as_mut()) {
             deflater.message(&self.whole, &mut self.small);
             std::mem::swap(&mut self.whole, &mut self.small);
             first |= frame::COMPRESSED;

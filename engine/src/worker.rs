@@ -11,6 +11,7 @@ use crate::accounts::Accounts;
 use crate::connection::{Connection, State};
 use crate::control::{Control, Phase, Report, Tick, Window};
 use crate::conversing::Talk;
+use crate::deflate::Deflater;
 use crate::handshake::Offer;
 use crate::http;
 use crate::pacing::Pacer;
@@ -69,6 +70,9 @@ pub struct Worker<S: System> {
     pub plain: Vec<u8>,
     pub whole: Vec<u8>,
     pub small: Vec<u8>,
+    /// If messages are compressed: for all connections that keep no context, because a context takes a quarter of a
+    /// megabyte, and one that is used all the time stays in the core's cache.
+    pub deflater: Option<Deflater>,
     pub random: fastrand::Rng,
     pub accounts: Accounts,
     pub pacer: Pacer,
@@ -177,6 +181,7 @@ impl<S: System> Worker<S> {
             plain: Vec::new(),
             whole: Vec::new(),
             small: Vec::new(),
+            deflater: plan.deflate.map(|wanted| Deflater::new(wanted.level, false)),
             random: fastrand::Rng::with_seed(seed),
             phase: Phase::Connect,
             measure_ns: u64::MAX,

@@ -115,6 +115,8 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
             let read = worker.system.messages_read(socket);
             law!(one.replies <= read, "{index} has {} answers, and its server has had {read} messages", one.replies);
         }
+        let keeps = worker.plan.deflate.is_some_and(|wanted| wanted.client_context_takeover);
+        law!(keeps || one.deflater.is_none(), "{index} has a compressor of its own, and keeps nothing");
         let heard = one.socket.as_ref().and_then(|socket| worker.system.interest(socket));
         let waits = one.unsent.is_some() && state != State::Connecting;
         law!(!waits || heard == Some(Interest::ReadWrite), "{index} keeps {kept} bytes, and waits for {heard:?}");
