@@ -33,9 +33,10 @@ use std::sync::mpsc::Sender;
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// Size of the read buffer: for the replies that can be in flight on a connection, as far as that
-/// helps. A peer that floods delays the others by the time for reading this much.
+/// helps: what was read is still in the core's cache when it is checked. A peer that floods delays the others by the time
+/// for reading this much.
 const LEAST_ROOM_BYTES: usize = 16 << 10;
-const MOST_ROOM_BYTES: usize = 256 << 10;
+const MOST_ROOM_BYTES: usize = 64 << 10;
 /// How long a server may take to close after the engine's Close frame; then the engine closes.
 const CLOSING_S: f64 = 2.0;
 /// All connections are checked for timeouts no more often than this.
