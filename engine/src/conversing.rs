@@ -14,7 +14,6 @@ use crate::system::System;
 use crate::worker::Worker;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 /// When so many bytes of answers wait to be sent on a connection, its server has stopped reading.
 pub const ANSWERS_BYTES: usize = 1 << 20;
@@ -23,7 +22,8 @@ const ANSWERS_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// The sessions of a worker.
 pub struct Talk {
-    pub table: Arc<Table>,
+    /// It is read as often as the worker's own state is changed, so it is not part of that. It lives as long as the process.
+    pub table: &'static Table,
     pub users: Vec<User>,
     /// When a keep-alive is due, on which connection, in which life, and which one.
     pub keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
@@ -56,7 +56,7 @@ impl Talk {
         };
         Talk {
             users: (0..connections).map(|_| user()).collect(),
-            table: Arc::new(table),
+            table: Box::leak(Box::new(table)),
             keepalives: BinaryHeap::new(),
         }
     }
@@ -72,8 +72,8 @@ impl<S: System> Worker<S> {
         self.talk.as_mut().expect("it is a session")
     }
 
-    pub fn table(&self) -> Arc<Table> {
-        self.talk.as_ref().expect("it is a session").table.clone()
+    pub fn table(&self) -> &'static Table {
+        self.talk.as_ref().expect("it is a session").table
     }
 
     // ---- outgoing --------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ impl<S: System> Worker<S> {
         let template = body[place].sends.expect("checked with the plan");
         let step = session.setup + place;
         let publishes = talk.table.is_marked(template);
-        self.write_template(index, template, sequence, now);
+        let check = self.write_template(index, template, sequence, now);
         if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
             let measured = self.is_measured(now);
             let expected = rooms.publish(self.connections[index].number, sequence, measured);
@@ -102,31 +102,37 @@ impl<S: System> Worker<S> {
             pushes.expected += if measured { expected.copies } else { 0 };
             pushes.let_go += u64::from(expected.lets_go);
         }
-        Mark::of_step(sequence, step)
+        Mark::of_step(sequence, step, check)
     }
 
-    /// Writes a message.
-    pub fn write_template(&mut self, index: usize, template: usize, sequence: u64, now: u64) {
+    /// Writes a message. Returns the check of its postmark.
+    pub fn write_template(&mut self, index: usize, template: usize, sequence: u64, now: u64) -> u32 {
         let talk = self.talk.as_ref().expect("it is a session");
-        let table = &talk.table;
+        let table = talk.table;
         let number = self.connections[index].number;
-        let filling = Filling {
+        let mut filling = Filling {
             user: number,
             sequence,
             room: table.session.rooms.map_or(0, |rooms| number % rooms.count),
             clock: self.board.clock,
             t_ns: now,
+            check: 0,
             columns: table.columns(number),
             captured: &talk.users[index].captured,
             letters: &table.letters,
         };
+        if table.is_marked(template) {
+            filling.check = table.post.check(filling.postmark());
+        }
+        let check = filling.check;
         self.whole.clear();
-        table.template(template).write(&filling, &table.post, &mut self.whole);
+        table.template(template).write(&filling, &mut self.whole);
         if table.session.traced {
             let (what, content) = (Some(table.name_of(template).into()), self.whole.clone());
             self.accounts.record.exchange(Exchange { t_ns: now, connection: number, sent: true, what, content });
         }
         self.write_whole(index);
+        check
     }
 
     /// Writes a message that a rule asks for. A server that asks and does not read is given up, so that no more than
@@ -198,7 +204,7 @@ impl<S: System> Worker<S> {
         let (session, life) = (&table.session, self.connections[index].life);
         let mut rest = std::mem::take(&mut self.talk().users[index].rest);
         let read = session.records.read(&mut rest, message, session.longest, |record| {
-            self.read_record(index, &table, record, now)?;
+            self.read_record(index, table, record, now)?;
             // A record may end the connection, and with it the rest.
             let connection = &self.connections[index];
             Ok(connection.life == life && matches!(connection.state, State::Open | State::SettingUp))
@@ -255,9 +261,15 @@ impl<S: System> Worker<S> {
                 let Some(place) = self.place_of(index, table, by, &seen) else { return Ok(()) };
                 let connection = &self.connections[index];
                 let request = connection.under_way.get(place).expect("it was found");
-                let (user, mark) = (connection.number, request.mark);
+                let mark = request.mark;
                 let step = &table.session.steps[mark.step()];
                 let is_marked = marked && step.sends.is_some_and(|template| table.is_marked(template));
+                let postmark = Postmark {
+                    user: connection.number,
+                    sequence: mark.sequence() as u32,
+                    t_ns: request.sent_ns,
+                    clock: self.board.clock,
+                };
                 if !connection.has_left(request) {
                     self.fail(
                         index,
@@ -267,7 +279,7 @@ impl<S: System> Worker<S> {
                 }
                 let wrong = if last && step.awaits != (Await::Rule { rule: number }) {
                     Some(format!("step {:?} was answered with {:?}", step.name, rule.name))
-                } else if is_marked && !is_marked_by(table.post.find(record.bytes), user, mark.sequence()) {
+                } else if is_marked && !table.post.is_first(record.bytes, postmark, mark.check()) {
                     Some(format!("the answer to step {:?} does not repeat its postmark", step.name))
                 } else {
                     None
@@ -363,10 +375,6 @@ impl<S: System> Worker<S> {
         let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(from_ns, to_ns));
         self.accounts.record.duration(tag, part, from_ns, to_ns.saturating_sub(rested_ns));
     }
-}
-
-fn is_marked_by(mark: Option<Postmark>, user: u32, sequence: u64) -> bool {
-    mark.is_some_and(|mark| mark.user == user && mark.sequence == sequence as u32)
 }
 
 /// The number of the request with this identifier that is `oldest` or among those behind it.

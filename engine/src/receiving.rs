@@ -105,7 +105,9 @@ impl<S: System> Worker<S> {
                 return Ok(());
             }
             let message = connection.expected();
-            let mark = connection.under_way.oldest().map(|oldest| &oldest.mark);
+            // A session's reply is a record, and its request is found by that.
+            let oldest = if self.talk.is_some() { None } else { connection.under_way.oldest() };
+            let mark = oldest.map(|oldest| &oldest.mark);
             match &mut connection.reader {
                 Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message, mark)? {
                     None => {}

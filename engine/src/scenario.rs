@@ -57,11 +57,18 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// That of a session's request, whose content is not kept: its number, and which step it is.
-    pub fn of_step(sequence: u64, step: usize) -> Mark {
+    /// That of a session's request, whose content is not kept: its number, which step it is, and the check of its postmark.
+    #[inline]
+    pub fn of_step(sequence: u64, step: usize, check: u32) -> Mark {
         let mut mark = Mark { place: step as u16, ..Mark::default() };
         mark.stamp[..8].copy_from_slice(&sequence.to_ne_bytes());
+        mark.stamp[8..12].copy_from_slice(&check.to_ne_bytes());
         mark
+    }
+
+    #[inline]
+    pub fn check(&self) -> u32 {
+        u32::from_ne_bytes(self.stamp[8..12].try_into().expect("four bytes"))
     }
 
     #[inline]

@@ -29,7 +29,7 @@ impl<S: System> Worker<S> {
             let user = &mut self.talk().users[index];
             user.step_ns = now;
             let Some(step) = table.session.steps[..table.session.setup].get(user.step) else {
-                return self.set_up(index, &table, now);
+                return self.set_up(index, table, now);
             };
             if let Some(template) = step.sends {
                 let sequence = self.next_number(index);

@@ -17,7 +17,23 @@ pub struct Postmark {
     pub clock: u32,
 }
 
-/// Writes and finds postmarks.
+impl Postmark {
+    /// As it is in a message; `check` is what `Post` computes.
+    #[inline]
+    pub fn written(self, check: u32) -> [u8; LENGTH] {
+        let Postmark { user, sequence, t_ns, clock } = self;
+        let mut written = [0; LENGTH];
+        let (front, digits) = written.split_at_mut(FRONT.len());
+        front.copy_from_slice(FRONT);
+        let numbers = [user, sequence, (t_ns >> 32) as u32, t_ns as u32, check, clock];
+        for (place, number) in digits.as_chunks_mut().0.iter_mut().zip(numbers) {
+            *place = crate::stamp::digits(number);
+        }
+        written
+    }
+}
+
+/// Checks and finds postmarks.
 pub struct Post {
     finder: Finder<'static>,
     stamps: Stamps,
@@ -28,12 +44,11 @@ impl Post {
         Post { finder: Finder::new(FRONT), stamps: Stamps::new(seed) }
     }
 
-    pub fn write(&self, mark: Postmark, out: &mut Vec<u8>) {
-        let Postmark { user, sequence, t_ns, clock } = mark;
-        out.extend_from_slice(FRONT);
-        for number in [user, sequence, (t_ns >> 32) as u32, t_ns as u32, self.check(mark), clock] {
-            out.extend_from_slice(&crate::stamp::digits(number));
-        }
+    /// Whether this one, whose check is known, is the first postmark in a record.
+    #[inline]
+    pub fn is_first(&self, record: &[u8], mark: Postmark, check: u32) -> bool {
+        let front = self.finder.find(record).and_then(|at| record.get(at..at + LENGTH));
+        front == Some(&mark.written(check)) || self.find(record) == Some(mark)
     }
 
     /// The first postmark in a record. One of another trial, or one that was altered, is none.
@@ -50,7 +65,9 @@ impl Post {
         (check == self.check(mark)).then_some(mark)
     }
 
-    fn check(&self, mark: Postmark) -> u32 {
+    /// The part of a postmark that nobody else can compute.
+    #[inline]
+    pub fn check(&self, mark: Postmark) -> u32 {
         let Postmark { user, sequence, t_ns, clock } = mark;
         let words = [u64::from(user) << 32 | u64::from(sequence), t_ns, clock.into()];
         let mut bytes = [0; 24];
@@ -70,7 +87,7 @@ mod tests {
         let post = Post::new(3);
         let mark = Postmark { user: 7, sequence: u32::MAX, t_ns: 1 << 60 | 5, clock: 0xdead_beef };
         let mut record = b"42[\"wsb1 wsb1".to_vec();
-        post.write(mark, &mut record);
+        record.extend_from_slice(&mark.written(post.check(mark)));
         assert_eq!(record.len(), 13 + LENGTH);
         record.extend_from_slice(b"\"]");
         assert_eq!(post.find(&record), Some(mark));
@@ -80,6 +97,24 @@ mod tests {
             let mut altered = record.clone();
             altered[at] ^= 1;
             assert_eq!(post.find(&altered), None, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_request_s_postmark_is_the_first_in_its_answer() {
+        let post = Post::new(3);
+        let [mine, other] = [5, 6].map(|sequence| Postmark { user: 7, sequence, t_ns: 1 << 40, clock: 9 });
+        let [mine_written, other_written] = [mine, other].map(|mark| mark.written(post.check(mark)));
+        let is_mine = |parts: &[&[u8]]| post.is_first(&parts.concat(), mine, post.check(mine));
+        assert!(is_mine(&[&mine_written]));
+        assert!(is_mine(&[b"wsb1, ", &mine_written, &other_written]));
+        assert!(is_mine(&[&mine_written[..LENGTH - 1], b"wsb1", &mine_written, b"x"]));
+        assert!(!is_mine(&[&other_written, &mine_written]));
+        assert!(!is_mine(&[&mine_written[..LENGTH - 1]]));
+        for at in 0..LENGTH {
+            let mut altered = mine_written;
+            altered[at] ^= 1;
+            assert!(!is_mine(&[&altered]), "{at}");
         }
     }
 }

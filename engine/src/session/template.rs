@@ -1,6 +1,6 @@
 //! Templates: the messages of a session, with places that are filled for each of them.
 
-use super::postmark::{Post, Postmark};
+use super::postmark::Postmark;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -69,10 +69,20 @@ pub struct Filling<'a> {
     pub room: u32,
     pub clock: u32,
     pub t_ns: u64,
+    /// That of the postmark, if there is one.
+    pub check: u32,
     pub columns: &'a [Vec<u8>],
     pub captured: &'a [Vec<u8>],
     /// Letters and digits, at least as many as the longest `Letters` and `SHIFTS` more.
     pub letters: &'a [u8],
+}
+
+impl Filling<'_> {
+    #[inline]
+    pub fn postmark(&self) -> Postmark {
+        let Filling { user, sequence, t_ns, clock, .. } = *self;
+        Postmark { user, sequence: sequence as u32, t_ns, clock }
+    }
 }
 
 /// The number of places at which letters may begin, so that as many messages differ.
@@ -120,7 +130,7 @@ impl Template {
     }
 
     /// Appends the message.
-    pub fn write(&self, filling: &Filling, post: &Post, out: &mut Vec<u8>) {
+    pub fn write(&self, filling: &Filling, out: &mut Vec<u8>) {
         for ready in &self.0 {
             match ready {
                 Ready::Literal(bytes) => out.extend_from_slice(bytes),
@@ -134,17 +144,14 @@ impl Template {
                 Ready::Captured(slot) => {
                     out.extend_from_slice(filling.captured.get(*slot).map_or(&[][..], Vec::as_slice))
                 }
-                Ready::Postmark => {
-                    let Filling { user, sequence, t_ns, clock, .. } = *filling;
-                    post.write(Postmark { user, sequence: sequence as u32, t_ns, clock }, out);
-                }
+                Ready::Postmark => out.extend_from_slice(&filling.postmark().written(filling.check)),
                 Ready::Letters(count) => {
                     let shift = (u64::from(filling.user) * 31 + filling.sequence * 7) as usize % SHIFTS;
                     out.extend_from_slice(&filling.letters[shift..shift + count]);
                 }
                 Ready::Counted(by, template) => {
                     let from = out.len();
-                    template.write(filling, post, out);
+                    template.write(filling, out);
                     put_length(*by, out.len() - from, from, out);
                 }
             }
@@ -204,23 +211,26 @@ fn decimal(mut number: u64, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::postmark::Post;
     use super::*;
 
     fn written(pieces: &[Piece]) -> Vec<u8> {
         let letters: Vec<u8> = (0..SHIFTS + 300).map(|at| b'a' + (at % 26) as u8).collect();
         let (columns, captured) = (["ann".into()], ["s1".into()]);
-        let filling = Filling {
+        let mut filling = Filling {
             user: 12,
             sequence: 65_536,
             room: 3,
             clock: 1,
             t_ns: 9,
+            check: 0,
             columns: &columns,
             captured: &captured,
             letters: &letters,
         };
+        filling.check = Post::new(1).check(filling.postmark());
         let mut out = b">".to_vec();
-        Template::new(pieces).write(&filling, &Post::new(1), &mut out);
+        Template::new(pieces).write(&filling, &mut out);
         out
     }
 
