@@ -1,7 +1,7 @@
 //! What a worker counts: every message once, under one name, in the phase in which it was due, and
 //! every connection in one state.
 
-use crate::connection::{Counted, Pending};
+use crate::connection::Counted;
 use crate::record::{Failure, Ledger, Record};
 
 #[derive(Default)]
@@ -39,24 +39,26 @@ impl Accounts {
         }
     }
 
+    /// That many messages were sent.
     #[inline]
-    pub fn sent(&mut self, measured: bool) {
-        self.in_flight += 1;
-        self.record.counters.sent += 1;
+    pub fn sent(&mut self, count: u64, measured: bool) {
+        self.in_flight += count;
+        self.record.counters.sent += count;
         if measured {
-            self.measured_in_flight += 1;
-            self.record.ledger.sent += 1;
+            self.measured_in_flight += count;
+            self.record.ledger.sent += count;
         }
     }
 
+    /// That many messages were answered, some of them measured.
     #[inline]
-    pub fn answered(&mut self, message: &Pending, in_window: bool, now: u64) {
-        self.in_flight -= 1;
-        self.record.counters.answered += 1;
-        self.record.ledger.replies_in_window += u64::from(in_window);
-        if message.measured {
-            self.measured_in_flight -= 1;
-            self.record.ledger.answered += 1;
+    pub fn answered(&mut self, count: u64, measured: u64, in_window: bool, now: u64) {
+        self.in_flight -= count;
+        self.record.counters.answered += count;
+        self.record.ledger.replies_in_window += if in_window { count } else { 0 };
+        if measured > 0 {
+            self.measured_in_flight -= measured;
+            self.record.ledger.answered += measured;
             self.last_reply_ns = now;
         }
     }

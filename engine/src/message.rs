@@ -118,7 +118,7 @@ impl Reader {
     /// Fast path for the usual reply: complete, in one frame, and correct. Any other input stays at
     /// the front of `input`.
     #[inline]
-    fn take_whole(&self, input: &mut &[u8], script: &Script, mark: &Mark) -> bool {
+    pub fn take_whole(&self, input: &mut &[u8], script: &Script, mark: &Mark) -> bool {
         if self.in_message() {
             return false;
         }

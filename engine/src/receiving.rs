@@ -8,8 +8,8 @@ use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
 use crate::push::{self, Delivery, Notice};
 use crate::record::{Failure, Kind, Part, Tag};
-use crate::scenario;
-use crate::sending::broken;
+use crate::scenario::{self, Message};
+use crate::sending::{broken, mask_key, write_front, write_piece};
 use crate::system::System;
 use crate::worker::Worker;
 use std::io;
@@ -97,6 +97,9 @@ impl<S: System> Worker<S> {
         if self.connections[index].state == State::Handshaking {
             input = &input[self.upgrade(index, bytes, now)?..];
         }
+        if self.is_plain {
+            self.take_in_plain(index, &mut input, now);
+        }
         // A reply may end the connection, and with it the rest of the input.
         while !input.is_empty() && self.connections[index].state != State::Closed {
             let connection = &mut self.connections[index];
@@ -155,6 +158,48 @@ impl<S: System> Worker<S> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The fast lane of a plain closed loop: whole and correct replies, each followed at once by the next message. It does
+    /// what `reply` and `send` do, with one borrow and with sums at the end. Everything else stays at the front of `input`.
+    fn take_in_plain(&mut self, index: usize, input: &mut &[u8], now: u64) {
+        let counted_from_ns = self.counted_from_ns();
+        let connection = &mut self.connections[index];
+        let Reader::Frames(reader) = &connection.reader else { return };
+        let is_plain = connection.state == State::Open && !connection.leaving && self.slices.is_none();
+        if !is_plain || now >= self.drain_ns || self.finished {
+            return;
+        }
+        let measures = now >= self.measure_ns;
+        let (mut answered, mut measured, mut sequence) = (0, 0, connection.sequence);
+        while let Some(oldest) = connection.under_way.oldest()
+            && connection.has_left(oldest)
+            && reader.take_whole(input, &self.script, &oldest.mark)
+        {
+            let Pending { sent_ns, measured: is_measured, .. } = *oldest;
+            connection.under_way.take();
+            answered += 1;
+            measured += u64::from(is_measured);
+            let part = if is_measured { Part::Measured } else { Part::Warmup };
+            self.accounts.record.duration(Tag::Service, part, sent_ns, now);
+            if !self.pacer.take_place(now, counted_from_ns) {
+                break;
+            }
+            sequence += 1;
+            let message = Message { connection: connection.number, sequence };
+            let mark = self.script.mark(message).expect("a plain message has one");
+            let key = mask_key(self.plan.mask, &mut self.random);
+            let mut position = write_front(&self.script, &mark, key, &mut self.out);
+            while position < self.script.length {
+                position += write_piece(&self.script, &mark, key, position, &mut self.out);
+            }
+            let end = connection.written.wrapping_add(self.out.len() as u32);
+            connection.under_way.add(Pending { due_ns: now, sent_ns: now, end, measured: measures, mark });
+        }
+        connection.replies += answered;
+        self.accounts.answered(answered, measured, self.in_window, now);
+        self.accounts.sent(sequence - connection.sequence, measures);
+        connection.sequence = sequence;
     }
 
     #[inline]
@@ -305,7 +350,7 @@ impl<S: System> Worker<S> {
         let Some(message) = connection.under_way.take_at(place) else { return };
         let Pending { due_ns, sent_ns, measured, .. } = message;
         connection.replies += 1;
-        self.accounts.answered(&message, self.in_window, now);
+        self.accounts.answered(1, u64::from(measured), self.in_window, now);
         // A frozen server's rest is not part of a reply's time.
         let slices = self.slices.as_ref();
         let awake = |from_ns, to_ns| to_ns - slices.map_or(0, |slices| slices.frozen_between(from_ns, to_ns));

@@ -7,7 +7,7 @@ use crate::frame;
 use crate::plan::{Loop, Mask, Transport};
 use crate::push;
 use crate::record::{Failure, Kind, Part, Tag};
-use crate::scenario::{Mark, Message};
+use crate::scenario::{Mark, Message, Script};
 use crate::system::{Interest, System};
 use crate::worker::Worker;
 use std::io;
@@ -130,7 +130,7 @@ impl<S: System> Worker<S> {
         let connection = &mut self.connections[index];
         connection.sequence += 1;
         let (number, sequence) = (connection.number, connection.sequence);
-        self.accounts.sent(measured);
+        self.accounts.sent(1, measured);
         let new_connection = self.plan.connection_per_request();
         let mut mark = Mark::default();
         match self.plan.transport {
@@ -157,20 +157,17 @@ impl<S: System> Worker<S> {
             return self.script.mark(message).unwrap_or_default();
         }
         let key = mask_key(self.plan.mask, &mut self.random);
-        let (first, length) = (frame::WHOLE | self.script.opcode, self.script.length);
+        let length = self.script.length;
         let Some(mark) = self.script.mark(message) else {
             self.whole.clear();
             self.script.write(message, &mut self.whole);
-            frame::write_header(&mut self.out, first, length, key);
+            frame::write_header(&mut self.out, frame::WHOLE | self.script.opcode, length, key);
             frame::write_masked(&mut self.out, &self.whole, key, 0);
             return Mark::default();
         };
-        frame::write_front(&mut self.out, first, length, key, mark.stamp);
-        let mut position = mark.stamp.len();
+        let mut position = write_front(&self.script, &mark, key, &mut self.out);
         while position < length {
-            let piece = self.script.content(&mark, position, (length - position).min(PIECE_BYTES));
-            frame::write_masked(&mut self.out, piece, key, position);
-            position += piece.len();
+            position += write_piece(&self.script, &mark, key, position, &mut self.out);
             if self.out.len() >= PIECE_BYTES {
                 self.hand_over(index);
             }
@@ -341,9 +338,24 @@ impl<S: System> Worker<S> {
     }
 }
 
+/// Appends the front of a message with this mark: its header and its stamp. Returns the position in the message behind it.
+#[inline]
+pub fn write_front(script: &Script, mark: &Mark, key: [u8; 4], out: &mut Vec<u8>) -> usize {
+    frame::write_front(out, frame::WHOLE | script.opcode, script.length, key, mark.stamp);
+    mark.stamp.len()
+}
+
+/// Appends its next piece, which begins at this position. Returns how long it is.
+#[inline]
+pub fn write_piece(script: &Script, mark: &Mark, key: [u8; 4], position: usize, out: &mut Vec<u8>) -> usize {
+    let piece = script.content(mark, position, (script.length - position).min(PIECE_BYTES));
+    frame::write_masked(out, piece, key, position);
+    piece.len()
+}
+
 /// RFC 6455 §5.3 requires a fresh key for every frame; the two others are for comparison and are part of the result.
 #[inline]
-fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
+pub fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
     match mask {
         Mask::Random => random.u32(..).to_ne_bytes(),
         Mask::Fixed => [0x37, 0xfa, 0x21, 0x3d],

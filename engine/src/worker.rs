@@ -15,11 +15,11 @@ use crate::deflate::Deflater;
 use crate::handshake::Offer;
 use crate::http;
 use crate::pacing::Pacer;
-use crate::plan::{Plan, Scenario, Until};
+use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::push::{Board, Delivery};
 use crate::record::{Failure, Kind};
 use crate::rooms::RoomBoard;
-use crate::scenario::{self, Script};
+use crate::scenario::{self, Message, Script};
 use crate::schedule::{self, Change};
 use crate::session::Table;
 use crate::slices::Slices;
@@ -52,6 +52,8 @@ pub struct Worker<S: System> {
     pub index: usize,
     pub plan: Arc<Plan>,
     pub script: Script,
+    /// The plan is a plain closed loop of echoes: see receiving.rs.
+    pub is_plain: bool,
     pub request: Vec<u8>,
     pub offer: Offer,
     /// If the plan is a session.
@@ -163,9 +165,14 @@ impl<S: System> Worker<S> {
             _ => script.length.saturating_mul(plan.depth().min(64)),
         };
         let room = reply_bytes.saturating_mul(2).clamp(LEAST_ROOM_BYTES, MOST_ROOM_BYTES);
+        let is_plain = matches!(plan.pace, Loop::Closed { think: None, messages_per_connection: None, .. })
+            && plan.deflate.is_none()
+            && plan.fragment_bytes.is_none()
+            && script.mark(Message::default()).is_some();
         Ok(Worker {
             index,
             script,
+            is_plain,
             talk,
             offer: Offer { deflate: plan.deflate, subprotocols: plan.subprotocols.clone() },
             tls,

@@ -4,6 +4,7 @@
 
 mod frames;
 mod hub;
+mod lane;
 mod laws;
 mod server;
 mod world;
