@@ -83,6 +83,21 @@ def refuses(peer: Peer) -> None:
     peer.say(b"401 Unauthorized", b"Content-Length: 0")
 
 
+def refuses_with_words(peer: Peer) -> None:
+    peer.key()
+    peer.say(b"429 Slow Down", b"Retry-After: 7", b"Content-Length: 12\r\n\r\nquota is 2/s")
+
+
+def refuses_with_a_page(peer: Peer) -> None:
+    peer.key()
+    peer.say(b"403", b"Content-Length: 12\r\n\r\n<html></html>")
+
+
+def redirects(peer: Peer) -> None:
+    peer.key()
+    peer.say(b"308 Permanent Redirect", b"Location: /new/ws", b"Content-Length: 0")
+
+
 def has_another_key(peer: Peer) -> None:
     peer.key()
     peer.say(b"101 Switching Protocols", b"Upgrade: websocket", b"Connection: Upgrade", b"Sec-WebSocket-Accept: AAAA")
@@ -96,6 +111,12 @@ def closes(peer: Peer) -> None:
     peer.accept()
     peer.message()
     peer.send(struct.pack("!H", 4000), CLOSE)
+
+
+def closes_with_words(peer: Peer) -> None:
+    peer.accept()
+    peer.message()
+    peer.send(struct.pack("!H", 4003) + b"quota used", CLOSE)
 
 
 def goes_away(peer: Peer) -> None:
@@ -184,13 +205,18 @@ QUICK = ("-c", "4", "--warmup", "0")
 FOR_A_SECOND, BY_COUNT = ("-t", "1"), ("-n", "400")
 OPEN, CLOSED = ("--rate", "100", *FOR_A_SECOND), ("--depth", "4", *BY_COUNT)
 WITHIN = r"all 4 connections (within [\d.]+ s|at once)"
+NONE = "no connection was established"
 USELESS = [
     (refuses, OPEN, "no connection was established: the server answers HTTP 401 Unauthorized"),
     (refuses, ("--idle", *FOR_A_SECOND), "no connection was established: the server answers HTTP 401 Unauthorized"),
+    (refuses_with_words, OPEN, f"{NONE}: the server answers HTTP 429 Slow Down: quota is 2/s, Retry-After: 7"),
+    (refuses_with_a_page, OPEN, f"{NONE}: the server answers HTTP 403 Forbidden"),
+    (redirects, OPEN, f"{NONE}: the server answers HTTP 308 Permanent Redirect: Location: /new/ws"),
     (has_another_key, CLOSED, "no connection was established: the server's handshake has a wrong key: AAAA instead of .*"),
     (leaves, OPEN, f"the server closed {WITHIN}: without a Close frame"),
     (leaves, ("--idle", *FOR_A_SECOND), f"the server closed {WITHIN}: without a Close frame"),
     (closes, CLOSED, f"the server closed {WITHIN}: code 4000"),
+    (closes_with_words, CLOSED, f"the server closed {WITHIN}: code 4003: quota used"),
     (goes_away, OPEN, f"the server closed {WITHIN}: code 1001"),
     (goes_away, CLOSED, f"the server closed {WITHIN}: code 1001"),
     (goes_away, ("--per-connection", "9", *BY_COUNT), f"the server closed {WITHIN}: code 1001"),
@@ -282,3 +308,19 @@ def test_what_was_measured_is_shown_although_the_disk_is_full(serve, wsbench, mo
     assert done.returncode == exits.FAULT
     assert re.search(r"messages/s over .*: 16 sent = 16 answered", done.stdout)
     assert done.stderr.endswith("trial.json: No space left on device; free space on that disk\n")
+
+
+def test_a_server_that_says_different_things_is_quoted_with_each(serve, wsbench):
+    numbers = iter(range(100))
+
+    def parts(peer: Peer) -> None:
+        number = next(numbers)
+        peer.accept()
+        peer.message()
+        code, reason = (4001, b"you") if number % 5 == 0 else (1013, b"come later")
+        peer.send(struct.pack("!H", code) + reason, CLOSE)
+
+    done = wsbench("load", f"ws://127.0.0.1:{serve(parts)}/", "-c", "5", "--warmup", "0", "--depth", "4", *BY_COUNT)
+    said = "code 1013: come later; also 1 × code 4001: you"
+    assert re.search(rf"^the server closed all 5 connections.*: {said}$", done.stdout, re.M)
+    assert re.search(rf"^close_frame: \d+ \({said}\)$", done.stdout, re.M)

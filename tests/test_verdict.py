@@ -123,6 +123,16 @@ def test_the_cause_of_a_useless_load_leads_and_leaves_out_what_it_rules_out(tmp_
     assert "engine_busy" in [one.name for one in found.findings]
 
 
+def test_messages_that_a_full_engine_never_sent_are_not_held_against_the_server(tmp_path):
+    none = {"rate": 1e-9, "unsent": 80_000, "recorded": 0}
+    found = of_load(trial_of(tmp_path / "by engine", at_rate(**none, engine_busy=0.99, server_busy=0.2)))
+    assert (found.cause.axis, found.cause.seen) == ("engine", "no message was sent: 80,000 were due")
+    assert "Lower the load" in found.cause.remedy
+    assert not any(one.axis == "server" for one in found.findings if one.name == "no_answer")
+    found = of_load(trial_of(tmp_path / "by server", at_rate(**none, engine_busy=0.01, server_busy=0.2)))
+    assert (found.cause.axis, found.cause.name) == ("server", "no_answer")
+
+
 def trial_of(folder, trial: Trial) -> TrialData:
     kept = write_trial(folder, trial)
     return TrialData(kept, kept.record)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from wsbench import metrics
+from wsbench.metrics import partings
 from wsbench.metrics.bottleneck import may_lose
 from wsbench.metrics.findings import Axis, Family, Finding, Verdict, everything, finding
 from wsbench.metrics.trial_data import NS_PER_S, TrialData
@@ -45,6 +46,7 @@ VIOLATES = "the server broke the protocol on {}"
 OF_STATUS = {
     "401": "Add what it asks for, such as -H 'Authorization: …'.",
     "403": "Add what it asks for, such as -H 'Authorization: …' or -H 'Origin: …'.",
+    "429": "Open connections more slowly: --connect-rate.",
     "3": "Load the address that it redirects to.",
     "4": "Check the path of the URL.",
     "5": "See the server's log.",
@@ -58,6 +60,8 @@ OF_REFUSAL = {
     "setup_failed": "Carry it out with one user: `wsbench session try`.",
     "setup_timeout": "Carry it out with one user: `wsbench session try`.",
 }
+#: What to do if the engine may be the reason.
+LESS_LOAD = "Lower the load, or give the engine more CPUs."
 #: Errors of a server that says nothing; the host may then have kept it from answering.
 SILENT = {"timeout", "setup_timeout", "connect_timeout", "handshake_timeout"}
 #: Findings about the engine that no cause rules out: its record is wrong.
@@ -157,7 +161,10 @@ def _no_answer(trial: TrialData) -> Finding | None:
         seen = f"no message was sent{late}{_kinds(trial)}"
     else:
         seen = f"no message was answered: {counts.sent:,} sent{_kinds(trial)}"
-    return _of("server", "no_answer", seen, "Check that the server answers such messages.", connect=None, counts=None, memory=None)
+    kept: dict[str, None] = dict.fromkeys(("connect", "counts", "memory"))
+    if may_lose(trial):
+        return _of("engine", "no_answer", seen, LESS_LOAD, **kept)
+    return _of("server", "no_answer", seen, "Check that the server answers such messages.", **kept)
 
 
 def _mostly_lost(trial: TrialData) -> Finding | None:
@@ -167,8 +174,8 @@ def _mostly_lost(trial: TrialData) -> Finding | None:
         by_engine = may_lose(trial)
         many = "more messages were lost than" if lost > counts.answered else "as many messages were lost as"
         seen = f"{many} answered: {lost:,} of {lost + counts.answered:,}{_kinds(trial)}"
-        remedy = "Lower the load, or give the engine more CPUs." if by_engine else ""
-        return _of("engine" if by_engine else "server", "lost_messages", seen, remedy, connect=None, counts=None)
+        axis: Axis = "engine" if by_engine else "server"
+        return _of(axis, "lost_messages", seen, LESS_LOAD if by_engine else "", connect=None, counts=None)
     if copies is not None and copies.copies_expected > 2 * copies.copies_received:
         missing = copies.copies_expected - copies.copies_received
         seen = f"more copies were lost than arrived in the rooms: {missing:,} of {copies.copies_expected:,}{_kinds(trial)}"
@@ -196,14 +203,14 @@ def errors(trial: TrialData) -> dict[str, int]:
 
 
 def _commonest(trial: TrialData) -> tuple[str, str]:
-    """The most frequent kind of error and its first example; two empty texts if there was none."""
+    """The most frequent kind of error, and what it was; two empty texts if there was none."""
     counts = errors(trial)
     kind = max(counts, key=lambda name: counts[name], default="")
-    return kind, next((event.example for event in trial.events if isinstance(event, Error) and event.kind == kind), "")
+    return kind, partings.words(trial, kind)
 
 
 def _kinds(trial: TrialData) -> str:
-    """`; timeout 4 (no reply within 10 s)`: the kinds of errors, with an example of the most frequent one."""
+    """`; timeout 4 (no reply within 10 s)`: the kinds of errors, with words for the most frequent one."""
     if not (counts := errors(trial)):
         return ""
     kind, example = _commonest(trial)

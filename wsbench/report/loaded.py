@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wsbench import metrics
 from wsbench.engine.histogram import Histogram
-from wsbench.metrics import cause
+from wsbench.metrics import cause, partings
 from wsbench.metrics.trial_data import TrialData
-from wsbench.records.engine_files import Closed, Echo, End, Error, Open, Push
+from wsbench.records.engine_files import Closed, Echo, End, Open, Push
 from wsbench.records.plain import time_text
 from wsbench.records.session_table import Session
 
@@ -65,10 +65,9 @@ def received(trial: TrialData) -> str | None:
 
 
 def examples(trial: TrialData) -> dict[str, tuple[int, str]]:
-    """Every kind of error with its number and the first example."""
+    """Every kind of error with its number, and what it was."""
     found = {} if trial.end is None else trial.end.errors
-    of = {event.kind: event.example for event in reversed(trial.events) if isinstance(event, Error)}
-    return {kind: (number, of.get(kind, "")) for kind, number in sorted(found.items())}
+    return {kind: (number, partings.words(trial, kind)) for kind, number in sorted(found.items())}
 
 
 def shape(trial: TrialData) -> str:
