@@ -1,24 +1,13 @@
 //! Hostile servers. A server that floods, stalls or hangs up ends only its own connection: memory stays bounded, the
 //! deadline ends the run, and its record is complete. A server that answers without a request is detected.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, closed, doc, echo, open, plan, run, thinking, with};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
-use support::server::*;
-use support::{Run, closed, doc, echo, open, plan, run, thinking, with};
-
-/// The largest resident memory of any engine that these tests have run so far.
-fn most_memory_mb() -> i64 {
-    // SAFETY: an all-zero rusage is valid, and the kernel fills it.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is valid for the call to fill.
-    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) }, 0);
-    usage.ru_maxrss >> 10
-}
 
 fn ping(address: SocketAddr, transport: &str) -> Value {
     plan(json!({"kind": "ping"}), transport, address, if transport == "tcp" { "/" } else { "/ping" })
@@ -63,7 +52,7 @@ fn pings_that_nobody_reads_the_answers_of_fill_nothing() {
         let run = run(&with(plan(scenario, "websocket", address, "/echo"), changes));
         assert_eq!(run.end()["outcome"], "completed");
         assert!(run.measured("bytes_received") > 1 << 20, "it was flooded: {}", run.end());
-        assert!(most_memory_mb() < 100, "{} MB", most_memory_mb());
+        assert!((1..100).contains(&run.most_memory_mb), "{} MB", run.most_memory_mb);
     }
 }
 
@@ -83,7 +72,7 @@ fn floods_end_when_the_run_does() {
         let changes = json!({"measure": {"seconds": 60.0}, "connections": 2, "limits": limits});
         let run = run(&with(echo(address, "text", 32), changes));
         assert!(["deadline", "connections_lost"].contains(&run.end()["outcome"].as_str().unwrap()), "{}", run.end());
-        assert!(most_memory_mb() < 100, "{} MB", most_memory_mb());
+        assert!((1..100).contains(&run.most_memory_mb), "{} MB", run.most_memory_mb);
     }
 }
 
@@ -115,7 +104,7 @@ fn what_the_kernel_does_not_take_is_not_sent() {
     assert!((19_900..=20_100).contains(&(sent + unsent)), "all that were due: {}", run.end());
     let left = run.all("tick").last().unwrap()["bytes_sent"].as_u64().unwrap();
     assert!(unsent > 0 && sent * 16_000 <= left, "{sent} sent, {left} bytes left");
-    assert!(most_memory_mb() < 100, "{} MB", most_memory_mb());
+    assert!((1..100).contains(&run.most_memory_mb), "{} MB", run.most_memory_mb);
 }
 
 // ---- unrequested answers -----------------------------------------------------------------------------------------------

@@ -1,12 +1,10 @@
 //! `Ping` and `Pong`, over bare TCP and over WebSocket: correct answers, and the names of incorrect ones.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, plan, run};
 use serde_json::{Value, json};
 use std::io;
 use std::time::Duration;
-use support::server::*;
-use support::{Run, plan, run};
 
 fn tcp(answer: impl Fn(&mut Peer, usize) -> io::Result<()> + Send + Sync + 'static) -> Run {
     let address = serve(move |peer| {

@@ -1,12 +1,10 @@
 //! Slices: the engine loads its server in windows, counts only in them, and is silent in between.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, closed, doc, echo, open, run, start, thinking, with};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
-use support::server::*;
-use support::{Run, closed, doc, echo, open, run, start, thinking, with};
 
 const WINDOWS: [[f64; 2]; 3] = [[0.15, 0.25], [0.45, 0.55], [0.75, 0.85]];
 const LEAD_S: f64 = 0.05;

@@ -1,8 +1,9 @@
 //! A server that breaks a rule is counted under the name of that rule, once, and every message stays accounted for.
 //! Every test is a server that answers two messages and misbehaves at the third.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::session::{result, rpc, session};
+use crate::support::{Run, echo, run, with};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
@@ -10,9 +11,6 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use support::server::*;
-use support::session::{result, rpc, session};
-use support::{Run, echo, run, with};
 
 fn text(misbehave: impl Fn(&mut Peer, u8, Vec<u8>) -> io::Result<()> + Send + Sync + 'static) -> Run {
     run(&echo(echo_until_third(misbehave), "text", 32))
@@ -481,7 +479,7 @@ fn an_answer_while_a_session_is_closing_is_unexpected_and_a_push_is_not() {
 
 /// A TLS echo; `end` makes what is written from the records with the third reply.
 fn sealed(end: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
-    const CERTIFICATE: &[u8] = include_bytes!("../src/simulation/server.pem");
+    const CERTIFICATE: &[u8] = include_bytes!("../../src/simulation/server.pem");
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
     let key = PrivateKeyDer::from_pem_slice(CERTIFICATE).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -505,7 +503,7 @@ fn sealed(end: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> SocketAdd
             let (front, payload) = frame.split_at(6);
             let payload: Vec<u8> =
                 payload.iter().zip(front[2..].iter().cycle()).map(|(byte, key)| byte ^ key).collect();
-            let reply = support::server::frame(0x81, &payload);
+            let reply = crate::support::server::frame(0x81, &payload);
             if number < 3 {
                 tls.write_all(&reply)?;
                 continue;
@@ -529,7 +527,7 @@ fn a_reply_before_what_breaks_the_connection_counts_with_and_without_tls() {
         last.extend([7; 32]);
         last
     });
-    let run = support::run(&with(echo(address, "text", 32), json!({"tls": {"verify": false, "ca": null}})));
+    let run = crate::support::run(&with(echo(address, "text", 32), json!({"tls": {"verify": false, "ca": null}})));
     assert_eq!(run.measured("answered"), 3, "{}", run.end());
     run.errors_are(json!({"tls_failed": 1}));
 }

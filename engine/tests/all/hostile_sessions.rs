@@ -1,12 +1,10 @@
 //! Servers that answer a session wrongly: every fault has a name, the ledger closes, and the engine ends in time.
 
-mod support;
-
+use crate::support::run;
+use crate::support::server::*;
+use crate::support::session::{answering, result, rpc, session};
 use serde_json::{Value, json};
 use std::io::Result;
-use support::run;
-use support::server::*;
-use support::session::{answering, result, rpc, session};
 
 /// What the server does with the third of ten calls.
 struct Row {

@@ -1,13 +1,11 @@
 //! Connections that join and leave by a plan, connections that open at a rate, and idle connections.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, echo, plan, run, with};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::server::*;
-use support::{Run, echo, plan, run, with};
 
 fn idle(address: SocketAddr) -> Value {
     with(plan(json!({"kind": "idle"}), "websocket", address, "/echo"), json!({"loop": {"kind": "none"}}))
@@ -67,7 +65,7 @@ fn connections_follow_the_stages_up_and_down_and_leave_politely() {
 #[test]
 fn who_is_to_leave_while_shaking_hands_leaves_when_that_is_done() {
     let (address, closed) = slow_echo(Duration::from_millis(600), Duration::ZERO);
-    for (change, name) in [(json!({"kind": "none"}), "idle"), (support::closed(1), "echo")] {
+    for (change, name) in [(json!({"kind": "none"}), "idle"), (crate::support::closed(1), "echo")] {
         let base = if name == "idle" { idle(address) } else { echo(address, "text", 32) };
         let stages = json!([stage(4, 0.1, 1), stage(0, 0.1, 1)]);
         let changes = json!({"loop": change, "connections": 4, "stages": stages, "measure": {"seconds": 2.5}});
@@ -83,7 +81,7 @@ fn who_is_to_leave_while_shaking_hands_leaves_when_that_is_done() {
 fn who_comes_back_before_the_last_reply_stays() {
     let (address, _) = slow_echo(Duration::ZERO, Duration::from_millis(500));
     let stages = json!([stage(3, 0.1, 1), stage(0, 0.1, 1), stage(3, 0.1, 1)]);
-    for pace in [support::closed(1), support::open("constant", 30.0, Some(1))] {
+    for pace in [crate::support::closed(1), crate::support::open("constant", 30.0, Some(1))] {
         let changes = json!({
             "loop": pace, "connections": 3, "stages": stages, "measure": {"seconds": 2.5},
         });
@@ -124,7 +122,7 @@ fn who_comes_back_thinks_once() {
     }
     let think = json!({"kind": "constant", "mean_s": 0.5});
     let changes = json!({
-        "loop": support::thinking(1, think, None), "connections": 1, "stages": stages, "measure": {"seconds": 2.5},
+        "loop": crate::support::thinking(1, think, None), "connections": 1, "stages": stages, "measure": {"seconds": 2.5},
     });
     let run = run(&with(echo(address, "text", 32), changes));
     run.errors_are(json!({}));

@@ -1,8 +1,9 @@
 //! What the engine bounds, whatever its server and its host do: what it keeps, how much it opens at once, and what a stop
 //! of its own, a lost output or an older kernel does to a measurement.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::session::session;
+use crate::support::{Run, echo, engine, folder, open, run, start, start_as, with};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::net::SocketAddr;
@@ -11,9 +12,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
-use support::server::*;
-use support::session::session;
-use support::{Run, echo, engine, folder, open, run, start, start_as, with};
 
 fn honest() -> SocketAddr {
     websocket(|peer, _, opcode, payload| peer.send(opcode, &payload))
@@ -232,7 +230,7 @@ fn refuse(call: libc::c_long, error: i32) -> std::io::Result<()> {
 #[test]
 fn a_kernel_without_epoll_pwait2_carries_out_every_plan() {
     for error in [libc::ENOSYS, libc::EPERM] {
-        for pace in [support::closed(4), open("constant", 1000.0, None)] {
+        for pace in [crate::support::closed(4), open("constant", 1000.0, None)] {
             let mut command = engine();
             // SAFETY: only system calls, between fork and exec.
             unsafe { command.pre_exec(move || refuse(libc::SYS_epoll_pwait2, error)) };

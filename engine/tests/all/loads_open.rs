@@ -1,13 +1,11 @@
 //! Open loops: due times do not depend on the replies, and unsent messages are counted. The numbers of messages are
 //! exactly the schedule's. A time is asserted only if lateness could not make it true.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, doc, echo, open, run, start, with};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Duration;
-use support::server::*;
-use support::{Run, doc, echo, open, run, start, with};
 
 fn honest() -> SocketAddr {
     websocket(|peer, _, opcode, payload| match opcode {

@@ -1,13 +1,11 @@
 //! protocol/README.md, sections 1 to 3, as far as tests can check: the example plans, plans that
 //! must be refused, and the output of a whole run.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, doc, echo, engine, folder, run, start, start_as, with};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
-use support::server::*;
-use support::{Run, doc, echo, engine, folder, run, start, start_as, with};
 
 fn examples() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/examples");
@@ -33,7 +31,7 @@ fn the_example_run_is_what_the_engine_writes() {
     let plan: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("plan.json")).unwrap()).unwrap();
     let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
     let target = json!({"address": address.to_string(), "replicas": [], "host": address.to_string(), "path": "/echo"});
-    let again = support::run(&with(plan, json!({"target": target})));
+    let again = crate::support::run(&with(plan, json!({"target": target})));
     let shape = |run: &Run| -> Vec<(Value, Value)> {
         run.all("phase").iter().map(|event| (event["event"].clone(), event["phase"].clone())).collect()
     };

@@ -1,16 +1,14 @@
 //! Sessions: a declared conversation with a server that keeps it, and with servers that do not.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::session::{answering, result, rpc, session};
+use crate::support::{closed, engine, folder, open, run, with};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::server::*;
-use support::session::{answering, result, rpc, session};
-use support::{closed, engine, folder, open, run, with};
 
 #[test]
 fn replies_are_matched_by_number() {
@@ -276,7 +274,8 @@ fn copies_that_are_lost_or_come_twice_are_seen() {
     let run = run(&session(broker(10_000, |id, number| usize::from(!(id > 10 && number == 0))), packets(), in_rooms()));
     let lost = run.session("copies_expected") - run.session("copies_received");
     assert!(lost > 0 && run.count("push_last") < 60, "{lost} lost");
-    let run = support::run(&session(broker(10_000, |_, number| 1 + usize::from(number == 0)), packets(), in_rooms()));
+    let run =
+        crate::support::run(&session(broker(10_000, |_, number| 1 + usize::from(number == 0)), packets(), in_rooms()));
     assert!(run.session("copies_out_of_order") > 0);
 }
 

@@ -1,12 +1,10 @@
 //! The bytes on the wire: mask keys, fragments, and content from a file.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{echo, engine, folder, open, run, with};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use support::server::*;
-use support::{echo, engine, folder, open, run, with};
 
 /// A frame of the engine: first byte, key, payload.
 type Frame = (u8, [u8; 4], Vec<u8>);

@@ -1,14 +1,12 @@
 //! Broadcasts: every copy is counted for its broadcast, and unexpected copies are counted separately.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, engine, folder, open, plan, run, with};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::server::*;
-use support::{Run, engine, folder, open, plan, run, with};
 
 type Members = Arc<Mutex<Vec<(usize, TcpStream)>>>;
 

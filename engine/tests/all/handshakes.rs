@@ -1,12 +1,10 @@
 //! The opening handshake: every failure has its own name, and correct handshakes have none.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{echo, run, with};
 use serde_json::json;
 use std::io;
 use std::time::Duration;
-use support::server::*;
-use support::{echo, run, with};
 fn handshake(answer: impl Fn(&mut Peer, String) -> io::Result<()> + Send + Sync + 'static, kind: &str) {
     let address = serve(move |peer| {
         let head = peer.head()?;

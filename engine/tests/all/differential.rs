@@ -1,12 +1,10 @@
 //! The engine against tungstenite, an independent implementation of RFC 6455: every length class,
 //! text and binary, both ways.
 
-mod support;
-
+use crate::support::{echo, run, with};
 use serde_json::json;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
-use support::{echo, run, with};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, accept_with_config};
 

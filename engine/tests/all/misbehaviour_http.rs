@@ -1,12 +1,10 @@
 //! Misbehaviour with documents: with one connection for all requests, and with one for each.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, doc, run, with};
 use serde_json::json;
 use std::io;
 use std::time::Duration;
-use support::server::*;
-use support::{Run, doc, run, with};
 
 const BYTES: usize = 300;
 

@@ -1,7 +1,8 @@
 //! Rooms: a copy counts if it is for the member that has it, and once, and the slow ones are timed too.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::session::session;
+use crate::support::{Run, open, run, with};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -9,9 +10,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use support::server::*;
-use support::session::session;
-use support::{Run, open, run, with};
 
 /// Every member joins its room, then says what all members are to hear, and is told that it was said.
 fn chat(count: u32, publishers: Option<u32>, own: bool) -> Value {
@@ -223,7 +221,7 @@ fn a_copy_that_comes_in_a_later_slice_belongs_to_its_own() {
 fn nobody_expects_copies_of_what_no_step_sends() {
     let mut scenario = chat(2, None, true);
     scenario["keepalives"] = json!([{"every_s": 1.0, "template": 1}]);
-    let mut running = support::start(&session(nobody(), scenario, json!({"connections": 6})));
+    let mut running = crate::support::start(&session(nobody(), scenario, json!({"connections": 6})));
     assert_eq!(running.status().code(), Some(2));
     let words = running.stderr();
     assert!(

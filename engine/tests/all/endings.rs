@@ -1,14 +1,12 @@
 //! The engine ends by itself when it should, and writes its measurements before it exits.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, Running, echo, engine, start, start_as, with};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::server::*;
-use support::{Run, Running, echo, engine, start, start_as, with};
 
 fn long(address: SocketAddr) -> Value {
     with(echo(address, "text", 32), json!({"connections": 4, "threads": 2, "measure": {"seconds": 60.0}}))
@@ -121,7 +119,7 @@ fn no_input_at_all_does_not_end_it() {
 #[test]
 fn a_dead_parent_ends_it() {
     let plan = long(honest());
-    let folder = support::folder();
+    let folder = crate::support::folder();
     let path = folder.join("plan.json");
     std::fs::write(&path, plan.to_string()).unwrap();
     // The shell is the parent; it is killed and cannot close anything.

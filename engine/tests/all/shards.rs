@@ -1,8 +1,8 @@
 //! Several processes of one trial: the gates at which they wait for each other, and the part of the
 //! whole that each takes.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, Running, closed, echo, engine, open, plan, start_as, with};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -10,8 +10,6 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::server::*;
-use support::{Run, Running, closed, echo, engine, open, plan, start_as, with};
 
 fn gated(plan: Value, shard: (u32, u32), gate_s: f64) -> Value {
     with(plan, json!({"shard": [shard.0, shard.1], "gate_s": gate_s}))
@@ -149,7 +147,7 @@ fn a_closed_pipe_ends_one_that_waits() {
 
 #[test]
 fn gates_without_a_pipe_are_refused() {
-    let mut running = support::start(&gated(pair(), (0, 2), 30.0));
+    let mut running = crate::support::start(&gated(pair(), (0, 2), 30.0));
     assert_eq!(running.status().code(), Some(2));
     assert!(running.stderr().contains("`gate_s` is set, but standard input is no pipe"));
 }
@@ -169,7 +167,7 @@ fn what_shards_cannot_do_together_is_refused() {
         (with(base.clone(), json!({"gate_s": 0.0})), "`gate_s`"),
         (with(push, json!({"shard": [1, 2], "stages": stages})), "`stages`"),
     ] {
-        let mut running = support::start(&plan);
+        let mut running = crate::support::start(&plan);
         assert_eq!(running.status().code(), Some(2), "{key}");
         let said = running.stderr();
         assert!(said.contains(key), "{key}: {said}");
@@ -195,7 +193,7 @@ fn connections_go_to_every_address_of_the_target_in_turn() {
                "source_addresses": ["127.0.0.1", "127.0.0.2"]}),
     );
     idle["target"]["replicas"] = json!(addresses[1..].iter().map(SocketAddr::to_string).collect::<Vec<_>>());
-    let run = support::run(&idle);
+    let run = crate::support::run(&idle);
     assert_eq!(run.end()["connections"]["established"], 8);
     assert_eq!(*served.lock().unwrap(), [3, 3, 2]);
 }
@@ -284,7 +282,7 @@ fn a_first_worker_that_cannot_reach_every_address_is_refused() {
         json!({"connections": 4, "loop": open("constant", 20.0, None), "threads": 2, "measure": {"seconds": 0.5}}),
     );
     push["target"]["replicas"] = json!(["127.0.0.1:2", "127.0.0.1:3"]);
-    let mut running = support::start(&push);
+    let mut running = crate::support::start(&push);
     assert_eq!(running.status().code(), Some(2));
     assert!(running.stderr().contains("one from the first worker to each of 3 addresses"), "{}", running.stderr());
 }

@@ -1,14 +1,12 @@
 //! No event may be omitted: a stall is in the tail, a slow connection is awaited, a late reply counts in its own
 //! interval. Delays are lower bounds of the expected values; no speed is asserted.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{doc, echo, run, with};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::server::*;
-use support::{doc, echo, run, with};
 
 const STALL: Duration = Duration::from_millis(300);
 

@@ -1,15 +1,13 @@
 //! Closed loops: many messages in flight, pauses, exchanged connections. Counts and orders are exact. A time is only a
 //! lower bound, which a slow machine cannot break, or a bound many times the expected value.
 
-mod support;
-
+use crate::support::server::*;
+use crate::support::{Run, closed, doc, echo, run, thinking, with};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::server::*;
-use support::{Run, closed, doc, echo, run, thinking, with};
 
 fn deep(address: SocketAddr, depth: usize, messages: u64) -> Run {
     run(&with(echo(address, "text", 32), json!({"loop": closed(depth), "measure": {"messages": messages}})))

@@ -1,8 +1,6 @@
 //! The base of the tests: a way to run the engine as a program, a reader of its output, and (in `server`) a server that
 //! misbehaves on request; `session` has a conversation. It checks only the contract, which `Run::lawful` does in every test.
 
-#![allow(dead_code)]
-
 pub mod server;
 pub mod session;
 
@@ -105,6 +103,7 @@ pub fn with(mut plan: Value, changes: Value) -> Value {
 pub struct Running {
     pub child: Child,
     pub folder: PathBuf,
+    most_memory_mb: u64,
 }
 
 impl Drop for Running {
@@ -126,7 +125,7 @@ pub fn start_as(mut command: Command, plan: &Value) -> Running {
     let path = folder.join("plan.json");
     std::fs::write(&path, plan.to_string()).expect("the plan is written");
     let child = command.arg(&path).arg(folder.join("out")).spawn().expect("the engine starts");
-    Running { child, folder }
+    Running { child, folder, most_memory_mb: 0 }
 }
 
 impl Running {
@@ -134,6 +133,7 @@ impl Running {
     pub fn status(&mut self) -> ExitStatus {
         let steps = PATIENCE.as_millis() / 10;
         for _ in 0..steps {
+            self.most_memory_mb = self.most_memory_mb.max(most_memory_mb(self.child.id()));
             if let Some(status) = self.child.try_wait().expect("the engine can be waited for") {
                 return status;
             }
@@ -171,8 +171,15 @@ impl Running {
     pub fn finish(mut self) -> Run {
         let status = self.status();
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
-        Run::read(&self.folder.join("out"))
+        Run { most_memory_mb: self.most_memory_mb, ..Run::read(&self.folder.join("out")) }
     }
+}
+
+/// The largest resident memory of a process so far; 0 after its end.
+fn most_memory_mb(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") >> 10
 }
 
 /// Carries out the plan, and checks that the output is lawful.
@@ -186,13 +193,15 @@ pub fn run(plan: &Value) -> Run {
 pub struct Run {
     pub events: Vec<Value>,
     pub histograms: BTreeMap<String, Histogram<u64>>,
+    /// Until shortly before its end; 0 if nobody looked.
+    pub most_memory_mb: u64,
 }
 
 impl Run {
     pub fn read(folder: &Path) -> Run {
         let text = std::fs::read_to_string(folder.join("events.jsonl")).expect("events.jsonl is there");
         let events = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
-        Run { events, histograms: histograms(&folder.join("latency.hlog")) }
+        Run { events, histograms: histograms(&folder.join("latency.hlog")), most_memory_mb: 0 }
     }
 
     pub fn end(&self) -> &Value {
