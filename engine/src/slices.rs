@@ -33,8 +33,9 @@ pub struct Slices {
     slices: Vec<Slice>,
     /// Edges that have passed.
     passed: usize,
-    /// When the current slice started: a message sent since then has seen no rest.
+    /// When the current slice started and when it ends: a message sent and answered in between has seen no rest.
     started_ns: u64,
+    ended_ns: u64,
     /// When the measurement begins, after the warm-up.
     measured_ns: u64,
     /// When the last rest ends: with the measurement.
@@ -56,6 +57,7 @@ impl Slices {
             slices: slices.collect(),
             passed: 0,
             started_ns: 0,
+            ended_ns: 0,
             measured_ns: at(warmup_s),
             until_ns: at(warmup_s + measure_s),
             frozen: plan.frozen,
@@ -85,7 +87,7 @@ impl Slices {
     pub fn pass(&mut self) -> (Edge, Slice) {
         let (edge, slice) = (EDGES[self.passed % EDGES.len()], self.slices[self.passed / EDGES.len()]);
         self.passed += 1;
-        self.started_ns = slice.start_ns;
+        (self.started_ns, self.ended_ns) = (slice.start_ns, slice.end_ns);
         (edge, slice)
     }
 
@@ -108,10 +110,10 @@ impl Slices {
         self.slices.iter().any(|slice| (slice.start_ns..slice.close_ns).contains(&t_ns))
     }
 
-    /// For how long the server was frozen between two times, of which the second is in a slice.
+    /// For how long the server was frozen between two times, of which the second is now.
     #[inline]
     pub fn frozen_between(&self, from_ns: u64, to_ns: u64) -> u64 {
-        if from_ns >= self.started_ns && to_ns <= self.until_ns { 0 } else { self.rests(from_ns, to_ns) }
+        if from_ns >= self.started_ns && to_ns <= self.ended_ns { 0 } else { self.rests(from_ns, to_ns) }
     }
 
     /// The same between any two times.
@@ -188,6 +190,8 @@ mod tests {
         assert_eq!(between(true, 1290, 1610), 250);
         assert_eq!(between(true, 1340, 1650), 250);
         assert_eq!(between(true, 1610, 1700), 0);
+        // What came before the rest is read in it.
+        assert_eq!(between(true, 1290, 1400), 50);
         // The server goes on when the measurement ends.
         assert_eq!(between(true, 1790, 2010), 150);
     }

@@ -2,6 +2,7 @@
 //! order. It is counted by sets, and not as the engine does it.
 
 use super::server::{Answer, Deed, Hub, Peer};
+use super::times::Unit;
 use super::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,10 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
     let in_room = |world: &World, at: usize| world.wires[at].peer.number % rooms == publisher % rooms;
     let expected = |world: &World, at: usize| in_room(world, at) && (own || world.wires[at].peer.number != publisher);
     let count = members.iter().filter(|&&at| expected(world, at)).count() as u64;
-    world.truth.said.push(Said { t_ns: hexadecimal(&mark[16..32]), expected: count, received: 0 });
+    let t_ns = hexadecimal(&mark[16..32]);
+    let (begun_ns, left_ns) = world.times.last_left();
+    assert!((begun_ns..=left_ns).contains(&t_ns), "a message of {begun_ns} to {left_ns} says that it is of {t_ns}");
+    world.truth.said.push(Said { t_ns, expected: count, received: 0 });
     for member in members {
         let (is_right, is_here) = (expected(world, member), in_room(world, member));
         let luck = world.random.u32(..8);
@@ -100,14 +104,21 @@ pub fn deliver(world: &mut World, wire: usize, copy: Copy) {
     let Copy { opcode, content, publisher, sequence, number } = copy;
     let hub = world.conduct.hub.expect("there are rooms");
     let member = world.wires[wire].peer.number;
+    let mut unit = None;
     if member % hub.rooms != publisher % hub.rooms || !hub.own && member == publisher {
         world.truth.misplaced += 1;
     } else {
         let heard = world.truth.heard.entry((member, publisher)).or_default();
         let latest = heard.last().copied().unwrap_or(0);
         let is_first = heard.insert(sequence) && latest.saturating_sub(sequence) <= FAR;
-        world.truth.said[number].received += u64::from(is_first);
+        let said = &mut world.truth.said[number];
+        said.received += u64::from(is_first);
+        if is_first {
+            let copy = world.times.copied(said.t_ns, said.t_ns, Some(number));
+            let answers = hub.answers_by_copy && member == publisher;
+            unit = Some(if answers { Unit::Own(copy) } else { Unit::Copy(copy) });
+        }
         world.truth.out_of_order += u64::from(sequence <= latest);
     }
-    Peer::answer(world, wire, Answer::Message(opcode, content));
+    Peer::say_unit(world, wire, Answer::Message(opcode, content), unit);
 }

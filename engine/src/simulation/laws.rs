@@ -1,6 +1,7 @@
 //! Invariants after every step of a worker, whatever its servers do, and at its end.
 
 use super::hub::{Said, Truth};
+use super::times::{self, Recorded, Times, Values};
 use super::world::Simulated;
 use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
@@ -10,7 +11,6 @@ use crate::schedule::{self, Due};
 use crate::slices::Slices;
 use crate::system::Interest;
 use crate::worker::Worker;
-use std::collections::BTreeMap;
 
 /// The part of a flood of Pings that is answered before only the newest is (receiving.rs), and a handshake.
 const BESIDES_BYTES: usize = (64 << 10) + 1024;
@@ -121,6 +121,11 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         let waits = one.unsent.is_some() && state != State::Connecting;
         law!(!waits || heard == Some(Interest::ReadWrite), "{index} keeps {kept} bytes, and waits for {heard:?}");
         law!(state == State::Closed || heard.is_some(), "{index} is {state:?}, and nobody hears of it");
+        let overlooked = one.socket.as_ref().is_some_and(|socket| worker.system.is_overlooked(socket));
+        law!(
+            !overlooked || state == State::Connecting || !worker.goes_on(),
+            "{index} is {state:?}, and what it has is not looked at"
+        );
         law!(one.in_line == worker.pacer.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
     }
     law!(worker.pacer.late.len() < 200_000, "{} messages are late", worker.pacer.late.len());
@@ -149,12 +154,9 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
     Ok(())
 }
 
-/// What all intervals of a worker recorded, by tag and part.
-pub type Recorded = BTreeMap<(Tag, Part), u64>;
-
 pub fn of_the_end(worker: &str, last: &Final, recorded: &Recorded, plan: &Plan, honest: bool) -> Result<(), String> {
     let (ledger, counters) = (&last.ledger, &last.counters);
-    let of = |tag| recorded.get(&(tag, Part::Measured)).copied().unwrap_or(0);
+    let of = |tag| recorded.get(&(tag, Part::Measured)).map_or(0, Values::count);
     if !matches!(plan.scenario, Scenario::Push { .. }) {
         law!(of(Tag::Service) == ledger.answered, "{worker}: {} service times of {ledger:?}", of(Tag::Service));
         law!(ledger.answered + ledger.failed <= ledger.sent, "{worker}: {ledger:?}");
@@ -175,31 +177,67 @@ pub fn of_the_end(worker: &str, last: &Final, recorded: &Recorded, plan: &Plan, 
     Ok(())
 }
 
-/// What was due in the window was sent in it or is told to be unsent: by the schedule itself, and not by what the worker
-/// made of it.
-pub fn of_the_schedule(plan: &Plan, index: usize, last: &Final, from_ns: u64, drain_ns: u64) -> Result<(), String> {
-    let (Loop::Open { arrivals, rate, .. }, Until::Seconds(measure_s)) = (&plan.pace, plan.measure) else {
-        return Ok(());
-    };
-    let gave_up = last.lost || last.window.is_none();
-    if matches!(plan.scenario, Scenario::Push { .. }) || gave_up || matches!(plan.warmup, Some(Until::Messages(_))) {
-        return Ok(());
-    }
-    let warmup_s = plan.warmup.map_or(0.0, |until| if let Until::Seconds(seconds) = until { seconds } else { 0.0 });
-    let slices = plan.slices.as_ref().map(|slices| Slices::new(slices, from_ns, warmup_s, measure_s));
-    let measured_ns = from_ns + (warmup_s * 1e9) as u64;
-    let first = plan.place(index).0;
-    let mut due = Due::new(rate, *arrivals, plan.place(index), schedule::stream(plan.seed, first));
-    let mut count = 0;
-    while let Some(own_ns) = due.next() {
-        let at_ns = slices.as_ref().map_or(from_ns.saturating_add(own_ns), |slices| slices.at(own_ns));
-        if at_ns >= drain_ns {
-            break;
+/// What is due on a worker until the drain, by the schedule itself, and not by what the worker made of it.
+pub struct Dues {
+    pub all: Vec<u64>,
+    /// Those in the window, or in any of the slices'.
+    measured: Vec<u64>,
+}
+
+impl Dues {
+    /// If they are known when the schedule begins.
+    pub fn new(plan: &Plan, index: usize, from_ns: u64) -> Option<Dues> {
+        let (Loop::Open { arrivals, rate, .. }, Until::Seconds(measure_s)) = (&plan.pace, plan.measure) else {
+            return None;
+        };
+        let warmup_s = match plan.warmup {
+            None => 0.0,
+            Some(Until::Seconds(seconds)) => seconds,
+            Some(Until::Messages(_)) => return None,
+        };
+        if let Scenario::Push { .. } = plan.scenario {
+            return None;
         }
-        count += u64::from(slices.as_ref().map_or(at_ns >= measured_ns, |slices| slices.measures(at_ns)));
+        let slices = plan.slices.as_ref().map(|slices| Slices::new(slices, from_ns, warmup_s, measure_s));
+        let measured_ns = from_ns + (warmup_s * 1e9) as u64;
+        let drain_ns = measured_ns + (measure_s * 1e9) as u64;
+        let mut due = Due::new(rate, *arrivals, plan.place(index), schedule::stream(plan.seed, plan.place(index).0));
+        let at = |own_ns| slices.as_ref().map_or(from_ns.saturating_add(own_ns), |slices| slices.at(own_ns));
+        let all: Vec<u64> = std::iter::from_fn(|| due.next().map(at)).take_while(|&at_ns| at_ns < drain_ns).collect();
+        let is_measured =
+            |at_ns: &&u64| slices.as_ref().map_or(**at_ns >= measured_ns, |slices| slices.measures(**at_ns));
+        let measured = all.iter().filter(is_measured).copied().collect();
+        Some(Dues { all, measured })
     }
-    let ledger = &last.ledger;
-    law!(ledger.sent + ledger.unsent == count, "worker {index}: {count} were due, {ledger:?}");
+}
+
+/// What has fallen due was sent, or is told to be unsent, or waits. This worker began to act at `acted_ns`, and has now
+/// been back from waiting.
+pub fn of_what_is_due(worker: &Worker<Simulated>, dues: &Dues, acted_ns: u64) -> Result<(), String> {
+    if worker.finished {
+        return Ok(());
+    }
+    let world = worker.system.world.borrow();
+    let until = |list: &[u64], t_ns: u64| list.partition_point(|&due_ns| due_ns <= t_ns) as u64;
+    let between = |list: &[u64]| until(list, acted_ns)..=until(list, world.now);
+    let (counters, ledger, late) =
+        (&worker.accounts.record.counters, &worker.accounts.record.ledger, &worker.pacer.late);
+    let waits = late.iter().filter(|due_ns| dues.measured.binary_search(due_ns).is_ok()).count() as u64;
+    let (told, right) = (ledger.sent + ledger.unsent + waits, between(&dues.measured));
+    law!(right.contains(&told), "{right:?} are due, {waits} wait: {ledger:?}");
+    let (told, right) = (counters.sent + late.len() as u64, between(&dues.all));
+    law!(worker.slices.is_some() || right.contains(&told), "{right:?} are due, {} wait: {counters:?}", late.len());
+    let next_ns = dues.all.get(until(&dues.all, acted_ns) as usize).copied().unwrap_or(u64::MAX);
+    let until_ns = world.until_ns[worker.system.worker];
+    law!(until_ns <= next_ns, "it waits until {until_ns}, and {next_ns} is due");
+    Ok(())
+}
+
+/// What was due in the window was sent in it or is told to be unsent.
+pub fn of_the_schedule(index: usize, last: &Final, dues: &Dues) -> Result<(), String> {
+    let (ledger, count) = (&last.ledger, dues.measured.len() as u64);
+    let gave_up = last.lost || last.window.is_none();
+    law!(gave_up || ledger.sent + ledger.unsent == count, "worker {index}: {count} were due, {ledger:?}");
     Ok(())
 }
 
@@ -207,6 +245,7 @@ pub fn of_the_schedule(plan: &Plan, index: usize, last: &Final, from_ns: u64, dr
 pub fn of_rooms(
     plan: &Plan,
     truth: &Truth,
+    times: &Times,
     finals: &[Option<Final>],
     recorded: &[Recorded],
     from_ns: u64,
@@ -217,12 +256,13 @@ pub fn of_rooms(
         let (warmup_s, all_s) = ((measure_ns - from_ns) as f64 / 1e9, (drain_ns - from_ns) as f64 / 1e9);
         Slices::new(slices, from_ns, warmup_s, all_s - warmup_s)
     });
-    let measured = |said: &&Said| match &slices {
+    let is_measured = |said: &Said| match &slices {
         Some(slices) => slices.measures(said.t_ns),
         None => (measure_ns..drain_ns).contains(&said.t_ns),
     };
-    let said = || truth.said.iter().filter(measured);
-    let complete = said().filter(|said| said.expected > 0 && said.received == said.expected).count() as u64;
+    let said = || truth.said.iter().filter(|said| is_measured(said));
+    let is_complete = |said: &Said| said.expected > 0 && said.received == said.expected;
+    let complete = said().filter(|said| is_complete(said)).count() as u64;
     let right = [
         said().map(|said| said.expected).sum(),
         said().map(|said| said.received).sum(),
@@ -232,7 +272,8 @@ pub fn of_rooms(
         0,
     ];
     let total = |of: fn(&Pushes) -> u64| finals.iter().flatten().map(|last| of(&last.pushes)).sum::<u64>();
-    let last = recorded.iter().filter_map(|recorded| recorded.get(&(Tag::PushLast, Part::Measured))).sum();
+    let last =
+        recorded.iter().filter_map(|recorded| recorded.get(&(Tag::PushLast, Part::Measured))).map(Values::count).sum();
     let told = [
         total(|pushes| pushes.expected),
         total(|pushes| pushes.received),
@@ -241,13 +282,13 @@ pub fn of_rooms(
         last,
         total(|pushes| pushes.let_go),
     ];
-    let pushes: u64 = recorded.iter().filter_map(|recorded| recorded.get(&(Tag::Push, Part::Measured))).sum();
     law!(
         told == right,
         "expected, received, out of order, misplaced, last, let go: {told:?}, but {right:?} is the truth"
     );
-    law!(pushes == right[1], "{pushes} times of {} copies", right[1]);
-    Ok(())
+    let (is_measured, is_complete) =
+        (|at: usize| is_measured(&truth.said[at]), |at: usize| is_complete(&truth.said[at]));
+    times::of_copies(plan, times, recorded, from_ns, is_measured, is_complete)
 }
 
 fn no_wrap(counters: &Counters) -> bool {

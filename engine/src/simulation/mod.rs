@@ -7,6 +7,7 @@ mod hub;
 mod lane;
 mod laws;
 mod server;
+mod times;
 mod world;
 mod wrapping;
 
@@ -18,6 +19,7 @@ use crate::run::{begin_from, measure_from};
 use crate::tls;
 use crate::worker::{Common, SECOND_NS, Worker};
 use fastrand::Rng;
+use laws::Dues;
 use serde_json::{Value, json};
 use server::Conduct;
 use std::cell::RefCell;
@@ -210,7 +212,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
     // Whatever a hub does with copies, it answers every message.
     let honest = !hostile || in_rooms;
     let longest_stop_s = one(&mut random, &[0.7, 0.7, 3.0]);
-    let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, longest_stop_s)));
+    let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, longest_stop_s, plan.threads)));
     let (sender, reports) = channel();
     let control = Arc::new(Control::default());
     let common = Common {
@@ -229,22 +231,29 @@ fn simulate(seed: u64) -> Result<Run, String> {
     workers.iter_mut().flatten().for_each(|worker| worker.begin(origin_ns));
 
     let mut run = Run { hostile, ..Run::default() };
-    let mut recorded = vec![laws::Recorded::new(); plan.threads];
+    let mut recorded = vec![times::Recorded::new(); plan.threads];
     let mut finals: Vec<Option<Final>> = (0..plan.threads).map(|_| None).collect();
     let (mut settled, mut counted) = (0, vec![None; plan.threads]);
     let mut schedule_ns = 0;
-    let mut acted: Vec<Option<u64>> = vec![None; plan.threads];
+    let mut dues: Vec<Option<Dues>> = (0..plan.threads).map(|_| None).collect();
+    let mut acted: Vec<Option<(u64, Phase)>> = vec![None; plan.threads];
     while workers.iter().any(Option::is_some) {
         let at = random.usize(..workers.len());
         if let Some(worker) = &mut workers[at] {
             // Other workers run between the two halves of a step, as they do while a worker is off its CPU.
-            let Some(now) = acted[at].take() else {
-                acted[at] = Some(worker.act());
+            let Some((now, phase)) = acted[at].take() else {
+                world.borrow_mut().wakes(at);
+                let now = worker.act();
+                acted[at] = Some((now, worker.phase));
                 continue;
             };
             worker.wait(now);
             run.steps += 1;
-            laws::of_a_step(worker).map_err(|broken| format!("worker {at}, step {}: {broken}", run.steps))?;
+            let lawful = laws::of_a_step(worker).and_then(|()| match &dues[at] {
+                Some(dues) if phase > Phase::Connect => laws::of_what_is_due(worker, dues, now),
+                _ => Ok(()),
+            });
+            lawful.map_err(|broken| format!("worker {at}, step {}: {broken}", run.steps))?;
             if !worker.goes_on() {
                 workers[at].take().expect("it was there").finish();
             }
@@ -264,6 +273,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
                     if settled == plan.threads {
                         schedule_ns = now + AHEAD_NS;
                         begin_from(&plan, &control, schedule_ns);
+                        dues = (0..plan.threads).map(|index| Dues::new(&plan, index, schedule_ns)).collect();
                     }
                 }
                 Report::Counted { phase, t_ns } => {
@@ -278,7 +288,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
                 }
                 Report::Tick(tick) => {
                     for (key, histogram) in &tick.interval.histograms {
-                        *recorded[index].entry(*key).or_default() += histogram.len();
+                        recorded[index].entry(*key).or_default().add(histogram);
                     }
                 }
                 Report::Finished(last) => finals[index] = Some(*last),
@@ -290,26 +300,30 @@ fn simulate(seed: u64) -> Result<Run, String> {
             return Err("it does not end".into());
         }
     }
+    let in_time = world.borrow().now <= deadline_ns;
     for (index, last) in finals.iter().enumerate() {
         let last = last.as_ref().ok_or("a worker ended without its report")?;
         laws::of_the_end(&format!("worker {index}"), last, &recorded[index], &plan, honest)?;
-        if let Some(drain_ns) = control.begins_ns(Phase::Drain)
-            && world.borrow().now <= deadline_ns
-        {
-            laws::of_the_schedule(&plan, index, last, schedule_ns, drain_ns)?;
+        if in_time {
+            if let Some(dues) = &dues[index] {
+                laws::of_the_schedule(index, last, dues)?;
+            }
+            if honest {
+                let (times, dues) = (&world.borrow().times, dues[index].as_ref());
+                times::of_messages(&plan, index, times, &recorded[index], last, dues, schedule_ns)?;
+            }
         }
         run.answered += last.counters.answered;
         run.failed += last.counters.failed;
     }
-    if in_rooms && world.borrow().now <= deadline_ns {
+    if in_rooms && in_time {
         let window = control.begins_ns(Phase::Measure).zip(control.begins_ns(Phase::Drain));
-        laws::of_rooms(&plan, &world.borrow().truth, &finals, &recorded, schedule_ns, window)?;
+        laws::of_rooms(&plan, &world.borrow().truth, &world.borrow().times, &finals, &recorded, schedule_ns, window)?;
     }
     if let (Until::Messages(asked), true) = (plan.measure, honest) {
         let asked: u64 = (0..plan.threads).map(|worker| plan.share(asked, worker)).sum();
         let sent: u64 = finals.iter().flatten().map(|last| last.ledger.sent).sum();
-        let stopped = world.borrow().now > deadline_ns;
-        if sent != asked && !stopped && plan.stages.is_none() {
+        if sent != asked && in_time && plan.stages.is_none() {
             return Err(format!("{sent} messages were measured, {asked} asked for"));
         }
     }
@@ -319,8 +333,11 @@ fn simulate(seed: u64) -> Result<Run, String> {
         let measured = |of: fn(&Ledger) -> u64| finals.iter().flatten().map(|last| of(&last.ledger)).sum::<u64>();
         let ledger = (measured(|ledger| ledger.sent), measured(|ledger| ledger.answered));
         let differs = sent != answered || ledger.0 != ledger.1;
-        if differs && world.borrow().now <= deadline_ns {
+        if differs && in_time {
             return Err(format!("copies expected and received: {sent} and {answered}, measured: {ledger:?}"));
+        }
+        if in_time && plan.stages.is_none() {
+            times::of_broadcasts(&world.borrow().times, &recorded)?;
         }
     }
     Ok(run)

@@ -3,6 +3,7 @@
 
 use super::frames::{client_frame, frame, frame_of};
 use super::hub;
+use super::times::Unit;
 use super::world::{AHEAD_OF_EPOCH_NS, Piece, World};
 use super::wrapping::{Deflated, Sealed};
 use crate::handshake;
@@ -204,13 +205,13 @@ impl Peer {
             }
         }
         while !world.wires[wire].peer.mute && Peer::act(world, wire) {}
-        let peer = &mut world.wires[wire].peer;
         // Requests that it received and no longer reads still count as requests.
-        while let (true, Transport::Http, Some(end)) =
-            (peer.mute, world.conduct.transport, end_of_head(&mut peer.taken))
+        while world.wires[wire].peer.mute
+            && world.conduct.transport == Transport::Http
+            && let Some(end) = end_of_head(&mut world.wires[wire].peer.taken)
         {
-            peer.taken.drain(..end);
-            peer.messages += 1;
+            world.wires[wire].peer.taken.drain(..end);
+            world.leaves(wire);
         }
     }
 
@@ -233,7 +234,7 @@ impl Peer {
                 }
                 let message: Vec<u8> = peer.taken.drain(..4).collect();
                 assert_eq!(message, b"Ping");
-                peer.messages += 1;
+                world.leaves(wire);
                 Peer::answer(world, wire, Answer::Bytes(b"Pong".to_vec()));
             }
             Transport::Http => {
@@ -243,9 +244,10 @@ impl Peer {
                 assert!(head.starts_with("get "), "{head}");
                 let Work::Document { bytes } = work else { unreachable!("http is doc") };
                 peer.documents += 1;
-                peer.messages += 1;
+                let documents = peer.documents;
+                world.leaves(wire);
                 let asked = head.contains("connection: close");
-                let closes = asked || world.conduct.documents.is_some_and(|most| peer.documents >= most);
+                let closes = asked || world.conduct.documents.is_some_and(|most| documents >= most);
                 Peer::answer(world, wire, Answer::Bytes(document(bytes, closes)));
                 if closes && !world.wires[wire].peer.mute {
                     world.wires[wire].peer.mute = true;
@@ -300,7 +302,7 @@ impl Peer {
     }
 
     fn message(world: &mut World, wire: usize, opcode: u8, message: Vec<u8>) {
-        world.wires[wire].peer.messages += 1;
+        world.leaves(wire);
         match world.conduct.work {
             Work::Echo => Peer::answer(world, wire, Answer::Message(opcode, message)),
             Work::Rooms => hub::take(world, wire, opcode, &message),
@@ -309,9 +311,11 @@ impl Peer {
                 let token = text.strip_prefix("broadcast ").expect("a broadcast");
                 let micros = (world.now + AHEAD_OF_EPOCH_NS) / 1000;
                 let notice = format!("{micros} {token}").into_bytes();
+                let (begun_ns, left_ns) = world.times.last_left();
                 for member in 0..world.wires.len() {
                     if !world.wires[member].gone && !world.wires[member].peer.head && !world.wires[member].peer.mute {
-                        Peer::answer(world, member, Answer::Message(1, notice.clone()));
+                        let copy = world.times.copied(begun_ns, left_ns, None);
+                        Peer::say_unit(world, member, Answer::Message(1, notice.clone()), Some(Unit::Copy(copy)));
                     }
                 }
             }
@@ -352,8 +356,13 @@ impl Peer {
         !self.head && !self.mute
     }
 
-    /// The correct answer, or the misdeed in its place.
+    /// The correct answer to the oldest message, or the misdeed in its place.
     pub fn answer(world: &mut World, wire: usize, answer: Answer) {
+        Peer::say_unit(world, wire, answer, Some(Unit::Answer));
+    }
+
+    /// What is right, or the misdeed in its place.
+    pub fn say_unit(world: &mut World, wire: usize, answer: Answer, unit: Option<Unit>) {
         let right = match answer {
             Answer::Bytes(bytes) => bytes,
             Answer::Message(opcode, payload) => Peer::framed(world, wire, opcode, &payload),
@@ -361,7 +370,7 @@ impl Peer {
         let peer = &mut world.wires[wire].peer;
         if peer.patience > 0 || peer.misdeed.is_none() {
             peer.patience = peer.patience.saturating_sub(1);
-            return world.say(wire, &right);
+            return world.say_unit(wire, &right, unit);
         }
         let ends = |peer: &mut Peer| peer.mute = true;
         match peer.misdeed.expect("it was looked at") {
@@ -406,8 +415,8 @@ impl Peer {
                 if is_sealed { world.deliver(wire, &altered) } else { world.say(wire, &altered) }
             }
             Misdeed::Twice => {
-                world.say(wire, &right);
-                world.say(wire, &right);
+                world.say_unit(wire, &right, unit);
+                world.say_unit(wire, &right, unit);
             }
             Misdeed::HalfAReply => {
                 ends(peer);

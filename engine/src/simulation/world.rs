@@ -4,6 +4,7 @@
 
 use super::hub::{self, Copy, Truth};
 use super::server::{Conduct, Peer};
+use super::times::{Times, Unit};
 use crate::clock::Usage;
 use crate::plan::Plan;
 use crate::system::{Interest, System};
@@ -40,6 +41,17 @@ pub struct Wire {
     last_ns: u64,
     /// The time from which the kernel accepts bytes.
     room_ns: u64,
+    /// The last send was cut short, or refused: the client keeps bytes.
+    short: bool,
+    /// When the worker woke that wrote what is being sent, and the number of that send among all.
+    begun_ns: u64,
+    order: u64,
+    /// Bytes said to the client, and given to it, and where the units of a server's output end among them.
+    said: u64,
+    given: u64,
+    units: VecDeque<(u64, Unit)>,
+    /// Reported to the worker, which has not asked since.
+    reported: bool,
     pub peer: Peer,
 }
 
@@ -61,7 +73,7 @@ impl Wire {
             Some(_) if self.gone => (false, false),
             Some(Interest::Nothing) => (self.is_reset(now), false),
             Some(Interest::Read) => (self.has_news(now), false),
-            Some(Interest::ReadWrite) => (self.has_news(now) || made, made && (self.room_ns <= now || self.refused)),
+            Some(Interest::ReadWrite) => (self.has_news(now), made && (self.room_ns <= now || self.refused)),
         }
     }
 
@@ -82,6 +94,15 @@ pub struct World {
     /// Copies of messages that a hub holds back: until when, for which socket.
     held: Vec<(u64, usize, Copy)>,
     pub truth: Truth,
+    pub times: Times,
+    /// By worker: when it last began to act, or came back from waiting; until when it wants to wait; and units that it
+    /// has been given since it looked at its clock.
+    woke_ns: Vec<u64>,
+    pub until_ns: Vec<u64>,
+    unread: Vec<Vec<(usize, Unit)>>,
+    /// The last clock that a worker read.
+    clock_ns: u64,
+    orders: u64,
     /// How long a worker may be off its CPU.
     longest_stop_ns: u64,
     /// Bytes that clients sent, and that they received.
@@ -90,7 +111,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, conduct: Conduct, longest_stop_s: f64) -> World {
+    pub fn new(seed: u64, conduct: Conduct, longest_stop_s: f64, workers: usize) -> World {
         World {
             now: 1_000 * MS,
             random: Rng::with_seed(seed),
@@ -99,6 +120,12 @@ impl World {
             conduct,
             held: Vec::new(),
             truth: Truth::default(),
+            times: Times::default(),
+            woke_ns: vec![0; workers],
+            until_ns: vec![0; workers],
+            unread: vec![Vec::new(); workers],
+            clock_ns: 0,
+            orders: 0,
             longest_stop_ns: (longest_stop_s * 1e9) as u64,
             taken: 0,
             given: 0,
@@ -107,6 +134,39 @@ impl World {
 
     fn chance(&mut self, one_in: u32) -> bool {
         self.random.u32(..one_in) == 0
+    }
+
+    /// A worker begins to act.
+    pub fn wakes(&mut self, worker: usize) {
+        self.woke_ns[worker] = self.now;
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.now += self.random.u64(..300);
+        self.now
+    }
+
+    /// A worker looks at its clock: what it has been given it has read now.
+    fn clock(&mut self, worker: usize) -> u64 {
+        self.clock_ns = self.tick();
+        for (wire, unit) in std::mem::take(&mut self.unread[worker]) {
+            self.times.read(wire, unit, self.clock_ns);
+        }
+        self.clock_ns
+    }
+
+    /// The kernel has all of a message.
+    pub fn leaves(&mut self, wire: usize) {
+        let Wire { worker, order, begun_ns, .. } = self.wires[wire];
+        self.times.left(wire, worker, order, (begun_ns, self.now));
+        self.wires[wire].peer.messages += 1;
+    }
+
+    /// Output that is complete with its last byte.
+    pub fn say_unit(&mut self, wire: usize, bytes: &[u8], unit: Option<Unit>) {
+        self.say(wire, bytes);
+        let wire = &mut self.wires[wire];
+        wire.units.extend(unit.map(|unit| (wire.said, unit)));
     }
 
     /// A server's output, sealed if the connection is.
@@ -122,6 +182,7 @@ impl World {
 
     /// Bytes arrive in pieces, in order, with their own delays.
     pub fn deliver(&mut self, wire: usize, mut bytes: &[u8]) {
+        self.wires[wire].said += bytes.len() as u64;
         while !bytes.is_empty() {
             let at_most = if self.chance(3) { self.random.usize(1..=bytes.len()) } else { bytes.len() };
             let (piece, rest) = bytes.split_at(at_most);
@@ -163,10 +224,18 @@ impl World {
             inbound: VecDeque::new(),
             last_ns: 0,
             room_ns: 0,
+            short: false,
+            begun_ns: 0,
+            order: 0,
+            said: 0,
+            given: 0,
+            units: VecDeque::new(),
+            reported: false,
             peer,
         });
         let wire = self.wires.len() - 1;
         self.live.push(wire);
+        self.times.connects(wire, (self.woke_ns[worker], self.now));
         if !self.wires[wire].refused && !never {
             Peer::connected(self, wire);
         }
@@ -175,7 +244,12 @@ impl World {
 
     fn send(&mut self, wire: usize, bytes: &[u8]) -> io::Result<Option<usize>> {
         let now = self.now;
-        let found = &self.wires[wire];
+        let found = &mut self.wires[wire];
+        if !found.short {
+            (found.begun_ns, found.order) = (self.woke_ns[found.worker], self.orders);
+            self.orders += 1;
+        }
+        found.short = true;
         if found.refused && found.made_ns <= now {
             return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
         }
@@ -191,12 +265,14 @@ impl World {
             self.wires[wire].room_ns = now + self.random.u64(..10 * MS);
         }
         self.taken += taken as u64;
+        self.wires[wire].short = short;
         Peer::take(self, wire, &bytes[..taken]);
         Ok(Some(taken))
     }
 
     fn receive(&mut self, wire: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let now = self.now;
+        self.wires[wire].reported = false;
         if !self.wires[wire].has_news(now) {
             return Ok(None);
         }
@@ -218,11 +294,26 @@ impl World {
                     }
                 }
                 _ if count > 0 => break,
-                Piece::End => return Ok(Some(0)),
+                Piece::End => {
+                    let worker = self.wires[wire].worker;
+                    self.unread[worker].push((wire, Unit::End));
+                    return Ok(Some(0));
+                }
                 Piece::Reset => return Err(io::Error::from_raw_os_error(libc::ECONNRESET)),
             }
         }
         self.given += count as u64;
+        let found = &mut self.wires[wire];
+        found.given += count as u64;
+        while let Some(&(end, unit)) = found.units.front()
+            && end <= found.given
+        {
+            found.units.pop_front();
+            // Behind the client's last byte nothing counts any more.
+            if !found.ended {
+                self.unread[found.worker].push((wire, unit));
+            }
+        }
         Ok(Some(count))
     }
 
@@ -236,6 +327,15 @@ impl World {
             .filter(|(_, (news, writable))| *news || *writable)
             .map(|(index, (_, writable))| (index, writable))
             .collect()
+    }
+
+    /// These connections have something for their worker.
+    fn report(&mut self, worker: usize, news: &[(usize, bool)]) {
+        self.wakes(worker);
+        for &wire in &self.live {
+            let found = &mut self.wires[wire];
+            found.reported = found.worker == worker && news.iter().any(|(index, _)| *index == found.index);
+        }
     }
 
     /// A copy that goes out at that time.
@@ -311,6 +411,11 @@ impl Simulated {
         self.world.borrow().wires[socket.wire].peer.messages
     }
 
+    /// Whether it was reported, and its worker has not asked what there is.
+    pub fn is_overlooked(&self, socket: &Socket) -> bool {
+        self.world.borrow().wires[socket.wire].reported
+    }
+
     /// The event that a socket would have.
     pub fn interest(&self, socket: &Socket) -> Option<Interest> {
         self.world.borrow().wires[socket.wire].interest
@@ -326,13 +431,11 @@ impl System for Simulated {
     }
 
     fn now_ns(&self) -> u64 {
-        let mut world = self.world.borrow_mut();
-        world.now += world.random.u64(..300);
-        world.now
+        self.world.borrow_mut().clock(self.worker)
     }
 
     fn unix_ns(&self) -> u64 {
-        self.now_ns() + AHEAD_OF_EPOCH_NS
+        self.world.borrow_mut().tick() + AHEAD_OF_EPOCH_NS
     }
 
     fn to_unix_ns(&self) -> u64 {
@@ -392,12 +495,15 @@ impl System for Simulated {
 
     fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
         let mut world = self.world.borrow_mut();
+        // A worker counts from the clock that it has read; one that only looks does not wait.
+        world.until_ns[self.worker] = if timeout_ns == 0 { 0 } else { world.clock_ns.saturating_add(timeout_ns) };
         self.news = world.wait(self.worker, timeout_ns, &self.unreported);
         self.unreported.clear();
         if self.news.len() > 1 && world.chance(4) {
             let left_out = self.news.drain(world.random.usize(1..=self.news.len())..);
             self.unreported.extend(left_out.map(|(index, _)| index));
         }
+        world.report(self.worker, &self.news);
         Ok(self.news.len())
     }
 
