@@ -5,6 +5,12 @@ use crate::record::{Failure, Kind};
 use memchr::{memchr, memrchr};
 use serde::Deserialize;
 
+#[cfg(test)]
+thread_local! {
+    /// Bytes in which records were looked for, for a law of the simulation.
+    pub static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Records {
@@ -93,6 +99,8 @@ impl Records {
             }
             input = &joined;
         }
+        #[cfg(test)]
+        LOOKED_AT.set(LOOKED_AT.get() + input.len());
         let needs = loop {
             match self.next(&mut input, longest)? {
                 Next::Record(record) if each(record)? => {}

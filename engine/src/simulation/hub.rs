@@ -10,6 +10,9 @@ const MS: u64 = 1_000_000;
 /// A copy so far behind a later one is not known to be the first (protocol/README.md, section 2).
 const FAR: u32 = 96;
 
+/// So many of a publisher's messages were once followed.
+const KEPT: u32 = 64;
+
 /// A message on its way to one client.
 pub struct Copy {
     opcode: u8,
@@ -32,6 +35,8 @@ pub struct Truth {
     pub said: Vec<Said>,
     pub misplaced: u64,
     pub out_of_order: u64,
+    /// By publisher: the number of its latest message.
+    latest: BTreeMap<u32, u32>,
     /// By client and publisher.
     heard: BTreeMap<(u32, u32), BTreeSet<u32>>,
 }
@@ -63,6 +68,7 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
     let t_ns = hexadecimal(&mark[16..32]);
     let (begun_ns, left_ns) = world.times.last_left();
     assert!((begun_ns..=left_ns).contains(&t_ns), "a message of {begun_ns} to {left_ns} says that it is of {t_ns}");
+    world.truth.latest.insert(publisher, sequence);
     world.truth.said.push(Said { t_ns, expected: count, received: 0 });
     for member in members {
         let (is_right, is_here) = (expected(world, member), in_room(world, member));
@@ -114,6 +120,9 @@ pub fn deliver(world: &mut World, wire: usize, copy: Copy) {
         let said = &mut world.truth.said[number];
         said.received += u64::from(is_first);
         if is_first {
+            if world.truth.latest[&publisher] >= sequence + KEPT {
+                world.reached.insert("a copy is behind 64 later messages of its publisher".into());
+            }
             let copy = world.times.copied(said.t_ns, said.t_ns, Some(number));
             let answers = hub.answers_by_copy && member == publisher;
             unit = Some(if answers { Unit::Own(copy) } else { Unit::Copy(copy) });

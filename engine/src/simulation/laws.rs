@@ -5,6 +5,7 @@ use super::times::{self, Recorded, Times, Values};
 use super::world::Simulated;
 use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
+use crate::conversing::ANSWERS_BYTES;
 use crate::plan::{Loop, Plan, Scenario, Transport, Until};
 use crate::record::{Counters, Part, Pushes, Tag};
 use crate::schedule::{self, Due};
@@ -100,7 +101,8 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let frames = length / worker.plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
     // Wrapping makes a message longer, but never doubles it.
     let wrapped = 1 + usize::from(worker.plan.tls.is_some() || worker.plan.deflate.is_some());
-    let bound = wrapped * (most.min(64) * (length + frames * FRAME_BYTES) + BESIDES_BYTES);
+    let answers = worker.plan.session().map_or(0, |_| ANSWERS_BYTES + (64 << 10) + LONGEST_CALL + frames * FRAME_BYTES);
+    let bound = wrapped * (most.min(64) * (length + frames * FRAME_BYTES) + answers + BESIDES_BYTES);
     for (index, one) in worker.connections.iter().enumerate() {
         let state = one.state;
         law!(
@@ -289,6 +291,12 @@ pub fn of_rooms(
     let (is_measured, is_complete) =
         (|at: usize| is_measured(&truth.said[at]), |at: usize| is_complete(&truth.said[at]));
     times::of_copies(plan, times, recorded, from_ns, is_measured, is_complete)
+}
+
+/// A worker does not look at the same bytes again and again: twice for the length of a record, and once for itself.
+pub fn of_work(looked_at: u64, said: u64) -> Result<(), String> {
+    law!(looked_at <= 4 * said, "records were looked for in {looked_at} bytes, and servers said {said}");
+    Ok(())
 }
 
 fn no_wrap(counters: &Counters) -> bool {

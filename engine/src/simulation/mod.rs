@@ -12,10 +12,11 @@ mod world;
 mod wrapping;
 
 use crate::control::{Control, Final, Phase, Report};
-use crate::plan::{Plan, Scenario, Until};
+use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::push::Board;
-use crate::record::Ledger;
+use crate::record::{Kind, Ledger};
 use crate::run::{begin_from, measure_from};
+use crate::session::records::LOOKED_AT;
 use crate::tls;
 use crate::worker::{Common, SECOND_NS, Worker};
 use fastrand::Rng;
@@ -23,6 +24,7 @@ use laws::Dues;
 use serde_json::{Value, json};
 use server::Conduct;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +38,8 @@ const MOST_STEPS_PER_S: u64 = 400_000;
 /// The result of a seed.
 #[derive(Default)]
 struct Run {
+    /// Situations that came about.
+    reached: BTreeSet<String>,
     steps: u64,
     answered: u64,
     failed: u64,
@@ -138,19 +142,28 @@ fn drawn_plan(random: &mut Rng, hostile: bool) -> Value {
     })
 }
 
-/// A session that a server of echoes keeps.
+/// A session that a server of echoes keeps, which sometimes asks itself.
 fn drawn_session(random: &mut Rng, letters: usize) -> Value {
     let opcode = one(random, &["text", "binary"]);
     let step = |name| json!({"name": name, "sends": 0, "awaits": {"kind": "rule", "rule": 0}});
     let reply = json!({"kind": "reply", "by": 0, "marked": true, "last": true});
+    // In a stream of lines a server's messages are any parts of it.
+    let (records, end) = match random.bool() {
+        true => (json!({"kind": "message"}), ""),
+        false => (json!({"kind": "lines", "counted": "MSG "}), "\r\n"),
+    };
+    let asked = json!({"name": "asked", "when": [{"kind": "begins", "text": "p"}], "does": {"kind": "answer", "template": 1}, "captures": []});
     json!({
-        "kind": "session", "opcode": opcode, "records": {"kind": "message"}, "longest": 100_000,
+        "kind": "session", "opcode": opcode, "records": records, "longest": 100_000,
         "fields": [{"kind": "json", "path": ["id"]}],
-        "rules": [{"name": "reply", "when": [{"kind": "has", "field": 0}], "does": reply, "captures": []}],
-        "templates": [[
-            {"text": "{\"id\":"}, {"number": "sequence"}, {"text": ",\"p\":\""}, {"postmark": {}}, {"letters": letters},
-            {"text": "\"}"},
-        ]],
+        "rules": [{"name": "reply", "when": [{"kind": "has", "field": 0}], "does": reply, "captures": []}, asked],
+        "templates": [
+            [
+                {"text": "{\"id\":"}, {"number": "sequence"}, {"text": ",\"p\":\""}, {"postmark": {}}, {"letters": letters},
+                {"text": format!("\"}}{end}")},
+            ],
+            [{"text": server::ANSWER}, {"letters": one(random, &[10, 1000, 20_000])}, {"text": end}],
+        ],
         "steps": [step("first"), step("second")], "setup": random.usize(..2), "keepalives": [], "data": null, "captured": 0,
         "rooms": null, "traced": false,
     })
@@ -212,7 +225,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
     // Whatever a hub does with copies, it answers every message.
     let honest = !hostile || in_rooms;
     let longest_stop_s = one(&mut random, &[0.7, 0.7, 3.0]);
-    let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, longest_stop_s, plan.threads)));
+    let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, longest_stop_s, &plan)));
     let (sender, reports) = channel();
     let control = Arc::new(Control::default());
     let common = Common {
@@ -234,7 +247,8 @@ fn simulate(seed: u64) -> Result<Run, String> {
     let mut recorded = vec![times::Recorded::new(); plan.threads];
     let mut finals: Vec<Option<Final>> = (0..plan.threads).map(|_| None).collect();
     let (mut settled, mut counted) = (0, vec![None; plan.threads]);
-    let mut schedule_ns = 0;
+    let (mut schedule_ns, mut unexpected_replies) = (0, 0);
+    LOOKED_AT.set(0);
     let mut dues: Vec<Option<Dues>> = (0..plan.threads).map(|_| None).collect();
     let mut acted: Vec<Option<(u64, Phase)>> = vec![None; plan.threads];
     while workers.iter().any(Option::is_some) {
@@ -249,6 +263,9 @@ fn simulate(seed: u64) -> Result<Run, String> {
             };
             worker.wait(now);
             run.steps += 1;
+            if !worker.asked.is_empty() && worker.accounts.opening >= worker.at_once() {
+                world.borrow_mut().reach("a connection waits until it may open");
+            }
             let lawful = laws::of_a_step(worker).and_then(|()| match &dues[at] {
                 Some(dues) if phase > Phase::Connect => laws::of_what_is_due(worker, dues, now),
                 _ => Ok(()),
@@ -287,6 +304,8 @@ fn simulate(seed: u64) -> Result<Run, String> {
                     }
                 }
                 Report::Tick(tick) => {
+                    let unexpected = tick.interval.errors.get(&Kind::UnexpectedReply);
+                    unexpected_replies += unexpected.map_or(0, |(count, _)| *count);
                     for (key, histogram) in &tick.interval.histograms {
                         recorded[index].entry(*key).or_default().add(histogram);
                     }
@@ -316,9 +335,15 @@ fn simulate(seed: u64) -> Result<Run, String> {
         run.answered += last.counters.answered;
         run.failed += last.counters.failed;
     }
+    let world = world.borrow();
+    laws::of_work(LOOKED_AT.get() as u64, world.said)?;
+    if in_time && unexpected_replies < world.left_over {
+        return Err(format!("{} replies came too many, {unexpected_replies} are told", world.left_over));
+    }
+    run.reached = reached(&plan, &world, schedule_ns, longest_stop_s);
     if in_rooms && in_time {
         let window = control.begins_ns(Phase::Measure).zip(control.begins_ns(Phase::Drain));
-        laws::of_rooms(&plan, &world.borrow().truth, &world.borrow().times, &finals, &recorded, schedule_ns, window)?;
+        laws::of_rooms(&plan, &world.truth, &world.times, &finals, &recorded, schedule_ns, window)?;
     }
     if let (Until::Messages(asked), true) = (plan.measure, honest) {
         let asked: u64 = (0..plan.threads).map(|worker| plan.share(asked, worker)).sum();
@@ -337,10 +362,34 @@ fn simulate(seed: u64) -> Result<Run, String> {
             return Err(format!("copies expected and received: {sent} and {answered}, measured: {ledger:?}"));
         }
         if in_time && plan.stages.is_none() {
-            times::of_broadcasts(&world.borrow().times, &recorded)?;
+            times::of_broadcasts(&world.times, &recorded)?;
         }
     }
     Ok(run)
+}
+
+/// What came about, for the table of a long run: whether faults of such situations could be found.
+fn reached(plan: &Plan, world: &World, schedule_ns: u64, longest_stop_s: f64) -> BTreeSet<String> {
+    let mut reached = world.reached.clone();
+    let rooms = world.conduct.hub.map(|hub| format!("{:?}", hub.deed));
+    let exchanges = matches!(plan.pace, Loop::Closed { messages_per_connection: Some(_), .. });
+    let facts = [
+        (world.conduct.asks.is_some(), "a session"),
+        (world.conduct.lines, "a session in a stream of lines"),
+        (rooms.is_some(), "rooms"),
+        (rooms.is_some() && plan.slices.is_some(), "rooms, in slices"),
+        (plan.slices.is_some(), "slices"),
+        (plan.slices.as_ref().is_some_and(|slices| slices.frozen), "slices of a frozen server"),
+        (exchanges, "connections are exchanged"),
+        (plan.tls.is_some(), "TLS"),
+        (plan.deflate.is_some(), "compression"),
+        (longest_stop_s > plan.limits.reply_s, "a worker may stand still for longer than reply_s"),
+        (world.left_over > 0, "a reply comes between the Close frames"),
+        (world.times.is_copied_later(plan, schedule_ns), "a copy comes in a later slice than its message"),
+    ];
+    reached.extend(facts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_string()));
+    reached.extend(rooms.map(|deed| format!("rooms: {deed}")));
+    reached
 }
 
 /// Runs the seed, or returns the invariant that it broke.
@@ -364,10 +413,12 @@ fn every_law_holds_for_every_seed() {
     }
     let (first, seeds) = (number("FIRST_SEED").unwrap_or(0), number("SEEDS").unwrap_or(400));
     let (mut all, mut hostile, mut broken) = (Run::default(), 0, Vec::new());
+    let mut reached = BTreeMap::<String, u64>::new();
     for seed in first..first + seeds {
         match outcome(seed) {
             Ok(run) => {
                 hostile += u64::from(run.hostile);
+                run.reached.into_iter().for_each(|what| *reached.entry(what).or_default() += 1);
                 (all.steps, all.answered) = (all.steps + run.steps, all.answered + run.answered);
                 all.failed += run.failed;
             }
@@ -378,6 +429,7 @@ fn every_law_holds_for_every_seed() {
         "{seeds} seeds from {first}, {hostile} with hostile servers: {} steps, {} messages answered, {} failed",
         all.steps, all.answered, all.failed
     );
+    reached.iter().for_each(|(what, count)| println!("{count:8}  {what}"));
     assert!(broken.is_empty(), "{} seeds broke a law:\n{}", broken.len(), broken[..broken.len().min(20)].join("\n"));
 }
 

@@ -6,8 +6,11 @@ use super::hub;
 use super::times::Unit;
 use super::world::{AHEAD_OF_EPOCH_NS, Piece, World};
 use super::wrapping::{Deflated, Sealed};
+use crate::conversing::ANSWERS_BYTES;
 use crate::handshake;
 use crate::plan::{Plan, Scenario, Transport};
+use crate::session::records::Records;
+use crate::session::template::Piece as Part;
 use crate::session::{Await, Session};
 use fastrand::Rng;
 use std::collections::VecDeque;
@@ -24,7 +27,18 @@ pub struct Conduct {
     pub tls: bool,
     /// If its clients are in rooms.
     pub hub: Option<Hub>,
+    /// If it may ask its clients: the length of their answers.
+    pub asks: Option<usize>,
+    /// Its messages are parts of a stream of lines.
+    pub lines: bool,
 }
+
+/// The beginning of a client's answer.
+pub const ANSWER: &str = "pong";
+/// What a server that never reads asks for at least.
+const ASKED_BYTES: usize = 3 * ANSWERS_BYTES;
+/// In so many pieces a record comes at most.
+const MOST_PIECES: usize = 60;
 
 /// How a server of rooms distributes messages.
 #[derive(Clone, Copy)]
@@ -85,7 +99,20 @@ impl Conduct {
             Scenario::Doc { bytes, .. } => Work::Document { bytes: *bytes as usize },
             Scenario::Ping {} | Scenario::Idle {} => Work::Ping,
         };
-        Conduct { transport: plan.transport, work, hostile_one_in, documents, tls: plan.tls.is_some(), hub }
+        let echo = plan.session().filter(|_| hub.is_none());
+        let letters = |part: &Part| if let Part::Letters(count) = part { Some(*count) } else { None };
+        let asks = echo.and_then(|session| session.templates[1].iter().find_map(letters));
+        let lines = echo.is_some_and(|session| session.records != Records::Message {});
+        Conduct {
+            transport: plan.transport,
+            work,
+            hostile_one_in,
+            documents,
+            tls: plan.tls.is_some(),
+            hub,
+            asks,
+            lines,
+        }
     }
 }
 
@@ -110,6 +137,8 @@ enum Misdeed {
     Reserved,
     HugeLength,
     EmptyFragments,
+    /// Asks, and reads nothing any more.
+    AsksOnly,
 }
 
 const MISDEEDS: &[Misdeed] = &[
@@ -130,6 +159,7 @@ const MISDEEDS: &[Misdeed] = &[
     Misdeed::Reserved,
     Misdeed::HugeLength,
     Misdeed::EmptyFragments,
+    Misdeed::AsksOnly,
 ];
 
 /// A server's side of one connection.
@@ -151,6 +181,8 @@ pub struct Peer {
     pub messages: u64,
     /// It sends nothing more.
     mute: bool,
+    /// The client has said that it closes.
+    pub left: bool,
 }
 
 impl Peer {
@@ -170,6 +202,7 @@ impl Peer {
             deflated: None,
             messages: 0,
             mute: false,
+            left: false,
         }
     }
 
@@ -275,7 +308,7 @@ impl Peer {
                 let (fin, opcode) = (first & 0x80 != 0, first & 0x0f);
                 match opcode {
                     8 => {
-                        peer.mute = true;
+                        (peer.mute, peer.left) = (true, true);
                         world.say(wire, &frame(8, &payload));
                         world.arrive(wire, Piece::End);
                     }
@@ -301,7 +334,21 @@ impl Peer {
         true
     }
 
+    /// Whether a reply that comes after the client's Close frame is one too many, and is to be told.
+    pub fn says_twice(&self) -> bool {
+        self.misdeed == Some(Misdeed::Twice)
+    }
+
     fn message(world: &mut World, wire: usize, opcode: u8, message: Vec<u8>) {
+        if world.conduct.asks.is_some() {
+            if message.starts_with(ANSWER.as_bytes()) {
+                return;
+            }
+            if world.random.u32(..10) == 0 {
+                let question = Peer::question(world, wire);
+                world.say(wire, &question);
+            }
+        }
         world.leaves(wire);
         match world.conduct.work {
             Work::Echo => Peer::answer(world, wire, Answer::Message(opcode, message)),
@@ -326,9 +373,33 @@ impl Peer {
         }
     }
 
+    /// A message that a client answers.
+    fn question(world: &mut World, wire: usize) -> Vec<u8> {
+        let opcode = world.wires[wire].peer.opcode;
+        let text: &[u8] = if world.conduct.lines { b"p\r\n" } else { b"p" };
+        Peer::framed(world, wire, opcode, text)
+    }
+
+    /// A message in several ones, if they are parts of a stream.
+    fn in_pieces(world: &mut World, wire: usize, opcode: u8, mut payload: &[u8]) -> Vec<u8> {
+        let mut made = Vec::new();
+        if world.conduct.lines && world.random.u32(..4) == 0 {
+            let pieces = world.random.usize(..MOST_PIECES);
+            world.reach("a record comes in pieces");
+            for _ in 0..pieces {
+                let (piece, rest) = payload.split_at(world.random.usize(..=payload.len() / 4));
+                made.extend(Peer::framed(world, wire, opcode, piece));
+                payload = rest;
+            }
+        }
+        made.extend(Peer::framed(world, wire, opcode, payload));
+        made
+    }
+
     /// A message as frames: compressed if negotiated, whole or fragmented, possibly with a Ping between.
     fn framed(world: &mut World, wire: usize, opcode: u8, payload: &[u8]) -> Vec<u8> {
-        let World { random, wires, .. } = world;
+        let World { random, wires, said, .. } = world;
+        *said += payload.len() as u64;
         let mut first = opcode;
         let payload = match &mut wires[wire].peer.deflated {
             Some(deflated) if random.u32(..4) > 0 => {
@@ -365,7 +436,7 @@ impl Peer {
     pub fn say_unit(world: &mut World, wire: usize, answer: Answer, unit: Option<Unit>) {
         let right = match answer {
             Answer::Bytes(bytes) => bytes,
-            Answer::Message(opcode, payload) => Peer::framed(world, wire, opcode, &payload),
+            Answer::Message(opcode, payload) => Peer::in_pieces(world, wire, opcode, &payload),
         };
         let peer = &mut world.wires[wire].peer;
         if peer.patience > 0 || peer.misdeed.is_none() {
@@ -437,6 +508,15 @@ impl Peer {
                 let mut many = vec![0x01, 0x00];
                 many.extend([0x00, 0x00].repeat(world.random.usize(1..5000)));
                 world.say(wire, &many);
+            }
+            Misdeed::AsksOnly => {
+                ends(peer);
+                world.wires[wire].room_ns = u64::MAX;
+                if let Some(length @ 1000..) = world.conduct.asks {
+                    world.reach("a server asks and does not read");
+                    let question = Peer::question(world, wire);
+                    world.say(wire, &question.repeat(ASKED_BYTES / length));
+                }
             }
             Misdeed::Refuses | Misdeed::NeverConnects | Misdeed::SpeaksFirst | Misdeed::BadHandshake => {
                 world.say(wire, &right);

@@ -80,6 +80,10 @@ impl Times {
         wire.messages += 1;
     }
 
+    pub fn awaits(&self, wire: usize) -> bool {
+        !self.wires[wire].unanswered.is_empty()
+    }
+
     /// Since when the message that left last may have been written, and when it left.
     pub fn last_left(&self) -> (u64, u64) {
         let message = self.messages.last().expect("one has just left");
@@ -90,6 +94,16 @@ impl Times {
     pub fn copied(&mut self, begun_ns: u64, left_ns: u64, said: Option<usize>) -> usize {
         self.copies.push(Copy { begun_ns, left_ns, said, read_ns: None });
         self.copies.len() - 1
+    }
+
+    /// Whether a copy was read in a later slice than that of its message.
+    pub fn is_copied_later(&self, plan: &Plan, origin_ns: u64) -> bool {
+        let Some(slices) = &plan.slices else { return false };
+        let begins = |(open_s, _): &(f64, f64)| origin_ns + ((open_s - slices.lead_s) * 1e9) as u64;
+        let later = |copy: &Copy, read_ns| {
+            slices.windows.iter().map(begins).any(|ns| (copy.left_ns + 1..read_ns).contains(&ns))
+        };
+        self.copies.iter().any(|copy| copy.read_ns.is_some_and(|read_ns| later(copy, read_ns)))
     }
 
     pub fn read(&mut self, at: usize, unit: Unit, now: u64) {

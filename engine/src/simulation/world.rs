@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::system::{Interest, System};
 use fastrand::Rng;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ pub struct Wire {
     inbound: VecDeque<(u64, Piece)>,
     last_ns: u64,
     /// The time from which the kernel accepts bytes.
-    room_ns: u64,
+    pub room_ns: u64,
     /// The last send was cut short, or refused: the client keeps bytes.
     short: bool,
     /// When the worker woke that wrote what is being sent, and the number of that send among all.
@@ -95,6 +95,11 @@ pub struct World {
     held: Vec<(u64, usize, Copy)>,
     pub truth: Truth,
     pub times: Times,
+    /// Situations that came about.
+    pub reached: BTreeSet<String>,
+    /// Replies that came between the Close frames of a connection.
+    pub left_over: u64,
+    reply_ns: u64,
     /// By worker: when it last began to act, or came back from waiting; until when it wants to wait; and units that it
     /// has been given since it looked at its clock.
     woke_ns: Vec<u64>,
@@ -105,13 +110,13 @@ pub struct World {
     orders: u64,
     /// How long a worker may be off its CPU.
     longest_stop_ns: u64,
-    /// Bytes that clients sent, and that they received.
-    pub taken: u64,
-    pub given: u64,
+    /// Bytes that servers have for their clients: messages, and what they become on the way.
+    pub said: u64,
 }
 
 impl World {
-    pub fn new(seed: u64, conduct: Conduct, longest_stop_s: f64, workers: usize) -> World {
+    pub fn new(seed: u64, conduct: Conduct, longest_stop_s: f64, plan: &Plan) -> World {
+        let workers = plan.threads;
         World {
             now: 1_000 * MS,
             random: Rng::with_seed(seed),
@@ -121,19 +126,27 @@ impl World {
             held: Vec::new(),
             truth: Truth::default(),
             times: Times::default(),
+            reached: BTreeSet::new(),
+            left_over: 0,
+            reply_ns: (plan.limits.reply_s * 1e9) as u64,
             woke_ns: vec![0; workers],
             until_ns: vec![0; workers],
             unread: vec![Vec::new(); workers],
             clock_ns: 0,
             orders: 0,
             longest_stop_ns: (longest_stop_s * 1e9) as u64,
-            taken: 0,
-            given: 0,
+            said: 0,
         }
     }
 
     fn chance(&mut self, one_in: u32) -> bool {
         self.random.u32(..one_in) == 0
+    }
+
+    pub fn reach(&mut self, situation: &str) {
+        if !self.reached.contains(situation) {
+            self.reached.insert(situation.into());
+        }
     }
 
     /// A worker begins to act.
@@ -182,6 +195,7 @@ impl World {
 
     /// Bytes arrive in pieces, in order, with their own delays.
     pub fn deliver(&mut self, wire: usize, mut bytes: &[u8]) {
+        self.said += bytes.len() as u64;
         self.wires[wire].said += bytes.len() as u64;
         while !bytes.is_empty() {
             let at_most = if self.chance(3) { self.random.usize(1..=bytes.len()) } else { bytes.len() };
@@ -264,7 +278,6 @@ impl World {
         if short || self.chance(40) {
             self.wires[wire].room_ns = now + self.random.u64(..10 * MS);
         }
-        self.taken += taken as u64;
         self.wires[wire].short = short;
         Peer::take(self, wire, &bytes[..taken]);
         Ok(Some(taken))
@@ -302,13 +315,14 @@ impl World {
                 Piece::Reset => return Err(io::Error::from_raw_os_error(libc::ECONNRESET)),
             }
         }
-        self.given += count as u64;
         let found = &mut self.wires[wire];
         found.given += count as u64;
         while let Some(&(end, unit)) = found.units.front()
             && end <= found.given
         {
             found.units.pop_front();
+            let more = found.peer.left && found.peer.says_twice() && matches!(unit, Unit::Answer);
+            self.left_over += u64::from(more && !found.ended);
             // Behind the client's last byte nothing counts any more.
             if !found.ended {
                 self.unread[found.worker].push((wire, unit));
@@ -362,11 +376,17 @@ impl World {
             self.release();
             news = self.news_of(worker);
         }
-        self.now += match self.random.u32(..2000) {
+        let stop_ns = match self.random.u32(..2000) {
             0 => self.random.u64(..self.longest_stop_ns),
             1..50 => self.random.u64(..3 * MS),
             _ => self.random.u64(..3_000),
         };
+        self.now += stop_ns;
+        if stop_ns > self.reply_ns
+            && self.live.iter().any(|&wire| self.wires[wire].worker == worker && self.times.awaits(wire))
+        {
+            self.reach("a worker stands still for longer than reply_s, and awaits an answer");
+        }
         if self.chance(50) {
             // An event without anything to read.
             let reads = |wire: &&Wire| matches!(wire.interest, Some(Interest::Read)) && !wire.gone;
