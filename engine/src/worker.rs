@@ -353,7 +353,7 @@ impl<S: System> Worker<S> {
                 self.pacer.late.pop_front();
                 continue;
             }
-            let Some(index) = self.first_in_line() else { return };
+            let Some(index) = self.first_in_line() else { break };
             self.pacer.late.pop_front();
             self.send(index, due, self.system.now_ns());
             self.flush(index);
