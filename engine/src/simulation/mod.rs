@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use world::{Simulated, World};
 
@@ -403,6 +404,20 @@ fn outcome(seed: u64) -> Result<Run, String> {
     }
 }
 
+/// The outcomes of these seeds, in order. Seeds have nothing in common, so that every CPU takes the next one.
+fn outcomes(first: u64, seeds: u64) -> BTreeMap<u64, Result<Run, String>> {
+    let next = AtomicU64::new(first);
+    let take = || {
+        let seeds = std::iter::from_fn(|| Some(next.fetch_add(1, SeqCst)).filter(|&seed| seed < first + seeds));
+        seeds.map(|seed| (seed, outcome(seed))).collect::<Vec<_>>()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let taking: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
+        taking.into_iter().flat_map(|thread| thread.join().expect("a panic is an outcome")).collect()
+    })
+}
+
 #[test]
 fn every_law_holds_for_every_seed() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -414,8 +429,8 @@ fn every_law_holds_for_every_seed() {
     let (first, seeds) = (number("FIRST_SEED").unwrap_or(0), number("SEEDS").unwrap_or(400));
     let (mut all, mut hostile, mut broken) = (Run::default(), 0, Vec::new());
     let mut reached = BTreeMap::<String, u64>::new();
-    for seed in first..first + seeds {
-        match outcome(seed) {
+    for (seed, outcome) in outcomes(first, seeds) {
+        match outcome {
             Ok(run) => {
                 hostile += u64::from(run.hostile);
                 run.reached.into_iter().for_each(|what| *reached.entry(what).or_default() += 1);

@@ -6,6 +6,7 @@ use crate::support::session::session;
 use crate::support::{Run, echo, engine, folder, open, run, start, start_as, with};
 use serde_json::{Value, json};
 use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -204,6 +205,65 @@ fn a_standard_output_that_is_closed_or_full_costs_no_measurement() {
         assert_eq!((run.end()["outcome"].as_str(), words.as_str()), (Some("completed"), ""));
         assert!(run.all("tick").len() >= 4);
     }
+}
+
+/// Files have no more than so many bytes from now on: a write beyond that is cut short, the next one is an error.
+fn limit_files(bytes: u64) -> std::io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: a valid limit, and no handler of a signal.
+    let done = unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN) != libc::SIG_ERR && libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0
+    };
+    if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// An output that fails after any number of bytes, in the middle of a line or of a character: four times a number.
+fn after_any_number_of_bytes(most: u64, check: impl Fn(u64) + Sync) {
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let check = &check;
+            scope.spawn(move || (0..4).for_each(|round| check(fastrand::Rng::with_seed(4 * seed + round).u64(..most))));
+        }
+    });
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_a_named_error_and_has_no_end() {
+    let plan = with(echo(honest(), "text", 32), json!({"measure": {"seconds": 0.2}, "tick_s": 0.05}));
+    after_any_number_of_bytes(6000, |bytes| {
+        let mut command = engine();
+        // SAFETY: only system calls, between fork and exec.
+        unsafe { command.pre_exec(move || limit_files(bytes)) };
+        let mut running = start_as(command, &plan);
+        let (status, words) = (running.status(), running.stderr());
+        let text = std::fs::read_to_string(running.folder.join("out/events.jsonl")).unwrap();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let events: Vec<Value> = whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let has_ended = events.last().is_some_and(|last| last["event"] == "end");
+        if has_ended {
+            assert_eq!((status.code(), words.as_str()), (Some(0), ""), "{bytes} bytes");
+            Run::read(&running.folder.join("out")).lawful();
+        } else {
+            assert_eq!(status.code(), Some(3), "{bytes} bytes: {words}");
+            assert!(words.contains("File too large"), "{bytes} bytes: {words}");
+        }
+    });
+}
+
+#[test]
+fn a_standard_output_that_closes_in_the_middle_of_a_line_costs_no_measurement() {
+    let plan = with(echo(honest(), "text", 32), json!({"measure": {"seconds": 0.2}, "tick_s": 0.05}));
+    after_any_number_of_bytes(200, |bytes| {
+        let mut running = start(&plan);
+        let mut output = running.child.stdout.take().unwrap();
+        output.read_exact(&mut vec![0; bytes as usize]).unwrap();
+        drop(output);
+        let (status, words) = (running.status(), running.stderr());
+        assert_eq!((status.code(), words.as_str()), (Some(0), ""), "{bytes} bytes");
+        let run = Run::read(&running.folder.join("out"));
+        run.lawful();
+        assert_eq!(run.end()["outcome"], "completed");
+    });
 }
 
 /// The kernel answers these system calls with an error from now on, as an older one or a sandbox does.
