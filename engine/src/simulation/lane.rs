@@ -50,7 +50,7 @@ fn told(seed: u64, is_plain: bool) -> (Vec<String>, u64) {
     let plan = Arc::new(plain_plan(&mut random, hostile));
     plan.check().expect("it is a valid plan");
     let conduct = Conduct::of(&plan, if hostile { random.u32(1..4) } else { 0 }, None, &mut random);
-    let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, 0.7)));
+    let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, 0.7, &plan)));
     let (sender, reports) = channel();
     let control = Arc::new(Control::default());
     let common = Common {

@@ -110,6 +110,9 @@ pub struct World {
     orders: u64,
     /// How long a worker may be off its CPU.
     longest_stop_ns: u64,
+    /// Bytes that clients sent, and that they received.
+    pub taken: u64,
+    pub given: u64,
     /// Bytes that servers have for their clients: messages, and what they become on the way.
     pub said: u64,
 }
@@ -135,6 +138,8 @@ impl World {
             clock_ns: 0,
             orders: 0,
             longest_stop_ns: (longest_stop_s * 1e9) as u64,
+            taken: 0,
+            given: 0,
             said: 0,
         }
     }
@@ -279,6 +284,7 @@ impl World {
             self.wires[wire].room_ns = now + self.random.u64(..10 * MS);
         }
         self.wires[wire].short = short;
+        self.taken += taken as u64;
         Peer::take(self, wire, &bytes[..taken]);
         Ok(Some(taken))
     }
@@ -317,6 +323,7 @@ impl World {
         }
         let found = &mut self.wires[wire];
         found.given += count as u64;
+        self.given += count as u64;
         while let Some(&(end, unit)) = found.units.front()
             && end <= found.given
         {
