@@ -3,6 +3,7 @@
 //! or `begin T`, in nanoseconds of this host's `CLOCK_MONOTONIC`.
 
 use crate::clock;
+use crate::console;
 use crate::leash;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub fn hear(line: &str) {
     match parse(line.trim()) {
         Some((gate, t_ns)) => INSTANTS[gate as usize].store(t_ns, SeqCst),
         None if line.trim().is_empty() => {}
-        None => leash::complain(&format!("`{}` on standard input; allowed: connect T, begin T", line.trim())),
+        None => console::complain(&format!("`{}` on standard input; allowed: connect T, begin T", line.trim())),
     }
 }
 

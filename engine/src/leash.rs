@@ -2,10 +2,11 @@
 //! the workers are asked to stop, so that measurements are written. A few seconds later the process ends in any case.
 
 use crate::clock;
+use crate::console;
 use crate::control::Control;
 use crate::gate;
 use crate::poll::Waker;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
@@ -24,11 +25,6 @@ pub fn outcome() -> Option<&'static str> {
         2 => Some("deadline"),
         _ => Some("not_begun"),
     }
-}
-
-/// A line on standard error, if there is one.
-pub fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "wsbench-engine: {line}");
 }
 
 fn pull(cause: u8) {
@@ -97,7 +93,7 @@ pub fn watch(control: Arc<Control>, wakers: Vec<Waker>, deadline_ns: u64, parent
         while clock::now_ns() < hard_end_ns {
             std::thread::sleep(LOOK_EVERY);
         }
-        complain(&format!("ended hard, {} s after it was told to stop", GRACE_NS / 1_000_000_000));
+        console::complain(&format!("ended hard, {} s after it was told to stop", GRACE_NS / 1_000_000_000));
         std::process::exit(1);
     });
 }

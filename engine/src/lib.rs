@@ -5,6 +5,7 @@ mod accounts;
 mod check;
 mod clock;
 mod connection;
+pub mod console;
 mod control;
 mod conversing;
 #[cfg(any(test, fuzzing))]

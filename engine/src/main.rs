@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use wsbench_engine::{leash, plan, run};
+use wsbench_engine::{console, leash, plan, run};
 
 fn main() -> ExitCode {
     let parent = std::os::unix::process::parent_id();
@@ -31,6 +31,6 @@ fn main() -> ExitCode {
 }
 
 fn fail(code: u8, line: &str) -> ExitCode {
-    leash::complain(line);
+    console::complain(line);
     ExitCode::from(code)
 }

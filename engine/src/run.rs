@@ -2,6 +2,7 @@
 //! by tick, and writes them. It touches no socket.
 
 use crate::clock;
+use crate::console;
 use crate::control::{Control, Final, Moment, Phase, Report, Tick};
 use crate::emit::Emit;
 use crate::gate::{self, Gate};
@@ -12,7 +13,7 @@ use crate::push::{self, Board};
 use crate::tls;
 use crate::worker::{Common, Worker};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -230,7 +231,7 @@ impl Run {
                 counters.answered,
                 counters.failed
             );
-            tell(&line);
+            console::tell(&line);
         }
         Ok(())
     }
@@ -248,14 +249,9 @@ impl Run {
             false => self.emit.copies(&self.board, &finals)?,
         }
         self.emit.end(&self.plan, outcome, &finals)?;
-        tell(outcome);
+        console::tell(outcome);
         Ok(())
     }
-}
-
-/// Progress for people: if nobody reads it, or there is no space for it, the run goes on.
-fn tell(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// The first phase begins at `t_ns`, or as soon as all workers can see it.

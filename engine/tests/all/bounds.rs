@@ -6,8 +6,9 @@ use crate::support::session::session;
 use crate::support::{Run, echo, engine, folder, open, run, start, start_as, with};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::Read;
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -264,6 +265,38 @@ fn a_standard_output_that_closes_in_the_middle_of_a_line_costs_no_measurement() 
         run.lawful();
         assert_eq!(run.end()["outcome"], "completed");
     });
+}
+
+/// A pipe that has no room and is never read.
+fn stuck() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: plain system calls on an open descriptor.
+    unsafe {
+        libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096);
+        libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
+    }
+    while writer.write(b"x").is_ok() {}
+    // SAFETY: as above; what is written to it waits again.
+    unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, 0) };
+    (reader, writer)
+}
+
+#[test]
+fn a_standard_output_that_nobody_reads_delays_nothing() {
+    let (_reader, writer) = stuck();
+    let plan = with(echo(honest(), "text", 32), json!({"measure": {"seconds": 0.3}, "tick_s": 0.1}));
+    let (run, words) = telling(writer.into(), &plan);
+    assert_eq!((run.end()["outcome"].as_str(), words.as_str()), (Some("completed"), ""));
+    assert!(run.all("tick").len() >= 4);
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_does_not_keep_it_from_ending() {
+    let (_reader, writer) = stuck();
+    let mut command = engine();
+    command.stderr(writer);
+    let mut running = start_as(command, &with(echo(honest(), "text", 32), json!({"tick_s": 0.0})));
+    assert_eq!(running.status().code(), Some(2));
 }
 
 /// The kernel answers these system calls with an error from now on, as an older one or a sandbox does.
