@@ -3,6 +3,8 @@
 //! This module also reads a thread's CPU time, run-queue time and context switches.
 
 use sha1::{Digest, Sha1};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 fn read(clock: libc::clockid_t) -> u64 {
@@ -51,6 +53,11 @@ pub fn id() -> u32 {
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
+thread_local! {
+    /// Open as long as the thread lives: to open it takes longer than to read it.
+    static SCHEDSTAT: Option<File> = File::open("/proc/thread-self/schedstat").ok();
+}
+
 /// Usage of the calling thread since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
@@ -69,9 +76,11 @@ impl Usage {
         let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
         assert_eq!(result, 0, "getrusage failed");
         // Second field of schedstat: nanoseconds in the run queue (Documentation/scheduler/sched-stats.rst).
-        let wait_ns = std::fs::read_to_string("/proc/thread-self/schedstat")
-            .ok()
-            .and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
+        let mut text = [0; 64];
+        let wait_ns = SCHEDSTAT.with(|file| {
+            let length = file.as_ref()?.read_at(&mut text, 0).ok()?;
+            std::str::from_utf8(&text[..length]).ok()?.split_whitespace().nth(1)?.parse().ok()
+        });
         Usage {
             cpu_ns: read(libc::CLOCK_THREAD_CPUTIME_ID),
             wait_ns,

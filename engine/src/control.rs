@@ -2,10 +2,12 @@
 //! phases one way, reports the other.
 
 use crate::clock::Usage;
+use crate::lending::{MOST_ENDS, MOST_LENT};
 use crate::push::Delivery;
 use crate::record::{Counters, Interval, Kind, Ledger, Partings, Pushes};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
@@ -65,6 +67,8 @@ pub enum Moment {
 pub struct Tick {
     pub moment: Moment,
     pub t_ns: u64,
+    /// Never left out: a phase ends here, or a slice begins or ends.
+    pub is_fixed: bool,
     pub phase: Phase,
     /// The phase that begins here, if one does.
     pub begins: Option<Phase>,
@@ -101,6 +105,8 @@ pub struct Window {
     pub bytes_received: u64,
 }
 
+/// Ticks are of about the size of everything else together, and a box for each would be made between two messages.
+#[expect(clippy::large_enum_variant)]
 pub enum Report {
     /// All requested connections are open or have failed; `open` is how many are open.
     Settled {
@@ -111,8 +117,32 @@ pub enum Report {
         phase: Phase,
         t_ns: u64,
     },
-    Tick(Box<Tick>),
+    Tick(Tick),
+    /// Ticks that were kept back, in order of time.
+    Kept(Vec<Tick>),
     Finished(Box<Final>),
     /// This host cannot carry out the plan; the text says what to do.
     HostCannot(String),
+}
+
+/// Reports of a worker that are under way besides its ticks: it has settled, its part of two phases is done, ticks were
+/// kept until the end of a phase, the host cannot, and the last one.
+const MOST_OTHERS: usize = 5 + MOST_ENDS;
+
+/// The way of the workers' reports. It has room for all of them, so that no worker ever waits for the thread that reads.
+#[derive(Clone)]
+pub struct Reports(SyncSender<(usize, Report)>);
+
+pub fn channel(workers: usize) -> (Reports, Receiver<(usize, Report)>) {
+    let (sender, receiver) = sync_channel(workers * (MOST_LENT + MOST_ENDS + MOST_OTHERS));
+    (Reports(sender), receiver)
+}
+
+impl Reports {
+    pub fn send(&self, worker: usize, report: Report) {
+        // The receiver is gone only if the process is ending.
+        if let Err(TrySendError::Full(_)) = self.0.try_send((worker, report)) {
+            unreachable!("a worker has more reports under way than there can be");
+        }
+    }
 }

@@ -1,12 +1,15 @@
 //! Output of the engine: `events.jsonl` and `latency.hlog`, merged over the workers and flushed at
 //! every tick. A reader can follow a live run, and a crash loses at most a second.
 
-use crate::clock::{self, Usage};
-use crate::control::{Final, Phase, Tick, Window};
+use crate::clock;
+use crate::control::{Final, Phase, Window};
+use crate::counts::{Counts, new_histogram};
 use crate::gate::Gate;
+use crate::lending::Key;
+use crate::merge::Merged;
 use crate::plan::Plan;
 use crate::push::{Board, Delivery};
-use crate::record::{Counters, Errors, Exchange, Part, Partings, Tag};
+use crate::record::{Counters, Exchange, Part, Partings};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -15,7 +18,6 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -24,6 +26,8 @@ pub struct Emit {
     events: BufWriter<File>,
     latency: BufWriter<File>,
     serializer: V2Serializer,
+    /// The one that is being written.
+    histogram: Histogram<u64>,
     origin_ns: u64,
     last_ns: u64,
     used: (u64, Option<u64>),
@@ -38,6 +42,7 @@ impl Emit {
             events: BufWriter::new(File::create(folder.join("events.jsonl"))?),
             latency: BufWriter::new(File::create(folder.join("latency.hlog"))?),
             serializer: V2Serializer::new(),
+            histogram: new_histogram(),
             origin_ns: now_ns,
             last_ns: now_ns,
             used: (0, None),
@@ -85,16 +90,14 @@ impl Emit {
         t_ns.saturating_sub(self.origin_ns) as f64 / 1e9
     }
 
-    /// One tick of all workers: the sums, the errors since the last tick, and the interval's
-    /// histograms. `ended` holds the last reports of workers that have finished.
-    pub fn tick(&mut self, ticks: Vec<Tick>, ended: &[(Counters, Usage)], t_ns: u64) -> io::Result<Counters> {
-        let phase = ticks[0].phase;
-        let states = || ticks.iter().map(|tick| (tick.counters, tick.usage)).chain(ended.iter().copied());
-        let counters = sum(states().map(|(counters, _)| counters));
-        let wait_ns: Option<u64> = states().map(|(_, usage)| usage.wait_ns).sum();
+    /// One tick of all workers: the sums, the errors since the last tick, and the interval's histograms.
+    pub fn tick(&mut self, phase: Phase, tick: &mut Merged) -> io::Result<Counters> {
+        let t_ns = tick.t_ns;
+        let counters = sum(tick.states().map(|(counters, _)| counters));
+        let wait_ns: Option<u64> = tick.states().map(|(_, usage)| usage.wait_ns).sum();
         // The end of a phase that ends by count is known only afterwards. Its CPU usage was read
         // later, perhaps later than that of a tick further down in the file.
-        let cpu_ns = states().map(|(_, usage)| usage.cpu_ns).sum::<u64>().max(self.used.0);
+        let cpu_ns = tick.states().map(|(_, usage)| usage.cpu_ns).sum::<u64>().max(self.used.0);
         self.used = (cpu_ns, wait_ns.map(|wait_ns| wait_ns.max(self.used.1.unwrap_or(0))));
         self.event(json!({
             "event": "tick", "t_ns": t_ns, "phase": phase.name(), "open": counters.open,
@@ -102,59 +105,48 @@ impl Emit {
             "bytes_sent": counters.bytes_sent, "bytes_received": counters.bytes_received,
             "cpu_ns": self.used.0, "wait_ns": self.used.1,
         }))?;
-        let mut errors = Errors::new();
-        let mut exchanges = Vec::new();
-        let mut histograms: BTreeMap<(Tag, Part), Histogram<u64>> = BTreeMap::new();
-        for tick in ticks {
-            exchanges.extend(tick.interval.exchanges);
-            for (kind, (count, example)) in tick.interval.errors {
-                errors.entry(kind).or_insert((0, example)).0 += count;
-            }
-            for (key, histogram) in tick.interval.histograms {
-                match histograms.entry(key) {
-                    Entry::Vacant(place) => drop(place.insert(histogram)),
-                    Entry::Occupied(mut merged) => {
-                        merged.get_mut().add(&histogram).expect("all histograms have the same bounds")
-                    }
-                }
-            }
-        }
-        exchanges.sort_by_key(|exchange| exchange.t_ns);
-        for Exchange { t_ns, connection, sent, what, content } in exchanges {
+        tick.exchanges.sort_by_key(|exchange| exchange.t_ns);
+        for Exchange { t_ns, connection, sent, what, content } in &tick.exchanges {
             self.event(json!({
                 "event": "exchange", "t_ns": t_ns, "connection": connection, "sent": sent, "what": what,
                 "content": STANDARD.encode(content),
             }))?;
         }
-        for (kind, (count, example)) in errors {
+        for (kind, (count, example)) in &tick.errors {
             self.event(json!({
                 "event": "error", "t_ns": t_ns, "phase": phase.name(),
                 "kind": kind.name(), "count": count, "example": example,
             }))?;
         }
-        for (key, histogram) in histograms {
-            self.interval(key, &histogram, t_ns)?;
-        }
+        let mut written = Ok(());
+        tick.set.each(|key, counts| {
+            if written.is_ok() {
+                written = self.interval(key, counts, t_ns);
+            }
+        });
+        written?;
         self.last_ns = t_ns;
         self.flush()?;
         Ok(counters)
     }
 
-    fn interval(&mut self, (tag, part): (Tag, Part), histogram: &Histogram<u64>, t_ns: u64) -> io::Result<()> {
-        let bytes = self.compressed(histogram)?;
+    fn interval(&mut self, (tag, part): Key, counts: &Counts, t_ns: u64) -> io::Result<()> {
+        counts.copy_to(&mut self.histogram);
+        let bytes = self.compressed()?;
         let start = self.seconds(self.last_ns);
         let length = (t_ns - self.last_ns) as f64 / 1e9;
         let warmup = if part == Part::Warmup { "warmup-" } else { "" };
-        let (tag, max, payload) = (tag.name(), histogram.max(), STANDARD.encode(bytes));
+        let (tag, max, payload) = (tag.name(), self.histogram.max(), STANDARD.encode(bytes));
         writeln!(self.latency, "Tag={warmup}{tag},{start:.3},{length:.3},{max},{payload}")
     }
 
     /// HdrHistogram's compressed V2 format: a cookie, a length, a zlib stream. zlib runs at its
     /// fastest level, because this thread takes time from a worker's CPU if there is no other CPU.
-    fn compressed(&mut self, histogram: &Histogram<u64>) -> io::Result<Vec<u8>> {
+    fn compressed(&mut self) -> io::Result<Vec<u8>> {
         const COOKIE: u32 = 0x1c84_9314;
         let mut plain = Vec::new();
-        self.serializer.serialize(histogram, &mut plain).map_err(|error| io::Error::other(format!("{error:?}")))?;
+        let serialized = self.serializer.serialize(&self.histogram, &mut plain);
+        serialized.map_err(|error| io::Error::other(format!("{error:?}")))?;
         let mut zlib = ZlibEncoder::new([0; 8].to_vec(), Compression::fast());
         zlib.write_all(&plain)?;
         let mut bytes = zlib.finish()?;

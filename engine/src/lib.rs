@@ -8,6 +8,7 @@ mod connection;
 pub mod console;
 mod control;
 mod conversing;
+mod counts;
 #[cfg(any(test, fuzzing))]
 pub mod cuts;
 mod deflate;
@@ -20,6 +21,8 @@ mod gate;
 mod handshake;
 mod http;
 pub mod leash;
+mod lending;
+mod merge;
 mod message;
 mod opening;
 mod pacing;

@@ -26,6 +26,8 @@ impl<S: System> Worker<S> {
                 return;
             }
             if begins_ns == self.moment_ns {
+                // A tick at the same time is this one.
+                self.ticks += u64::from(tick_ns == begins_ns);
                 self.enter(next, begins_ns);
             } else if edge_ns == self.moment_ns {
                 self.pass_edge(edge_ns);
@@ -109,6 +111,8 @@ impl<S: System> Worker<S> {
         let measures = self.phase == Phase::Measure;
         match edge {
             Edge::Start => {
+                // Nothing is measured here, and nothing under way.
+                self.kept.iter_mut().for_each(|tick| self.accounts.record.list(&mut tick.interval));
                 self.measure_ns = if measures { slice.open_ns } else { u64::MAX };
                 self.drain_ns = slice.close_ns;
                 self.loads = true;
@@ -223,9 +227,16 @@ impl<S: System> Worker<S> {
         let moved_ns = &mut self.accounts.record.counters.wall_moved_ns;
         *moved_ns = to_unix_ns.abs_diff(self.to_unix_ns).max(*moved_ns);
         self.to_unix_ns = to_unix_ns;
+        let is_edge = self.slices.is_some() && begins.is_none() && moment != Moment::Last;
+        let is_end = begins.is_some() || matches!(moment, Moment::Cut | Moment::Last);
+        let is_fixed = is_edge || is_end;
+        if !is_fixed && !self.accounts.record.can_hand_over() {
+            return;
+        }
         let tick = Tick {
             moment,
             t_ns,
+            is_fixed,
             phase: self.phase,
             begins,
             taken_ns: self.system.now_ns(),
@@ -233,12 +244,14 @@ impl<S: System> Worker<S> {
             usage: self.system.usage(),
             interval: self.accounts.record.hand_over(),
         };
-        if self.slices.is_some() && begins.is_none() && moment != Moment::Last {
+        if is_edge {
             return self.kept.push(tick);
         }
-        for tick in std::mem::take(&mut self.kept).into_iter().chain([tick]) {
-            self.report(Report::Tick(Box::new(tick)));
+        if !self.kept.is_empty() {
+            let kept = std::mem::take(&mut self.kept);
+            self.report(Report::Kept(kept));
         }
+        self.report(Report::Tick(tick));
     }
 
     pub fn finish(mut self) {

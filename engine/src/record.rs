@@ -2,7 +2,7 @@
 //! for each tag. Only the worker has access to its record. At every tick it hands over the
 //! interval's part and starts the next with empty histograms.
 
-use hdrhistogram::Histogram;
+use crate::lending::{Lent, Sets};
 use std::collections::BTreeMap;
 
 macro_rules! kinds {
@@ -56,7 +56,7 @@ macro_rules! tags {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Tag { $($variant),* }
         impl Tag {
-            const ALL: &[Tag] = &[$(Tag::$variant),*];
+            pub const ALL: &[Tag] = &[$(Tag::$variant),*];
             pub fn name(self) -> &'static str {
                 match self { $(Tag::$variant => $name),* }
             }
@@ -87,7 +87,7 @@ pub enum Part {
     Warmup,
 }
 
-const TAGS: usize = Tag::ALL.len();
+pub const TAGS: usize = Tag::ALL.len();
 
 /// Cumulative since the worker began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -218,7 +218,7 @@ pub struct Exchange {
 
 /// The part of a record that is handed over at a tick.
 pub struct Interval {
-    pub histograms: Vec<((Tag, Part), Histogram<u64>)>,
+    pub lent: Lent,
     pub errors: Errors,
     pub exchanges: Vec<Exchange>,
 }
@@ -233,8 +233,7 @@ pub struct Record {
     pub pushes: Pushes,
     pub partings: Partings,
     pub measured_errors: BTreeMap<Kind, u64>,
-    /// Measured, then warm-up; created with the first value.
-    histograms: [[Option<Box<Histogram<u64>>>; TAGS]; 2],
+    sets: Sets,
     last: [Alike; 2],
     errors: Errors,
     exchanges: Vec<Exchange>,
@@ -257,13 +256,6 @@ impl Default for Alike {
 
 const LONGEST_EXAMPLE: usize = 200;
 
-/// One hour: longer than any deadline of a single reply.
-pub const HIGHEST_NS: u64 = 3_600_000_000_000;
-
-pub fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, HIGHEST_NS, 3).expect("the bounds are constants")
-}
-
 impl Record {
     /// Never fails: a value beyond the range is recorded as the highest, but such a reply has timed out long before.
     #[inline]
@@ -283,8 +275,7 @@ impl Record {
     fn enter(&mut self, alike: Alike) {
         let Alike { tag, part, ns, count } = alike;
         if count > 0 {
-            let histogram = &mut self.histograms[part as usize][tag as usize];
-            histogram.get_or_insert_with(|| Box::new(new_histogram())).saturating_record_n(ns, count);
+            self.sets.current.of((tag, part)).record(ns, count);
         }
     }
 
@@ -316,19 +307,26 @@ impl Record {
         self.errors.remove(&kind)
     }
 
-    pub fn hand_over(&mut self) -> Interval {
+    fn enter_last(&mut self) {
         for last in std::mem::take(&mut self.last) {
             self.enter(last);
         }
-        let mut histograms = Vec::new();
-        for part in [Part::Measured, Part::Warmup] {
-            for &tag in Tag::ALL {
-                if let Some(histogram) = self.histograms[part as usize][tag as usize].take() {
-                    histograms.push(((tag, part), *histogram));
-                }
-            }
-        }
+    }
+
+    /// Whether a tick can be handed over. If not, what it would have is part of the next one.
+    pub fn can_hand_over(&mut self) -> bool {
+        self.enter_last();
+        self.sets.can_lend()
+    }
+
+    pub fn hand_over(&mut self) -> Interval {
+        self.enter_last();
         let (errors, exchanges) = (std::mem::take(&mut self.errors), std::mem::take(&mut self.exchanges));
-        Interval { histograms, errors, exchanges }
+        Interval { lent: self.sets.lend(), errors, exchanges }
+    }
+
+    /// This interval is kept for long.
+    pub fn list(&mut self, interval: &mut Interval) {
+        self.sets.list(&mut interval.lent);
     }
 }

@@ -3,20 +3,20 @@
 
 use crate::clock;
 use crate::console;
-use crate::control::{Control, Final, Moment, Phase, Report, Tick};
+use crate::control::{self, Control, Final, Phase, Report};
 use crate::emit::Emit;
 use crate::gate::{self, Gate};
 use crate::leash;
+use crate::merge::Merge;
 use crate::plan::{Plan, Until};
 use crate::poll::{Poll, Waker};
 use crate::push::{self, Board};
 use crate::tls;
 use crate::worker::{Common, Worker};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The workers see the start time before it comes.
 const AHEAD_NS: u64 = 2_000_000;
@@ -50,8 +50,7 @@ struct Run {
     open: u64,
     /// By worker: the last reply of a phase that ends by count.
     counted: Vec<Option<u64>>,
-    /// Reports that some workers have not yet delivered, in order of time.
-    ticks: BTreeMap<Moment, Vec<(usize, Tick)>>,
+    ticks: Merge,
     finals: Vec<Option<Final>>,
 }
 
@@ -61,26 +60,29 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         return Err(Stop::Plan("`gate_s` is set, but standard input is no pipe that could open a gate".into()));
     }
     let plan = Arc::new(plan);
-    let (sender, receiver) = channel();
+    let (reports, receiver) = control::channel(plan.threads);
     let common = Common {
         tls: tls::Client::new(&plan).map_err(Stop::Plan)?,
         plan: plan.clone(),
         control: Arc::new(Control::default()),
         board: Arc::new(Board::new(&plan)),
-        reports: sender,
+        reports,
     };
-    let worker = |index| Worker::new(index, common.clone(), Poll::new()?);
-    let workers = (0..plan.threads).map(worker).collect::<io::Result<Vec<_>>>()?;
-    let wakers: Vec<Waker> = workers.iter().map(|worker| worker.system.waker()).collect();
+    let workers: Vec<Ready> = (0..plan.threads)
+        .map(|index| spawn(index, common.clone(), tables))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|made| made.recv().unwrap_or_else(|_| Err(without_report())))
+        .collect::<Result<_, Stop>>()?;
     let mut run = Run {
         emit: Emit::open(folder)?,
-        wakers,
+        wakers: workers.iter().map(|worker| worker.waker.clone()).collect(),
         control: common.control,
         board: common.board,
         settled: 0,
         open: 0,
         counted: vec![None; plan.threads],
-        ticks: BTreeMap::new(),
+        ticks: Merge::new(plan.threads),
         finals: (0..plan.threads).map(|_| None).collect(),
         plan,
     };
@@ -89,23 +91,51 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
     leash::watch(run.control.clone(), run.wakers.clone(), deadline_ns, parent);
     // Now only the workers hold senders, so their end is detected.
     drop(common.reports);
-    start(workers, &run.plan, tables, origin_ns);
+    for worker in workers {
+        let _ = worker.start.send(origin_ns);
+    }
     run.gather(&receiver)?;
     run.conclude()
 }
 
-fn start(workers: Vec<Worker<Poll>>, plan: &Plan, tables: Tables, origin_ns: u64) {
-    for (index, worker) in workers.into_iter().enumerate() {
-        let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
-        let prepare = move || {
-            cpu.map_or(Ok(()), pin)?;
-            if tables == Tables::Own { take_own_table() } else { Ok(()) }
+/// A worker that waits in its thread for its start.
+struct Ready {
+    waker: Waker,
+    start: Sender<u64>,
+}
+
+/// Starts the thread of a worker, which makes it: the worker's memory is then on the side of the CPU that uses it.
+fn spawn(index: usize, common: Common, tables: Tables) -> Receiver<Result<Ready, Stop>> {
+    let (sender, made) = channel();
+    std::thread::spawn(move || {
+        let worker = match make(index, common, tables) {
+            Ok(worker) => worker,
+            Err(stop) => return drop(sender.send(Err(stop))),
         };
-        std::thread::spawn(move || match prepare() {
-            Ok(()) => worker.run(origin_ns),
-            Err(line) => worker.report(Report::HostCannot(line)),
-        });
+        let (start, started) = channel();
+        let told = sender.send(Ok(Ready { waker: worker.system.waker(), start }));
+        if let (Ok(()), Ok(origin_ns)) = (told, started.recv()) {
+            worker.run(origin_ns);
+        }
+    });
+    made
+}
+
+fn make(index: usize, common: Common, tables: Tables) -> Result<Worker<Poll>, Stop> {
+    let cpus = &common.plan.cpus;
+    if !cpus.is_empty() {
+        pin(cpus[index % cpus.len()]).map_err(Stop::Host)?;
     }
+    // Other threads wake it, so its waker is in their file table too.
+    let poll = Poll::new()?;
+    if tables == Tables::Own {
+        take_own_table().map_err(Stop::Host)?;
+    }
+    Ok(Worker::new(index, common, poll)?)
+}
+
+fn without_report() -> Stop {
+    Stop::Io(io::Error::other("a worker ended without its report: this is a bug"))
 }
 
 impl Run {
@@ -135,17 +165,22 @@ impl Run {
 
     fn gather(&mut self, receiver: &Receiver<(usize, Report)>) -> Result<(), Stop> {
         while self.finals.iter().any(Option::is_none) {
-            let Ok((index, report)) = receiver.recv() else {
-                return Err(Stop::Io(io::Error::other("a worker ended without its report: this is a bug")));
-            };
+            let (index, report) = receiver.recv().map_err(|_| without_report())?;
             match report {
                 Report::Settled { open } => self.settled(open)?,
                 Report::Counted { phase, t_ns } => self.counted(index, phase, t_ns),
                 Report::Tick(tick) => {
-                    self.ticks.entry(tick.moment).or_default().push((index, *tick));
+                    self.ticks.add(index, tick);
                     self.write_complete_ticks()?;
                 }
+                Report::Kept(ticks) => {
+                    for tick in ticks {
+                        self.ticks.add(index, tick);
+                        self.write_complete_ticks()?;
+                    }
+                }
                 Report::Finished(last) => {
+                    self.ticks.ended(index, &last);
                     self.finals[index] = Some(*last);
                     self.write_complete_ticks()?;
                 }
@@ -193,45 +228,28 @@ impl Run {
         } else {
             // The time has passed; no tick may precede it unless it was already written.
             let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns());
-            self.ticks.entry(Moment::At(t_ns)).or_default();
+            self.ticks.expect(t_ns);
             self.control.begin_at(Phase::Drain, t_ns);
         }
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// A tick is complete when every worker that has not finished has reported it.
     fn write_complete_ticks(&mut self) -> Result<(), Stop> {
-        while let Some(entry) = self.ticks.first_entry() {
-            let complete = (0..self.plan.threads)
-                .all(|index| self.finals[index].is_some() || entry.get().iter().any(|(from, _)| *from == index));
-            if !complete {
-                return Ok(());
-            }
-            let here = entry.remove();
-            let absent = |index: &usize| !here.iter().any(|(from, _)| from == index);
-            let ended: Vec<_> = (0..self.plan.threads)
-                .filter(absent)
-                .filter_map(|index| self.finals[index].as_ref())
-                .map(|end| (end.counters, end.usage))
-                .collect();
-            let ticks: Vec<Tick> = here.into_iter().map(|(_, tick)| tick).collect();
-            let Some(Tick { phase, begins, .. }) = ticks.first() else { continue };
-            let (phase, begins) = (*phase, *begins);
-            let t_ns = ticks.iter().map(|tick| tick.t_ns).max().unwrap_or(0);
-            let entered_ns = ticks.iter().map(|tick| tick.taken_ns).max().unwrap_or(0);
-            let counters = self.emit.tick(ticks, &ended, t_ns)?;
-            if let Some(next) = begins {
-                self.emit.phase(next, t_ns, entered_ns)?;
+        while let Some((phase, mut tick)) = self.ticks.next() {
+            let counters = self.emit.tick(phase, &mut tick)?;
+            if let Some(next) = tick.begins {
+                self.emit.phase(next, tick.t_ns, tick.taken_ns)?;
             }
             let line = format!(
                 "{:6.1} s  {:8}  {} open, {} answered, {} failed",
-                self.emit.seconds(t_ns),
+                self.emit.seconds(tick.t_ns),
                 phase.name(),
                 counters.open,
                 counters.answered,
                 counters.failed
             );
             console::tell(&line);
+            self.ticks.give_back(tick.set);
         }
         Ok(())
     }

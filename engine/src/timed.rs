@@ -3,11 +3,11 @@
 //! `cargo test --release --lib -- --ignored --nocapture from_the_read`.
 
 use crate::clock::{self, Usage};
-use crate::control::{Control, Phase, Report};
+use crate::control::{self, Control, Phase, Report};
+use crate::counts::{Counts, new_histogram};
 use crate::plan::Plan;
 use crate::poll::Poll;
 use crate::push::Board;
-use crate::record::new_histogram;
 use crate::run::begin_from;
 use crate::system::{Interest, System};
 use crate::worker::{Common, Worker};
@@ -19,7 +19,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 /// The real machine, with a record of the time from a read to the next send.
 struct Timed {
@@ -175,14 +174,14 @@ fn from_the_read_to_the_send() {
             "receive_stamps": null, "source_addresses": ["127.0.0.1"], "headers": [], "seed": 1, "shard": [0, 1], "gate_s": null,
         });
         let plan: Arc<Plan> = Arc::new(serde_json::from_value(plan).expect("a plan"));
-        let (sender, reports) = channel();
+        let (sender, reports) = control::channel(1);
         let control = Arc::new(Control::default());
         let board = Arc::new(Board::new(&plan));
         let common = Common { plan: plan.clone(), tls: None, control: control.clone(), board, reports: sender };
         let gaps = Rc::new(RefCell::new(new_histogram()));
         let system = Timed { poll: Poll::new().expect("epoll"), read_ns: 0, gaps: gaps.clone() };
         let mut worker = Worker::new(0, common, system).expect("a worker");
-        let mut service = new_histogram();
+        let (mut all, mut service) = (Counts::new(), new_histogram());
         worker.begin(clock::now_ns());
         while worker.goes_on() {
             worker.step();
@@ -192,14 +191,13 @@ fn from_the_read_to_the_send() {
                         gaps.borrow_mut().reset();
                         begin_from(&plan, &control, clock::now_ns() + 2_000_000);
                     }
-                    Report::Tick(tick) => {
-                        tick.interval.histograms.iter().for_each(|(_, one)| service.add(one).expect("alike"))
-                    }
+                    Report::Tick(tick) => tick.interval.lent.each(|_, place, count| all.add(place, count)),
                     _ => {}
                 }
             }
         }
         assert!(worker.phase >= Phase::Drain);
+        all.copy_to(&mut service);
         let (gaps, us) = (gaps.borrow(), |ns: u64| ns as f64 / 1000.0);
         println!(
             "{connections} connections, depth {depth}, {bytes} B: from the read to the send p50 {:.2} µs, p99 {:.2} µs; service p50 {:.1} µs",

@@ -9,7 +9,7 @@
 
 use crate::accounts::Accounts;
 use crate::connection::{Connection, State};
-use crate::control::{Control, Phase, Report, Tick, Window};
+use crate::control::{Control, Phase, Report, Reports, Tick, Window};
 use crate::conversing::Talk;
 use crate::deflate::Deflater;
 use crate::handshake::Offer;
@@ -29,7 +29,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// Size of the read buffer: for the replies that can be in flight on a connection, as far as that
@@ -61,7 +60,7 @@ pub struct Worker<S: System> {
     pub tls: Option<tls::Client>,
     pub control: Arc<Control>,
     pub board: Arc<Board>,
-    reports: Sender<(usize, Report)>,
+    reports: Reports,
     pub system: S,
     pub connections: Vec<Connection<S::Socket>>,
     pub buffer: Vec<u8>,
@@ -145,7 +144,7 @@ pub struct Common {
     pub tls: Option<tls::Client>,
     pub control: Arc<Control>,
     pub board: Arc<Board>,
-    pub reports: Sender<(usize, Report)>,
+    pub reports: Reports,
 }
 
 impl<S: System> Worker<S> {
@@ -289,8 +288,7 @@ impl<S: System> Worker<S> {
     }
 
     pub fn report(&self, report: Report) {
-        // The receiver is gone only if the process is ending.
-        let _ = self.reports.send((self.index, report));
+        self.reports.send(self.index, report);
     }
 
     pub fn host_cannot(&mut self, what: String) {

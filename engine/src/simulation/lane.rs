@@ -4,7 +4,7 @@
 use super::server::Conduct;
 use super::world::{Simulated, World};
 use super::{AHEAD_NS, drawn_plan};
-use crate::control::{Control, Report};
+use crate::control::{self, Control, Report};
 use crate::plan::Plan;
 use crate::push::Board;
 use crate::run::begin_from;
@@ -14,7 +14,6 @@ use serde_json::json;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 /// A plain closed loop with one worker, otherwise drawn.
 fn plain_plan(random: &mut Rng, hostile: bool) -> Plan {
@@ -51,7 +50,7 @@ fn told(seed: u64, is_plain: bool) -> (Vec<String>, u64) {
     plan.check().expect("it is a valid plan");
     let conduct = Conduct::of(&plan, if hostile { random.u32(1..4) } else { 0 }, None, &mut random);
     let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, 0.7, &plan)));
-    let (sender, reports) = channel();
+    let (sender, reports) = control::channel(1);
     let control = Arc::new(Control::default());
     let common = Common {
         plan: plan.clone(),
@@ -84,12 +83,9 @@ fn told(seed: u64, is_plain: bool) -> (Vec<String>, u64) {
                 }
                 Report::Tick(tick) => {
                     told.push(format!("{} {:?} {:?}", tick.t_ns, tick.counters, tick.interval.errors));
-                    for (key, times) in &tick.interval.histograms {
-                        let times: Vec<_> =
-                            times.iter_recorded().map(|one| (one.value_iterated_to(), one.count_at_value())).collect();
-                        told.push(format!("{key:?} {times:?}"));
-                    }
+                    tick.interval.lent.each(|key, place, count| told.push(format!("{key:?} {place} {count}")));
                 }
+                Report::Kept(_) => unreachable!("there are no slices"),
                 Report::Finished(last) => {
                     answered = last.counters.answered;
                     told.push(format!("{:?} {:?} {}", last.ledger, last.errors, last.lost));

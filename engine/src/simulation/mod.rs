@@ -11,7 +11,7 @@ mod times;
 mod world;
 mod wrapping;
 
-use crate::control::{Control, Final, Phase, Report};
+use crate::control::{self, Control, Final, Phase, Report, Tick};
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::push::Board;
 use crate::record::{Kind, Ledger};
@@ -29,7 +29,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::channel;
 use world::{Simulated, World};
 
 const AHEAD_NS: u64 = 2_000_000;
@@ -227,7 +226,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
     let honest = !hostile || in_rooms;
     let longest_stop_s = one(&mut random, &[0.7, 0.7, 3.0]);
     let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, longest_stop_s, &plan)));
-    let (sender, reports) = channel();
+    let (sender, reports) = control::channel(plan.threads);
     let control = Arc::new(Control::default());
     let common = Common {
         plan: plan.clone(),
@@ -304,12 +303,9 @@ fn simulate(seed: u64) -> Result<Run, String> {
                         }
                     }
                 }
-                Report::Tick(tick) => {
-                    let unexpected = tick.interval.errors.get(&Kind::UnexpectedReply);
-                    unexpected_replies += unexpected.map_or(0, |(count, _)| *count);
-                    for (key, histogram) in &tick.interval.histograms {
-                        recorded[index].entry(*key).or_default().add(histogram);
-                    }
+                Report::Tick(tick) => unexpected_replies += note(&mut recorded[index], &tick),
+                Report::Kept(ticks) => {
+                    unexpected_replies += ticks.iter().map(|tick| note(&mut recorded[index], tick)).sum::<u64>()
                 }
                 Report::Finished(last) => finals[index] = Some(*last),
                 Report::HostCannot(what) => return Err(format!("the host is blamed: {what}")),
@@ -367,6 +363,12 @@ fn simulate(seed: u64) -> Result<Run, String> {
         }
     }
     Ok(run)
+}
+
+/// What a tick recorded; returns how many replies were unexpected.
+fn note(recorded: &mut times::Recorded, tick: &Tick) -> u64 {
+    tick.interval.lent.each(|key, place, count| recorded.entry(key).or_default().add(place, count));
+    tick.interval.errors.get(&Kind::UnexpectedReply).map_or(0, |(count, _)| *count)
 }
 
 /// What came about, for the table of a long run: whether faults of such situations could be found.

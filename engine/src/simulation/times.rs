@@ -11,9 +11,9 @@
 
 use super::laws::Dues;
 use crate::control::Final;
+use crate::counts::shortest_of;
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::record::{Part, Tag};
-use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a client has when it has these bytes.
@@ -128,12 +128,8 @@ impl Times {
 pub struct Values(BTreeMap<(u64, u64), u64>);
 
 impl Values {
-    pub fn add(&mut self, histogram: &Histogram<u64>) {
-        for step in histogram.iter_recorded() {
-            let value = step.value_iterated_to();
-            let bucket = (histogram.lowest_equivalent(value), histogram.highest_equivalent(value));
-            *self.0.entry(bucket).or_default() += step.count_at_value();
-        }
+    pub fn add(&mut self, place: usize, count: u64) {
+        *self.0.entry((shortest_of(place), shortest_of(place + 1) - 1)).or_default() += count;
     }
 
     pub fn count(&self) -> u64 {

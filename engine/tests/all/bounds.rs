@@ -299,6 +299,38 @@ fn a_standard_error_that_nobody_reads_does_not_keep_it_from_ending() {
     assert_eq!(running.status().code(), Some(2));
 }
 
+#[test]
+fn a_record_that_cannot_be_written_in_time_has_fewer_ticks_and_loses_nothing() {
+    let place = folder();
+    let (plan, out) = (place.join("plan.json"), place.join("out"));
+    let log = out.join("latency.hlog");
+    let changes = json!({"measure": {"seconds": 2.0}, "tick_s": 0.05, "threads": 2, "connections": 4});
+    std::fs::write(&plan, with(echo(honest(), "text", 32), changes).to_string()).unwrap();
+    std::fs::create_dir(&out).unwrap();
+    // The times go to somebody who does not read for more than a second.
+    let name = std::ffi::CString::new(log.to_str().unwrap()).unwrap();
+    // SAFETY: a valid path.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let mut child = engine().arg(&plan).arg(&out).stdout(Stdio::null()).spawn().unwrap();
+    let mut pipe = File::open(&log).unwrap();
+    // SAFETY: a plain system call on an open descriptor.
+    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    std::thread::sleep(Duration::from_millis(1300));
+    let mut times = String::new();
+    pipe.read_to_string(&mut times).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    std::fs::remove_file(&log).unwrap();
+    std::fs::write(&log, times).unwrap();
+    let run = Run::read(&out);
+    run.lawful();
+    run.errors_are(json!({}));
+    assert_eq!(run.phases(), ["connect", "measure", "drain"]);
+    let ticks = run.all("tick");
+    assert!(ticks.len() < 30, "{} of more than 40", ticks.len());
+    assert_eq!(ticks.last().unwrap()["answered"], run.measured("answered"));
+    std::fs::remove_dir_all(place).unwrap();
+}
+
 /// The kernel answers these system calls with an error from now on, as an older one or a sandbox does.
 fn refuse(call: libc::c_long, error: i32) -> std::io::Result<()> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
