@@ -3,7 +3,7 @@
 use crate::connection::State;
 use crate::plan::Opcode;
 use crate::record::{Exchange, Failure, Kind, Part, Tag};
-use crate::rooms::{self, Came, Heard};
+use crate::rooms::{self, Came, Copies, Heard, MOST_UNTOLD};
 use crate::scenario::Mark;
 use crate::session::fields::{Seen, excerpt};
 use crate::session::postmark::Postmark;
@@ -27,6 +27,8 @@ pub struct Talk {
     pub users: Vec<User>,
     /// When a keep-alive is due, on which connection, in which life, and which one.
     pub keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
+    /// Copies in rooms since the last look at the sockets.
+    copies: Vec<Copies>,
 }
 
 /// The state of a connection that only sessions have.
@@ -58,6 +60,7 @@ impl Talk {
             users: (0..connections).map(|_| user()).collect(),
             table: Box::leak(Box::new(table)),
             keepalives: BinaryHeap::new(),
+            copies: Vec::with_capacity(MOST_UNTOLD),
         }
     }
 
@@ -335,28 +338,28 @@ impl<S: System> Worker<S> {
         let Some(Postmark { user, sequence, t_ns, clock }) = mark else { return };
         let measured = self.is_measured(t_ns);
         let part = if measured { Part::Measured } else { Part::Warmup };
-        let is_last = match &self.board.rooms {
-            None => (clock == self.board.clock).then_some(false),
+        let counts = match &self.board.rooms {
+            None => clock == self.board.clock,
             Some(rooms) if !rooms.is_for(user, self.connections[index].number) => {
                 self.accounts.record.pushes.misplaced += 1;
-                None
+                false
             }
             Some(rooms) => {
                 let talk = self.talk.as_mut().expect("it is a session");
                 // Nobody expects what others than the publishers say in their setup.
-                talk.users[index].heard.get_mut(rooms.place(user) as usize).and_then(|heard| {
+                talk.users[index].heard.get_mut(rooms.place(user) as usize).is_some_and(|heard| {
                     let came = rooms::hear(heard, sequence);
                     self.accounts.record.pushes.out_of_order += u64::from(came != Came::InOrder);
-                    (came != Came::Again).then(|| rooms.came(user, sequence.into()))
+                    came != Came::Again
                 })
             }
         };
         // A copy counts if it is for this member, and once.
-        if let Some(is_last) = is_last {
+        if counts {
             self.accounts.record.pushes.received += u64::from(measured);
             self.timed(Tag::Push, part, t_ns, now);
-            if is_last {
-                self.timed(Tag::PushLast, part, t_ns, now);
+            if self.board.rooms.is_some() {
+                self.note_copy(user, sequence.into(), t_ns, now);
             }
         }
         let connection = &self.connections[index];
@@ -366,6 +369,30 @@ impl<S: System> Worker<S> {
             let request = connection.under_way.get(place).expect("it was found");
             if table.session.steps[request.mark.step()].awaits == (Await::Own {}) {
                 self.answered_at(index, place, now);
+            }
+        }
+    }
+
+    fn note_copy(&mut self, publisher: u32, sequence: u64, sent_ns: u64, now: u64) {
+        let copies = &mut self.talk().copies;
+        let mut latest = copies.iter_mut().rev();
+        if let Some(known) = latest.find(|known| (known.publisher, known.sequence) == (publisher, sequence)) {
+            (known.count, known.latest_ns) = (known.count + 1, now);
+            return;
+        }
+        if copies.len() == MOST_UNTOLD {
+            self.tell_copies();
+        }
+        self.talk().copies.push(Copies { publisher, sequence, count: 1, sent_ns, latest_ns: now });
+    }
+
+    /// Tells the other workers of the copies that came, and times the messages of which the last one is among them.
+    pub fn tell_copies(&mut self) {
+        while let Some(copies) = self.talk.as_mut().and_then(|talk| talk.copies.pop()) {
+            let latest_ns = self.board.rooms.as_ref().and_then(|rooms| rooms.came(&copies));
+            if let Some(latest_ns) = latest_ns {
+                let part = if self.is_measured(copies.sent_ns) { Part::Measured } else { Part::Warmup };
+                self.timed(Tag::PushLast, part, copies.sent_ns, latest_ns);
             }
         }
     }

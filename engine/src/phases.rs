@@ -259,6 +259,7 @@ impl<S: System> Worker<S> {
         if self.phase == Phase::Drain {
             self.read_the_last();
         }
+        self.tell_copies();
         let now = self.system.now_ns();
         if self.phase == Phase::Measure {
             self.close_window(now);

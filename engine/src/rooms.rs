@@ -20,8 +20,31 @@ pub struct RoomBoard {
     members: Box<[AtomicU32]>,
     /// How many messages of one publisher are followed.
     followed: u64,
-    published: Box<[AtomicU64]>,
+    published: Box<[Published]>,
 }
+
+/// A message that is followed.
+#[derive(Default)]
+struct Published {
+    /// In one word, so that two workers never see one half of it: its number, whether it is measured, and how many copies
+    /// of it are on their way.
+    word: AtomicU64,
+    /// When the latest copy of it came.
+    latest_ns: AtomicU64,
+}
+
+/// Copies of one message that a worker's members have, and that its board does not know of yet. They are told together:
+/// every worker writes to the same word, and copies of one message come in rows.
+pub struct Copies {
+    pub publisher: u32,
+    pub sequence: u64,
+    pub count: u64,
+    pub sent_ns: u64,
+    pub latest_ns: u64,
+}
+
+/// Of how many messages copies are told together.
+pub const MOST_UNTOLD: usize = 8;
 
 /// What is expected of a message that was just published.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,8 +54,6 @@ pub struct Expected {
     pub lets_go: bool,
 }
 
-/// A message that is followed, in one word, so that two workers never see one half of it: its number, whether it is
-/// measured, and how many copies of it are on their way.
 const MEASURED: u64 = 1 << 31;
 const COPIES: u64 = MEASURED - 1;
 
@@ -54,7 +75,7 @@ impl RoomBoard {
             publishers,
             members: (0..rooms.count).map(|_| AtomicU32::new(0)).collect(),
             followed,
-            published: (0..published).map(|_| AtomicU64::new(0)).collect(),
+            published: (0..published).map(|_| Published::default()).collect(),
         }
     }
 
@@ -70,7 +91,7 @@ impl RoomBoard {
     pub fn publish(&self, user: u32, sequence: u64, measured: bool) -> Expected {
         let members = self.members[self.room(user)].load(SeqCst);
         let copies = u64::from(members - u32::from(!self.rooms.own));
-        let before = self.published(user, sequence).swap(word(sequence, measured, copies), SeqCst);
+        let before = self.published(user, sequence).word.swap(word(sequence, measured, copies), SeqCst);
         Expected { copies, lets_go: before & MEASURED != 0 && before & COPIES != 0 }
     }
 
@@ -80,22 +101,27 @@ impl RoomBoard {
         self.room(publisher) == self.room(member) && (self.rooms.own || publisher != member)
     }
 
-    /// A member has a copy for the first time; returns whether it was the last one. False too for a message that is no
-    /// longer followed.
-    pub fn came(&self, user: u32, sequence: u64) -> bool {
-        if !self.publishes(user) {
-            return false;
+    /// Members have copies for the first time. If the last one is among them: when the latest came. `None` too for a
+    /// message that is no longer followed.
+    pub fn came(&self, copies: &Copies) -> Option<u64> {
+        let &Copies { publisher, sequence, count, latest_ns, .. } = copies;
+        let is_followed = |word: u64| word >> 32 == sequence && word & COPIES != 0;
+        let published = self.publishes(publisher).then(|| self.published(publisher, sequence))?;
+        if !is_followed(published.word.load(SeqCst)) {
+            return None;
         }
-        let one_less = |word: u64| (word >> 32 == sequence && word & COPIES != 0).then(|| word - 1);
-        let before = self.published(user, sequence).fetch_update(SeqCst, SeqCst, one_less);
-        before.is_ok_and(|word| word & COPIES == 1)
+        // First the time: who tells of the last copy knows the latest of all.
+        published.latest_ns.fetch_max(latest_ns, SeqCst);
+        let less = |word: u64| is_followed(word).then(|| word - count.min(word & COPIES));
+        let before = published.word.fetch_update(SeqCst, SeqCst, less).ok()?;
+        (before & COPIES <= count).then(|| published.latest_ns.load(SeqCst))
     }
 
     fn room(&self, user: u32) -> usize {
         (user % self.rooms.count) as usize
     }
 
-    fn published(&self, user: u32, sequence: u64) -> &AtomicU64 {
+    fn published(&self, user: u32, sequence: u64) -> &Published {
         let of_user = u64::from(user % self.rooms.count) * u64::from(self.publishers) + u64::from(self.place(user));
         &self.published[(of_user * self.followed + sequence % self.followed) as usize]
     }
@@ -207,7 +233,8 @@ mod tests {
         for sequence in 1..=LEAST_OF_ONE {
             assert_eq!(board.publish(4, sequence, true), Expected { copies: 3, lets_go: false });
         }
-        let all = |sequence| [(); 4].map(|()| board.came(4, sequence));
+        let came = |sequence| board.came(&copies(sequence, 1, 1)).is_some();
+        let all = |sequence| [(); 4].map(|()| came(sequence));
         assert_eq!(all(2), [false, false, true, false]);
         // The first is let go, the second had all of its copies.
         assert_eq!(board.publish(4, LEAST_OF_ONE + 1, false), Expected { copies: 3, lets_go: true });
@@ -216,6 +243,24 @@ mod tests {
         assert_eq!(all(LEAST_OF_ONE + 1), [false, false, true, false]);
         // What was never measured is no loss.
         assert_eq!(board.publish(4, 2 * LEAST_OF_ONE + 2, true), Expected { copies: 3, lets_go: false });
+    }
+
+    fn copies(sequence: u64, count: u64, latest_ns: u64) -> Copies {
+        Copies { publisher: 4, sequence, count, sent_ns: 0, latest_ns }
+    }
+
+    #[test]
+    fn copies_that_are_told_together_are_as_many_as_one_by_one() {
+        let board = board(10, Rooms { count: 2, publishers: None, own: true });
+        board.publish(4, 1, true);
+        assert_eq!(board.came(&copies(1, 2, 70)), None);
+        assert_eq!(board.came(&copies(1, 3, 50)), Some(70), "another worker had the latest, and told of it before");
+        assert_eq!(board.came(&copies(1, 1, 90)), None, "no more were expected");
+        // The next message at the same place has its own times.
+        let again = 1 + board.followed;
+        board.publish(4, again, true);
+        assert_eq!(board.came(&copies(1, 1, 200)), None, "no longer followed");
+        assert_eq!(board.came(&copies(again, 7, 120)), Some(120));
     }
 
     #[test]

@@ -401,6 +401,7 @@ impl<S: System> Worker<S> {
                 self.send_due(self.read_ns);
             }
         }
+        self.tell_copies();
         self.round_events += count;
         if self.system.reported_all() || self.round_events > self.connections.len() + OTHER_EVENTS {
             (self.looked_ns, self.round_events) = (self.round_ns, 0);
