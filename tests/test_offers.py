@@ -92,6 +92,7 @@ def test_the_gate_checks_what_is_offered(checked):
         ("wrapped@long", "echo_with_deflate"),
         ("wrapped@lazy", "echo_with_deflate"),
     }
+    assert checks["wrapped@open", "echo_with_tls"]["detail"] == "the server was not ready: it answers without TLS"
     assert checks["wrapped@lazy", "echo_with_deflate"]["detail"].endswith("the messages were not compressed")
     assert len(checks) == 8, "nothing is asked of a server that offers nothing"
     assert checks["wrapped@long", "echo_with_deflate"]["detail"].startswith("handshake_invalid: ")

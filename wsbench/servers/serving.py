@@ -269,13 +269,16 @@ def document(paths: Mapping[str, str], size: int) -> str:
 
 
 def await_ready(server: Server, host: str, port: int, question: Question, sealed: bool = False) -> None:
-    """Waits for an answer, never for a log line. TrialFailed if the server ends, or does not answer within READY_S."""
+    """Waits for an answer, never for a log line. TrialFailed if the server ends, does not answer within READY_S, or is ready for
+    this question without the TLS that it should have."""
     until, answer = time.monotonic() + READY_S, None
     while time.monotonic() < until:
         if server.exit_code is not None:
             raise TrialFailed("the server ended before it was ready")
         if (answer := asked(host, port, question, sealed=sealed)) is None:
             return
+        if sealed and asked(host, port, question) is None:
+            raise TrialFailed("the server was not ready: it answers without TLS")
         time.sleep(0.02)
     raise TrialFailed(f"the server was not ready within {READY_S:g} s: it {answer.words}")
 
