@@ -20,8 +20,12 @@ CHECKED := reference@* netty netty@4.1.19 tcp-java ktor pekko-http go-net-websoc
 FOUR    := reference@* netty go-net-websocket node-ws
 # Two workers; a file of tests stays with one.
 WORKERS := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
-# Tests that start servers mostly wait.
-WAITING := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+# Tests that start servers mostly wait: whichever worker is free runs the next one (tests/kinds.py).
+WAITING := --numprocesses=5 --dist=loadgroup --no-loadscope-reorder
+# The same of the engine's tests.
+export RUST_TEST_THREADS ?= 6
+# Compiled Python is kept, also where the environment asks for the opposite: each worker and each command would compile all of it.
+unexport PYTHONDONTWRITEBYTECODE
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws json-rpc aedes
 
@@ -30,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 REPORTS := $(patsubst %/campaign.json,%/report.html,$(wildcard results/*/campaign.json))
 
-.PHONY: quick check test test-all lint test-python test-root test-engine test-servers test-wheel coverage mutants docs site faults simulate \
+.PHONY: quick check test test-all lint test-system test-root test-engine compiled-engine test-servers test-wheel coverage mutants docs site faults simulate \
         setup setup-test fuzz check-all check-builds check-fresh wheel bench-engine clean
 
 quick: setup
@@ -40,13 +44,12 @@ quick: setup
 check: setup-test lint
 	$(BIN)/pytest -m "not system" --durations=10 $(WORKERS)
 
-# Before a push, and what CI runs: also real servers, a browser, a cluster, the engine's tests and the wheel. Tests that load servers
-# have deadlines, so nothing is compiled meanwhile: those come first.
-test: check
+# Before a push, and what CI runs: also real servers, a browser, a cluster, the engine's tests and the wheel. Tests of servers mostly
+# wait, so what the last step needs is compiled meanwhile.
+test: check $(VENV)/.done-wheel
 	$(WSBENCH) build --install $(TESTED)
-	$(BIN)/pytest -m "system and not root" --durations=20 $(WAITING)
-	$(MAKE) test-root
-	$(MAKE) --jobs=2 test-engine test-servers test-wheel
+	$(MAKE) --jobs=4 test-system test-root compiled-engine wheel
+	$(MAKE) --jobs=3 test-engine test-servers test-wheel
 	@echo "every check passed"
 
 # Every night: everything, simulations at full size. `make test` runs first.
@@ -120,14 +123,22 @@ lint: setup-test
 	$(BIN)/lint-imports
 	$(FOUND) $(BIN)/python scripts/notices.py --check
 
+# One end-to-end case of each command, every experiment at its smallest scale, a browser: on real servers.
+test-system: setup-test
+	$(BIN)/pytest -m "system and not root" --durations=20 $(WAITING)
+
 # Clusters of hosts that are network namespaces: needs root, and is skipped with the reason elsewhere.
 test-root: setup-test
 	$(AS_ROOT) $(BIN)/python -B -m pytest -m root --durations=10 -p no:cacheprovider
 
-test-engine: setup-test
-	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
-	$(CARGO) clippy --profile checked --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
+test-engine: compiled-engine
 	$(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml
+
+# The engine's lint, and its tests, not run. Like the wheel's engine they are compiled with what others leave of the CPUs.
+compiled-engine: setup-test
+	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
+	$(FOUND) nice -n 19 cargo --quiet clippy --profile checked --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
+	$(FOUND) nice -n 19 cargo --quiet test --no-run --profile checked --locked --manifest-path engine/Cargo.toml
 
 # Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart. Then the harness's readers of foreign
 # files, each with so many alterations as nobody has seen.
@@ -159,7 +170,7 @@ check-builds: setup
 # A wheel with the engine in it, for glibc 2.28 and newer, in dist/.
 wheel: $(VENV)/.done-wheel
 	rm -rf dist
-	$(FOUND) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(FOUND) nice -n 19 $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/auditwheel show dist/*.whl
 
 # The wheel in an empty environment, and its first load.

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import uvicorn
-from conftest import WSBENCH
+from conftest import PATIENCE_S, WSBENCH, child
 
 from wsbench.report import document
 from wsbench.report.web import app
@@ -55,14 +54,14 @@ def served(folder: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [*WSBENCH, "serve", str(folder), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
+    with child(command, stdout=subprocess.PIPE, text=True) as serving:
         assert str(port) in serving.stdout.readline()
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE_S
         while True:
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
                 break
-            except urllib.error.URLError:
+            except OSError:
                 assert time.monotonic() < until
                 time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections import ChainMap
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,11 +35,24 @@ os.environ[contained.STRICT] = "1"
 # What a test writes need not survive a loss of power.
 os.fsync = lambda _: None
 WSBENCH = [sys.executable, "-m", "wsbench.cli"]
+#: What a test waits for comes by then, also beside a compiler.
+PATIENCE_S = 300
 #: How a campaign ends that was carried out: on a busy machine perhaps without a trial that can be used.
 RAN = (0, 4)
 
 # A shell's background job ignores Ctrl-C and hands that down; the programs whose Ctrl-C is tested must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def child(words: list[str], **options) -> Iterator[subprocess.Popen]:
+    """A running program, which a test that fails meanwhile ends: `Popen` alone would wait for it for ever."""
+    with subprocess.Popen(words, **options) as running:
+        try:
+            yield running
+        except BaseException:
+            running.kill()
+            raise
 
 
 def started_by(pid: int) -> list[leftovers.Marked]:
@@ -51,7 +66,7 @@ def environment() -> dict[str, str]:
 
 
 def _too_long(*_) -> None:
-    raise TimeoutError("the command did not end within 180 s")
+    raise TimeoutError(f"the command did not end within {PATIENCE_S} s")
 
 
 @pytest.fixture
@@ -70,7 +85,7 @@ def wsbench(tmp_path, environment, monkeypatch):
             for name, stream in written.items():
                 patched.setattr(sys, name, stream)
             signal.signal(signal.SIGALRM, _too_long)
-            signal.alarm(180)
+            signal.alarm(PATIENCE_S)
             try:
                 code = cli.carried_out(list(arguments))
             except SystemExit as end:  # --help, --version
@@ -94,7 +109,7 @@ def wsbench_process(tmp_path, environment):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=PATIENCE_S,
             **options,
         )
 
@@ -154,7 +169,7 @@ def carry_out(tmp_path):
         file = folder / "plan.json"
         file.write_text(plan.model_dump_json())
         command = [program.require_binary(), file, folder / "out"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         events = [parse_event(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
         assert isinstance(events[-1], End)

@@ -9,11 +9,18 @@
 A test marked `alone` needs a CPU of its own. If it fails it runs once again, and the reason is printed.
 """
 
+from pathlib import Path
+
 import pytest
 from _pytest.runner import runtestprotocol
+from xdist.scheduler import LoadScopeScheduling
 
 #: Fixtures that start programs, and the marks of a test that uses one. A test that is marked `system` itself is not nightly.
 STARTS = {"bed": ("root", "nightly"), "browser": ("nightly",), "carry_out": ("system",), "checked": ("system",)}
+
+
+#: Files whose tests share what takes long to make: with `--dist=loadgroup` each stays with one worker.
+TOGETHER = {"test_browse", "test_choices", "test_fault_inputs", "test_report_browser", "test_shards"}
 
 
 class Size:
@@ -32,6 +39,19 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "fault(name, done, should, slow=False): a row of the table of faults")
     Size.full = config.getoption("--all")
+
+
+class OneByOne(LoadScopeScheduling):
+    """Whichever worker is free runs the next test."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if Path(file).stem in TOGETHER else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return OneByOne(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -110,9 +110,9 @@ def test_a_running_campaign_is_followed_until_it_ends(page, address, folder):
         record = (run / "part" / "trial.json").read_text()
         (run / "part" / "trial.json").write_text(re.sub(r'"number": \d+', '"number": 8', record))
         (run / "part").rename(run / "0008")
-        page.locator("#live", has_text="8 of 9").wait_for(timeout=20_000)
+        page.locator("#live", has_text="8 of 9").wait_for(timeout=300_000)
         assert "trial 9" in text.inner_text()
-    page.locator("#live:not([data-follow])").wait_for(timeout=20_000)
+    page.locator("#live:not([data-follow])").wait_for(timeout=300_000)
     shutil.rmtree(run / "0008")
 
 

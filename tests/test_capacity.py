@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from conftest import WSBENCH
+from conftest import PATIENCE_S, WSBENCH
 from kinds import draws
 from run_maker import SERVERS, make_run
 from test_end_to_end import wait_for
@@ -512,7 +512,7 @@ def test_a_search_ends_when_its_server_has_died_and_each_trial_is_measured_once(
     given = {"HOST": "127.0.0.1", "PORT": str(port), "OWN_PATH": "/ws"}
     server = subprocess.Popen([sys.executable, TESTS / "own_server.py"], env={**os.environ, **given})
     try:
-        wait_for(lambda: machine.port_in_use("127.0.0.1", port), 20, "the server")
+        wait_for(lambda: machine.port_in_use("127.0.0.1", port), "the server")
         url = f"ws://127.0.0.1:{port}/ws"
         asked = capacity.Asked((url,), ("p99 < 1s",), connections=2, probe_s=1.0, warmup_s=0.1, budget_s=600.0, seed=1)
         watching = Watching(server)
@@ -598,12 +598,12 @@ def test_a_search_that_is_terminated_keeps_its_probes_and_stops_its_server(tmp_p
     command = shlex.join(["env", "OWN_PATH=/ws", sys.executable, str(TESTS / "own_server.py")])
     typed = ["capacity", command, "--slo", "p99 < 10s", "-c", "2", "--probe", "0.5s", "--warmup", "0.1s", "--path", "/ws"]
     going = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), 60, "a second probe")
+    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), "a second probe")
     children = psutil.Process(going.pid).children(recursive=True)
     going.terminate()
-    _, said = going.communicate(timeout=30)
+    _, said = going.communicate(timeout=PATIENCE_S)
     assert going.returncode == exits.TERMINATED, said
     assert "every finished trial is kept" in said
-    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     (run,) = map(RunFolder, tmp_path.glob("runs/*"))
     assert 1 in run.finished_numbers()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
 
 from wsbench.analysis import tables
 from wsbench.records.rundir import RunFolder
@@ -18,7 +19,7 @@ def capacity(folder, *words):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "WSBENCH_SERVERS": str(TESTS / "servers"), "PATH": path}
     program = [sys.executable, str(TESTS / "quiet_machine.py"), *words]
-    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 QUICK = ("--probe", "1s", "--warmup", "0.5s", "--seed", "1")

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
 
 from wsbench import cli
 from wsbench.cli import arguments, exits
@@ -70,7 +71,7 @@ def run(folder, *lines: list[str], absent: set[str] = frozenset()) -> dict[str, 
     """For each command line its exit code, what was imported, and what was said on standard error."""
     block = BLOCK.format(names=sorted(absent)) if absent else ""
     code = IMPORTED.format(lines=lines, block=block)
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return {" ".join(words): (code, set(modules), said) for words, (code, modules, said) in zip(lines, found, strict=True)}

@@ -158,12 +158,11 @@ def quick(monkeypatch) -> None:
     monkeypatch.setattr(push, "CHURN", 10)
     monkeypatch.setattr(sockets, "RELEASE_S", 1.0)
     monkeypatch.setattr(deep, "MEMBERS", 60)
-    monkeypatch.setattr(deep, "BROADCAST_S", 0.5)
+    monkeypatch.setattr(deep, "BROADCAST_S", 5.0)
 
 
-def failed(fault: str, rooms: str) -> dict[str, str]:
-    """Which checks of these rooms fail, and what they say. Thousands of members take their time on a busy machine."""
-    patience_s = 2.0 if "deep" in rooms else 1.0
+def failed(fault: str, rooms: str, patience_s: float = 1.0) -> dict[str, str]:
+    """Which checks of these rooms fail, and what they say."""
     modules = {f"wsbench.checks.conformance.{room}" for room in rooms.split()}
     chosen = [spec for spec in registry.SPECS if spec.function.__module__ in modules]
     with pytest.MonkeyPatch.context() as patch, serving(fault) as port:
@@ -200,4 +199,6 @@ def test_a_chunked_document_is_a_document() -> None:
 @pytest.mark.system
 @pytest.mark.parametrize(("fault", "rooms", "fails"), FAULTS)
 def test_a_fault_fails_its_checks_and_no_other(fault: str, rooms: str, fails: set[str]) -> None:
-    assert set(failed(fault, rooms)) == fails
+    found = set(failed(fault, rooms))
+    # On a busy machine others take longer than that.
+    assert (set(failed(fault, rooms, patience_s=30)) if found > fails else found) == fails

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import WSBENCH
+from conftest import PATIENCE_S, WSBENCH
 from test_end_to_end import only_run, processes_with, wait_for
 from test_own_server import own  # noqa: F401 (a fixture)
 from test_until import made
@@ -247,7 +247,7 @@ def test_equal_and_undecided_do_not_fail(tmp_path):
 
 def fight(folder, *arguments, quiet=True, **options):
     command = [*(QUIET if quiet else WSBENCH), "duel", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, **options)
 
 
 @pytest.mark.alone
@@ -352,15 +352,15 @@ def test_a_contender_that_does_not_start_is_one_plain_line(tmp_path, dies):
 def test_an_interrupted_duel_leaves_no_process_and_can_be_resumed(tmp_path):
     command = [*QUIET, "duel", server(), server(1000), "--path", "/ws", "--budget", "12s", *SHORT]
     going = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wait_for(lambda: list(tmp_path.glob("runs/*/0003")), 60, "a second round")
+    wait_for(lambda: list(tmp_path.glob("runs/*/0003")), "a second round")
     going.send_signal(signal.SIGTERM)
-    said, _ = going.communicate(timeout=30)
+    said, _ = going.communicate(timeout=PATIENCE_S)
     assert going.returncode == exits.TERMINATED, said
-    wait_for(lambda: not processes_with("own_server.py"), 10, "the end of its servers")
+    wait_for(lambda: not processes_with("own_server.py"), "the end of its servers")
     run = only_run(tmp_path)
     assert run.finished_numbers() < {one.number for one in run.order}
     command = [*QUIET, "run", "--resume", str(run.path), "--no-report"]
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "comparisons decided after" in again.stdout
     assert "A: env OWN_PATH" in again.stdout

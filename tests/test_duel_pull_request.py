@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import PATIENCE_S
 
 HERE = Path(__file__).parent
 SCRIPT = HERE.parent / "scripts" / "duel_pull_request.py"
@@ -48,7 +49,7 @@ def check(folder: Path, *words: str, budget: str = "40s") -> subprocess.Complete
     given = ["--start", f"{sys.executable} server.py", "--path", "/ws", "--budget", budget, "--wsbench", WSBENCH]
     gate = ["--fail-if", "messages_per_s < -20 %", "--comment", str(folder.parent / "comment.md")]
     command = [sys.executable, SCRIPT, "--build", "cp spin built", "--repository", folder, *given, *gate, *words, "--", *OPTIONS]
-    return subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.alone
@@ -110,7 +111,7 @@ def installed(tmp_path, **inputs: str) -> subprocess.CompletedProcess:
     given = {"RUNNER_TEMP": tmp_path, "GITHUB_ACTION_PATH": HERE.parent, "GITHUB_OUTPUT": tmp_path / "output"}
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **{name: str(path) for name, path in given.items()}}
     words = ["bash", "-e", "-o", "pipefail", "-c", step("Install")]
-    return subprocess.run(words, env=environment | inputs, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(words, env=environment | inputs, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 def test_the_action_builds_from_its_own_checkout(tmp_path):

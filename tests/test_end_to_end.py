@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import RAN, WSBENCH
+from conftest import PATIENCE_S, RAN, WSBENCH
 
 from wsbench.cli import exits
 from wsbench.metrics.trial_data import TrialData
@@ -34,8 +34,8 @@ def processes_with(text: str) -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if text in " ".join(p.info["cmdline"] or [])]
 
 
-def wait_for(condition, seconds: float, what: str):
-    until = time.monotonic() + seconds
+def wait_for(condition, what: str):
+    until = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         assert time.monotonic() < until, f"never saw {what}"
         time.sleep(0.05)
@@ -150,12 +150,12 @@ def test_an_unavailable_server_is_listed_and_has_no_trial_in_a_plan(wsbench, exp
 def test_killed_at_any_moment_it_leaves_nothing_running_and_resume_finishes(experiment, environment, tmp_path, wsbench):
     command = [*WSBENCH, "run", str(experiment), "--servers", "fragile@forking"]
     harness = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
-    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), 60, "the second trial")
+    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), "the second trial")
     children = psutil.Process(harness.pid).children(recursive=True)
     assert len(children) >= 3, "leash, server, its child and engine should run"
     os.kill(harness.pid, signal.SIGKILL)
     harness.wait()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert not alive, alive
     run = only_run(tmp_path)
     before = {folder.path.name: (folder.path / "trial.json").read_bytes() for folder, _ in run.finished()}
@@ -178,13 +178,13 @@ def test_an_interrupt_keeps_finished_trials_and_stops_everything(experiment, env
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), 60, "the second trial")
+    wait_for(lambda: list(tmp_path.glob("runs/*/0002/events.jsonl")), "the second trial")
     children = psutil.Process(harness.pid).children(recursive=True)
     harness.send_signal(number)
-    _, said = harness.communicate(timeout=20)
+    _, said = harness.communicate(timeout=PATIENCE_S)
     assert harness.returncode == code
     assert b"every finished trial is kept" in said
-    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     assert outcomes(only_run(tmp_path))[1] == "ok"
 
 
@@ -245,14 +245,14 @@ def test_a_trial_of_several_engines_and_servers_is_read_like_any_other(wsbench, 
 def test_an_engine_that_is_killed_is_a_failed_row_and_the_campaign_goes_on(experiment, environment, tmp_path):
     typed = ["run", str(experiment), "--engines", "2", "--rounds", "1", "--no-report"]
     harness = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
-    wait_for(lambda: list(tmp_path.glob("runs/*/0001/engine-1/events.jsonl")), 60, "the first trial")
+    wait_for(lambda: list(tmp_path.glob("runs/*/0001/engine-1/events.jsonl")), "the first trial")
     children = psutil.Process(harness.pid).children(recursive=True)
     victim = next(one for one in children if one.cmdline()[-1].endswith("0001/engine-1"))
     victim.kill()
-    said, _ = harness.communicate(timeout=60)
+    said, _ = harness.communicate(timeout=PATIENCE_S)
     assert harness.returncode in RAN
     assert b"engine 2 of 2: the engine failed: it was killed by SIGKILL" in said
-    assert not psutil.wait_procs(children, timeout=20)[1]
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     run = only_run(tmp_path)
     assert outcomes(run) == {1: "failed", 2: "ok"}
     assert not (run.path / "0001" / "events.jsonl").exists()
@@ -262,7 +262,7 @@ def test_an_engine_that_is_killed_is_a_failed_row_and_the_campaign_goes_on(exper
 def test_two_cannot_run_one_campaign(wsbench, experiment, environment, tmp_path):
     harness = subprocess.Popen([*WSBENCH, "run", str(experiment)], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
     try:
-        wait_for(lambda: list(tmp_path.glob("runs/*/0001")), 60, "the first trial")
+        wait_for(lambda: list(tmp_path.glob("runs/*/0001")), "the first trial")
         done = wsbench("run", "--resume", str(only_run(tmp_path).path))
         assert done.returncode == 2
         assert "another wsbench is running" in done.stderr
@@ -281,7 +281,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
         env={**environment, "HOST": "127.0.0.1", "PORT": str(port)},
     )
     try:
-        wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 10, "the server")
+        wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, "the server")
         done = wsbench("load", f"tcp://127.0.0.1:{port}", "-c", "3", "-n", "2000")
         assert done.returncode in (0, 4), done.stderr  # 4: a machine too busy to measure on
         assert "2,000 sent = 2,000 answered + 0 failed + 0 unanswered" in done.stdout
@@ -352,7 +352,7 @@ with Server(["sh", "-c", "ulimit -Sn; ulimit -Hn; exec sleep 60"], Path(), {}, [
     while len(Path("log").read_text().split()) < 2:
         assert running.exit_code is None
 """
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=PATIENCE_S)
     soft, hard = (tmp_path / "log").read_text().split()
     assert soft == hard
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import WSBENCH
+from conftest import PATIENCE_S, WSBENCH
 
 from wsbench.checks import autobahn
 from wsbench.cli import exits
@@ -90,7 +90,7 @@ def test_a_started_server_is_held_until_ctrl_c(environment, tmp_path):
         port = int(ping.split(":")[2].split("/")[0])
         socket.create_connection(("127.0.0.1", port), timeout=2).close()
         started.send_signal(signal.SIGINT)
-        rest, _ = started.communicate(timeout=10)
+        rest, _ = started.communicate(timeout=PATIENCE_S)
     finally:
         started.kill()
     assert started.returncode == 0

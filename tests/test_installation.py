@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from conftest import WSBENCH
+from conftest import PATIENCE_S, WSBENCH
 from run_maker import SERVERS, make_run
 
 import wsbench
@@ -166,7 +166,7 @@ def test_a_limit_of_addresses_is_named_before_anything_is_measured_or_drawn(tmp_
     run = make_run(tmp_path / "campaign", SERVERS[:2], ({"connections": 64},))
     words = {"report": ["report", str(run.path)], "run": ["run", "quick", "--servers", "reference"]}[command]
     limited = ["sh", "-c", 'ulimit -v 8388608; exec "$@"', "sh", *WSBENCH, *words]
-    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == exits.BAD_INPUT
     assert done.stderr.startswith("wsbench: `ulimit -v` is 8,388,608 KiB")
     assert done.stderr.count("\n") == 1

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from conftest import PATIENCE_S
 
 from wsbench.monitoring import hsperf, kernel
 from wsbench.records.samples import GroupSample
@@ -189,7 +190,7 @@ STEADY = """public class Steady { static Object o; public static void main(Strin
 @pytest.mark.parametrize("collector", ["Serial", "Parallel", "G1", "Z"])
 def test_the_heap_of_a_jvm_is_seen_to_fill_or_is_not_told(collector, tmp_path):
     (tmp_path / "Steady.java").write_text(STEADY)
-    subprocess.run(["javac", "Steady.java"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(["javac", "Steady.java"], cwd=tmp_path, check=True, timeout=PATIENCE_S)
     argv = ["java", f"-XX:+Use{collector}GC", "-Xms256m", "-Xmx256m", "-cp", ".", "Steady"]
     child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE)
     child.stdout.readline()
@@ -219,7 +220,7 @@ def test_connects_that_a_full_listen_queue_drops_are_counted():
             client = clients.enter_context(socket.socket())
             client.setblocking(False)
             client.connect_ex(nobody_accepts.getsockname())
-        until = time.monotonic() + 5
+        until = time.monotonic() + PATIENCE_S
         while looked_at.take_network()().listen_overflows <= before.listen_overflows and time.monotonic() < until:
             time.sleep(0.05)
     assert looked_at.take_network()().listen_overflows > before.listen_overflows

@@ -7,6 +7,7 @@ import time
 
 import psutil
 import pytest
+from conftest import PATIENCE_S
 
 from wsbench.host import leftovers
 from wsbench.host.process import Server
@@ -34,7 +35,7 @@ def started(tmp_path):
 def test_a_leash_never_wakes_while_its_server_runs(started):
     leash = psutil.Process(started(SLEEPS)._leash.pid)
     asleep = leash.num_ctx_switches().voluntary
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         before, asleep = asleep, leash.num_ctx_switches().voluntary
         if before == asleep and leash.status() == psutil.STATUS_SLEEPING:
@@ -63,7 +64,7 @@ def test_what_a_server_leaves_behind_is_reaped_while_it_runs(started):
     orphan = "import os, time\nif os.fork() == 0:\n    if os.fork() == 0:\n        os._exit(0)\n    os._exit(0)\ntime.sleep(300)"
     server = started([sys.executable, "-c", orphan])
     leash = psutil.Process(server._leash.pid)
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while any(one.pid != server.pid for one in leash.children()) and time.monotonic() < until:
         time.sleep(0.05)
     assert [one.pid for one in leash.children()] == [server.pid]

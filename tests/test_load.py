@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from conftest import SERVERS, WSBENCH
+from conftest import PATIENCE_S, SERVERS, WSBENCH
 from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, failed, write_trial
 from websockets.sync.server import serve
@@ -49,7 +49,7 @@ def pong(environment):
         port = probe.getsockname()[1]
     argv = [sys.executable, str(SERVERS / "fragile" / "server.py")]
     server = subprocess.Popen(argv, env={**environment, "HOST": "127.0.0.1", "PORT": str(port)})
-    until = time.monotonic() + 10
+    until = time.monotonic() + PATIENCE_S
     while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -312,13 +312,13 @@ def test_a_plan_that_the_engine_refuses_is_bad_input_and_leaves_no_folder(wsbenc
 def test_an_interrupt_says_what_was_measured_and_judges_no_threshold(environment, pong, tmp_path, number, code):
     typed = ["load", f"tcp://{pong}", "-c", "2", "-t", "60", "--warmup", "0", "--json", "--fail-if", "errors >= 0"]
     running = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/events.jsonl")):
         assert time.monotonic() < until
         time.sleep(0.05)
     time.sleep(0.5)
     running.send_signal(number)
-    said, _ = running.communicate(timeout=30)
+    said, _ = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == code
     found = json.loads(said)
     assert (found["interrupted"], found["outcome"], found["thresholds"]) == (True, "interrupted", [])

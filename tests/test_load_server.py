@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import WSBENCH
+from conftest import PATIENCE_S, WSBENCH, child
 
 from wsbench.cli import exits
 from wsbench.host import running
@@ -44,13 +44,13 @@ def own(port):
     process = subprocess.Popen(
         [sys.executable, str(OWN)], env={**os.environ, "HOST": "127.0.0.1", "PORT": str(port), "OWN_CHILD": "1"}
     )
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
         assert time.monotonic() < until
         time.sleep(0.02)
     yield process
-    for child in [*map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()), process.pid]:
-        os.kill(child, signal.SIGKILL)
+    for pid in [*map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()), process.pid]:
+        os.kill(pid, signal.SIGKILL)
     process.wait()
 
 
@@ -166,18 +166,18 @@ def test_a_path_that_it_refuses_is_told_at_once(wsbench, port):
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL])
 def test_it_ends_with_wsbench(environment, port, tmp_path, number):
     typed = ["load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, "-t", "60"]
     asking = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/events.jsonl")):
         assert time.monotonic() < until
         time.sleep(0.05)
     asking.send_signal(number)
-    asking.wait(30)
+    asking.wait(PATIENCE_S)
     while not is_free(port):
-        assert time.monotonic() < until + 20
+        assert time.monotonic() < until + PATIENCE_S
         time.sleep(0.05)
 
 
@@ -217,7 +217,7 @@ def test_a_port_in_use_and_a_host_elsewhere_start_nothing(wsbench, own, port):
 def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment, own, port, tmp_path):
     typed = ["load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), "--pid", str(own.pid), *QUICK[:2], "-t", "60"]
     asking = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/events.jsonl")):
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -225,7 +225,7 @@ def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment,
     plan = read_json(Plan, next(tmp_path.glob("runs/*/plan.json")))
     assert plan.cpus == ENGINE
     asking.send_signal(signal.SIGINT)
-    said, _ = asking.communicate(timeout=30)
+    said, _ = asking.communicate(timeout=PATIENCE_S)
     assert asking.returncode == 130
     assert all(one == EVERY for one in cpus(own.pid))
     assert own.poll() is None
@@ -253,7 +253,7 @@ def test_without_pins_a_named_process_is_only_sampled(wsbench, own, port, tmp_pa
 
 @pytest.mark.nightly
 def test_a_process_that_does_not_listen_there_is_told(wsbench, own, port):
-    with subprocess.Popen(["sleep", "60"]) as other:
+    with child(["sleep", "60"]) as other:
         done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(other.pid), *QUICK)
         other.kill()
     assert f"process {other.pid} does not listen at port {port}: is it the server?" in done.stdout

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import RAN
+from conftest import PATIENCE_S, RAN
 from strict_server import echo_server
 
 from wsbench.analysis.reading import load
@@ -74,7 +74,7 @@ def own():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen([sys.executable, str(OWN)], env={**os.environ, "HOST": "127.0.0.1", "PORT": str(port)})
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
         assert time.monotonic() < until
         time.sleep(0.02)

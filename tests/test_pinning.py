@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
 
 from wsbench.host import running
 from wsbench.host.machine import Placement
@@ -44,7 +45,7 @@ def crowd():
     made = subprocess.Popen([sys.executable, "-c", CROWD % EVERY[-1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     made.child = int(made.stdout.readline())
     yield made
-    made.communicate("\n\n", timeout=20)
+    made.communicate("\n\n", timeout=PATIENCE_S)
 
 
 def grow(crowd) -> int:
@@ -95,7 +96,7 @@ def test_they_are_put_back_however_the_one_that_asked_ends(crowd, how):
         assert cpus(crowd.pid, crowd.child) == [EVERY[:1]] * 3
         asking.send_signal(how)
     asking.wait()
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while cpus(crowd.pid, crowd.child) != before:
         assert time.monotonic() < until
         time.sleep(0.02)

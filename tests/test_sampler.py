@@ -79,7 +79,7 @@ def test_children_are_found_and_what_they_used_stays_when_they_have_ended(proces
     assert alone.cpu_ns > both.cpu_ns - 0.03e9
 
 
-@pytest.mark.system
+@pytest.mark.alone
 def test_a_short_run_is_sampled_finely_and_a_longer_one_more_coarsely(process, tmp_path):
     child = process("input()")
     with sampler.Sampler(tmp_path / "resources.jsonl", child.pid) as running:
@@ -114,7 +114,7 @@ def test_what_was_read_is_written_when_sampling_ends_or_too_much_waits(process, 
     assert len(told) >= 3
 
 
-@pytest.mark.system
+@pytest.mark.alone
 def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(process, tmp_path):
     child = process("input()")
     events = tmp_path / "events.jsonl"
@@ -133,7 +133,7 @@ def test_a_silent_stretch_is_looked_into_in_its_middle_and_finely_at_its_end(pro
     assert sum(2.5 <= t < 3.5 for t in at) <= 8 < sum(3.7 <= t < 4.3 for t in at)
 
 
-@pytest.mark.system
+@pytest.mark.alone
 def test_the_busiest_programs_beside_a_trial_are_named(process, tmp_path):
     """A server that waits, and a shell that is none of the trial's."""
     server = process("input()")

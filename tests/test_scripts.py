@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
 
 from wsbench.cli import arguments
 from wsbench.experiments import experiment
@@ -32,7 +33,7 @@ persistent    = false
 
 def rows(*arguments: str) -> list[list[str]]:
     """The cells of the table's rows, without its head."""
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     table = [line.strip("|").split("|") for line in done.stdout.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line] for line in table[2:]]

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from conftest import PATIENCE_S
 
 from wsbench.analysis import thresholds
 from wsbench.cli import exits
@@ -204,7 +205,7 @@ def load(tmp_path, url):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         assert done.returncode in (0, 3, 4), done.stderr + done.stdout
         return json.loads(done.stdout)

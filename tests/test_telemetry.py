@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
 from run_maker import Trial, at_rate, write_trial
 
 from wsbench import metrics
@@ -126,7 +127,7 @@ def test_the_probe_sees_a_full_collection_and_a_loop_that_stood_still(tmp_path):
     )
     env = probes.environment("node", {"PATH": os.environ["PATH"]}, tmp_path)
     began_ns = time.monotonic_ns()
-    subprocess.run(["node", "--expose-gc", "-e", program], env=env, check=True, timeout=60)
+    subprocess.run(["node", "--expose-gc", "-e", program], env=env, check=True, timeout=PATIENCE_S)
     found = node.read(tmp_path / "runtime.jsonl")
     assert any(one.kind == "full" for one in found.collections)
     assert max(one.ns for one in found.delays) > 80e6
@@ -151,7 +152,7 @@ def test_a_jvm_takes_its_probe_also_where_the_folder_has_a_space_in_its_name(tmp
     folder = tmp_path / "a b"
     folder.mkdir()
     env = probes.environment("jvm", {"PATH": os.environ["PATH"], "JDK_JAVA_OPTIONS": "-Xmx32m"}, folder)
-    subprocess.run(["java", "-version"], env=env, check=True, timeout=60, capture_output=True)
+    subprocess.run(["java", "-version"], env=env, check=True, timeout=PATIENCE_S, capture_output=True)
     assert jvm.read(folder / "gc.log") is not None
 
 

@@ -10,6 +10,7 @@ import tarfile
 import zlib
 
 import pytest
+from conftest import PATIENCE_S
 from run_maker import SERVERS, make_run
 
 from wsbench.engine import histogram
@@ -81,7 +82,7 @@ def test_an_archive_that_leads_outside(tmp_path, members):
 
 @pytest.mark.system
 @pytest.mark.fault("R7", "a small archive that becomes a large one: content, header, number of files", "one line at the limit")
-@pytest.mark.parametrize("kind", ["content", "header", "files"])
+@pytest.mark.parametrize("kind", [pytest.param("content", marks=pytest.mark.nightly), "header", "files"])
 def test_an_archive_that_grows(tmp_path, kind, monkeypatch):
     if kind == "content":
         file = archive(tmp_path, (member("0001/zeros"), bytes(300 * MIB)))
@@ -147,7 +148,7 @@ def payload(body: bytes) -> str:
     return base64.b64encode(struct.pack(">II", histogram.COOKIE_V2_COMPRESSED, len(packed)) + packed).decode()
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.fault("T4", "a latency.hlog whose lines are zlib bombs", "one line, in little memory")
 @pytest.mark.parametrize("kind", ["one", "many"])
 def test_a_histogram_that_grows(tmp_path, kind):
@@ -160,7 +161,9 @@ def test_a_histogram_that_grows(tmp_path, kind):
         lines = [payload(head + counts)] * 400
     file.write_text("".join(f"Tag=service,0.0,1.0,1.0,{line}\n" for line in lines))
     assert file.stat().st_size < 4 * MIB
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(file)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(file)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     said = "1: not a line of an HdrHistogram log" if kind == "one" else "too much for a log of this size"
     assert said in done.stdout

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import WSBENCH
+from conftest import PATIENCE_S, WSBENCH, child
+from kinds import draws
 from run_maker import SERVERS, make_run
 
 from wsbench.report import document
@@ -69,12 +70,12 @@ def test_letters_of_another_script(wsbench):
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/é?ü=%41"
-        with subprocess.Popen([*WSBENCH, "load", address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        with child([*WSBENCH, "load", address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             asked = []
             while not asked or not asked[-1]:  # the first connection only looks whether anybody is there
                 client, _ = listening.accept()
                 with client:
-                    client.settimeout(20)
+                    client.settimeout(PATIENCE_S)
                     asked.append(client.recv(1000))
             run.kill()
     assert asked[-1].startswith(b"GET /%C3%A9?%C3%BC=%41 HTTP/1.1\r\n")
@@ -126,9 +127,9 @@ def test_other_commands(places, wsbench, words):
 @pytest.mark.parametrize(
     ("host", "at", "own"),
     [
-        ("::1", "::1", ["[::1]:PORT", "[::1]", "localhost:PORT"]),
+        pytest.param("::1", "::1", ["[::1]:PORT", "[::1]", "localhost:PORT"], marks=pytest.mark.nightly),
         ("0.0.0.0", "127.0.0.1", ["127.0.0.1:PORT", "10.1.2.3", "localhost", "LOCALHOST.:PORT", socket.gethostname()]),
-        ("127.0.0.1", "127.0.0.1", ["127.0.0.1:PORT", "localhost:PORT"]),
+        pytest.param("127.0.0.1", "127.0.0.1", ["127.0.0.1:PORT", "localhost:PORT"], marks=pytest.mark.nightly),
     ],
 )
 def test_serving_answers_its_own_names_alone(places, host, at, own):
@@ -138,16 +139,16 @@ def test_serving_answers_its_own_names_alone(places, host, at, own):
     except OSError:
         pytest.skip("this machine has no IPv6")
     words = ["serve", str(places / "runs"), "--host", host, "--port", str(port)]
-    with subprocess.Popen([*WSBENCH, *words], stdout=subprocess.PIPE, text=True) as serving:
+    with child([*WSBENCH, *words], stdout=subprocess.PIPE, text=True) as serving:
         shown = f"[{host}]" if ":" in host else host
         assert f"http://{shown}:{port}/" in serving.stdout.readline()
 
         def status(name: str) -> int:
-            asking = http.client.HTTPConnection(at, port, timeout=20)
+            asking = http.client.HTTPConnection(at, port, timeout=PATIENCE_S)
             asking.request("GET", "/", headers={"Host": name.replace("PORT", str(port))})
             return asking.getresponse().status
 
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE_S
         while True:
             try:
                 status("localhost")
@@ -178,10 +179,10 @@ COMMANDS = (["--help"], ["list", "servers"], ["list", "metrics"], ["plan", "quic
 def test_ctrl_c_at_any_instant(places):
     draw = random.Random(1)
     ended = []
-    for number in range(40):
+    for number in range(draws(40)):
         words = [str(places / "runs" / "one") if word == "RUN" else word for word in COMMANDS[number % len(COMMANDS)]]
         # As a shell's background job. Before our first line it is Python that would end.
-        with subprocess.Popen(
+        with child(
             [*WSBENCH, *words],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -197,7 +198,7 @@ def test_ctrl_c_at_any_instant(places):
         right = ((130, "wsbench: interrupted; every finished trial is kept\n"), (0, ""), (-signal.SIGINT, ""))
         assert (running.returncode, said) in right, said
         ended.append(running.returncode)
-    assert ended.count(130) >= 5, "some were met while they ran"
+    assert 130 in ended, "some were met while they ran"
 
 
 def catches_ctrl_c(pid: int) -> bool:
@@ -241,7 +242,7 @@ def test_a_read_only_folder(tmp_path, wsbench, experiment):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     tmp_path.chmod(0o755)
     assert "Traceback" not in done.stderr

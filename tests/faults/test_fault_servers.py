@@ -79,7 +79,10 @@ BODIES = {
 
 @pytest.mark.system
 @pytest.mark.fault("H1", "`load http://` of a document without end, or that drips", "exit 2, one line, within seconds")
-@pytest.mark.parametrize("behave", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize(
+    "behave",
+    [pytest.param(behave, id=id, marks=pytest.mark.nightly if "dripping" in id else ()) for id, behave in BODIES.items()],
+)
 def test_a_document_without_end(wsbench, behave):
     began = time.monotonic()
     with serving_all(behave) as port:
