@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Changes the judging code at random places, runs the unit tests that import it, and prints which changes none of them notices.
+"""Changes the judging code at random places, runs the unit tests that import it, and prints which of them notice.
 
     .venv/bin/python scripts/mutants.py [--number 20] [--seed 1] [--jobs 2] [--limit 120]
 
@@ -140,13 +140,12 @@ def main() -> int:
             return "not judged, because its tests fail without it"
         return "survived" if pass_with(file, text, options.limit) else "killed"
 
+    killed = 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = list(pool.map(lambda one: tried(*one), chosen))
-    for said, change in outcomes:
-        if said != "killed":
-            print(f"{said}: {change}")
-    killed = sum(said == "killed" for said, _ in outcomes)
-    print(f"killed {killed} of {len(outcomes)} ({100 * killed / len(outcomes):.0f} %)")
+        for number, (said, change) in enumerate(pool.map(lambda one: tried(*one), chosen), 1):
+            killed += said == "killed"
+            print(f"{number}: killed {killed}; {said}: {change}", flush=True)
+    print(f"killed {killed} of {len(chosen)} ({100 * killed / len(chosen):.0f} %)")
     return 0
 
 
