@@ -278,3 +278,18 @@ fn connections_announced_to_close_in_the_warmup_are_established_once() {
     run.ledger_is(20, 0, 0);
     assert_eq!(run.end()["connections"], json!({"asked": 2, "established": 2, "open": 2}));
 }
+
+#[test]
+fn two_workers_count_what_one_counts() {
+    for threads in [1, 2] {
+        let changes = json!({
+            "threads": threads, "connections": 10, "loop": closed(4), "measure": {"messages": 4000}, "tick_s": 0.05,
+        });
+        let run =
+            run(&with(echo(websocket(|peer, _, opcode, payload| peer.send(opcode, &payload)), "text", 32), changes));
+        run.errors_are(json!({}));
+        run.ledger_is(4000, 0, 0);
+        assert_eq!([run.count("service"), run.count("connect")], [4000, 10]);
+        assert_eq!(run.end()["threads"].as_array().unwrap().len(), threads);
+    }
+}

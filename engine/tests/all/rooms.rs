@@ -116,10 +116,12 @@ fn copies_are(run: &Run, expected: [u64; 6]) {
 
 #[test]
 fn every_member_has_every_message_of_its_room_once() {
-    let address = hub(|copy| if copy.said == copy.room { ONCE } else { NEVER });
-    let run = sixty(address, chat(2, None, true), json!({"threads": 2}));
-    run.errors_are(json!({}));
-    copies_are(&run, [180, 180, 0, 0, 180, 60]);
+    for threads in [1, 2] {
+        let address = hub(|copy| if copy.said == copy.room { ONCE } else { NEVER });
+        let run = sixty(address, chat(2, None, true), json!({"threads": threads}));
+        run.errors_are(json!({}));
+        copies_are(&run, [180, 180, 0, 0, 180, 60]);
+    }
 }
 
 #[test]
