@@ -212,6 +212,10 @@ pub struct Connection<Socket> {
     pub replaces: bool,
     /// A broadcast has arrived.
     pub has_heard: bool,
+    /// Is in the worker's list of connections that have more to read.
+    pub unread: bool,
+    /// A read that does not fill the buffer is not the last: see `system::Event`.
+    pub goes_on: bool,
     /// Differs for each life of the connection. A due time set in an earlier life is void, and so
     /// is anything received in it.
     pub life: u32,
@@ -274,6 +278,8 @@ impl<Socket> Connection<Socket> {
             leaving: false,
             replaces: false,
             has_heard: false,
+            unread: false,
+            goes_on: false,
             life: 0,
             written: 0,
             under_way: UnderWay::default(),
@@ -316,6 +322,7 @@ impl<Socket> Connection<Socket> {
         self.reader = Reader::new(transport);
         self.replies = 0;
         self.has_heard = false;
+        self.goes_on = false;
         self.written = 0;
         self.leaving = false;
         self.life += 1;

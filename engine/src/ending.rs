@@ -300,13 +300,26 @@ impl<S: System> Worker<S> {
         let lives = |connection: &Connection<S::Socket>| !matches!(connection.state, State::Connecting | State::Closed);
         let mut left = self.connections.iter().filter(|connection| lives(connection)).count();
         let until = self.system.now_ns() + SECOND_NS / 2;
+        // The last events were perhaps told and not handled.
+        for index in 0..self.connections.len() {
+            if lives(&self.connections[index]) && self.reads(index) {
+                self.read_on(index);
+            }
+        }
         while left > 0 && self.system.now_ns() < until && !self.control.stopped() {
-            let Ok(count) = self.system.wait(SECOND_NS / 20) else { return };
-            for at in 0..count {
-                let Some((index, _)) = self.system.event(at) else { continue };
+            let unread = self.unread.len();
+            let timeout_ns = if unread > 0 { 0 } else { SECOND_NS / 20 };
+            let Ok(count) = self.system.wait(timeout_ns) else { return };
+            for at in 0..count + unread {
+                let found = if at < count { self.event(at).map(|event| event.index) } else { self.next_unread() };
+                let Some(index) = found else { continue };
                 let before = self.connections[index].state;
                 let lived = lives(&self.connections[index]);
-                self.readable(index);
+                if at < count {
+                    self.hear(index)
+                } else {
+                    self.readable(index)
+                }
                 left -= usize::from(lived && !lives(&self.connections[index]));
                 if !matches!(before, State::Open | State::Leaving | State::SettingUp) {
                     self.end(index);

@@ -3,7 +3,7 @@
 
 use crate::clock::{self, Usage};
 use crate::plan::Plan;
-use crate::system::{Interest, System};
+use crate::system::{Event, Interest, System};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,11 +14,18 @@ impl Interest {
     fn events(self) -> u32 {
         match self {
             Interest::Nothing => 0,
-            Interest::Read => libc::EPOLLIN as u32,
-            Interest::ReadWrite => (libc::EPOLLIN | libc::EPOLLOUT) as u32,
+            Interest::Read => READ,
+            Interest::ReadWrite => READ | libc::EPOLLOUT as u32,
         }
     }
 }
+
+/// Edges, so that the kernel does not ask every socket again at the next wait. Behind urgent data the kernel begins another
+/// read (tcp(7)).
+const READ: u32 = (libc::EPOLLET | libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32;
+const GOES_ON: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLPRI) as u32;
+/// For the waker and the timer.
+const LEVEL: u32 = libc::EPOLLIN as u32;
 
 /// The tokens of the waker and of the timer; connections are numbered from 0.
 const WAKER: u64 = u64::MAX;
@@ -58,7 +65,7 @@ impl Poll {
             (epoll, event)
         };
         let poll = Poll { epoll, events: Vec::with_capacity(BATCH), waker: Waker(Arc::new(event)), timer: None };
-        poll.control(libc::EPOLL_CTL_ADD, poll.waker.0.as_raw_fd(), WAKER, Interest::Read)?;
+        poll.control(libc::EPOLL_CTL_ADD, poll.waker.0.as_raw_fd(), WAKER, LEVEL)?;
         Ok(poll)
     }
 
@@ -104,13 +111,13 @@ impl Poll {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: a plain system call; the descriptor that it returns is owned here alone.
         let timer = unsafe { OwnedFd::from_raw_fd(checked(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) };
-        self.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), TIMER, Interest::Read)?;
+        self.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), TIMER, LEVEL)?;
         self.timer = Some(timer);
         Ok(())
     }
 
-    fn control(&self, operation: i32, descriptor: RawFd, token: u64, interest: Interest) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest.events(), u64: token };
+    fn control(&self, operation: i32, descriptor: RawFd, token: u64, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token };
         // SAFETY: valid descriptors and a valid event.
         checked(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) }).map(drop)
     }
@@ -159,11 +166,11 @@ impl System for Poll {
     }
 
     fn watch(&mut self, socket: RawFd, index: usize, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, index as u64, interest)
+        self.control(libc::EPOLL_CTL_ADD, socket, index as u64, interest.events())
     }
 
     fn change(&mut self, socket: RawFd, index: usize, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, socket, index as u64, interest)
+        self.control(libc::EPOLL_CTL_MOD, socket, index as u64, interest.events())
     }
 
     fn error_of(&mut self, socket: RawFd) -> io::Result<()> {
@@ -252,7 +259,7 @@ impl System for Poll {
     }
 
     #[inline]
-    fn event(&mut self, at: usize) -> Option<(usize, bool)> {
+    fn event(&mut self, at: usize) -> Option<Event> {
         let event = self.events[at];
         if event.u64 == WAKER {
             let mut count = [0u8; 8];
@@ -264,7 +271,8 @@ impl System for Poll {
             // Setting it again makes it silent.
             return None;
         }
-        Some((event.u64 as usize, event.events & libc::EPOLLOUT as u32 != 0))
+        let has = |any: u32| event.events & any != 0;
+        Some(Event { index: event.u64 as usize, writable: has(libc::EPOLLOUT as u32), goes_on: has(GOES_ON) })
     }
 }
 

@@ -18,24 +18,48 @@ use std::io;
 const PONGS_BYTES: usize = 64 << 10;
 
 impl<S: System> Worker<S> {
-    pub fn readable(&mut self, index: usize) {
+    /// A connection has an event.
+    #[inline]
+    pub fn hear(&mut self, index: usize) {
         if self.connections[index].state == State::Open && !self.reads(index) {
             // There is an event for it only if the connection is closed; it never reads the rest.
             return self.fail(index, (Kind::Reset, "a receiver that does not read was reset".into()));
         }
+        // One that has more to read has its turn anyway.
+        if !self.connections[index].unread {
+            self.readable(index);
+        }
+    }
+
+    pub fn readable(&mut self, index: usize) {
         let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
-        if self.connections[index].state == State::Connecting {
-            return;
+        match self.connections[index].state {
+            State::Connecting => return,
+            State::Open if !self.reads(index) => return,
+            _ => {}
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        // One read only: another event reports the rest after the other connections had their turn.
         match self.receive(index, socket, &mut buffer) {
             Ok(None) => {}
             Ok(Some(0)) => self.peer_closed(index),
-            Ok(Some(count)) => self.came(index, &buffer[..count]),
+            Ok(Some(count)) => {
+                // One read only: the rest follows after the other connections had their turn.
+                if count == buffer.len() || self.connections[index].goes_on {
+                    self.read_on(index);
+                }
+                self.came(index, &buffer[..count]);
+            }
             Err(error) => self.fail(index, broken(&error)),
         }
         self.buffer = buffer;
+    }
+
+    /// A connection may have more to read, of which no event will tell.
+    #[cold]
+    pub fn read_on(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.connections[index].unread, true) {
+            self.unread.push_back(index as u32);
+        }
     }
 
     /// Reads bytes that a connection has received.

@@ -14,6 +14,15 @@ pub enum Interest {
     ReadWrite,
 }
 
+/// Something new at a socket. It is told once: what of it is left over, nobody tells again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub index: usize,
+    pub writable: bool,
+    /// The end of the stream, an error or urgent data has come: a read that does not fill its buffer is not the last.
+    pub goes_on: bool,
+}
+
 pub trait System {
     /// Closed when it is dropped.
     type Socket;
@@ -37,9 +46,10 @@ pub trait System {
     /// Begins to connect connection `number` of the plan, without waiting.
     fn connect(&mut self, plan: &Plan, number: u32) -> io::Result<Self::Socket>;
 
-    /// From now on the socket has events, under this index.
+    /// From now on the socket has events, under this index: what is there already is new.
     fn watch(&mut self, socket: Self::Handle, index: usize, interest: Interest) -> io::Result<()>;
 
+    /// What is there is new once more.
     fn change(&mut self, socket: Self::Handle, index: usize, interest: Interest) -> io::Result<()>;
 
     /// The socket's pending error, which this call clears.
@@ -48,7 +58,8 @@ pub trait System {
     /// `Ok(None)`: no space. A closed peer is an error.
     fn send(&mut self, socket: Self::Handle, bytes: &[u8]) -> io::Result<Option<usize>>;
 
-    /// `Ok(None)`: nothing available. `Ok(Some(0))`: the peer closed.
+    /// `Ok(None)`: nothing available. `Ok(Some(0))`: the peer closed. A read that does not fill the buffer leaves nothing,
+    /// unless the socket's events say otherwise.
     fn receive(&mut self, socket: Self::Handle, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 
     /// From now on the kernel timestamps the arrival of this socket's bytes.
@@ -67,6 +78,6 @@ pub trait System {
     /// Whether the last wait reported every socket that had an event.
     fn reported_all(&self) -> bool;
 
-    /// Of the last wait: the connection's index and whether it is writable; `None` for a wake-up.
-    fn event(&mut self, at: usize) -> Option<(usize, bool)>;
+    /// Of the last wait; `None` for a wake-up.
+    fn event(&mut self, at: usize) -> Option<Event>;
 }

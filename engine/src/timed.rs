@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::poll::Poll;
 use crate::push::Board;
 use crate::run::begin_from;
-use crate::system::{Interest, System};
+use crate::system::{Event, Interest, System};
 use crate::worker::{Common, Worker};
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -101,7 +101,7 @@ impl System for Timed {
         true
     }
 
-    fn event(&mut self, at: usize) -> Option<(usize, bool)> {
+    fn event(&mut self, at: usize) -> Option<Event> {
         self.poll.event(at)
     }
 }

@@ -23,7 +23,7 @@ use crate::scenario::{self, Message, Script};
 use crate::schedule::{self, Change};
 use crate::session::Table;
 use crate::slices::Slices;
-use crate::system::System;
+use crate::system::{Event, System};
 use crate::tls;
 use std::collections::VecDeque;
 use std::io;
@@ -63,6 +63,8 @@ pub struct Worker<S: System> {
     reports: Reports,
     pub system: S,
     pub connections: Vec<Connection<S::Socket>>,
+    /// Connections that may have more to read, of which no event will tell.
+    pub unread: VecDeque<u32>,
     pub buffer: Vec<u8>,
     /// Bytes to be sent on the connection that is being served; empty between connections.
     pub out: Vec<u8>,
@@ -182,6 +184,7 @@ impl<S: System> Worker<S> {
             board,
             reports,
             connections,
+            unread: VecDeque::new(),
             buffer: vec![0; room],
             out: Vec::new(),
             refused: None,
@@ -372,8 +375,9 @@ impl<S: System> Worker<S> {
         if self.accounts.awaited() > 0 {
             until = until.min(now + self.sweep_period() / 4);
         }
+        let unread = self.unread.len();
         let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
-        let polls = goes_on || self.finished || self.plan.busy_poll && self.loads;
+        let polls = goes_on || unread > 0 || self.finished || self.plan.busy_poll && self.loads;
         // The sends above took time.
         let begun_ns = if polls { now } else { self.system.now_ns() };
         let timeout = if polls { 0 } else { until.saturating_sub(begun_ns) };
@@ -385,16 +389,16 @@ impl<S: System> Worker<S> {
             Ok(count) => count,
             Err(error) => return self.host_cannot(format!("epoll: {error}")),
         };
-        for at in 0..count {
+        for at in 0..count + unread {
             // A peer that never stops sending does not stop the loop.
             if self.finished || self.control.stopped() {
                 return;
             }
-            let Some((index, writable)) = self.system.event(at) else { continue };
-            if writable {
-                self.writable(index);
+            if at < count {
+                self.handle_event(at);
+            } else if let Some(index) = self.next_unread() {
+                self.readable(index);
             }
-            self.readable(index);
             self.open_asked();
             // A thousand events take milliseconds; due messages do not wait for the last of them.
             if self.pacer.next_ns() <= self.read_ns {
@@ -406,6 +410,33 @@ impl<S: System> Worker<S> {
         if self.system.reported_all() || self.round_events > self.connections.len() + OTHER_EVENTS {
             (self.looked_ns, self.round_events) = (self.round_ns, 0);
         }
+    }
+
+    #[inline]
+    fn handle_event(&mut self, at: usize) {
+        let Some(Event { index, writable, .. }) = self.event(at) else { return };
+        if writable {
+            self.writable(index);
+        }
+        self.hear(index);
+    }
+
+    /// An event of the last wait. It is told only once.
+    #[inline]
+    pub fn event(&mut self, at: usize) -> Option<Event> {
+        let event = self.system.event(at)?;
+        if event.goes_on {
+            self.connections[event.index].goes_on = true;
+        }
+        Some(event)
+    }
+
+    /// A connection that may have more to read: each of them once.
+    #[cold]
+    pub fn next_unread(&mut self) -> Option<usize> {
+        let index = self.unread.pop_front()? as usize;
+        self.connections[index].unread = false;
+        Some(index)
     }
 
     // ---- what is overdue -------------------------------------------------------------------------------------------

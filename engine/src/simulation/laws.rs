@@ -128,6 +128,15 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
             !overlooked || state == State::Connecting || !worker.goes_on(),
             "{index} is {state:?}, and what it has is not looked at"
         );
+        if let Some(socket) = one.socket.as_ref().filter(|_| state != State::Connecting && worker.goes_on()) {
+            let (readable, writable) = worker.system.is_silent(socket);
+            law!(
+                !readable || one.unread || heard == Some(Interest::Nothing),
+                "{index} has more to read, and nobody hears of it"
+            );
+            law!(!writable || one.unsent.is_none(), "{index} can send what it keeps, and nobody hears of it");
+        }
+        law!(one.unread == worker.unread.contains(&(index as u32)), "{index} is among the unread: {}", one.unread);
         law!(one.in_line == worker.pacer.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
     }
     law!(worker.pacer.late.len() < 200_000, "{} messages are late", worker.pacer.late.len());

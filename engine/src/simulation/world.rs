@@ -7,7 +7,7 @@ use super::server::{Conduct, Peer};
 use super::times::{Times, Unit};
 use crate::clock::Usage;
 use crate::plan::Plan;
-use crate::system::{Interest, System};
+use crate::system::{Event, Interest, System};
 use fastrand::Rng;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -31,6 +31,10 @@ pub struct Wire {
     worker: usize,
     index: usize,
     interest: Option<Interest>,
+    /// What was new until then was told.
+    told_ns: Option<u64>,
+    /// It has urgent data now and then, before which a read ends.
+    urgent: bool,
     /// When it is connected, or refused.
     made_ns: u64,
     refused: bool,
@@ -65,22 +69,34 @@ impl Wire {
         matches!(self.inbound.back(), Some((at, Piece::Reset)) if *at <= now)
     }
 
-    /// Whether there is an event, and whether it is writable.
-    fn news(&self, now: u64) -> (bool, bool) {
-        let made = self.made_ns <= now;
-        match self.interest {
-            None => (false, false),
-            Some(_) if self.gone => (false, false),
-            Some(Interest::Nothing) => (self.is_reset(now), false),
-            Some(Interest::Read) => (self.has_news(now), false),
-            Some(Interest::ReadWrite) => (self.has_news(now), made && (self.room_ns <= now || self.refused)),
-        }
+    fn is_ended(&self, now: u64) -> bool {
+        self.inbound.iter().take_while(|(at, _)| *at <= now).any(|(_, piece)| !matches!(piece, Piece::Bytes(_)))
+    }
+
+    fn is_writable(&self, now: u64) -> bool {
+        self.interest == Some(Interest::ReadWrite) && self.made_ns <= now && (self.room_ns <= now || self.refused)
+    }
+
+    /// Something that is there, and has not been told.
+    fn event(&self, now: u64) -> Option<Event> {
+        let is_new = |at: u64| at <= now && self.told_ns.is_none_or(|told_ns| at > told_ns);
+        let last = self.inbound.iter().map(|(at, _)| *at).take_while(|at| *at <= now).last();
+        let comes = self.made_ns <= now && last.is_some_and(is_new);
+        let leaves = self.is_writable(now) && (is_new(self.made_ns) || is_new(self.room_ns));
+        let happens = match self.interest? {
+            _ if self.gone => false,
+            Interest::Nothing => self.is_reset(now),
+            Interest::Read => comes,
+            Interest::ReadWrite => comes || leaves,
+        };
+        let goes_on = self.urgent || self.is_ended(now);
+        happens.then(|| Event { index: self.index, writable: self.is_writable(now), goes_on })
     }
 
     fn next_ns(&self, now: u64) -> u64 {
         let later = |at: u64| if at > now { at } else { u64::MAX };
-        let first = self.inbound.front().map_or(u64::MAX, |(at, _)| later(*at));
-        first.min(later(self.made_ns)).min(later(self.room_ns))
+        let next = self.inbound.iter().map(|(at, _)| later(*at)).min().unwrap_or(u64::MAX);
+        next.min(later(self.made_ns)).min(later(self.room_ns))
     }
 }
 
@@ -232,10 +248,13 @@ impl World {
         let peer = Peer::new(&self.conduct, number, &mut self.random);
         let delay = if self.chance(2) { 0 } else { self.random.u64(..5 * MS) };
         let never = peer.never_connects();
+        let urgent = self.chance(4);
         self.wires.push(Wire {
             worker,
             index: usize::MAX,
             interest: None,
+            told_ns: None,
+            urgent,
             made_ns: if never { u64::MAX } else { self.now + delay },
             refused: peer.refuses(),
             gone: false,
@@ -295,7 +314,11 @@ impl World {
         if !self.wires[wire].has_news(now) {
             return Ok(None);
         }
-        let most = if self.chance(6) { self.random.usize(1..=buffer.len().min(40)) } else { buffer.len() };
+        let most = if self.wires[wire].urgent && self.chance(3) {
+            self.random.usize(1..=buffer.len().min(40))
+        } else {
+            buffer.len()
+        };
         let mut count = 0;
         let inbound = &mut self.wires[wire].inbound;
         while let Some((at, piece)) = inbound.front_mut()
@@ -342,20 +365,17 @@ impl World {
         self.live.iter().map(|&wire| &self.wires[wire]).filter(move |wire| wire.worker == worker)
     }
 
-    fn news_of(&self, worker: usize) -> Vec<(usize, bool)> {
-        self.held_by(worker)
-            .map(|wire| (wire.index, wire.news(self.now)))
-            .filter(|(_, (news, writable))| *news || *writable)
-            .map(|(index, (_, writable))| (index, writable))
-            .collect()
+    fn news_of(&self, worker: usize) -> Vec<(usize, Event)> {
+        let held = self.live.iter().filter(|&&wire| self.wires[wire].worker == worker);
+        held.filter_map(|&wire| Some((wire, self.wires[wire].event(self.now)?))).collect()
     }
 
     /// These connections have something for their worker.
-    fn report(&mut self, worker: usize, news: &[(usize, bool)]) {
+    fn report(&mut self, worker: usize, events: &[Event]) {
         self.wakes(worker);
         for &wire in &self.live {
             let found = &mut self.wires[wire];
-            found.reported = found.worker == worker && news.iter().any(|(index, _)| *index == found.index);
+            found.reported = found.worker == worker && events.iter().any(|event| event.index == found.index);
         }
     }
 
@@ -371,8 +391,8 @@ impl World {
         }
     }
 
-    /// The events of a worker, those first that were left out the last time.
-    fn wait(&mut self, worker: usize, timeout_ns: u64, unreported: &[usize]) -> Vec<(usize, bool)> {
+    /// The events of a worker, those first that were left out the last time. Some are left out again.
+    fn wait(&mut self, worker: usize, timeout_ns: u64, unreported: &mut Vec<usize>) -> Vec<Event> {
         let until = self.now.saturating_add(timeout_ns.min(LONGEST_WAIT_NS));
         self.release();
         let mut news = self.news_of(worker);
@@ -383,6 +403,19 @@ impl World {
             self.release();
             news = self.news_of(worker);
         }
+        self.random.shuffle(&mut news);
+        news.sort_by_key(|(_, event)| !unreported.contains(&event.index));
+        unreported.clear();
+        if news.len() > 1 && self.chance(4) {
+            let left_out = news.drain(self.random.usize(1..=news.len())..);
+            unreported.extend(left_out.map(|(_, event)| event.index));
+        }
+        for (wire, _) in &news {
+            self.wires[*wire].told_ns = Some(self.now);
+        }
+        let mut events: Vec<_> = news.into_iter().map(|(_, event)| event).collect();
+        // What arrives from now on is new.
+        self.now += 1;
         let stop_ns = match self.random.u32(..2000) {
             0 => self.random.u64(..self.longest_stop_ns),
             1..50 => self.random.u64(..3 * MS),
@@ -398,11 +431,11 @@ impl World {
             // An event without anything to read.
             let reads = |wire: &&Wire| matches!(wire.interest, Some(Interest::Read)) && !wire.gone;
             let more = self.held_by(worker).filter(reads).map(|wire| wire.index).next();
-            news.extend(more.filter(|index| news.iter().all(|(other, _)| other != index)).map(|index| (index, false)));
+            let told = |index: &usize| events.iter().any(|event| event.index == *index) || unreported.contains(index);
+            let more = more.filter(|index| !told(index));
+            events.extend(more.map(|index| Event { index, writable: false, goes_on: false }));
         }
-        self.random.shuffle(&mut news);
-        news.sort_by_key(|(index, _)| !unreported.contains(index));
-        news
+        events
     }
 }
 
@@ -423,7 +456,7 @@ impl Drop for Socket {
 pub struct Simulated {
     pub world: Rc<RefCell<World>>,
     pub worker: usize,
-    news: Vec<(usize, bool)>,
+    news: Vec<Event>,
     /// What the last wait left out.
     unreported: Vec<usize>,
 }
@@ -441,6 +474,14 @@ impl Simulated {
     /// Whether it was reported, and its worker has not asked what there is.
     pub fn is_overlooked(&self, socket: &Socket) -> bool {
         self.world.borrow().wires[socket.wire].reported
+    }
+
+    /// Whether a socket has something to read, and whether it can be written to, and no event will tell.
+    pub fn is_silent(&self, socket: &Socket) -> (bool, bool) {
+        let world = self.world.borrow();
+        let (wire, now) = (&world.wires[socket.wire], world.now);
+        let silent = wire.event(now).is_none();
+        (silent && wire.has_news(now), silent && wire.is_writable(now))
     }
 
     /// The event that a socket would have.
@@ -486,7 +527,7 @@ impl System for Simulated {
     fn change(&mut self, wire: usize, index: usize, interest: Interest) -> io::Result<()> {
         let found = &mut self.world.borrow_mut().wires[wire];
         assert_eq!(found.index, index, "a socket is watched under its connection's index");
-        found.interest = Some(interest);
+        (found.interest, found.told_ns) = (Some(interest), None);
         Ok(())
     }
 
@@ -524,12 +565,7 @@ impl System for Simulated {
         let mut world = self.world.borrow_mut();
         // A worker counts from the clock that it has read; one that only looks does not wait.
         world.until_ns[self.worker] = if timeout_ns == 0 { 0 } else { world.clock_ns.saturating_add(timeout_ns) };
-        self.news = world.wait(self.worker, timeout_ns, &self.unreported);
-        self.unreported.clear();
-        if self.news.len() > 1 && world.chance(4) {
-            let left_out = self.news.drain(world.random.usize(1..=self.news.len())..);
-            self.unreported.extend(left_out.map(|(index, _)| index));
-        }
+        self.news = world.wait(self.worker, timeout_ns, &mut self.unreported);
         world.report(self.worker, &self.news);
         Ok(self.news.len())
     }
@@ -538,7 +574,7 @@ impl System for Simulated {
         self.unreported.is_empty()
     }
 
-    fn event(&mut self, at: usize) -> Option<(usize, bool)> {
+    fn event(&mut self, at: usize) -> Option<Event> {
         Some(self.news[at])
     }
 }
