@@ -128,8 +128,10 @@ fn make(index: usize, common: Common, tables: Tables) -> Result<Worker<Poll>, St
     }
     // Other threads wake it, so its waker is in their file table too.
     let poll = Poll::new()?;
+    // Alone at its table, a thread need not count who uses a file at each call.
+    let taken = take_own_table();
     if tables == Tables::Own {
-        take_own_table().map_err(Stop::Host)?;
+        taken.map_err(Stop::Host)?;
     }
     Ok(Worker::new(index, common, poll)?)
 }
@@ -309,14 +311,15 @@ fn pin(cpu: usize) -> Result<(), String> {
     if result == 0 { Ok(()) } else { Err(format!("`cpus` names {cpu}, which this process may not use: {error}")) }
 }
 
-/// Whether the workers' sockets are in one file table or each worker's in its own. The file limit holds for each table.
+/// Whether the workers' sockets may be in one file table, or each worker's must be in its own. The file limit holds for each
+/// table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tables {
-    Shared,
+    Any,
     Own,
 }
 
-/// Raises the file limit as far as possible. Chooses the tables, or reports that even workers with their own lack files.
+/// Raises the file limit as far as possible. Tells which tables suffice, or reports that even workers with their own lack files.
 fn file_tables(plan: &Plan) -> Result<Tables, Stop> {
     let connections = plan.own_connections();
     let largest = (0..plan.threads).map(|worker| plan.share(plan.connections as u64, worker)).max().unwrap_or(0);
@@ -330,7 +333,7 @@ fn file_tables(plan: &Plan) -> Result<Tables, Stop> {
         limit.rlim_max
     };
     if connections as u64 + besides <= limit {
-        return Ok(Tables::Shared);
+        return Ok(Tables::Any);
     }
     if largest + besides <= limit {
         return Ok(Tables::Own);
