@@ -20,7 +20,8 @@ use uring::Ring;
 
 /// As many concurrent connects as the engine.
 const CONNECTS_AT_ONCE: usize = 100;
-const BUFFER_BYTES: usize = 512 << 10;
+/// It stays in the core's cache.
+const BUFFER_BYTES: usize = 64 << 10;
 /// The process is killed this long after its work should have ended.
 const GRACE_S: f64 = 60.0;
 
@@ -169,9 +170,11 @@ fn close_all(sockets: Vec<Socket>, poll: &mut Poll) {
     while left > 0 {
         for at in 0..poll.wait() {
             let socket = &mut sockets[poll.event(at).place];
-            if socket.as_ref().and_then(|socket| socket.receive(&mut buffer)) == Some(0) {
-                *socket = None;
-                left -= 1;
+            while let Some(count) = socket.as_ref().and_then(|socket| socket.receive(&mut buffer)) {
+                if count == 0 {
+                    *socket = None;
+                    left -= 1;
+                }
             }
         }
     }
@@ -261,15 +264,23 @@ fn exchange(load: &Load) -> Outcome {
                     poll.read_only(socket, event.place);
                 }
             }
-            let Some(count) = socket.receive(&mut buffer) else { continue };
-            assert!((1..=state.awaited).contains(&count), "{count} bytes came where {} were awaited", state.awaited);
-            // As many as have arrived completely.
-            let before = state.awaited.div_ceil(reply);
-            state.awaited -= count;
-            let whole = before - state.awaited.div_ceil(reply);
-            if whole > 0 {
-                messages += whole as u64;
-                start(&mut poll, event.place, state, whole);
+            while let Some(count) = socket.receive(&mut buffer) {
+                assert!(
+                    (1..=state.awaited).contains(&count),
+                    "{count} bytes came where {} were awaited",
+                    state.awaited
+                );
+                // As many as have arrived completely.
+                let before = state.awaited.div_ceil(reply);
+                state.awaited -= count;
+                let whole = before - state.awaited.div_ceil(reply);
+                if whole > 0 {
+                    messages += whole as u64;
+                    start(&mut poll, event.place, state, whole);
+                }
+                if count < buffer.len() {
+                    break;
+                }
             }
         }
     }
@@ -341,16 +352,20 @@ fn reopen(load: &Load) -> Outcome {
             if event.ends {
                 return Outcome { messages, cost: Usage::now().since(&begin) };
             }
-            let Some(count) = sockets[event.place].receive(&mut buffer) else { continue };
-            assert!(count <= awaited[event.place], "a reply longer than the first one");
-            awaited[event.place] -= count;
-            if count > 0 {
-                continue;
+            while let Some(count) = sockets[event.place].receive(&mut buffer) {
+                assert!(count <= awaited[event.place], "a reply longer than the first one");
+                awaited[event.place] -= count;
+                if count == 0 {
+                    assert_eq!(awaited[event.place], 0, "a reply that ends early");
+                    messages += 1;
+                    awaited[event.place] = reply;
+                    sockets[event.place] = open(&mut poll, event.place);
+                    break;
+                }
+                if count < buffer.len() && !event.closed {
+                    break;
+                }
             }
-            assert_eq!(awaited[event.place], 0, "a reply that ends early");
-            messages += 1;
-            awaited[event.place] = reply;
-            sockets[event.place] = open(&mut poll, event.place);
         }
     }
 }

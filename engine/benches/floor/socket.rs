@@ -6,8 +6,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const BATCH: usize = 1024;
 const TIMER: u64 = u64::MAX;
-const READ: u32 = libc::EPOLLIN as u32;
-const READ_WRITE: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
+/// Edges: the kernel does not ask a socket again at the next wait.
+const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const READ_WRITE: u32 = READ | libc::EPOLLOUT as u32;
 
 pub struct Socket(OwnedFd);
 
@@ -79,6 +80,8 @@ impl AsRawFd for Socket {
 pub struct Event {
     pub place: usize,
     pub writable: bool,
+    /// The peer has closed: a read that does not fill its buffer is not the last.
+    pub closed: bool,
     /// The time set by `end_after` is over; not a connection's place.
     pub ends: bool,
 }
@@ -141,7 +144,9 @@ impl Poll {
     #[inline]
     pub fn event(&self, at: usize) -> Event {
         let libc::epoll_event { events, u64: token } = self.events[at];
-        Event { place: token as usize, writable: events & libc::EPOLLOUT as u32 != 0, ends: token == TIMER }
+        let has = |any: i32| events & any as u32 != 0;
+        let closed = has(libc::EPOLLRDHUP | libc::EPOLLHUP);
+        Event { place: token as usize, writable: has(libc::EPOLLOUT), closed, ends: token == TIMER }
     }
 }
 

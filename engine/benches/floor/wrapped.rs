@@ -54,6 +54,7 @@ pub fn exchange(load: &Load) -> Outcome {
             let connection = &mut connections[event.place];
             let Some(count) = connection.socket.receive(&mut buffer) else { continue };
             assert!(count > 0, "the server closed");
+            assert!(count < buffer.len(), "of what is left in the socket no event tells");
             let came = connection.receive(&buffer[..count], &mut plain);
             let left = &mut awaited[event.place];
             assert!(came <= *left, "{came} bytes came where {left} were awaited");
