@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,24 @@ fn a_server_that_does_as_it_should_has_no_errors() {
     run.ledger_is(5, 0, 0);
     assert_eq!(run.measured("replies_in_window"), 5);
     assert_eq!(run.count("connect"), 1);
+}
+
+#[test]
+fn bytes_behind_urgent_data_are_read() {
+    let run = text(|peer, opcode, payload| {
+        let reply = frame(0x80 | opcode, &payload);
+        let (front, rest) = reply.split_at(20);
+        let urgent = [front, b"!"].concat();
+        // SAFETY: valid bytes of a socket that is open.
+        let sent = unsafe {
+            let flags = libc::MSG_OOB | libc::MSG_MORE;
+            libc::send(peer.writer().as_raw_fd(), urgent.as_ptr().cast(), urgent.len(), flags)
+        };
+        assert_eq!(sent, 21);
+        peer.raw(rest)
+    });
+    run.errors_are(json!({}));
+    run.ledger_is(5, 0, 0);
 }
 
 #[test]
