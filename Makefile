@@ -29,9 +29,6 @@ unexport PYTHONDONTWRITEBYTECODE
 # What the harness's own tests start.
 TESTED  := reference@* netty go-net-websocket node-ws json-rpc aedes
 
-# Some images set it: every process would compile each module anew.
-unexport PYTHONDONTWRITEBYTECODE
-
 REPORTS := $(patsubst %/campaign.json,%/report.html,$(wildcard results/*/campaign.json))
 
 .PHONY: quick check test test-all lint test-system test-root test-engine compiled-engine test-servers test-wheel coverage mutants docs site faults simulate \
