@@ -508,7 +508,7 @@ def test_a_search_ends_when_its_server_has_died_and_each_trial_is_measured_once(
         return measure(trial, names)
 
     monkeypatch.setattr(metrics, "measure", counted)
-    port = machine.free_port("127.0.0.1", None, 77)
+    port = machine.free_port("127.0.0.1", None, os.getpid())
     given = {"HOST": "127.0.0.1", "PORT": str(port), "OWN_PATH": "/ws"}
     server = subprocess.Popen([sys.executable, TESTS / "own_server.py"], env={**os.environ, **given})
     try:

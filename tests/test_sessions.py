@@ -189,7 +189,7 @@ await = "result"
 
 @pytest.fixture
 def url(tmp_path) -> str:
-    return f"ws://127.0.0.1:{machine.free_port('127.0.0.1', None, 21800)}"
+    return f"ws://127.0.0.1:{machine.free_port('127.0.0.1', None, os.getpid())}"
 
 
 @pytest.fixture
