@@ -146,7 +146,7 @@ fuzz: setup-test
 # The engine's worker on a made-up machine, a seed a run: SEEDS=1000000 FIRST_SEED=5000 for longer and for others, SEED=77 for one.
 SEEDS ?= 20000
 simulate: setup-test
-	SEEDS=$(SEEDS) $(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml --lib -- simulation --nocapture
+	SEEDS=$(SEEDS) CARGO_PROFILE_CHECKED_OPT_LEVEL=3 $(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml --lib -- simulation --nocapture
 
 # BENCH_OPTIONS="--quick", "--only echo-50", "--engine OLD --engine NEW": `engine/benches/compare.py --help` lists them.
 bench-engine: setup-test
