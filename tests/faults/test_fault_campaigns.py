@@ -316,9 +316,9 @@ def test_turned_bits_of_a_table_are_one_line_or_numbers(built, tmp_path, file, c
     table = run.path / file
     # Without compression a turned bit reaches the text; with it, only the decompressor.
     pq.write_table(pq.read_table(table), tmp_path / "plain", compression="none", use_dictionary=column == "metric")
-    draw, lines = random.Random(1), []
+    draw, lines, turned = random.Random(1), [], draws(25, least=8)
     for whole in (table.read_bytes(), (tmp_path / "plain").read_bytes()):
-        for _ in range(draws(25, least=8)):
+        for _ in range(turned):
             at = draw.randrange(len(whole))
             table.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :])
             try:
@@ -327,7 +327,7 @@ def test_turned_bits_of_a_table_are_one_line_or_numbers(built, tmp_path, file, c
                     export.FORMATS[form](export.Asked(results, [], []))
             except UserError as error:
                 lines += error.lines
-    assert len(lines) > 2
+    assert len(lines) > 0.2 * 2 * turned
     assert not any("\n" in line for line in lines)
 
 
