@@ -12,30 +12,30 @@ def words(trial: TrialData, kind: str) -> str:
     """Of errors of this kind. Empty if the engine recorded none."""
     example = next((event.example for event in trial.events if isinstance(event, Error) and event.kind == kind), "")
     if kind == "close_frame" and trial.end.closes:
-        return _all([(one.count, _closed(one)) for one in trial.end.closes])
+        return _all([(close.count, _closed(close)) for close in trial.end.closes])
     if kind == "handshake_status" and trial.end.refusals:
-        return _all([(one.count, _refused(one, example)) for one in trial.end.refusals])
+        return _all([(refusal.count, _refused(refusal, example)) for refusal in trial.end.refusals])
     return example
 
 
-def _all(found: list[tuple[int, str]]) -> str:
+def _all(counted: list[tuple[int, str]]) -> str:
     """The most frequent first; with the counts of the others."""
-    first, *others = sorted(found, key=lambda one: -one[0])
+    first, *others = sorted(counted, key=lambda pair: -pair[0])
     return "; ".join([first[1], *(f"also {count:,} × {text}" for count, text in others)])
 
 
-def _closed(one: ServerClose) -> str:
-    code = "no code" if one.code is None else f"code {one.code}"
-    return f"{code}: {one.reason}" if one.reason else code
+def _closed(close: ServerClose) -> str:
+    code = "no code" if close.code is None else f"code {close.code}"
+    return f"{code}: {close.reason}" if close.reason else code
 
 
-def _refused(one: Refusal, example: str) -> str:
+def _refused(refusal: Refusal, example: str) -> str:
     """With the server's own phrase, if the example is of this status."""
-    start = f"status {one.status} "
+    start = f"status {refusal.status} "
     phrase = example.removeprefix(start) if example.startswith(start) else ""
-    status = start + (phrase or responses.get(one.status, ""))
-    headers = {"Location": one.location, "Retry-After": one.retry_after}
+    status = start + (phrase or responses.get(refusal.status, ""))
+    headers = {"Location": refusal.location, "Retry-After": refusal.retry_after}
     # The beginning of a page is markup.
-    body = [] if one.body.startswith("<") else [one.body]
+    body = [] if refusal.body.startswith("<") else [refusal.body]
     said = [*body, *(f"{name}: {value}" for name, value in headers.items() if value)]
     return ": ".join(filter(None, [status.strip(), ", ".join(filter(None, said))]))

@@ -28,16 +28,13 @@ def framed(template: str, data: str, **values) -> str:
     """The page of a template that extends `frame.html`, with the data block of its script."""
     own = script(*DRAWING, *BROWSER)
     assert "</script" not in own.lower(), "the script would end its own element"
-    return (
-        _templates()
-        .get_template(template)
-        .render(
-            policy=_policy(own),
-            style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-            script=Markup(own),
-            data=_packed(data),
-            **values,
-        )
+    page = _templates().get_template(template)
+    return page.render(
+        policy=_policy(own),
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        script=Markup(own),
+        data=_packed(data),
+        **values,
     )
 
 
