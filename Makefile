@@ -21,7 +21,7 @@ FOUR    := reference@* netty go-net-websocket node-ws
 # Two workers; a file of tests stays with one.
 WORKERS := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # Tests that start servers mostly wait: whichever worker is free runs the next one (tests/kinds.py).
-WAITING := --numprocesses=5 --dist=loadgroup --no-loadscope-reorder
+WAITING := --numprocesses=7 --dist=loadgroup --no-loadscope-reorder
 # The same of the engine's tests.
 export RUST_TEST_THREADS ?= 6
 # Compiled Python is kept, also where the environment asks for the opposite: each worker and each command would compile all of it.
@@ -43,9 +43,9 @@ check: setup-test lint
 
 # Before a push, and what CI runs: also real servers, a browser, a cluster, the engine's tests and the wheel. Tests of servers mostly
 # wait, so what the last step needs is compiled meanwhile.
-test: check $(VENV)/.done-wheel
+test: check
 	$(WSBENCH) build --install $(TESTED)
-	$(MAKE) --jobs=4 test-system test-root compiled-engine wheel
+	$(MAKE) --jobs=3 test-system test-root compiled-engine
 	$(MAKE) --jobs=3 test-engine test-servers test-wheel
 	@echo "every check passed"
 
@@ -131,7 +131,7 @@ test-root: setup-test
 test-engine: compiled-engine
 	$(CARGO) test --profile checked --locked --manifest-path engine/Cargo.toml
 
-# The engine's lint, and its tests, not run. Like the wheel's engine they are compiled with what others leave of the CPUs.
+# The engine's lint, and its tests, not run: compiled with what others leave of the CPUs.
 compiled-engine: setup-test
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
 	$(FOUND) nice -n 19 cargo --quiet clippy --profile checked --locked --all-targets --manifest-path engine/Cargo.toml -- -D warnings
@@ -170,11 +170,12 @@ wheel: $(VENV)/.done-wheel
 	$(FOUND) nice -n 19 $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/auditwheel show dist/*.whl
 
-# The wheel in an empty environment, and its first load.
-test-wheel: wheel
+# A wheel with the checkout's engine in an empty environment, and its first load. `check-fresh` does the same with one of `make wheel`.
+test-wheel: setup
 	rm -rf build/wheel
+	WSBENCH_ENGINE=$(ENGINE) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel/dist .
 	python3 -m venv build/wheel
-	build/wheel/bin/pip install --quiet dist/*.whl
+	build/wheel/bin/pip install --quiet build/wheel/dist/*.whl
 	PATH="$(CURDIR)/build/wheel/bin:$$PATH" XDG_CACHE_HOME="$(CURDIR)/build/cache" scripts/first_load.sh
 
 $(VENV)/.done-wheel: $(VENV)/.done requirements/wheel.txt

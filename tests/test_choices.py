@@ -254,7 +254,7 @@ def test_a_claim_for_which_each_lacks_something_is_judged_on_the_one_with_the_mo
     assert {(one.campaign.id, one.found.verdict) for one in found} == {("runs/short", "undecided")}
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_the_catalogues_conditions_count_for_every_view_of_a_campaign_that_has_its_claims():
     """K1 got a need for two CPUs after the campaign that is published."""
     run = RunFolder.open(ROOT / "results" / "2026-11-22-tcp-vs-websocket-2013")

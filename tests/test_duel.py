@@ -350,7 +350,7 @@ def test_a_contender_that_does_not_start_is_one_plain_line(tmp_path, dies):
 
 @pytest.mark.system
 def test_an_interrupted_duel_leaves_no_process_and_can_be_resumed(tmp_path):
-    command = [*QUIET, "duel", server(), server(1000), "--path", "/ws", "--budget", "3m", *SHORT]
+    command = [*QUIET, "duel", server(), server(1000), "--path", "/ws", "--budget", "30s", *SHORT]
     going = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for(lambda: list(tmp_path.glob("runs/*/0003")), "a second round")
     going.send_signal(signal.SIGTERM)

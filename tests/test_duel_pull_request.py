@@ -122,7 +122,7 @@ def test_the_action_builds_from_its_own_checkout(tmp_path):
     assert (tmp_path / "output").read_text() == f"bin={HERE.parent}/.venv/bin\n"
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_the_action_takes_no_name_from_an_index(tmp_path):
     done = installed(tmp_path, INSTALL="wsbench[report]")
     assert done.returncode != 0

@@ -140,7 +140,7 @@ def test_drawings_share_no_identifier(html):
     assert len(names) == len(set(names))
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_campaign_of_a_thousand_trials_is_a_page_that_opens(tmp_path):
     languages = ("Java", "Rust", "Go", "C", "JavaScript", "Python", "C++", "Elixir", "PHP")
     crowd = tuple(Server(f"server-{place}", languages[place % 9], 900 * (place + 1)) for place in range(40))

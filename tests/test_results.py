@@ -58,7 +58,7 @@ def texts_of(file):
         yield file.read_bytes()
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_nothing_that_is_published_names_a_folder_of_the_machine_it_came_from():
     private = re.compile(rb"(?<![\w.~+-])/(?:work|root|home|tmp)/[\w.]")
     listed = subprocess.run(["git", "ls-files", "-z", "results"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -83,7 +83,7 @@ def test_the_report_of_a_published_campaign_is_drawn_from_its_data_set(wsbench, 
     assert all(label in page for label in ("graphql-ws", "centrifuge", "over time"))
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_claims_compare_and_export_work_on_published_campaigns(wsbench):
     concurrency, backlog = (ROOT / "results" / f"2026-11-22-hoticn-2018-concurrency{name}" for name in ("", "-jetty-backlog"))
     claims = wsbench("claims", str(concurrency), "--json")
@@ -96,7 +96,7 @@ def test_claims_compare_and_export_work_on_published_campaigns(wsbench):
     assert exported.stdout.count("\n") > 10_000
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_of_those_that_may_be_the_best_the_one_shown_to_be_good_is_first():
     published = campaigns.find([ROOT / "results"])
     found = choices.columns([replace(one, withdrawn=None) for one in published if one.id.endswith("2026-11-25-capacity")])
