@@ -13,14 +13,9 @@ from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
-from xdist.scheduler import LoadScopeScheduling
 
 #: Fixtures that start programs, and the marks of a test that uses one. A test that is marked `system` itself is not nightly.
 STARTS = {"bed": ("root", "nightly"), "browser": ("nightly",), "carry_out": ("system",), "checked": ("system",)}
-
-
-#: Files whose tests share what takes long to make: with `--dist=loadgroup` each stays with one worker.
-TOGETHER = {"test_browse", "test_choices", "test_fault_inputs", "test_report_browser", "test_shards"}
 
 
 class Size:
@@ -41,22 +36,17 @@ def pytest_configure(config):
     Size.full = config.getoption("--all")
 
 
-class OneByOne(LoadScopeScheduling):
-    """Whichever worker is free runs the next test."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if Path(file).stem in TOGETHER else nodeid
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    return OneByOne(config, log) if config.getvalue("dist") == "loadgroup" else None
+def shares(item) -> bool:
+    """Whether its file has a fixture that all of its tests share."""
+    known = item._fixtureinfo.name2fixturedefs.values()
+    return any(one.scope == "module" and one.baseid == item.parent.nodeid for defs in known for one in defs)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     for item in items:
+        if shares(item):
+            item.add_marker(pytest.mark.xdist_group(Path(item.path).stem))
         always = item.get_closest_marker("system") is not None
         for mark in (mark for fixture in STARTS.keys() & set(item.fixturenames) for mark in STARTS[fixture]):
             if not (always and mark == "nightly"):
