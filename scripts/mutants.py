@@ -4,7 +4,7 @@
     .venv/bin/python scripts/mutants.py [--number 20] [--seed 1] [--jobs 2] [--limit 120]
 
 A mutant flips a comparison, `and` and `or`, or an operator of arithmetic, drops a `not`, or adds 1 to a number. It is killed if a
-test of a file that imports its module (or its package, if no file does) fails. `--limit`: the seconds that its tests may take; a
+test of a file that imports its module or its package fails. `--limit`: the seconds that its tests may take; a
 mutant that takes longer is killed too.
 """
 
@@ -80,11 +80,17 @@ def imported(file: Path) -> set[str]:
     return found
 
 
-def tests_of(module: str) -> list[str]:
-    files = {file: imported(file) for file in sorted((ROOT / "tests").glob("test_*.py")) if file.name not in PROSE}
+@cache
+def tests_of(module: str) -> list[tuple[str, ...]]:
+    """The files of tests that import a module, then the others that import its package."""
+    files = {file.name: imported(file) for file in sorted((ROOT / "tests").glob("test_*.py")) if file.name not in PROSE}
+    direct = tuple(file for file, names in files.items() if module in names)
     package = module.rpartition(".")[0]
-    direct = [file.name for file, names in files.items() if module in names]
-    return direct or [file.name for file, names in files.items() if package in names]
+    return [
+        found
+        for found in (direct, tuple(file for file, names in files.items() if package in names and file not in direct))
+        if found
+    ]
 
 
 def module_of(file: Path) -> str:
@@ -92,12 +98,12 @@ def module_of(file: Path) -> str:
 
 
 @cache
-def pass_unchanged(file: Path, limit_s: float) -> bool:
-    return pass_with(file, file.read_text(encoding="utf-8"), limit_s)
+def pass_unchanged(tests: tuple[str, ...], file: Path, limit_s: float) -> bool:
+    return pass_with(tests, file, file.read_text(encoding="utf-8"), limit_s)
 
 
-def pass_with(file: Path, text: str, limit_s: float) -> bool:
-    """Whether a module's tests pass in a copy of the checkout that has this text in place of the module's."""
+def pass_with(tests: tuple[str, ...], file: Path, text: str, limit_s: float) -> bool:
+    """Whether tests pass in a copy of the checkout that has this text in place of the module's."""
     with tempfile.TemporaryDirectory(prefix="wsbench-mutant-") as made:
         place = Path(made)
         for entry in ROOT.iterdir():
@@ -108,7 +114,7 @@ def pass_with(file: Path, text: str, limit_s: float) -> bool:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "not system"]
         try:
             done = subprocess.run(
-                [*command, *(f"tests/{name}" for name in tests_of(module_of(file)))],
+                [*command, *(f"tests/{name}" for name in tests)],
                 cwd=place,
                 env={"PYTHONPATH": made, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": made},
                 capture_output=True,
@@ -136,11 +142,13 @@ def main() -> int:
         return outcome(file, text), f"{file.relative_to(ROOT)}:{change}"
 
     def outcome(file: Path, text: str) -> str:
-        if not tests_of(module_of(file)):
-            return "untested"
-        if not pass_unchanged(file, options.limit):
-            return "not judged, because its tests fail without it"
-        return "survived" if pass_with(file, text, options.limit) else "killed"
+        groups = tests_of(module_of(file))
+        for tests in groups:
+            if not pass_unchanged(tests, file, options.limit):
+                return "not judged, because its tests fail without it"
+            if not pass_with(tests, file, text, options.limit):
+                return "killed"
+        return "survived" if groups else "untested"
 
     killed = 0
     with ThreadPoolExecutor(options.jobs) as pool:

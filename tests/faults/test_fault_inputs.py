@@ -198,7 +198,7 @@ def test_ctrl_c_at_any_instant(places):
         right = ((130, "wsbench: interrupted; every finished trial is kept\n"), (0, ""), (-signal.SIGINT, ""))
         assert (running.returncode, said) in right, said
         ended.append(running.returncode)
-    assert 130 in ended, "some were met while they ran"
+    assert ended.count(130) >= draws(5, least=1), "some were met while they ran"
 
 
 def catches_ctrl_c(pid: int) -> bool:
