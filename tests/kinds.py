@@ -9,10 +9,12 @@
 A test marked `alone` needs a CPU of its own. If it fails it runs once again, and the reason is printed.
 """
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
+from xdist.scheduler import LoadScopeScheduling
 
 #: Fixtures that start programs, and the marks of a test that uses one. A test that is marked `system` itself is not nightly.
 STARTS = {"bed": ("root", "nightly"), "browser": ("nightly",), "carry_out": ("system",), "checked": ("system",)}
@@ -36,17 +38,28 @@ def pytest_configure(config):
     Size.full = config.getoption("--all")
 
 
-def shares(item) -> bool:
-    """Whether its file has a fixture that all of its tests share."""
-    known = item._fixtureinfo.name2fixturedefs.values()
-    return any(one.scope == "module" and one.baseid == item.parent.nodeid for defs in known for one in defs)
+@cache
+def shares(file: str) -> bool:
+    """Whether the tests of a file share a fixture that is made once."""
+    return 'scope="module"' in (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+
+
+class OneByOne(LoadScopeScheduling):
+    """Whichever worker is free runs the next test. (xdist 3.8 does not see the groups of pytest 9.2.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if shares(file) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return OneByOne(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if shares(item):
-            item.add_marker(pytest.mark.xdist_group(Path(item.path).stem))
         always = item.get_closest_marker("system") is not None
         for mark in (mark for fixture in STARTS.keys() & set(item.fixturenames) for mark in STARTS[fixture]):
             if not (always and mark == "nightly"):

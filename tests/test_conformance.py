@@ -156,9 +156,7 @@ FAULTS = [
 def quick(monkeypatch) -> None:
     """The same checks, with fewer of everything."""
     monkeypatch.setattr(push, "CHURN", 10)
-    monkeypatch.setattr(sockets, "RELEASE_S", 1.0)
     monkeypatch.setattr(deep, "MEMBERS", 60)
-    monkeypatch.setattr(deep, "BROADCAST_S", 5.0)
 
 
 def failed(fault: str, rooms: str, patience_s: float = 1.0) -> dict[str, str]:
@@ -167,6 +165,8 @@ def failed(fault: str, rooms: str, patience_s: float = 1.0) -> dict[str, str]:
     chosen = [spec for spec in registry.SPECS if spec.function.__module__ in modules]
     with pytest.MonkeyPatch.context() as patch, serving(fault) as port:
         patch.setattr(registry, "SPECS", chosen)
+        patch.setattr(sockets, "RELEASE_S", patience_s)
+        patch.setattr(deep, "BROADCAST_S", 5 * patience_s)
         results = conformance.check(
             "127.0.0.1", port, EVERYTHING, "websocket", pid=os.getpid(), deep=True, idle_s=0.7, patience_s=patience_s
         )
