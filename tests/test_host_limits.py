@@ -57,6 +57,13 @@ def test_memory_is_that_of_both_ends(host, monkeypatch):
     assert 500_000 < number < 800_000
 
 
+def test_what_is_left_for_a_server_is_what_all_others_leave(host, monkeypatch):
+    monkeypatch.setattr(machine, "memory_available", lambda: 2 << 30)
+    (found,) = (one.found for one in host_limits.examine(1_000).findings if one.what == "memory")
+    used = 1_000 * (2 * host_limits.KERNEL_BYTES + host_limits.ENGINE_BYTES) + host_limits.ENGINE_PROCESS_BYTES
+    assert f"leaves a server {((1 << 30) - used) / 1_000 / 1024:.1f} KiB per connection" in found
+
+
 def test_a_firewall_that_follows_connections_must_have_room_for_them(host):
     host["net.netfilter.nf_conntrack_count"] = "17"
     assert "nf_conntrack_max=1010017" in lacks(1_000_000)["connection tracking"].advice
