@@ -18,7 +18,7 @@ from wsbench.analysis.compare import differences
 from wsbench.analysis.reading import load
 from wsbench.analysis.stats.contrasts import Contrasts, Open
 from wsbench.analysis.stats.crossing import Evidence, Probe, crossing
-from wsbench.analysis.stats.decision import Baseline, Best, Pairs, Rules, Two, decide, holm
+from wsbench.analysis.stats.decision import Baseline, Best, Pairs, Rules, Two, decide, holm, of_ends
 from wsbench.analysis.summary import summary
 from wsbench.host.installation import ROOT
 from wsbench.records.rundir import RunFolder
@@ -65,6 +65,12 @@ def test_of_many_the_same_capacity_is_rarely_called_different(ask):
         series = {name: searched(20_000, chance, 0.1, 30) for name in "abcdef"}
         wrong += any(one.says in ("better", "worse") for one in decide(series, ask).decisions)
     assert wrong <= 2
+
+
+def test_the_ends_of_all_capacities_share_the_error():
+    """Two servers have four ends, each with a quarter of it: together the two that a difference rests on have half, on one side."""
+    assert of_ends(0.05, 2) == (0.05, 0.05)
+    assert of_ends(0.06, 6) == pytest.approx((0.02, 0.012))
 
 
 def test_many_comparisons_share_the_error_by_ends_and_not_by_pairs():
