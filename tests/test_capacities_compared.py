@@ -68,7 +68,6 @@ def test_of_many_the_same_capacity_is_rarely_called_different(ask):
 
 
 def test_the_ends_of_all_capacities_share_the_error():
-    """Two servers have four ends, each with a quarter of it: together the two that a difference rests on have half, on one side."""
     assert of_ends(0.05, 2) == (0.05, 0.05)
     assert of_ends(0.06, 6) == pytest.approx((0.02, 0.012))
 
