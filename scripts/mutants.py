@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import os
 import random
 import shutil
 import subprocess
@@ -116,7 +117,7 @@ def pass_with(tests: tuple[str, ...], file: Path, text: str, limit_s: float) -> 
             done = subprocess.run(
                 [*command, *(f"tests/{name}" for name in tests)],
                 cwd=place,
-                env={"PYTHONPATH": made, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": made},
+                env={**os.environ, "PYTHONPATH": made},
                 capture_output=True,
                 timeout=limit_s,
             )
