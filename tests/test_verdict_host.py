@@ -121,16 +121,18 @@ def test_no_result_makes_a_trial_disturbed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("idle", "seen"), [(0.7, []), (0.0, ["the servers that ran at the same time left no CPU time"])], ids=["idle", "full"]
+    ("idle", "waiting", "seen"),
+    [(0.7, 0.0, []), (0.0, 0.7, []), (0.3, 0.3, []), (0.0, 0.0, ["the servers that ran at the same time left no CPU time"])],
+    ids=["idle", "waiting for a disk", "both", "full"],
 )
-def test_the_cpus_of_the_servers_say_whether_they_were_full(tmp_path, idle, seen):
+def test_the_cpus_of_the_servers_say_whether_they_were_full(tmp_path, idle, waiting, seen):
     """The engine fills its own CPU."""
     heat = trial_of(tmp_path / "0001", Trial(server_busy=0.3, engine_busy=1.0))
     heat.__dict__["record"] = heat.record.model_copy(update={"heat": 1})
     (found,) = host_checks.crowd(heat)
     assert "may have left no CPU time" in found.seen
     for sample in heat.machine:
-        own = sample.cpu_s.model_copy(update={"idle": idle * sample.t_ns / 1e9})
+        own = sample.cpu_s.model_copy(update={"idle": idle * sample.t_ns / 1e9, "iowait": waiting * sample.t_ns / 1e9})
         sample.__dict__["server_cpu_s"] = own
     assert [one.seen.split(" for ")[0] for one in host_checks.crowd(heat)] == seen
 
