@@ -603,7 +603,7 @@ def test_a_search_that_is_terminated_keeps_its_probes_and_stops_its_server(tmp_p
     going.terminate()
     _, said = going.communicate(timeout=PATIENCE_S)
     assert going.returncode == exits.TERMINATED, said
-    assert "every finished trial is kept" in said
+    assert "every finished trial is kept; go on with: wsbench run --resume runs/" in said
     assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     (run,) = map(RunFolder, tmp_path.glob("runs/*"))
     assert 1 in run.finished_numbers()

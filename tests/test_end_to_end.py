@@ -183,7 +183,9 @@ def test_an_interrupt_keeps_finished_trials_and_stops_everything(experiment, env
     harness.send_signal(number)
     _, said = harness.communicate(timeout=PATIENCE_S)
     assert harness.returncode == code
-    assert b"every finished trial is kept" in said
+    (campaign,) = tmp_path.glob("runs/*")
+    kept = f"every finished trial is kept; go on with: wsbench run --resume {campaign.relative_to(tmp_path)}\n"
+    assert said.decode().endswith(kept)
     assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     assert outcomes(only_run(tmp_path))[1] == "ok"
 

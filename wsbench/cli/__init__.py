@@ -20,6 +20,7 @@ OF_REPORT = (
 
 def main() -> None:
     """Whatever happens from here on, Ctrl-C while the rest is imported too, ends with one plain line."""
+    goes_on = []
     try:
         # What a script starts in the background ignores Ctrl-C unless it asks for it.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
@@ -27,18 +28,18 @@ def main() -> None:
         _open_output()
         sys.unraisablehook = _not_lost
         code = _flushed(carried_out(sys.argv[1:]))
-    except BaseException:
+    except BaseException as met:
         # Libraries make other errors of an interrupt that they meet while they are imported.
         if not _interrupts:
             raise
-        code = exits.INTERRUPTED
+        code, goes_on = exits.INTERRUPTED, getattr(met, "__notes__", [])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # there is nothing left to interrupt
     # Where an interrupt met a piece of code that `exec` ran, such as a dataclass's, Python would end by the signal although it was
     # caught, unless something is run that way once more.
     exec("")
     if code == exits.INTERRUPTED:
-        _say("interrupted; every finished trial is kept")
+        _say("; ".join(["interrupted; every finished trial is kept", *goes_on]))
     sys.exit(exits.TERMINATED if code == exits.INTERRUPTED and signal.SIGTERM in _interrupts else code)
 
 

@@ -8,9 +8,11 @@ it then reruns. If its rounds go on until decided, `deciding` says after each wh
 from __future__ import annotations
 
 import random
+import shlex
 import shutil
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Protocol
@@ -172,8 +174,15 @@ def resume(
     return run
 
 
-def _alone(run: RunFolder) -> AbstractContextManager[None]:
-    return lock.holding(run.lock, f"another wsbench is running {run.path}; wait for it, or stop it")
+@contextmanager
+def _alone(run: RunFolder) -> Iterator[None]:
+    """No other wsbench runs this campaign meanwhile. An interrupt says how to go on."""
+    with lock.holding(run.lock, f"another wsbench is running {run.path}; wait for it, or stop it"):
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"go on with: wsbench run --resume {shlex.quote(str(run.path))}")
+            raise
 
 
 def _accept(run: RunFolder, differences: list[str]) -> None:
