@@ -116,14 +116,15 @@ class Crowd:
 
     def __init__(self, members: list[socket.socket]) -> None:
         self._received = {member: bytearray() for member in members}
+        self._open = set(members)
         self._selector = selectors.DefaultSelector()
         for member in members:
             self._selector.register(member, selectors.EVENT_READ)
 
     def await_token(self, token: bytes, until: float) -> int:
-        """The number of sockets that had not received the token at time `until` (monotonic seconds)."""
+        """The number of sockets that had not received the token at time `until` (monotonic seconds), or when the server closed them."""
         missing = set(self._received)
-        while missing and time.monotonic() < until:
+        while any(one in self._open for one in missing) and time.monotonic() < until:
             for key, _ in self._selector.select(0.5):
                 try:
                     data = key.fileobj.recv(4096)
@@ -131,6 +132,7 @@ class Crowd:
                     data = b""
                 if not data:
                     self._selector.unregister(key.fileobj)
+                    self._open.discard(key.fileobj)
                 self._received[key.fileobj] += data
                 if token in self._received[key.fileobj]:
                     missing.discard(key.fileobj)
