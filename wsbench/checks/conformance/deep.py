@@ -122,7 +122,7 @@ class Crowd:
             self._selector.register(member, selectors.EVENT_READ)
 
     def await_token(self, token: bytes, until: float) -> int:
-        """The number of sockets that had not received the token at time `until` (monotonic seconds), or when the server closed them."""
+        """The number of sockets that had not received the token at time `until` (monotonic seconds), or when they were closed."""
         missing = set(self._received)
         while any(one in self._open for one in missing) and time.monotonic() < until:
             for key, _ in self._selector.select(0.5):
