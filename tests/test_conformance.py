@@ -166,7 +166,7 @@ def failed(fault: str, rooms: str, patience_s: float = 1.0) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch, serving(fault) as port:
         patch.setattr(registry, "SPECS", chosen)
         patch.setattr(sockets, "RELEASE_S", patience_s)
-        patch.setattr(deep, "BROADCAST_S", 5 * patience_s)
+        patch.setattr(deep, "BROADCAST_S", min(5 * patience_s, 60))
         results = conformance.check(
             "127.0.0.1", port, EVERYTHING, "websocket", pid=os.getpid(), deep=True, idle_s=0.7, patience_s=patience_s
         )
