@@ -40,6 +40,7 @@ pub fn client_frame(taken: &mut VecDeque<u8>) -> Option<(u8, Vec<u8>)> {
         return None;
     }
     taken.drain(..at + 4);
-    let payload = taken.drain(..length).zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
+    let mut payload: Vec<u8> = taken.drain(..length).collect();
+    payload.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= key[at % 4]);
     Some((first, payload))
 }
