@@ -272,6 +272,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
             });
             lawful.map_err(|broken| format!("worker {at}, step {}: {broken}", run.steps))?;
             if !worker.goes_on() {
+                world.borrow_mut().finishes(at);
                 workers[at].take().expect("it was there").finish();
             }
         }

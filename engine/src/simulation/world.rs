@@ -121,6 +121,9 @@ pub struct World {
     woke_ns: Vec<u64>,
     pub until_ns: Vec<u64>,
     unread: Vec<Vec<(usize, Unit)>>,
+    /// By worker: it finishes; and it has waited since, for the ends of its connections, of which nothing counts any more.
+    finishing: Vec<bool>,
+    over: Vec<bool>,
     /// The last clock that a worker read.
     clock_ns: u64,
     orders: u64,
@@ -151,6 +154,8 @@ impl World {
             woke_ns: vec![0; workers],
             until_ns: vec![0; workers],
             unread: vec![Vec::new(); workers],
+            finishing: vec![false; workers],
+            over: vec![false; workers],
             clock_ns: 0,
             orders: 0,
             longest_stop_ns: (longest_stop_s * 1e9) as u64,
@@ -173,6 +178,10 @@ impl World {
     /// A worker begins to act.
     pub fn wakes(&mut self, worker: usize) {
         self.woke_ns[worker] = self.now;
+    }
+
+    pub fn finishes(&mut self, worker: usize) {
+        self.finishing[worker] = true;
     }
 
     fn tick(&mut self) -> u64 {
@@ -338,7 +347,9 @@ impl World {
                 _ if count > 0 => break,
                 Piece::End => {
                     let worker = self.wires[wire].worker;
-                    self.unread[worker].push((wire, Unit::End));
+                    if !self.over[worker] {
+                        self.unread[worker].push((wire, Unit::End));
+                    }
                     return Ok(Some(0));
                 }
                 Piece::Reset => return Err(io::Error::from_raw_os_error(libc::ECONNRESET)),
@@ -352,9 +363,8 @@ impl World {
         {
             found.units.pop_front();
             let more = found.peer.left && found.peer.says_twice() && matches!(unit, Unit::Answer);
-            self.left_over += u64::from(more && !found.ended);
-            // Behind the client's last byte nothing counts any more.
-            if !found.ended {
+            self.left_over += u64::from(more && !self.over[found.worker]);
+            if !self.over[found.worker] {
                 self.unread[found.worker].push((wire, unit));
             }
         }
@@ -563,6 +573,7 @@ impl System for Simulated {
 
     fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
         let mut world = self.world.borrow_mut();
+        world.over[self.worker] = world.finishing[self.worker];
         // A worker counts from the clock that it has read; one that only looks does not wait.
         world.until_ns[self.worker] = if timeout_ns == 0 { 0 } else { world.clock_ns.saturating_add(timeout_ns) };
         self.news = world.wait(self.worker, timeout_ns, &mut self.unreported);
