@@ -483,13 +483,22 @@ impl<S: System> Worker<S> {
     /// Reads a socket to its end, but no more than the replies that are awaited.
     #[cold]
     pub fn read_what_is_there(&mut self, index: usize) {
-        let Connection { life, state, ref under_way, .. } = self.connections[index];
+        let Connection { life, ref under_way, .. } = self.connections[index];
         let mut most = (2 * self.longest_reply()).saturating_mul(under_way.len().max(1) as u64);
-        while most > 0 && self.connections[index].life == life && state != State::Connecting {
+        while most > 0 && self.connections[index].life == life && self.wants_to_read(index) {
             let before = self.accounts.record.counters.bytes_received;
             self.readable(index);
             let count = self.accounts.record.counters.bytes_received - before;
             most = if count == 0 { 0 } else { most.saturating_sub(count) };
+        }
+    }
+
+    /// A receiver that never reads is one as soon as it is open.
+    fn wants_to_read(&self, index: usize) -> bool {
+        match self.connections[index].state {
+            State::Connecting | State::Closed => false,
+            State::Open => self.reads(index),
+            _ => true,
         }
     }
 

@@ -451,12 +451,24 @@ fn every_law_holds_for_every_seed() {
     assert!(broken.is_empty(), "{} seeds broke a law:\n{}", broken.len(), broken[..broken.len().min(20)].join("\n"));
 }
 
-#[test]
-fn a_worker_that_is_late_measures_the_first_broadcast() {
+/// The laws broken by the first seeds whose plan is such a one, with honest servers.
+fn broken_by(count: usize, is_such: impl Fn(&Plan) -> bool) -> Vec<(u64, String)> {
     let is_one = |seed: &u64| {
         let (hostile, plan, _) = plan_of_seed(*seed);
-        !hostile && plan.threads > 1 && matches!(plan.scenario, Scenario::Push { .. })
+        !hostile && is_such(&plan)
     };
-    let broken: Vec<_> = (0..).filter(is_one).take(100).filter_map(|seed| Some((seed, outcome(seed).err()?))).collect();
+    (0..).filter(is_one).take(count).filter_map(|seed| Some((seed, outcome(seed).err()?))).collect()
+}
+
+#[test]
+fn a_worker_that_is_late_measures_the_first_broadcast() {
+    let broken = broken_by(100, |plan| plan.threads > 1 && matches!(plan.scenario, Scenario::Push { .. }));
+    assert!(broken.is_empty(), "{broken:?}");
+}
+
+#[test]
+fn a_receiver_that_opens_late_and_never_reads_is_not_read() {
+    let never_reads = |plan: &Plan| matches!(plan.scenario, Scenario::Push { slow_readers } if slow_readers > 0.0);
+    let broken = broken_by(120, |plan| plan.limits.connect_s < 2.0 && never_reads(plan));
     assert!(broken.is_empty(), "{broken:?}");
 }
