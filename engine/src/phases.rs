@@ -6,7 +6,7 @@ use crate::control::{Final, Moment, Phase, Report, Tick, Window};
 use crate::plan::{Loop, Until};
 use crate::slices::Edge;
 use crate::system::System;
-use crate::worker::Worker;
+use crate::worker::{SECOND_NS, Worker};
 
 /// A server that refuses this many connections in a row is considered absent.
 const FAILURES_IN_A_ROW: u32 = 1000;
@@ -196,11 +196,13 @@ impl<S: System> Worker<S> {
 
     /// Reads what had come when the drain ended, which a worker that was not there has not seen.
     fn read_the_last(&mut self) {
+        // A server that never stops sending does not stop the end.
+        let until_ns = self.system.now_ns() + SECOND_NS / 2;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             let awaits = self.awaits_copies() || !connection.under_way.is_empty();
             if awaits && connection.state.counted() != Counted::Opening && self.reads(index) {
-                self.read_what_is_there(index);
+                while self.read_what_is_there(index) > 0 && self.system.now_ns() < until_ns {}
             }
         }
     }

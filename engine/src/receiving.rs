@@ -120,6 +120,9 @@ impl<S: System> Worker<S> {
         let mut ping = None;
         if self.connections[index].state == State::Handshaking {
             input = &input[self.upgrade(index, bytes, now)?..];
+            if self.connections[index].state == State::Open && !self.reads(index) {
+                return Ok(());
+            }
         }
         if self.is_plain {
             self.take_in_plain(index, &mut input, now);
@@ -303,10 +306,6 @@ impl<S: System> Worker<S> {
             let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
             return self.fail(index, (Kind::ReplyContent, format!("not a broadcast: {found:?}")));
         };
-        // Data that arrived together with the end of the handshake.
-        if !self.reads(index) {
-            return;
-        }
         if shard != push::TRIGGERING || tag != self.script.tag_of_broadcast(shard, number) {
             self.accounts.record.counters.foreign += 1;
             return;

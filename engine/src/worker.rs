@@ -480,9 +480,10 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Reads a socket to its end, but no more than the replies that are awaited.
+    /// Reads a socket to its end, but hardly more than the replies that are awaited; returns how many bytes there were.
     #[cold]
-    pub fn read_what_is_there(&mut self, index: usize) {
+    pub fn read_what_is_there(&mut self, index: usize) -> u64 {
+        let first = self.accounts.record.counters.bytes_received;
         let Connection { life, ref under_way, .. } = self.connections[index];
         let mut most = (2 * self.longest_reply()).saturating_mul(under_way.len().max(1) as u64);
         while most > 0 && self.connections[index].life == life && self.wants_to_read(index) {
@@ -491,6 +492,7 @@ impl<S: System> Worker<S> {
             let count = self.accounts.record.counters.bytes_received - before;
             most = if count == 0 { 0 } else { most.saturating_sub(count) };
         }
+        self.accounts.record.counters.bytes_received - first
     }
 
     /// A receiver that never reads is one as soon as it is open.

@@ -451,24 +451,22 @@ fn every_law_holds_for_every_seed() {
     assert!(broken.is_empty(), "{} seeds broke a law:\n{}", broken.len(), broken[..broken.len().min(20)].join("\n"));
 }
 
-/// The laws broken by the first seeds whose plan is such a one, with honest servers.
-fn broken_by(count: usize, is_such: impl Fn(&Plan) -> bool) -> Vec<(u64, String)> {
-    let is_one = |seed: &u64| {
-        let (hostile, plan, _) = plan_of_seed(*seed);
-        !hostile && is_such(&plan)
-    };
-    (0..).filter(is_one).take(count).filter_map(|seed| Some((seed, outcome(seed).err()?))).collect()
-}
-
 #[test]
 fn a_worker_that_is_late_measures_the_first_broadcast() {
-    let broken = broken_by(100, |plan| plan.threads > 1 && matches!(plan.scenario, Scenario::Push { .. }));
+    let is_one = |seed: &u64| {
+        let (hostile, plan, _) = plan_of_seed(*seed);
+        !hostile && plan.threads > 1 && matches!(plan.scenario, Scenario::Push { .. })
+    };
+    let broken: Vec<_> = (0..).filter(is_one).take(100).filter_map(|seed| Some((seed, outcome(seed).err()?))).collect();
     assert!(broken.is_empty(), "{broken:?}");
 }
 
+/// Seeds that once broke a law, of which there are few. They say what they said as long as nothing else is drawn.
 #[test]
-fn a_receiver_that_opens_late_and_never_reads_is_not_read() {
-    let never_reads = |plan: &Plan| matches!(plan.scenario, Scenario::Push { slow_readers } if slow_readers > 0.0);
-    let broken = broken_by(120, |plan| plan.limits.connect_s < 2.0 && never_reads(plan));
+fn what_was_rare_holds_too() {
+    // A connection that opens behind other work; a Ping behind the handshake of a receiver that never reads; more copies
+    // at the end of the drain than replies; a wrong TLS record behind the last Close frame.
+    let broken: Vec<_> =
+        [810, 8417, 13_022, 14_792].into_iter().filter_map(|seed| Some((seed, outcome(seed).err()?))).collect();
     assert!(broken.is_empty(), "{broken:?}");
 }
