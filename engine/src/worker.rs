@@ -484,24 +484,15 @@ impl<S: System> Worker<S> {
     #[cold]
     pub fn read_what_is_there(&mut self, index: usize) -> u64 {
         let first = self.accounts.record.counters.bytes_received;
-        let Connection { life, ref under_way, .. } = self.connections[index];
+        let Connection { life, state, ref under_way, .. } = self.connections[index];
         let mut most = (2 * self.longest_reply()).saturating_mul(under_way.len().max(1) as u64);
-        while most > 0 && self.connections[index].life == life && self.wants_to_read(index) {
+        while most > 0 && self.connections[index].life == life && state != State::Connecting {
             let before = self.accounts.record.counters.bytes_received;
             self.readable(index);
             let count = self.accounts.record.counters.bytes_received - before;
             most = if count == 0 { 0 } else { most.saturating_sub(count) };
         }
         self.accounts.record.counters.bytes_received - first
-    }
-
-    /// A receiver that never reads is one as soon as it is open.
-    fn wants_to_read(&self, index: usize) -> bool {
-        match self.connections[index].state {
-            State::Connecting | State::Closed => false,
-            State::Open => self.reads(index),
-            _ => true,
-        }
     }
 
     fn longest_reply(&self) -> u64 {

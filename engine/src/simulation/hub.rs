@@ -17,9 +17,14 @@ const KEPT: u32 = 64;
 pub struct Copy {
     opcode: u8,
     content: Vec<u8>,
+    published: Published,
+}
+
+/// Which message it is: whose, which of them, and its place among all messages.
+#[derive(Clone, Copy)]
+pub struct Published {
     publisher: u32,
     sequence: u32,
-    /// Its place among all messages.
     number: usize,
 }
 
@@ -89,7 +94,7 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
         };
         for _ in 0..copies {
             let number = world.truth.said.len() - 1;
-            let copy = Copy { opcode, content: message.to_vec(), publisher, sequence, number };
+            let copy = Copy { opcode, content: message.to_vec(), published: Published { publisher, sequence, number } };
             match deed {
                 Deed::Late(most_ms) if luck == 0 => {
                     let until_ns = world.now + world.random.u64(..most_ms * MS);
@@ -105,12 +110,17 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
     }
 }
 
-/// Sends a copy, and counts what it is to its client.
 pub fn deliver(world: &mut World, wire: usize, copy: Copy) {
-    let Copy { opcode, content, publisher, sequence, number } = copy;
+    let Copy { opcode, content, published } = copy;
+    Peer::say_unit(world, wire, Answer::Message(opcode, content), Some(Unit::Published(published)));
+}
+
+/// A client is given a copy: counts what it is to it. Returns the copies and answers that it is.
+pub fn give(world: &mut World, wire: usize, published: Published) -> impl Iterator<Item = Unit> + use<> {
+    let Published { publisher, sequence, number } = published;
     let hub = world.conduct.hub.expect("there are rooms");
     let member = world.wires[wire].peer.number;
-    let mut unit = None;
+    let (mut copy, mut answer) = (None, None);
     if member % hub.rooms != publisher % hub.rooms || !hub.own && member == publisher {
         world.truth.misplaced += 1;
     } else {
@@ -119,15 +129,14 @@ pub fn deliver(world: &mut World, wire: usize, copy: Copy) {
         let is_first = heard.insert(sequence) && latest.saturating_sub(sequence) <= FAR;
         let said = &mut world.truth.said[number];
         said.received += u64::from(is_first);
-        if is_first {
-            if world.truth.latest[&publisher] >= sequence + KEPT {
-                world.reached.insert("a copy is behind 64 later messages of its publisher".into());
-            }
-            let copy = world.times.copied(said.t_ns, said.t_ns, Some(number));
-            let answers = hub.answers_by_copy && member == publisher;
-            unit = Some(if answers { Unit::Own(copy) } else { Unit::Copy(copy) });
-        }
         world.truth.out_of_order += u64::from(sequence <= latest);
+        if is_first {
+            copy = Some(Unit::Copy(world.times.copied(said.t_ns, said.t_ns, Some(number))));
+            if world.truth.latest[&publisher] >= sequence + KEPT {
+                world.reach("a copy is behind 64 later messages of its publisher");
+            }
+        }
+        answer = (hub.answers_by_copy && member == publisher).then_some(Unit::Answer);
     }
-    Peer::say_unit(world, wire, Answer::Message(opcode, content), unit);
+    copy.into_iter().chain(answer)
 }

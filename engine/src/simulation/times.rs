@@ -9,6 +9,7 @@
 //! the rest is for what the machine held the worker up, because a worker reads whatever is reported to it before it waits
 //! again, and never waits longer than until something is due (`laws`).
 
+use super::hub::Published;
 use super::laws::Dues;
 use crate::control::Final;
 use crate::counts::shortest_of;
@@ -21,9 +22,10 @@ use std::collections::{BTreeMap, VecDeque};
 pub enum Unit {
     /// The answer to the oldest message of its connection.
     Answer,
+    /// A copy of a broadcast.
     Copy(usize),
-    /// A copy that is its publisher's answer too.
-    Own(usize),
+    /// A copy of a message that was published in a room.
+    Published(Published),
     /// The end of the connection.
     End,
 }
@@ -107,13 +109,11 @@ impl Times {
     }
 
     pub fn read(&mut self, at: usize, unit: Unit, now: u64) {
-        if let Unit::Copy(copy) | Unit::Own(copy) = unit {
-            self.copies[copy].read_ns = Some(now);
-        }
         match unit {
-            Unit::Copy(_) => {}
+            Unit::Copy(copy) => self.copies[copy].read_ns = Some(now),
+            Unit::Published(_) => unreachable!("the hub says what it is to its client"),
             Unit::End => self.wires[at].ended_ns = Some(now),
-            Unit::Answer | Unit::Own(_) => {
+            Unit::Answer => {
                 if let Some(message) = self.wires[at].unanswered.pop_front() {
                     self.messages[message].read_ns = Some(now);
                 }

@@ -124,6 +124,10 @@ pub struct World {
     /// By worker: it finishes; and it has waited since, for the ends of its connections, of which nothing counts any more.
     finishing: Vec<bool>,
     over: Vec<bool>,
+    /// Wires, and how many units had come on them that a worker has to read before it says goodbye.
+    owed: Vec<(usize, usize)>,
+    /// What it did not read of them.
+    pub left_unread: usize,
     /// The last clock that a worker read.
     clock_ns: u64,
     orders: u64,
@@ -156,6 +160,8 @@ impl World {
             unread: vec![Vec::new(); workers],
             finishing: vec![false; workers],
             over: vec![false; workers],
+            owed: Vec::new(),
+            left_unread: 0,
             clock_ns: 0,
             orders: 0,
             longest_stop_ns: (longest_stop_s * 1e9) as u64,
@@ -182,6 +188,36 @@ impl World {
 
     pub fn finishes(&mut self, worker: usize) {
         self.finishing[worker] = true;
+        self.owed = self
+            .live
+            .iter()
+            .filter(|&&wire| self.wires[wire].worker == worker)
+            .map(|&at| {
+                let wire = &self.wires[at];
+                let come = wire.inbound.iter().take_while(|(at, _)| *at <= self.now);
+                let bytes = come.map(|(_, piece)| if let Piece::Bytes(bytes) = piece { bytes.len() as u64 } else { 0 });
+                let come = wire.given + bytes.sum::<u64>();
+                // It is counted from behind, because units only leave in front.
+                (at, wire.units.iter().filter(|(end, _)| *end > come).count())
+            })
+            .collect();
+    }
+
+    /// A worker waits for the first time since it finishes: for the ends of its connections.
+    fn parts(&mut self, worker: usize) {
+        if self.finishing[worker] && !std::mem::replace(&mut self.over[worker], true) {
+            let rest = std::mem::take(&mut self.owed).into_iter();
+            self.left_unread += rest
+                .map(|(wire, behind)| {
+                    let wire = &self.wires[wire];
+                    if wire.gone || wire.interest == Some(Interest::Nothing) {
+                        0
+                    } else {
+                        wire.units.len().saturating_sub(behind)
+                    }
+                })
+                .sum::<usize>();
+        }
     }
 
     fn tick(&mut self) -> u64 {
@@ -358,14 +394,23 @@ impl World {
         let found = &mut self.wires[wire];
         found.given += count as u64;
         self.given += count as u64;
+        let mut given = Vec::new();
         while let Some(&(end, unit)) = found.units.front()
             && end <= found.given
         {
             found.units.pop_front();
             let more = found.peer.left && found.peer.says_twice() && matches!(unit, Unit::Answer);
             self.left_over += u64::from(more && !self.over[found.worker]);
-            if !self.over[found.worker] {
-                self.unread[found.worker].push((wire, unit));
+            given.extend(Some(unit).filter(|_| !self.over[found.worker]));
+        }
+        let worker = found.worker;
+        for unit in given {
+            match unit {
+                Unit::Published(copy) => {
+                    let units = hub::give(self, wire, copy);
+                    self.unread[worker].extend(units.map(|unit| (wire, unit)));
+                }
+                unit => self.unread[worker].push((wire, unit)),
             }
         }
         Ok(Some(count))
@@ -573,7 +618,7 @@ impl System for Simulated {
 
     fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
         let mut world = self.world.borrow_mut();
-        world.over[self.worker] = world.finishing[self.worker];
+        world.parts(self.worker);
         // A worker counts from the clock that it has read; one that only looks does not wait.
         world.until_ns[self.worker] = if timeout_ns == 0 { 0 } else { world.clock_ns.saturating_add(timeout_ns) };
         self.news = world.wait(self.worker, timeout_ns, &mut self.unreported);

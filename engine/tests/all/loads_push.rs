@@ -122,6 +122,21 @@ fn a_member_that_dies_is_no_longer_expected() {
 }
 
 #[test]
+fn slow_readers_answer_no_ping() {
+    let address = serve(|peer| {
+        let head = peer.head()?;
+        // Both in one read.
+        peer.raw(&[switching(&accept_for(&head)).as_bytes(), &frame(0x80 | PING, b"")].concat())?;
+        while peer.frame()?.0 != CLOSE {}
+        peer.send(CLOSE, b"")?;
+        peer.finish()
+    });
+    let run = run(&with(push(address, 0.5), json!({"drain_s": 0.2})));
+    run.errors_are(json!({}));
+    assert_eq!(run.control("pings_answered"), 3, "half of six");
+}
+
+#[test]
 fn slow_readers_are_not_expected_and_never_read() {
     // Data that they do not read has to stay with the server: more than both sockets hold.
     let stuck = Arc::new(Mutex::new(std::collections::BTreeSet::new()));
