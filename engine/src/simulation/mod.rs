@@ -11,6 +11,7 @@ mod times;
 mod world;
 mod wrapping;
 
+use crate::connection::Counted;
 use crate::control::{self, Control, Final, Phase, Report, Tick};
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::push::Board;
@@ -272,7 +273,8 @@ fn simulate(seed: u64) -> Result<Run, String> {
             });
             lawful.map_err(|broken| format!("worker {at}, step {}: {broken}", run.steps))?;
             if !worker.goes_on() {
-                world.borrow_mut().finishes(at);
+                let is_open = |index: usize| worker.connections[index].state.counted() != Counted::Opening;
+                world.borrow_mut().finishes(at, is_open);
                 workers[at].take().expect("it was there").finish();
             }
         }

@@ -186,12 +186,13 @@ impl World {
         self.woke_ns[worker] = self.now;
     }
 
-    pub fn finishes(&mut self, worker: usize) {
+    /// A worker has taken its last step. What has come on connections that are still opening is nobody's.
+    pub fn finishes(&mut self, worker: usize, is_open: impl Fn(usize) -> bool) {
         self.finishing[worker] = true;
         self.owed = self
             .live
             .iter()
-            .filter(|&&wire| self.wires[wire].worker == worker)
+            .filter(|&&wire| self.wires[wire].worker == worker && is_open(self.wires[wire].index))
             .map(|&at| {
                 let wire = &self.wires[at];
                 let come = wire.inbound.iter().take_while(|(at, _)| *at <= self.now);
