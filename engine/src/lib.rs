@@ -12,6 +12,7 @@ mod counts;
 #[cfg(any(test, fuzzing))]
 pub mod cuts;
 mod deflate;
+mod draining;
 mod emit;
 mod ending;
 mod frame;

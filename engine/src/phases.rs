@@ -3,10 +3,11 @@
 
 use crate::connection::Counted;
 use crate::control::{Final, Moment, Phase, Report, Tick, Window};
+use crate::draining::{BEYOND_NS, LOOK_NS};
 use crate::plan::{Loop, Until};
 use crate::slices::Edge;
 use crate::system::System;
-use crate::worker::{SECOND_NS, Worker};
+use crate::worker::Worker;
 
 /// A server that refuses this many connections in a row is considered absent.
 const FAILURES_IN_A_ROW: u32 = 1000;
@@ -169,12 +170,8 @@ impl<S: System> Worker<S> {
             self.settled = true;
             self.report(Report::Settled { open: self.accounts.record.counters.open });
         }
-        if self.phase == Phase::Drain
-            && self.accounts.in_flight == 0
-            && self.pacer.late.is_empty()
-            && !self.awaits_copies()
-        {
-            self.finished = true;
+        if self.phase == Phase::Drain && self.accounts.in_flight == 0 && self.pacer.late.is_empty() {
+            self.finished |= !self.awaits_copies() || self.has_all_copies();
         }
         let gave_up = self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW;
         if !self.pacer.counting {
@@ -196,13 +193,11 @@ impl<S: System> Worker<S> {
 
     /// Reads what had come when the drain ended, which a worker that was not there has not seen.
     fn read_the_last(&mut self) {
-        // A server that never stops sending does not stop the end.
-        let until_ns = self.system.now_ns() + SECOND_NS / 2;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             let awaits = self.awaits_copies() || !connection.under_way.is_empty();
             if awaits && connection.state.counted() != Counted::Opening && self.reads(index) {
-                while self.read_what_is_there(index) > 0 && self.system.now_ns() < until_ns {}
+                self.read_what_is_there(index);
             }
         }
     }
@@ -210,6 +205,30 @@ impl<S: System> Worker<S> {
     /// Whether messages may arrive that nobody asked for.
     fn awaits_copies(&self) -> bool {
         self.script.is_notice() || self.board.rooms.is_some()
+    }
+
+    /// Whether all copies have come that the workers of this process expect, and then no more of them for a while. This
+    /// worker has nothing more to send.
+    #[cold]
+    fn has_all_copies(&mut self) -> bool {
+        let record = &self.accounts.record;
+        let (expected, received) = match self.board.rooms {
+            // Nobody joins or leaves a room (check.rs), so that no copy comes that was not expected.
+            Some(_) => (record.pushes.expected, record.pushes.received),
+            None => (record.counters.sent, record.counters.answered),
+        };
+        let owed = expected as i64 - received as i64;
+        let draining = &self.board.draining;
+        draining.owes(owed - self.owed.unwrap_or(0));
+        if self.owed.replace(owed).is_none() {
+            draining.stops_sending();
+        }
+        let now = self.system.now_ns();
+        // What another shard triggers is known only when it comes.
+        let known = self.board.rooms.is_some() || self.plan.shard.1 == 1;
+        let end_ns = draining.complete_ns(now).filter(|_| known).map(|complete_ns| complete_ns + BEYOND_NS);
+        self.moment_ns = self.moment_ns.min(end_ns.unwrap_or(now + LOOK_NS));
+        end_ns.is_some_and(|end_ns| end_ns <= now)
     }
 
     /// Whether no connection is left that could continue the plan.

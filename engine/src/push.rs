@@ -2,6 +2,7 @@
 //! wire. A process times the broadcasts that its own clock triggered, in this process or in another shard of this host.
 
 use crate::clock;
+use crate::draining::Draining;
 use crate::plan::Plan;
 use crate::rooms::RoomBoard;
 use std::sync::Mutex;
@@ -22,6 +23,7 @@ pub struct Board {
     readers: Mutex<Readers>,
     /// If the plan has rooms.
     pub rooms: Option<RoomBoard>,
+    pub draining: Draining,
     /// Identifies this process's clock; processes on other hosts have different ones.
     pub clock: u32,
 }
@@ -43,6 +45,7 @@ impl Board {
             count: AtomicUsize::new(0),
             readers: Mutex::default(),
             rooms: plan.session().and_then(|session| Some(RoomBoard::new(plan, session.rooms?))),
+            draining: Draining::new(plan.threads),
             clock: clock::id(),
         }
     }

@@ -124,6 +124,8 @@ pub struct Worker<S: System> {
     /// Offset from `CLOCK_MONOTONIC` to the epoch.
     pub to_unix_ns: u64,
     pub settled: bool,
+    /// In the drain, once it has nothing more to send: how many copies it said that it is owed.
+    pub owed: Option<i64>,
     /// The state at the start of the window that is open.
     pub opened: Option<Window>,
     /// What was measured in all windows that have closed.
@@ -219,6 +221,7 @@ impl<S: System> Worker<S> {
             read_ns: 0,
             to_unix_ns: system.to_unix_ns(),
             settled: false,
+            owed: None,
             opened: None,
             measured: None,
             lost: false,
@@ -480,10 +483,9 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Reads a socket to its end, but hardly more than the replies that are awaited; returns how many bytes there were.
+    /// Reads a socket to its end, but hardly more than the replies that are awaited.
     #[cold]
-    pub fn read_what_is_there(&mut self, index: usize) -> u64 {
-        let first = self.accounts.record.counters.bytes_received;
+    pub fn read_what_is_there(&mut self, index: usize) {
         let Connection { life, state, ref under_way, .. } = self.connections[index];
         let mut most = (2 * self.longest_reply()).saturating_mul(under_way.len().max(1) as u64);
         while most > 0 && self.connections[index].life == life && state != State::Connecting {
@@ -492,7 +494,6 @@ impl<S: System> Worker<S> {
             let count = self.accounts.record.counters.bytes_received - before;
             most = if count == 0 { 0 } else { most.saturating_sub(count) };
         }
-        self.accounts.record.counters.bytes_received - first
     }
 
     fn longest_reply(&self) -> u64 {

@@ -2,16 +2,17 @@
 
 use super::hub::{Said, Truth};
 use super::times::{self, Recorded, Times, Values};
-use super::world::Simulated;
+use super::world::{Simulated, World};
 use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
 use crate::conversing::ANSWERS_BYTES;
+use crate::draining::BEYOND_NS;
 use crate::plan::{Loop, Plan, Scenario, Transport, Until};
 use crate::record::{Counters, Part, Pushes, Tag};
 use crate::schedule::{self, Due};
 use crate::slices::Slices;
 use crate::system::Interest;
-use crate::worker::Worker;
+use crate::worker::{SECOND_NS, Worker};
 
 /// The part of a flood of Pings that is answered before only the newest is (receiving.rs), and a handshake.
 const BESIDES_BYTES: usize = (64 << 10) + 1024;
@@ -252,6 +253,60 @@ pub fn of_the_schedule(index: usize, last: &Final, dues: &Dues) -> Result<(), St
     Ok(())
 }
 
+/// Which messages of rooms belong to the measurement, once its window is known.
+fn measured(plan: &Plan, from_ns: u64, (measure_ns, drain_ns): (u64, u64)) -> impl Fn(&Said) -> bool {
+    let slices = plan.slices.as_ref().map(|slices| {
+        let (warmup_s, all_s) = ((measure_ns - from_ns) as f64 / 1e9, (drain_ns - from_ns) as f64 / 1e9);
+        Slices::new(slices, from_ns, warmup_s, all_s - warmup_s)
+    });
+    move |said| match &slices {
+        Some(slices) => slices.measures(said.t_ns),
+        None => (measure_ns..drain_ns).contains(&said.t_ns),
+    }
+}
+
+/// A worker takes its last step: the drain does not end before its limit while copies are missing, and does once all have
+/// come. The machine may have stopped a worker for so long.
+pub fn of_the_drain(
+    plan: &Plan,
+    world: &World,
+    from_ns: u64,
+    window: (u64, u64),
+    longest_stop_s: f64,
+) -> Result<(), String> {
+    let World { now, truth, times, .. } = world;
+    let is_known = match plan.scenario {
+        // Those that are not read count here too, and those of another shard do not.
+        Scenario::Push { slow_readers } => slow_readers == 0.0 && plan.stages.is_none() && plan.shard.1 == 1,
+        _ => plan.session().is_some_and(|session| session.rooms.is_some()),
+    };
+    if !is_known {
+        return Ok(());
+    }
+    let end_ns = window.1 + (plan.drain_s * 1e9) as u64;
+    let (copies, missing) = match plan.scenario {
+        Scenario::Push { .. } => times.copies_read(),
+        _ => {
+            let is_measured = measured(plan, from_ns, window);
+            let (expected, received) = truth
+                .said
+                .iter()
+                .filter(|said| is_measured(said))
+                .fold((0, 0), |sum, said| (sum.0 + said.expected, sum.1 + said.received));
+            (received, expected - received)
+        }
+    };
+    law!(
+        *now >= end_ns || missing == 0,
+        "the drain ended {} ns early, and {missing} copies were missing",
+        end_ns - now
+    );
+    let done_ns = times.last_read_ns().max(window.1) + BEYOND_NS + (2.0 * longest_stop_s * 1e9) as u64 + SECOND_NS;
+    let is_done = missing == 0 && done_ns < end_ns;
+    law!(*now < end_ns || !is_done, "all {copies} copies had come, and the drain went on to its limit");
+    Ok(())
+}
+
 /// What a process tells of the copies in rooms is the truth, once everything has been read.
 pub fn of_rooms(
     plan: &Plan,
@@ -262,15 +317,8 @@ pub fn of_rooms(
     from_ns: u64,
     window: Option<(u64, u64)>,
 ) -> Result<(), String> {
-    let Some((measure_ns, drain_ns)) = window else { return Ok(()) };
-    let slices = plan.slices.as_ref().map(|slices| {
-        let (warmup_s, all_s) = ((measure_ns - from_ns) as f64 / 1e9, (drain_ns - from_ns) as f64 / 1e9);
-        Slices::new(slices, from_ns, warmup_s, all_s - warmup_s)
-    });
-    let is_measured = |said: &Said| match &slices {
-        Some(slices) => slices.measures(said.t_ns),
-        None => (measure_ns..drain_ns).contains(&said.t_ns),
-    };
+    let Some(window) = window else { return Ok(()) };
+    let is_measured = measured(plan, from_ns, window);
     let said = || truth.said.iter().filter(|said| is_measured(said));
     let is_complete = |said: &Said| said.expected > 0 && said.received == said.expected;
     let complete = said().filter(|said| is_complete(said)).count() as u64;

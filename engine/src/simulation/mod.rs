@@ -275,6 +275,14 @@ fn simulate(seed: u64) -> Result<Run, String> {
             if !worker.goes_on() {
                 let is_open = |index: usize| worker.connections[index].state.counted() != Counted::Opening;
                 world.borrow_mut().finishes(at, is_open);
+                if let Some(window) = control.begins_ns(Phase::Measure).zip(control.begins_ns(Phase::Drain))
+                    && worker.phase == Phase::Drain
+                    && honest
+                    && !control.stopped()
+                {
+                    laws::of_the_drain(&plan, &world.borrow(), schedule_ns, window, longest_stop_s)
+                        .map_err(|broken| format!("worker {at}: {broken}"))?;
+                }
                 workers[at].take().expect("it was there").finish();
             }
         }

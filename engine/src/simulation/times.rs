@@ -82,6 +82,18 @@ impl Times {
         wire.messages += 1;
     }
 
+    /// How many copies of broadcasts were read, and how many were not.
+    pub fn copies_read(&self) -> (u64, u64) {
+        let read = self.copies.iter().filter(|copy| copy.read_ns.is_some()).count();
+        (read as u64, (self.copies.len() - read) as u64)
+    }
+
+    /// When an answer or a copy was read last.
+    pub fn last_read_ns(&self) -> u64 {
+        let copies = self.copies.iter().filter_map(|copy| copy.read_ns);
+        self.messages.iter().filter_map(|message| message.read_ns).chain(copies).max().unwrap_or(0)
+    }
+
     pub fn awaits(&self, wire: usize) -> bool {
         !self.wires[wire].unanswered.is_empty()
     }

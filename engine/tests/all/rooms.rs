@@ -201,6 +201,48 @@ fn the_last_copies_of_slow_messages_are_timed_too() {
     assert_eq!(run.session("last_unknown"), 0);
 }
 
+/// Whether the drain lasted to its limit, by the engine's own record.
+fn lasted(run: &Run, drain_s: f64) -> bool {
+    let at = |event: &Value| event["t_ns"].as_u64().expect("a time");
+    let (phases, ticks) = (run.all("phase"), run.all("tick"));
+    at(ticks.last().expect("a tick")) - at(phases.last().expect("the drain")) >= (drain_s * 1e9) as u64
+}
+
+#[test]
+fn the_drain_ends_when_all_copies_have_come() {
+    for threads in [1, 2] {
+        // The last copies of some come late, and are awaited.
+        let address = hub(|copy| match copy.said == copy.room {
+            true if copy.number > 50 && copy.member > 2 => (1, Duration::from_millis(300)),
+            true => ONCE,
+            false => NEVER,
+        });
+        let run = sixty(address, chat(2, None, true), json!({"threads": threads, "drain_s": 25.0}));
+        copies_are(&run, [180, 180, 0, 0, 180, 60]);
+        assert!(!lasted(&run, 25.0));
+    }
+}
+
+#[test]
+fn a_copy_too_many_behind_the_last_one_is_seen() {
+    let address = hub(|copy| match (copy.said == copy.room, copy.number == 59 && copy.member < 2) {
+        (true, true) => TWICE,
+        (true, false) => ONCE,
+        (false, _) => NEVER,
+    });
+    let run = sixty(address, chat(2, None, true), json!({"drain_s": 25.0}));
+    copies_are(&run, [180, 180, 1, 0, 180, 60]);
+    assert!(!lasted(&run, 25.0));
+}
+
+#[test]
+fn a_copy_that_never_comes_is_awaited_to_the_limit_of_the_drain() {
+    let address = hub(|copy| if copy.said != copy.room || copy.number == 30 { NEVER } else { ONCE });
+    let run = sixty(address, chat(2, None, true), json!({"threads": 2, "drain_s": 0.8}));
+    copies_are(&run, [180, 177, 0, 0, 177, 59]);
+    assert!(lasted(&run, 0.8));
+}
+
 #[test]
 fn a_copy_that_comes_in_a_later_slice_belongs_to_its_own() {
     let address = hub(|copy| {
