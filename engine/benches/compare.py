@@ -18,7 +18,7 @@ from pathlib import Path
 
 import alone
 import hostile
-from contenders import ENGINE, K6, Ab, Autocannon, Engine, Floor, NoNumber, Session, Setting, UringFloor, Wrk, serves
+from contenders import ENGINE, K6, Ab, Autocannon, Engine, Floor, NoNumber, Session, Setting, Wrk, serves
 from trial import Bench, Measured, build_floor
 
 from wsbench.engine import program
@@ -65,7 +65,7 @@ def main() -> int:
         bench = Bench(Path(folder))
         floor = asked.floor or build_floor()
         tested = engines(asked)
-        contenders = [Floor(floor), UringFloor(floor), *tested, *map(Session, tested), Wrk(), Ab(), Autocannon(), K6()]
+        contenders = [Floor(floor), *tested, *map(Session, tested), Wrk(), Ab(), Autocannon(), K6()]
         print("\n".join(versions(contenders)), flush=True)
         for key in asked.only or SETTINGS:
             if key in SETTINGS:

@@ -107,16 +107,6 @@ class Floor:
         return Said(messages, rate, said["user_ns"] + said["system_ns"], messages)
 
 
-class UringFloor(Floor):
-    """The same work with another kernel interface: the reason why the engine has one backend."""
-
-    name = "floor on io_uring"
-    modes = ("echo",)
-    echo = "echo-uring"
-    #: One call must accept a send as a whole, and a burst must fit into few of its buffers.
-    largest_bytes = 125
-
-
 ENGINE = "wsbench-engine"
 
 
@@ -336,8 +326,6 @@ def serves(contender, setting: Setting) -> bool:
         return False
     if isinstance(contender, Session):
         return setting.bytes == Session.bytes and not setting.wrapping
-    if isinstance(contender, UringFloor):
-        return setting.bytes <= UringFloor.largest_bytes and not setting.wrapping
     if isinstance(contender, K6):
         return setting.connections <= K6.most_connections and setting.bytes <= K6.largest_bytes
     return True

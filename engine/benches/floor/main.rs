@@ -11,12 +11,10 @@
 //! or one).
 
 mod socket;
-mod uring;
 mod wrapped;
 
 use socket::{Poll, Socket, Usage};
 use std::net::SocketAddrV4;
-use uring::Ring;
 
 /// As many concurrent connects as the engine.
 const CONNECTS_AT_ONCE: usize = 100;
@@ -28,7 +26,6 @@ const GRACE_S: f64 = 60.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Echo,
-    EchoUring,
     EchoTls,
     EchoDeflate,
     Connect,
@@ -60,7 +57,6 @@ fn main() {
     let outcome = match load.mode {
         Mode::Connect => connect(&load),
         Mode::Echo | Mode::KeepAlive => exchange(&load),
-        Mode::EchoUring => exchange_uring(&load),
         Mode::EchoTls | Mode::EchoDeflate => wrapped::exchange(&load),
         Mode::Close => reopen(&load),
     };
@@ -74,7 +70,6 @@ impl Load {
         let [mode, address, connections, depth, bytes, seconds] = arguments.as_slice() else { return None };
         let mode = match mode.as_str() {
             "echo" => Mode::Echo,
-            "echo-uring" => Mode::EchoUring,
             "echo-tls" => Mode::EchoTls,
             "echo-deflate" => Mode::EchoDeflate,
             "connect" => Mode::Connect,
@@ -281,46 +276,6 @@ fn exchange(load: &Load) -> Outcome {
                 if count < buffer.len() {
                     break;
                 }
-            }
-        }
-    }
-}
-
-/// The same over io_uring: bursts are sent together, with the next wait.
-fn exchange_uring(load: &Load) -> Outcome {
-    let frame = masked_frame(load.bytes);
-    let burst: &'static [u8] = frame.repeat(load.depth).leak();
-    let reply = (frame.len() - 4) * load.depth;
-    let sockets = open_all(load, &mut Poll::new());
-    let mut awaited = vec![reply; sockets.len()];
-    let mut ring = Ring::new(&sockets);
-    let mut bursts = 0;
-
-    let begin = Usage::now();
-    ring.end_after(load.seconds);
-    for place in 0..sockets.len() {
-        ring.receive(place);
-        ring.send(place, burst);
-    }
-    loop {
-        for at in 0..ring.wait() {
-            let completion = ring.completion(at);
-            if completion.ends {
-                return Outcome { messages: bursts * load.depth as u64, cost: Usage::now().since(&begin) };
-            }
-            if !completion.stays_armed {
-                // No buffer was left; the next pass has all of them again.
-                assert_eq!(completion.result, -libc::ENOBUFS, "a send or a receive has failed");
-                ring.receive(completion.place);
-                continue;
-            }
-            let left = &mut awaited[completion.place];
-            assert!((1..=*left as i32).contains(&completion.result), "{} came, {left} awaited", completion.result);
-            *left -= completion.result as usize;
-            if *left == 0 {
-                bursts += 1;
-                *left = reply;
-                ring.send(completion.place, burst);
             }
         }
     }
