@@ -2,7 +2,8 @@
 //! every connection in one state.
 
 use crate::connection::Counted;
-use crate::record::{Failure, Ledger, Record};
+use crate::failure::Failure;
+use crate::record::{Ledger, Record};
 
 #[derive(Default)]
 pub struct Accounts {

@@ -1,7 +1,8 @@
 //! Checks a plan: every key is compared with the allowed values. An error is one line with the key,
 //! the value found and the allowed values. No later code checks again.
 
-use crate::plan::{Connect, Loop, Opcode, Plan, Scenario, Segment, Slices, Stage, Target, Think, Transport, Until};
+use crate::frame::Opcode;
+use crate::plan::{Connect, Loop, Plan, Scenario, Segment, Slices, Stage, Target, Think, Transport, Until};
 use crate::push::TRIGGERING;
 use crate::rooms::{MOST_PUBLISHERS, publishers};
 use crate::session::Session;

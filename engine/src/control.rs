@@ -2,9 +2,10 @@
 //! phases one way, reports the other.
 
 use crate::clock::Usage;
+use crate::failure::Kind;
 use crate::lending::{MOST_ENDS, MOST_LENT};
 use crate::push::Delivery;
-use crate::record::{Counters, Interval, Kind, Ledger, Partings, Pushes};
+use crate::record::{Counters, Interval, Ledger, Partings, Pushes};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

@@ -1,82 +1,38 @@
 //! Sessions: their steps in turn, the records that arrive, and keep-alives. Part of the worker, and a hot path. What a record is and what a message has in it is in `session`.
 
 use crate::connection::State;
-use crate::plan::Opcode;
-use crate::record::{Exchange, Failure, Kind, Part, Tag};
-use crate::rooms::{self, Came, Copies, Heard, MOST_UNTOLD};
+use crate::failure::{Failure, Kind};
+use crate::frame::Opcode;
+use crate::record::Exchange;
+use crate::rooms::{self, Came};
 use crate::scenario::Mark;
 use crate::session::fields::{Seen, excerpt};
 use crate::session::postmark::Postmark;
-use crate::session::records::{Record, Rest};
+use crate::session::records::Record;
 use crate::session::template::{Filling, identifier};
 use crate::session::{Action, Await, Table};
 use crate::system::System;
+use crate::tags::{Part, Tag};
+use crate::users::{User, Users};
 use crate::worker::Worker;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// When so many bytes of answers wait to be sent on a connection, its server has stopped reading.
 pub const ANSWERS_BYTES: usize = 1 << 20;
 /// Answers are sent when there are so many bytes of them.
 const ANSWERS_AT_ONCE_BYTES: usize = 64 << 10;
 
-/// The sessions of a worker.
-pub struct Talk {
-    /// It is read as often as the worker's own state is changed, so it is not part of that. It lives as long as the process.
-    pub table: &'static Table,
-    pub users: Vec<User>,
-    /// When a keep-alive is due, on which connection, in which life, and which one.
-    pub keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
-    /// Copies in rooms since the last look at the sockets.
-    copies: Vec<Copies>,
-}
-
-/// The state of a connection that only sessions have.
-#[derive(Default)]
-pub struct User {
-    /// The step of the setup that is awaited, when it began, and the number of its request.
-    pub step: usize,
-    pub step_ns: u64,
-    pub request: u64,
-    /// The step that is sent next, counted from the first behind the setup.
-    pub turn: usize,
-    pub captured: Vec<Vec<u8>>,
-    /// The beginning of a record that continues in the next message.
-    pub rest: Rest,
-    /// Bytes of answers to the server's own requests that have been written since none waited to be sent.
-    pub answers_bytes: usize,
-    /// By publisher of its room.
-    heard: Vec<Heard>,
-}
-
-impl Talk {
-    pub fn new(table: Table, connections: usize, publishers: usize) -> Talk {
-        let user = || User {
-            captured: vec![Vec::new(); table.session.captured],
-            heard: vec![0; publishers],
-            ..User::default()
-        };
-        Talk {
-            users: (0..connections).map(|_| user()).collect(),
-            table: Box::leak(Box::new(table)),
-            keepalives: BinaryHeap::new(),
-            copies: Vec::with_capacity(MOST_UNTOLD),
-        }
-    }
-
-    /// When the next keep-alive is due.
-    pub fn next_ns(&self) -> u64 {
-        self.keepalives.peek().map_or(u64::MAX, |&Reverse((due, ..))| due)
-    }
-}
-
 impl<S: System> Worker<S> {
-    pub fn talk(&mut self) -> &mut Talk {
-        self.talk.as_mut().expect("it is a session")
+    pub fn users(&mut self) -> &mut Users {
+        self.users.as_mut().expect("it is a session")
+    }
+
+    pub fn user(&mut self, index: usize) -> &mut User {
+        &mut self.users().all[index]
     }
 
     pub fn table(&self) -> &'static Table {
-        self.talk.as_ref().expect("it is a session").table
+        self.users.as_ref().expect("it is a session").table
     }
 
     // ---- outgoing --------------------------------------------------------------------------------------------------
@@ -89,14 +45,14 @@ impl<S: System> Worker<S> {
 
     /// Writes the next step in turn as request `sequence`.
     pub fn write_step(&mut self, index: usize, sequence: u64, now: u64) -> Mark {
-        let talk = self.talk.as_mut().expect("it is a session");
-        let session = &talk.table.session;
-        let (user, body) = (&mut talk.users[index], session.body());
+        let users = self.users.as_mut().expect("it is a session");
+        let session = &users.table.session;
+        let (user, body) = (&mut users.all[index], session.body());
         let place = user.turn;
         user.turn = if place + 1 < body.len() { place + 1 } else { 0 };
         let template = body[place].sends.expect("checked with the plan");
         let step = session.setup + place;
-        let publishes = talk.table.is_marked(template);
+        let publishes = users.table.is_marked(template);
         let check = self.write_template(index, template, sequence, now);
         if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
             let measured = self.is_measured(now);
@@ -110,8 +66,8 @@ impl<S: System> Worker<S> {
 
     /// Writes a message. Returns the check of its postmark.
     pub fn write_template(&mut self, index: usize, template: usize, sequence: u64, now: u64) -> u32 {
-        let talk = self.talk.as_ref().expect("it is a session");
-        let table = talk.table;
+        let users = self.users.as_ref().expect("it is a session");
+        let table = users.table;
         let number = self.connections[index].number;
         let mut filling = Filling {
             user: number,
@@ -121,7 +77,7 @@ impl<S: System> Worker<S> {
             t_ns: now,
             check: 0,
             columns: table.columns(number),
-            captured: &talk.users[index].captured,
+            captured: &users.all[index].captured,
             letters: &table.letters,
         };
         if table.is_marked(template) {
@@ -146,17 +102,17 @@ impl<S: System> Worker<S> {
             self.hand_over(index);
         }
         if !waits(self) {
-            self.talk().users[index].answers_bytes = 0;
+            self.user(index).answers_bytes = 0;
         }
-        let waiting = self.talk().users[index].answers_bytes;
+        let waiting = self.user(index).answers_bytes;
         if waiting > ANSWERS_BYTES {
             let what = format!("{waiting} bytes of answers that it asked for wait to be read");
-            return Err((Kind::SessionFailed, what));
+            return Err(Failure::new(Kind::SessionFailed, what));
         }
         let before = self.out.len();
         self.write_template(index, template, 0, now);
         let written = self.out.len() - before;
-        self.talk().users[index].answers_bytes += written;
+        self.user(index).answers_bytes += written;
         self.accounts.record.counters.keepalives += 1;
         Ok(())
     }
@@ -170,19 +126,20 @@ impl<S: System> Worker<S> {
 
     /// Sends the keep-alives that are due; none outside of a slice.
     pub fn keep_alive(&mut self, now: u64) {
-        while let Some(&Reverse((due, index, life, which))) = self.talk.as_ref().and_then(|talk| talk.keepalives.peek())
+        while let Some(&Reverse((due, index, life, which))) =
+            self.users.as_ref().and_then(|users| users.keepalives.peek())
             && due <= now
         {
             let index = index as usize;
-            let talk = self.talk();
-            talk.keepalives.pop();
-            let keepalive = talk.table.session.keepalives[which as usize];
+            let users = self.users();
+            users.keepalives.pop();
+            let keepalive = users.table.session.keepalives[which as usize];
             let connection = &self.connections[index];
             if connection.life != life || connection.state != State::Open || connection.leaving {
                 continue;
             }
             let next_ns = now + (keepalive.every_s * 1e9) as u64;
-            self.talk().keepalives.push(Reverse((next_ns, index as u32, life, which)));
+            self.users().keepalives.push(Reverse((next_ns, index as u32, life, which)));
             // One that waits behind other bytes keeps nothing alive.
             let waits = self.connections[index].unsent.is_some();
             if !waits && (self.slices.is_none() || self.loads) {
@@ -202,17 +159,17 @@ impl<S: System> Worker<S> {
         if table.session.opcode == Opcode::Text
             && let Err(error) = std::str::from_utf8(message)
         {
-            return Err((Kind::BadUtf8, format!("a text message, at byte {}", error.valid_up_to())));
+            return Err(Failure::new(Kind::BadUtf8, format!("a text message, at byte {}", error.valid_up_to())));
         }
         let (session, life) = (&table.session, self.connections[index].life);
-        let mut rest = std::mem::take(&mut self.talk().users[index].rest);
+        let mut rest = std::mem::take(&mut self.user(index).rest);
         let read = session.records.read(&mut rest, message, session.longest, |record| {
             self.read_record(index, table, record, now)?;
             // A record may end the connection, and with it the rest.
             let connection = &self.connections[index];
             Ok(connection.life == life && matches!(connection.state, State::Open | State::SettingUp))
         });
-        self.talk().users[index].rest = rest;
+        self.user(index).rest = rest;
         read
     }
 
@@ -220,14 +177,14 @@ impl<S: System> Worker<S> {
     #[cold]
     pub fn is_left_over(&mut self, index: usize, message: &[u8]) -> bool {
         let table = self.table();
-        let mut rest = std::mem::take(&mut self.talk().users[index].rest);
+        let mut rest = std::mem::take(&mut self.user(index).rest);
         let mut answers = false;
         let _ = table.session.records.read(&mut rest, message, table.session.longest, |record| {
             let rule = table.judge(&mut table.seen(record))?;
             answers |= rule.is_none_or(|rule| matches!(table.session.rules[rule].does, Action::Reply { .. }));
             Ok(true)
         });
-        self.talk().users[index].rest = rest;
+        self.user(index).rest = rest;
         answers
     }
 
@@ -246,7 +203,7 @@ impl<S: System> Worker<S> {
         let rule = &table.session.rules[number];
         for &(field, slot) in &rule.captures {
             if let Some(value) = seen.value(field) {
-                let kept = &mut self.talk().users[index].captured[slot];
+                let kept = &mut self.user(index).captured[slot];
                 kept.clear();
                 value.append_to(kept);
             }
@@ -276,7 +233,7 @@ impl<S: System> Worker<S> {
                 if !connection.has_left(request) {
                     self.fail(
                         index,
-                        (Kind::UnexpectedReply, "an answer that came before its question was sent".into()),
+                        Failure::new(Kind::UnexpectedReply, "an answer that came before its question was sent"),
                     );
                     return Ok(());
                 }
@@ -288,9 +245,13 @@ impl<S: System> Worker<S> {
                     None
                 };
                 match wrong {
-                    Some(what) => self.fail_at(index, place, (Kind::ReplyContent, what)),
+                    Some(what) => self.fail_at(index, place, Failure::new(Kind::ReplyContent, what)),
                     None if last && mark.has_failed() => {
-                        self.fail_at(index, place, (Kind::ReplyError, format!("an error in step {:?}", step.name)));
+                        self.fail_at(
+                            index,
+                            place,
+                            Failure::new(Kind::ReplyError, format!("an error in step {:?}", step.name)),
+                        );
                     }
                     None if last => self.answered_at(index, place, now),
                     None => {}
@@ -304,10 +265,10 @@ impl<S: System> Worker<S> {
             Action::Fail { by, .. } => {
                 let what = format!("{:?}: {}", rule.name, excerpt(record.bytes));
                 if by.is_none() {
-                    return Err((Kind::SessionFailed, what));
+                    return Err(Failure::new(Kind::SessionFailed, what));
                 }
                 if let Some(place) = self.place_of(index, table, by, &seen) {
-                    self.fail_at(index, place, (Kind::ReplyError, what));
+                    self.fail_at(index, place, Failure::new(Kind::ReplyError, what));
                 }
             }
         }
@@ -326,7 +287,7 @@ impl<S: System> Worker<S> {
         };
         if found.is_none() {
             let what = format!("no such request is in flight: {}", excerpt(seen.record.bytes));
-            self.fail(index, (Kind::UnexpectedReply, what));
+            self.fail(index, Failure::new(Kind::UnexpectedReply, what));
         }
         found
     }
@@ -345,9 +306,9 @@ impl<S: System> Worker<S> {
                 false
             }
             Some(rooms) => {
-                let talk = self.talk.as_mut().expect("it is a session");
+                let users = self.users.as_mut().expect("it is a session");
                 // Nobody expects what others than the publishers say in their setup.
-                talk.users[index].heard.get_mut(rooms.place(user) as usize).is_some_and(|heard| {
+                users.all[index].heard.get_mut(rooms.place(user) as usize).is_some_and(|heard| {
                     let came = rooms::hear(heard, sequence);
                     self.accounts.record.pushes.out_of_order += u64::from(came != Came::InOrder);
                     came != Came::Again
@@ -374,21 +335,15 @@ impl<S: System> Worker<S> {
     }
 
     fn note_copy(&mut self, publisher: u32, sequence: u64, sent_ns: u64, now: u64) {
-        let copies = &mut self.talk().copies;
-        let mut latest = copies.iter_mut().rev();
-        if let Some(known) = latest.find(|known| (known.publisher, known.sequence) == (publisher, sequence)) {
-            (known.count, known.latest_ns) = (known.count + 1, now);
-            return;
-        }
-        if copies.len() == MOST_UNTOLD {
+        if !self.users().note_copy(publisher, sequence, sent_ns, now) {
             self.tell_copies();
+            self.users().note_copy(publisher, sequence, sent_ns, now);
         }
-        self.talk().copies.push(Copies { publisher, sequence, count: 1, sent_ns, latest_ns: now });
     }
 
     /// Tells the other workers of the copies that came, and times the messages of which the last one is among them.
     pub fn tell_copies(&mut self) {
-        while let Some(copies) = self.talk.as_mut().and_then(|talk| talk.copies.pop()) {
+        while let Some(copies) = self.users.as_mut().and_then(|users| users.copies.pop()) {
             let latest_ns = self.board.rooms.as_ref().and_then(|rooms| rooms.came(&copies));
             if let Some(latest_ns) = latest_ns {
                 let part = if self.is_measured(copies.sent_ns) { Part::Measured } else { Part::Warmup };

@@ -2,11 +2,12 @@
 //! whole stream and pieces of it. Used by the seeded tests in `fuzz`, which also check memory, and
 //! by the coverage-guided ones in `fuzz/`.
 
-use crate::frame;
+use crate::failure::Failure;
+use crate::frame::{self, Opcode};
 use crate::handshake::{self, Offer};
 use crate::http;
 use crate::message::{Incoming, Reader};
-use crate::plan::{Deflate, Opcode};
+use crate::plan::Deflate;
 use crate::scenario::{Message, Script};
 use crate::session::fields::Field;
 use crate::session::json::Part;
@@ -90,13 +91,13 @@ pub fn read_frames(script: &Script, inflating: Option<bool>, pieces: &[&[u8]]) -
             match reader.feed(&mut piece, script, MESSAGE, script.mark(MESSAGE).as_ref()) {
                 Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
                 Ok(Some(Incoming::Reply { wrong, fragmented, shift })) => {
-                    found.push(format!("reply {:?} {fragmented} {shift}", wrong.map(|(kind, _)| kind)));
+                    found.push(format!("reply {:?} {fragmented} {shift}", wrong.map(|wrong| wrong.kind)));
                 }
                 Ok(Some(other)) => found.push(match other {
                     Incoming::Notice(text) => format!("notice {text:?}"),
                     other => format!("{other:?}"),
                 }),
-                Err((kind, _)) => {
+                Err(Failure { kind, .. }) => {
                     found.push(format!("{kind:?}"));
                     return found;
                 }
@@ -117,7 +118,7 @@ pub fn read_replies(pieces: &[&[u8]]) -> Vec<String> {
             match reader.feed(&mut piece, 10_000) {
                 Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
                 Ok(Some(reply)) => found.push(format!("{reply:?}")),
-                Err((kind, _)) => {
+                Err(Failure { kind, .. }) => {
                     found.push(format!("{kind:?}"));
                     return found;
                 }
@@ -137,7 +138,7 @@ pub fn read_answer(offer: &Offer, pieces: &[&[u8]]) -> Vec<String> {
         match handshake::verify(&head, KEY, offer) {
             Ok(None) => {}
             Ok(Some(answer)) => return vec![format!("{answer:?}")],
-            Err((kind, _)) => return vec![format!("{kind:?}")],
+            Err(Failure { kind, .. }) => return vec![format!("{kind:?}")],
         }
     }
     vec!["no answer yet".into()]
@@ -219,7 +220,7 @@ pub fn read_records(table: &Table, records: &Records, pieces: &[&[u8]]) -> Vec<S
             found.push(format!("{:?}, body at {}: {judged:?}", record.bytes, record.body));
             Ok(true)
         });
-        if let Err((kind, _)) = read {
+        if let Err(Failure { kind, .. }) = read {
             found.push(format!("{kind:?}"));
             return found;
         }

@@ -1,8 +1,8 @@
 //! permessage-deflate (RFC 7692), without I/O: the offer, the permitted answers, compression and
 //! decompression of messages. zlib does the compression.
 
+use crate::failure::{Failure, Kind};
 use crate::plan::Deflate;
-use crate::record::{Failure, Kind};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 /// The end of a flushed block, which is omitted from every message (§7.2.1).
@@ -155,20 +155,23 @@ impl Inflater {
                 take(&self.large)?;
                 self.remember();
             }
-            let status = status.map_err(|error| (Kind::BadDeflate, error.to_string()))?;
+            let status = status.map_err(|error| Failure::new(Kind::BadDeflate, error.to_string()))?;
             piece = &piece[(self.stream.total_in() - before) as usize..];
             let full = self.large.len() == self.large.capacity();
             if status == Status::StreamEnd {
                 self.finals += 1;
                 if self.finals > FINAL_BLOCKS {
-                    return Err((Kind::BadDeflate, format!("more than {FINAL_BLOCKS} final blocks in a message")));
+                    return Err(Failure::new(
+                        Kind::BadDeflate,
+                        format!("more than {FINAL_BLOCKS} final blocks in a message"),
+                    ));
                 }
                 // A final block (§7.2.3.4) ends the stream, not the context: later data may refer to earlier data.
                 self.stream.reset(false);
                 let window = &self.window[self.window.len().saturating_sub(WINDOW)..];
                 if !window.is_empty() {
                     let given = self.stream.set_dictionary(window);
-                    given.map_err(|error| (Kind::BadDeflate, error.to_string()))?;
+                    given.map_err(|error| Failure::new(Kind::BadDeflate, error.to_string()))?;
                 }
             }
             if piece.is_empty() && !full || status == Status::BufError {
@@ -298,12 +301,12 @@ mod tests {
         // Two messages have two counts.
         assert_eq!((most(), most()), (Ok(()), Ok(())));
         let found = Inflater::new(true).piece(&[3, 0].repeat(10_000), true, |_| Ok(()));
-        assert_eq!(found.unwrap_err().0, Kind::BadDeflate);
+        assert_eq!(found.unwrap_err().kind, Kind::BadDeflate);
     }
 
     #[test]
     fn what_is_not_deflated_is_bad_deflate() {
         let found = Inflater::new(true).piece(&[0xff; 40], true, |_| Ok(()));
-        assert_eq!(found.unwrap_err().0, Kind::BadDeflate);
+        assert_eq!(found.unwrap_err().kind, Kind::BadDeflate);
     }
 }

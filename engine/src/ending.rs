@@ -3,10 +3,11 @@
 
 use crate::connection::{Connection, Counted, Reader, State};
 use crate::control::Phase;
+use crate::failure::{Failure, Kind};
 use crate::frame;
 use crate::message::Incoming;
 use crate::plan::{Loop, Transport};
-use crate::record::{Failure, Kind, printable};
+use crate::record::printable;
 use crate::system::System;
 use crate::worker::{SECOND_NS, Worker};
 
@@ -90,7 +91,7 @@ impl<S: System> Worker<S> {
                 }
                 Err(_) => return self.gone(index, now),
                 Ok(Some(Incoming::Reply { .. })) => self.left_over("a reply while the connection was closing", now),
-                Ok(Some(Incoming::Notice(message))) if self.talk.is_some() => {
+                Ok(Some(Incoming::Notice(message))) if self.users.is_some() => {
                     if self.is_left_over(index, &message) {
                         self.left_over("an answer while the connection was closing", now);
                     }
@@ -102,9 +103,9 @@ impl<S: System> Worker<S> {
 
     /// A reply to nothing, on a connection that ends anyway.
     #[cold]
-    fn left_over(&mut self, what: &str, now: u64) {
+    fn left_over(&mut self, what: &'static str, now: u64) {
         let measured = self.phase != Phase::Warmup;
-        self.accounts.failed((Kind::UnexpectedReply, what.into()), 0, 0, measured, now);
+        self.accounts.failed(Failure::new(Kind::UnexpectedReply, what), 0, 0, measured, now);
     }
 
     /// A connection has ended after its Close frames. If the plan exchanges connections, the next one opens here.
@@ -132,15 +133,18 @@ impl<S: System> Worker<S> {
     pub fn close_reply(&mut self, index: usize, payload: &[u8]) -> Failure {
         let (code, reason) = match payload {
             [] => (None, &[][..]),
-            [_] => return (Kind::BadControl, "a Close frame of one byte".into()),
+            [_] => return Failure::new(Kind::BadControl, "a Close frame of one byte"),
             [high, low, reason @ ..] => (Some(u16::from_be_bytes([*high, *low])), reason),
         };
         if let Some(code) = code.filter(|code| !may_be_sent(*code)) {
-            return (Kind::BadControl, format!("a Close frame with code {code}, which no endpoint may send"));
+            return Failure::new(
+                Kind::BadControl,
+                format!("a Close frame with code {code}, which no endpoint may send"),
+            );
         }
         if let Err(error) = std::str::from_utf8(reason) {
             let what = format!("a Close frame whose reason is no UTF-8, at byte {}", error.valid_up_to());
-            return (Kind::BadControl, what);
+            return Failure::new(Kind::BadControl, what);
         }
         if self.phase != Phase::Warmup {
             self.accounts.record.partings.closed(code, reason);
@@ -156,7 +160,7 @@ impl<S: System> Worker<S> {
         }
         let code = code.map_or("no code".to_string(), |code| format!("code {code}"));
         let reason = printable(reason);
-        (Kind::CloseFrame, if reason.is_empty() { code } else { format!("{code}: {reason}") })
+        Failure::new(Kind::CloseFrame, if reason.is_empty() { code } else { format!("{code}: {reason}") })
     }
 
     pub fn peer_closed(&mut self, index: usize) {
@@ -177,17 +181,17 @@ impl<S: System> Worker<S> {
             State::Closing => self.gone(index, now),
             State::Closed | State::Connecting => {}
             State::Securing | State::Handshaking => {
-                self.fail(index, (Kind::HandshakeClosed, "closed before its answer".into()))
+                self.fail(index, Failure::new(Kind::HandshakeClosed, "closed before its answer"))
             }
             State::SettingUp => {
                 let what = "closed in the middle of the setup";
-                self.fail(index, (Kind::SetupFailed, what.into()))
+                self.fail(index, Failure::new(Kind::SetupFailed, what))
             }
             State::Open | State::Leaving if connection.reader.in_reply() => {
-                self.fail(index, (Kind::ClosedEarly, "in the middle of a reply".into()))
+                self.fail(index, Failure::new(Kind::ClosedEarly, "in the middle of a reply"))
             }
             State::Open | State::Leaving => {
-                self.fail(index, (Kind::ClosedEarly, "no Close frame, no announcement".into()))
+                self.fail(index, Failure::new(Kind::ClosedEarly, "no Close frame, no announcement"))
             }
         }
     }
@@ -200,13 +204,13 @@ impl<S: System> Worker<S> {
     pub fn fail(&mut self, index: usize, failure: Failure) {
         let now = self.system.now_ns();
         let per_request = self.plan.connection_per_request();
-        let spoils = failure.0.spoils_connection() || per_request;
+        let spoils = failure.kind.spoils_connection() || per_request;
         let connection = &mut self.connections[index];
         if connection.state == State::Closing {
             return self.gone(index, now);
         }
         let under_way = connection.under_way.len();
-        let hit = match failure.0 {
+        let hit = match failure.kind {
             Kind::UnexpectedReply if !per_request => 0,
             _ if spoils => under_way,
             _ => under_way.min(1),
@@ -257,7 +261,7 @@ impl<S: System> Worker<S> {
         std::mem::swap(&mut self.accounts.record, &mut record);
         if let Some((count, example)) = record.take_errors(Kind::UnexpectedReply) {
             let measured = record.measured_errors.get(&Kind::UnexpectedReply).copied().unwrap_or(0);
-            self.accounts.record.error((Kind::UnexpectedReply, example), count, measured);
+            self.accounts.record.error(Failure::new(Kind::UnexpectedReply, example), count, measured);
         }
     }
 

@@ -1,7 +1,8 @@
 //! WebSocket frames (RFC 6455 §5), without I/O: parses the header of an incoming frame and builds
 //! masked frames. It has no notion of messages, connections or time.
 
-use crate::record::{Failure, Kind};
+use crate::failure::{Failure, Kind};
+use serde::Deserialize;
 use std::mem::MaybeUninit;
 
 pub const CONTINUATION: u8 = 0;
@@ -17,6 +18,20 @@ pub const COMPRESSED: u8 = 0x40;
 
 /// A header from a server, which never masks, has at most 2 + 8 bytes.
 pub const LONGEST_HEADER: usize = 10;
+
+/// That of a plan's messages.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Opcode {
+    Text,
+    Binary,
+}
+
+impl Opcode {
+    pub fn number(self) -> u8 {
+        if self == Opcode::Text { TEXT } else { BINARY }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
@@ -42,16 +57,16 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     let (fin, opcode) = (first & 0x80 != 0, first & 0x0f);
     let compressed = first & 0x40 != 0;
     if first & 0x30 != 0 {
-        return Err((Kind::ReservedBits, format!("first byte {first:#04x}")));
+        return Err(Failure::new(Kind::ReservedBits, format!("first byte {first:#04x}")));
     }
     if matches!(opcode, 3..=7 | 11..) {
-        return Err((Kind::BadOpcode, format!("opcode {opcode}")));
+        return Err(Failure::new(Kind::BadOpcode, format!("opcode {opcode}")));
     }
     if second & 0x80 != 0 {
-        return Err((Kind::MaskedFrame, format!("opcode {opcode}")));
+        return Err(Failure::new(Kind::MaskedFrame, format!("opcode {opcode}")));
     }
     if opcode >= CLOSE && (!fin || second > 125) {
-        return Err((Kind::BadControl, format!("opcode {opcode}, fin {fin}, length byte {second}")));
+        return Err(Failure::new(Kind::BadControl, format!("opcode {opcode}, fin {fin}, length byte {second}")));
     }
     let (length, size) = match second {
         126 if bytes.len() >= 4 => (u64::from(u16::from_be_bytes([bytes[2], bytes[3]])), 4),
@@ -61,7 +76,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     };
     // §5.2: in as few bytes as it takes, and less than 2⁶³.
     if size > 2 && (length <= if size == 4 { 125 } else { 65_535 } || length > i64::MAX as u64) {
-        return Err((Kind::BadFrame, format!("a length of {length} in {} bytes", size - 2)));
+        return Err(Failure::new(Kind::BadFrame, format!("a length of {length} in {} bytes", size - 2)));
     }
     Ok(Some(Header { fin, compressed, opcode, length, size }))
 }
@@ -150,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_a_server_must_not_send_is_named() {
-        let kind = |bytes: &[u8]| parse(bytes).unwrap_err().0;
+        let kind = |bytes: &[u8]| parse(bytes).unwrap_err().kind;
         assert_eq!(kind(&[0xa1, 1]), Kind::ReservedBits);
         assert_eq!(kind(&[0x83, 1]), Kind::BadOpcode);
         assert_eq!(kind(&[0x8b, 1]), Kind::BadOpcode);

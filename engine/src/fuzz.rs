@@ -10,11 +10,11 @@ use crate::cuts::{
     table,
 };
 use crate::deflate::{self, Deflater};
+use crate::failure::Kind;
 use crate::frame;
 use crate::handshake::{self, Offer};
 use crate::plan::Deflate;
 use crate::push;
-use crate::record::Kind;
 use crate::scenario::{Message, Script};
 use fastrand::Rng;
 use std::alloc::{GlobalAlloc, Layout, System};

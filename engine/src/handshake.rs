@@ -2,8 +2,9 @@
 //! response proves that the server understood it.
 
 use crate::deflate::{self, Agreed};
+use crate::failure::{Failure, Kind};
 use crate::plan::{Deflate, Plan};
-use crate::record::{Failure, Kind, Refusal, printable};
+use crate::record::{Refusal, printable};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
@@ -63,12 +64,15 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
     let size = match response.parse(bytes) {
         Ok(httparse::Status::Complete(size)) if size <= LONGEST_HEAD => size,
         Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Ok(None),
-        Ok(_) => return Err((Kind::HandshakeInvalid, "a head beyond 16 KiB".into())),
-        Err(error) => return Err((Kind::HandshakeInvalid, error.to_string())),
+        Ok(_) => return Err(Failure::new(Kind::HandshakeInvalid, "a head beyond 16 KiB")),
+        Err(error) => return Err(Failure::new(Kind::HandshakeInvalid, error.to_string())),
     };
     let code = response.code.expect("a complete head has a status");
     if code != 101 {
-        return Err((Kind::HandshakeStatus, format!("status {code} {}", response.reason.unwrap_or_default())));
+        return Err(Failure::new(
+            Kind::HandshakeStatus,
+            format!("status {code} {}", response.reason.unwrap_or_default()),
+        ));
     }
     let values = |name: &'static str| {
         let named = response.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
@@ -76,14 +80,14 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
     };
     let value = |name| values(name).next();
     if !value("upgrade").is_some_and(|found| found.eq_ignore_ascii_case("websocket")) {
-        return Err((Kind::HandshakeInvalid, "no `Upgrade: websocket`".into()));
+        return Err(Failure::new(Kind::HandshakeInvalid, "no `Upgrade: websocket`"));
     }
     let upgrades = |found: &str| found.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
     // A list may be split over several lines (RFC 9110 §5.3).
     if !values("connection").any(upgrades) {
-        return Err((Kind::HandshakeInvalid, "no `Connection: Upgrade`".into()));
+        return Err(Failure::new(Kind::HandshakeInvalid, "no `Connection: Upgrade`"));
     }
-    let invalid = |what: String| (Kind::HandshakeInvalid, what);
+    let invalid = |what: String| Failure::new(Kind::HandshakeInvalid, what);
     // All lines of a name, as the list or the contradiction that they are.
     let all = |name| Some(values(name).collect::<Vec<_>>().join(", ")).filter(|found| !found.is_empty());
     let deflate = match (offer.deflate, all("sec-websocket-extensions")) {
@@ -99,7 +103,10 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
     let expected = accept(key);
     match all("sec-websocket-accept") {
         Some(found) if found == expected => Ok(Some(Answer { size, deflate })),
-        found => Err((Kind::HandshakeAccept, format!("{} instead of {expected}", found.as_deref().unwrap_or("none")))),
+        found => Err(Failure::new(
+            Kind::HandshakeAccept,
+            format!("{} instead of {expected}", found.as_deref().unwrap_or("none")),
+        )),
     }
 }
 
@@ -136,6 +143,6 @@ mod tests {
         }
         let whole = Answer { size: answer.len(), deflate: None };
         assert_eq!(verify(answer, key, &Offer::default()).unwrap(), Some(whole));
-        assert_eq!(verify(answer, "other", &Offer::default()).unwrap_err().0, Kind::HandshakeAccept);
+        assert_eq!(verify(answer, "other", &Offer::default()).unwrap_err().kind, Kind::HandshakeAccept);
     }
 }

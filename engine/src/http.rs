@@ -1,8 +1,8 @@
 //! HTTP/1.1 replies (RFC 9112), without I/O. The reader is fed bytes and reports when a reply is
 //! complete, how long its body was, and whether the server will close.
 
+use crate::failure::{Failure, Kind};
 use crate::plan::Plan;
-use crate::record::{Failure, Kind};
 
 const LONGEST_HEAD: usize = 65_536;
 
@@ -61,10 +61,10 @@ impl Reader {
             match self.next {
                 Next::Length(left) | Next::Chunk(left) if self.length.saturating_add(left) > longest => {
                     let length = self.length.saturating_add(left);
-                    return Err((Kind::Oversized, format!("{length} bytes where {longest} would be many")));
+                    return Err(Failure::new(Kind::Oversized, format!("{length} bytes where {longest} would be many")));
                 }
                 Next::UntilClose if self.length > longest => {
-                    return Err((Kind::Oversized, format!("more than {longest} bytes, and no end")));
+                    return Err(Failure::new(Kind::Oversized, format!("more than {longest} bytes, and no end")));
                 }
                 Next::UntilClose => {
                     self.length += input.len() as u64;
@@ -96,11 +96,11 @@ impl Reader {
                         Next::ChunkSize => {
                             let digits = line.split(';').next().unwrap_or_default().trim();
                             let size = number(digits, 16)
-                                .ok_or_else(|| (Kind::HttpInvalid, format!("chunk size {line:?}")))?;
+                                .ok_or_else(|| Failure::new(Kind::HttpInvalid, format!("chunk size {line:?}")))?;
                             self.next = if size == 0 { Next::Trailer } else { Next::Chunk(size) };
                         }
                         Next::ChunkEnd if !line.is_empty() => {
-                            return Err((Kind::HttpInvalid, format!("{line:?} behind a chunk")));
+                            return Err(Failure::new(Kind::HttpInvalid, format!("{line:?} behind a chunk")));
                         }
                         Next::ChunkEnd => self.next = Next::ChunkSize,
                         _ if line.is_empty() => return Ok(Some(self.complete())),
@@ -138,8 +138,8 @@ impl Reader {
                 *input = &[];
                 return Ok(false);
             }
-            Ok(_) => return Err((Kind::HttpInvalid, "a head beyond 64 KiB".into())),
-            Err(error) => return Err((Kind::HttpInvalid, error.to_string())),
+            Ok(_) => return Err(Failure::new(Kind::HttpInvalid, "a head beyond 64 KiB")),
+            Err(error) => return Err(Failure::new(Kind::HttpInvalid, error.to_string())),
         };
         self.status = response.code.expect("a complete head has a status");
         if (100..200).contains(&self.status) && self.status != 101 {
@@ -157,9 +157,10 @@ impl Reader {
         self.closes = says("close") || response.version == Some(0) && !says("keep-alive");
         let mut length = None;
         for value in values("content-length") {
-            let found = number(value, 10).ok_or_else(|| (Kind::HttpInvalid, format!("content-length {value:?}")))?;
+            let found = number(value, 10)
+                .ok_or_else(|| Failure::new(Kind::HttpInvalid, format!("content-length {value:?}")))?;
             if *length.get_or_insert(found) != found {
-                return Err((Kind::HttpInvalid, format!("content-length {value} beside another")));
+                return Err(Failure::new(Kind::HttpInvalid, format!("content-length {value} beside another")));
             }
         }
         // RFC 9112 §6.3, in its order.
@@ -180,7 +181,7 @@ impl Reader {
             self.carry.extend_from_slice(input);
             *input = &[];
             let fits = self.carry.len() < LONGEST_HEAD;
-            return if fits { Ok(None) } else { Err((Kind::HttpInvalid, "a line beyond 64 KiB".into())) };
+            return if fits { Ok(None) } else { Err(Failure::new(Kind::HttpInvalid, "a line beyond 64 KiB")) };
         };
         let mut line = std::mem::take(&mut self.carry);
         line.extend_from_slice(&input[..end]);
@@ -276,7 +277,7 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello, you\r\n0\r\n\r\n",
         ] {
             let found = Reader::default().feed(&mut &wrong[..], 1000);
-            assert_eq!(found.unwrap_err().0, Kind::HttpInvalid, "{}", String::from_utf8_lossy(wrong));
+            assert_eq!(found.unwrap_err().kind, Kind::HttpInvalid, "{}", String::from_utf8_lossy(wrong));
         }
     }
 }

@@ -4,7 +4,6 @@
 use crate::clock;
 use crate::console;
 use crate::control::Control;
-use crate::gate;
 use crate::poll::Waker;
 use std::io::BufRead;
 use std::os::fd::AsRawFd;
@@ -40,8 +39,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     pull(1);
 }
 
-/// Begins to watch. Call it first: the parent may die at any moment.
-pub fn tie() {
+/// Begins to watch, and passes on the lines of standard input. Call it first: the parent may die at any moment.
+pub fn tie(hear: fn(&str)) {
     let handler = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     // SAFETY: the handler only touches an atomic; the other calls have no preconditions.
     unsafe {
@@ -51,10 +50,10 @@ pub fn tie() {
         libc::signal(libc::SIGTERM, handler);
     }
     if stdin_is_a_pipe() {
-        std::thread::spawn(|| {
+        std::thread::spawn(move || {
             let (mut input, mut line) = (std::io::stdin().lock(), Vec::new());
             while matches!(input.read_until(b'\n', &mut line), Ok(1..)) {
-                gate::hear(&String::from_utf8_lossy(&line));
+                hear(&String::from_utf8_lossy(&line));
                 line.clear();
             }
             pull(1);

@@ -2,7 +2,7 @@
 //! clears them and gives them back when it drops them. So a worker soon makes no new ones, and it never waits for them.
 
 use crate::counts::Counts;
-use crate::record::{Part, TAGS, Tag};
+use crate::tags::{Part, TAGS, Tag};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// So many ticks of a worker are lent at once. Then it leaves out the next one.

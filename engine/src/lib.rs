@@ -15,12 +15,14 @@ mod deflate;
 mod draining;
 mod emit;
 mod ending;
+mod failure;
 mod frame;
 #[cfg(test)]
 mod fuzz;
-mod gate;
+pub mod gate;
 mod handshake;
 mod http;
+mod keys;
 pub mod leash;
 mod lending;
 mod merge;
@@ -45,7 +47,9 @@ mod simulation;
 mod slices;
 mod stamp;
 mod system;
+mod tags;
 #[cfg(test)]
 mod timed;
 mod tls;
+mod users;
 mod worker;

@@ -5,11 +5,11 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use wsbench_engine::{console, leash, plan, run};
+use wsbench_engine::{console, gate, leash, plan, run};
 
 fn main() -> ExitCode {
     let parent = std::os::unix::process::parent_id();
-    leash::tie();
+    leash::tie(gate::hear);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["--version"] {
         let told = writeln!(std::io::stdout(), "wsbench-engine {}", env!("CARGO_PKG_VERSION"));

@@ -148,7 +148,8 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Part, Record, Tag};
+    use crate::record::Record;
+    use crate::tags::{Part, Tag};
 
     /// A worker that has answered one message since its last tick, with this time.
     fn tick(record: &mut Record, t_ns: u64, begins: Option<Phase>) -> Tick {

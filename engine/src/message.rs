@@ -2,8 +2,8 @@
 //! compares every piece with the expected reply. No I/O. An idle reader uses a few words of memory.
 
 use crate::deflate::Inflater;
+use crate::failure::{Failure, Kind};
 use crate::frame::{self, Header};
-use crate::record::{Failure, Kind};
 use crate::scenario::{Mark, Message, Script};
 use std::borrow::Cow;
 
@@ -170,13 +170,13 @@ impl Reader {
         (self.fin, self.opcode, self.left, self.in_payload) = (header.fin, header.opcode, header.length, true);
         let may_compress = header.opcode == frame::TEXT || header.opcode == frame::BINARY;
         if header.compressed && !(may_compress && self.rare.as_ref().is_some_and(|rare| rare.inflater.is_some())) {
-            return Err((Kind::ReservedBits, format!("RSV1 with opcode {}", header.opcode)));
+            return Err(Failure::new(Kind::ReservedBits, format!("RSV1 with opcode {}", header.opcode)));
         }
         if header.is_control() {
             return Ok(());
         }
         match (header.opcode, self.message_opcode) {
-            (frame::CONTINUATION, 0) => return Err((Kind::BadFragment, "a continuation of nothing".into())),
+            (frame::CONTINUATION, 0) => return Err(Failure::new(Kind::BadFragment, "a continuation of nothing")),
             (frame::CONTINUATION, _) => {}
             (opcode, 0) => {
                 self.message_opcode = opcode;
@@ -184,7 +184,9 @@ impl Reader {
                 (self.position, self.differs, self.shift) = (0, false, 0);
                 (self.fragmented, self.compressed) = (!header.fin, header.compressed);
             }
-            (opcode, _) => return Err((Kind::BadFragment, format!("opcode {opcode} inside a fragmented message"))),
+            (opcode, _) => {
+                return Err(Failure::new(Kind::BadFragment, format!("opcode {opcode} inside a fragmented message")));
+            }
         }
         self.check_length(self.taken().saturating_add(header.length), script)
     }
@@ -197,7 +199,7 @@ impl Reader {
     fn check_length(&self, length: u64, script: &Script) -> Result<(), Failure> {
         if length > script.longest {
             let most = if script.length > 0 { script.length as u64 } else { script.longest };
-            return Err((Kind::Oversized, format!("{length} bytes instead of {most}")));
+            return Err(Failure::new(Kind::Oversized, format!("{length} bytes instead of {most}")));
         }
         Ok(())
     }
@@ -291,7 +293,7 @@ impl Reader {
         if let Err(error) = std::str::from_utf8(&bytes) {
             if error.error_len().is_some() {
                 let at = self.position as usize - before + error.valid_up_to();
-                return Err((Kind::BadUtf8, format!("a text message, at byte {at}")));
+                return Err(Failure::new(Kind::BadUtf8, format!("a text message, at byte {at}")));
             }
             self.rare().cut_character = bytes[error.valid_up_to()..].to_vec();
         }
@@ -314,18 +316,18 @@ impl Reader {
         self.compressed = false;
         if let Some(rare) = &mut self.rare {
             if !rare.cut_character.is_empty() {
-                return Err((Kind::BadUtf8, "a text message that ends inside a character".into()));
+                return Err(Failure::new(Kind::BadUtf8, "a text message that ends inside a character"));
             }
             if script.hands_over() {
                 return Ok(Some(Incoming::Notice(Cow::Owned(std::mem::take(&mut rare.notice)))));
             }
         }
         let wrong = if opcode != script.opcode {
-            Some((Kind::ReplyOpcode, format!("opcode {opcode} instead of {}", script.opcode)))
+            Some(Failure::new(Kind::ReplyOpcode, format!("opcode {opcode} instead of {}", script.opcode)))
         } else if self.position != script.length as u64 {
-            Some((Kind::ReplyLength, format!("{} bytes instead of {}", self.position, script.length)))
+            Some(Failure::new(Kind::ReplyLength, format!("{} bytes instead of {}", self.position, script.length)))
         } else if self.differs {
-            Some((Kind::ReplyContent, format!("{} bytes, not those that were sent", self.position)))
+            Some(Failure::new(Kind::ReplyContent, format!("{} bytes, not those that were sent", self.position)))
         } else {
             None
         };

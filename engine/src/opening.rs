@@ -4,12 +4,13 @@
 use crate::connection::{Connection, Reader, State};
 use crate::control::Phase;
 use crate::deflate::Deflater;
+use crate::failure::{Failure, Kind};
 use crate::handshake;
 use crate::message;
 use crate::plan::{Scenario, Transport};
-use crate::record::{Failure, Kind, Part, Tag};
 use crate::schedule::Change;
 use crate::system::{Interest, System};
+use crate::tags::{Part, Tag};
 use crate::worker::Worker;
 use std::io;
 
@@ -248,7 +249,7 @@ impl<S: System> Worker<S> {
         let opened_ns = self.connections[index].opened_ns;
         let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(opened_ns, now));
         self.accounts.record.duration(Tag::Connect, part, opened_ns, now - rested_ns);
-        if self.talk.is_some() { self.begin_setup(index, now) } else { self.established(index) }
+        if self.users.is_some() { self.begin_setup(index, now) } else { self.established(index) }
     }
 
     /// The connection is open and can take any message.
@@ -303,7 +304,7 @@ impl<S: System> Worker<S> {
             Ok(Some(answer)) => answer,
             Ok(None) => return Ok(bytes.len()),
             Err(failure) => {
-                if failure.0 == Kind::HandshakeStatus
+                if failure.kind == Kind::HandshakeStatus
                     && self.phase != Phase::Warmup
                     && let Some((status, refusal)) = handshake::refusal(head)
                 {
@@ -320,7 +321,7 @@ impl<S: System> Worker<S> {
         let keeps = answer.deflate.is_some_and(|agreed| agreed.client_takeover);
         connection.deflater = keeps.then(|| Box::new(Deflater::new(level, true)));
         self.usable(index, now);
-        if self.talk.is_none() {
+        if self.users.is_none() {
             self.start(index, now);
         }
         Ok(answer.size - carried)
@@ -333,5 +334,5 @@ pub fn connect_failure(error: &io::Error) -> Failure {
         io::ErrorKind::TimedOut => Kind::ConnectTimeout,
         _ => Kind::ConnectFailed,
     };
-    (kind, error.to_string())
+    Failure::new(kind, error.to_string())
 }

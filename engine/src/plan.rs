@@ -1,24 +1,12 @@
 //! The plan: what this process does. It is parsed and checked once; all other code relies on that.
 //! It has no defaults. The contract is protocol/README.md, section 1.
 
-use crate::frame;
+use crate::frame::Opcode;
+use crate::keys::present;
 use crate::session::Session;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Opcode {
-    Text,
-    Binary,
-}
-
-impl Opcode {
-    pub fn number(self) -> u8 {
-        if self == Opcode::Text { frame::TEXT } else { frame::BINARY }
-    }
-}
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -238,11 +226,6 @@ pub struct Plan {
     /// Connecting and the first phase begin at times given on standard input, each awaited for at most this long.
     #[serde(deserialize_with = "present")]
     pub gate_s: Option<f64>,
-}
-
-/// Makes an `Option` key required: `null` must be written, not omitted.
-pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    Option::deserialize(deserializer)
 }
 
 impl Plan {

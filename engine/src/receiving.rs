@@ -3,14 +3,15 @@
 
 use crate::connection::{Pending, Reader, State};
 use crate::control::Phase;
+use crate::failure::{Failure, Kind};
 use crate::http;
 use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
 use crate::push::{self, Delivery, Notice};
-use crate::record::{Failure, Kind, Part, Tag};
 use crate::scenario::{self, Message};
 use crate::sending::{broken, mask_key, write_front, write_piece};
 use crate::system::System;
+use crate::tags::{Part, Tag};
 use crate::worker::Worker;
 use std::io;
 
@@ -23,7 +24,7 @@ impl<S: System> Worker<S> {
     pub fn hear(&mut self, index: usize) {
         if self.connections[index].state == State::Open && !self.reads(index) {
             // There is an event for it only if the connection is closed; it never reads the rest.
-            return self.fail(index, (Kind::Reset, "a receiver that does not read was reset".into()));
+            return self.fail(index, Failure::new(Kind::Reset, "a receiver that does not read was reset"));
         }
         // One that has more to read has its turn anyway.
         if !self.connections[index].unread {
@@ -136,7 +137,7 @@ impl<S: System> Worker<S> {
             }
             let message = connection.expected();
             // A session's reply is a record, and its request is found by that.
-            let oldest = if self.talk.is_some() { None } else { connection.under_way.oldest() };
+            let oldest = if self.users.is_some() { None } else { connection.under_way.oldest() };
             let mark = oldest.map(|oldest| &oldest.mark);
             match &mut connection.reader {
                 Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message, mark)? {
@@ -149,7 +150,7 @@ impl<S: System> Worker<S> {
                             self.reply_to_another(index, shift, wrong, now);
                         }
                     }
-                    Some(Incoming::Notice(message)) if self.talk.is_some() => self.converse(index, &message, now)?,
+                    Some(Incoming::Notice(message)) if self.users.is_some() => self.converse(index, &message, now)?,
                     Some(Incoming::Notice(text)) => {
                         self.notice(index, &text, now);
                         self.leave_if_all_came(index, now);
@@ -170,7 +171,7 @@ impl<S: System> Worker<S> {
                     *seen += taken;
                     input = &input[taken..];
                     if *seen == 4 {
-                        let wrong = (!*right).then(|| (Kind::ReplyContent, "not `Pong`".to_string()));
+                        let wrong = (!*right).then(|| Failure::new(Kind::ReplyContent, "not `Pong`"));
                         (*seen, *right) = (0, true);
                         self.reply(index, wrong, now);
                     }
@@ -253,7 +254,7 @@ impl<S: System> Worker<S> {
             true => "a message that nothing was waiting for",
             false => "an answer that came before its question was sent",
         };
-        (Kind::UnexpectedReply, what.into())
+        Failure::new(Kind::UnexpectedReply, what)
     }
 
     /// A reply whose stamp names another message than the oldest in flight. The ones before it will not be answered, as
@@ -264,10 +265,10 @@ impl<S: System> Worker<S> {
         let asked = connection.under_way.all().take_while(|message| connection.has_left(message)).count() as i64;
         if shift < 0 || shift >= asked {
             let which = if shift < 0 { "before" } else { "not sent yet" };
-            return self.fail(index, (Kind::UnexpectedReply, format!("a reply to a message {which}")));
+            return self.fail(index, Failure::new(Kind::UnexpectedReply, format!("a reply to a message {which}")));
         }
         for _ in 0..shift {
-            self.fail(index, (Kind::ReplyMissing, "a later message was answered first".into()));
+            self.fail(index, Failure::new(Kind::ReplyMissing, "a later message was answered first"));
         }
         self.reply(index, wrong, now);
     }
@@ -279,9 +280,9 @@ impl<S: System> Worker<S> {
         }
         let connection = &mut self.connections[index];
         if reply.status != 200 {
-            self.fail(index, (Kind::HttpStatus, format!("status {}", reply.status)));
+            self.fail(index, Failure::new(Kind::HttpStatus, format!("status {}", reply.status)));
         } else if reply.length != bytes {
-            self.fail(index, (Kind::HttpLength, format!("{} bytes instead of {bytes}", reply.length)));
+            self.fail(index, Failure::new(Kind::HttpLength, format!("{} bytes instead of {bytes}", reply.length)));
         } else if !persistent {
             connection.replied_ns = now;
             self.move_to(index, State::AwaitingClose);
@@ -304,7 +305,7 @@ impl<S: System> Worker<S> {
     fn notice(&mut self, index: usize, text: &[u8], now: u64) {
         let Some(Notice { micros, shard, number, tag, triggered }) = push::parse(text) else {
             let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
-            return self.fail(index, (Kind::ReplyContent, format!("not a broadcast: {found:?}")));
+            return self.fail(index, Failure::new(Kind::ReplyContent, format!("not a broadcast: {found:?}")));
         };
         if shard != push::TRIGGERING || tag != self.script.tag_of_broadcast(shard, number) {
             self.accounts.record.counters.foreign += 1;
@@ -316,7 +317,8 @@ impl<S: System> Worker<S> {
             false => triggered.and_then(|(clock, t_ns)| (clock == self.board.clock).then_some(t_ns)),
         };
         if triggers && sent_ns.is_none() || number >= push::MOST {
-            return self.fail(index, (Kind::ReplyContent, format!("broadcast {number} was never triggered")));
+            return self
+                .fail(index, Failure::new(Kind::ReplyContent, format!("broadcast {number} was never triggered")));
         }
         let connection = &mut self.connections[index];
         if connection.state == State::Leaving && number >= connection.receiver.until as usize {
@@ -391,7 +393,7 @@ impl<S: System> Worker<S> {
             self.accounts.record.duration(Tag::Response, part, due_ns, awake(sent_ns, now));
             self.accounts.record.duration(Tag::SendLag, part, due_ns, begun_ns);
         }
-        if self.talk.is_some() {
+        if self.users.is_some() {
             let begun_ns = if paced { due_ns } else { sent_ns };
             self.accounts.record.duration(Tag::step(message.mark.step()), part, begun_ns, awake(sent_ns, now));
         }

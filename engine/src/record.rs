@@ -2,92 +2,10 @@
 //! for each tag. Only the worker has access to its record. At every tick it hands over the
 //! interval's part and starts the next with empty histograms.
 
+use crate::failure::{Failure, Kind};
 use crate::lending::{Lent, Sets};
+use crate::tags::{Part, Tag};
 use std::collections::BTreeMap;
-
-macro_rules! kinds {
-    ($($variant:ident $name:literal),* $(,)?) => {
-        /// How a message or a connection failed; the names are the contract's.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Kind { $($variant),* }
-        impl Kind {
-            pub fn name(self) -> &'static str {
-                match self { $(Kind::$variant => $name),* }
-            }
-        }
-    };
-}
-
-kinds! {
-    ConnectRefused "connect_refused", ConnectTimeout "connect_timeout", ConnectFailed "connect_failed",
-    HandshakeStatus "handshake_status", HandshakeAccept "handshake_accept", HandshakeInvalid "handshake_invalid",
-    HandshakeTimeout "handshake_timeout", HandshakeClosed "handshake_closed",
-    ClosedEarly "closed_early", CloseFrame "close_frame", Reset "reset", Timeout "timeout",
-    MaskedFrame "masked_frame", ReservedBits "reserved_bits", BadOpcode "bad_opcode", BadControl "bad_control",
-    BadFrame "bad_frame", BadUtf8 "bad_utf8", BadFragment "bad_fragment", BadDeflate "bad_deflate", Tls "tls_failed", Oversized "oversized",
-    ReplyOpcode "reply_opcode", ReplyLength "reply_length", ReplyContent "reply_content",
-    UnexpectedReply "unexpected_reply", ReplyMissing "reply_missing",
-    BadRecord "bad_record", ReplyError "reply_error", SessionFailed "session_failed",
-    SetupFailed "setup_failed", SetupTimeout "setup_timeout",
-    HttpInvalid "http_invalid", HttpStatus "http_status", HttpLength "http_length", HttpNotClosed "http_not_closed",
-}
-
-impl Kind {
-    /// An incorrect reply fails only its message; every other failure ends the connection.
-    pub fn spoils_connection(self) -> bool {
-        !matches!(
-            self,
-            Kind::ReplyOpcode
-                | Kind::ReplyLength
-                | Kind::ReplyContent
-                | Kind::ReplyError
-                | Kind::UnexpectedReply
-                | Kind::ReplyMissing
-        )
-    }
-}
-
-/// A failure: its kind and what was found, in words.
-pub type Failure = (Kind, String);
-
-macro_rules! tags {
-    ($($variant:ident $name:literal),* $(,)?) => {
-        /// The quantity in a histogram; the names are the contract's.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Tag { $($variant),* }
-        impl Tag {
-            pub const ALL: &[Tag] = &[$(Tag::$variant),*];
-            pub fn name(self) -> &'static str {
-                match self { $(Tag::$variant => $name),* }
-            }
-        }
-    };
-}
-
-tags! {
-    Connect "connect", Service "service", Response "response", SendLag "send_lag", Request "request", Push "push",
-    PushStamp "push_stamp", ReceiveDelay "receive_delay", Setup "setup", PushLast "push_last",
-    Step0 "step_0", Step1 "step_1", Step2 "step_2", Step3 "step_3", Step4 "step_4", Step5 "step_5", Step6 "step_6",
-    Step7 "step_7", Step8 "step_8", Step9 "step_9", Step10 "step_10", Step11 "step_11", Step12 "step_12",
-    Step13 "step_13", Step14 "step_14", Step15 "step_15",
-}
-
-impl Tag {
-    /// The time of a session's step.
-    #[inline]
-    pub fn step(place: usize) -> Tag {
-        Tag::ALL[Tag::Step0 as usize + place]
-    }
-}
-
-/// Measured or warm-up: warm-up values have their own name and enter no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    Measured,
-    Warmup,
-}
-
-pub const TAGS: usize = Tag::ALL.len();
 
 /// Cumulative since the worker began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -280,12 +198,10 @@ impl Record {
     }
 
     /// The same failure this many times, this many of them part of the measurement.
-    pub fn error(&mut self, (kind, mut example): Failure, times: u64, measured: u64) {
+    pub fn error(&mut self, Failure { kind, example }: Failure, times: u64, measured: u64) {
         // The words may come from the server.
-        if let Some((end, _)) = example.char_indices().nth(LONGEST_EXAMPLE) {
-            example.truncate(end);
-        }
-        self.errors.entry(kind).or_insert((0, example)).0 += times;
+        let first = || (0, example.chars().take(LONGEST_EXAMPLE).collect());
+        self.errors.entry(kind).or_insert_with(first).0 += times;
         if measured > 0 {
             *self.measured_errors.entry(kind).or_insert(0) += measured;
         }

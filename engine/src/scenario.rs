@@ -2,9 +2,9 @@
 //! always gives the same bytes. A reply can therefore be compared piece by piece as it arrives, and nothing is kept.
 //! Without the plan's seed these bytes cannot be predicted.
 
+use crate::failure::{Failure, Kind};
 use crate::frame;
 use crate::plan::{Plan, Scenario};
-use crate::record::{Failure, Kind};
 use crate::session::Session;
 use crate::stamp::{self, Stamps};
 use std::io;
@@ -170,7 +170,7 @@ impl Script {
     pub fn check_opcode(&self, opcode: u8) -> Result<(), Failure> {
         if self.reply == Reply::Records && opcode != self.opcode {
             let what = format!("a message with opcode {opcode} in a session of opcode {}", self.opcode);
-            return Err((Kind::BadRecord, what));
+            return Err(Failure::new(Kind::BadRecord, what));
         }
         Ok(())
     }

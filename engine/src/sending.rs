@@ -3,12 +3,13 @@
 
 use crate::connection::{Connection, Pending, State};
 use crate::control::Phase;
+use crate::failure::{Failure, Kind};
 use crate::frame;
 use crate::plan::{Loop, Mask, Transport};
 use crate::push;
-use crate::record::{Failure, Kind, Part, Tag};
 use crate::scenario::{Mark, Message, Script};
 use crate::system::{Interest, System};
+use crate::tags::{Part, Tag};
 use crate::worker::Worker;
 use std::io;
 
@@ -79,7 +80,7 @@ impl<S: System> Worker<S> {
             _ => false,
         };
         let publishes =
-            self.talk.is_none() || self.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(connection.number));
+            self.users.is_none() || self.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(connection.number));
         usable && publishes && connection.under_way.len() < self.plan.depth()
     }
 
@@ -134,7 +135,7 @@ impl<S: System> Worker<S> {
         let new_connection = self.plan.connection_per_request();
         let mut mark = Mark::default();
         match self.plan.transport {
-            Transport::Websocket if self.talk.is_some() => mark = self.write_step(index, sequence, now),
+            Transport::Websocket if self.users.is_some() => mark = self.write_step(index, sequence, now),
             Transport::Websocket => mark = self.write_message(index, Message { connection: number, sequence }),
             Transport::Tcp => self.out.extend_from_slice(b"Ping"),
             Transport::Http if new_connection => {}
@@ -364,5 +365,5 @@ pub fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
 }
 
 pub fn broken(error: &io::Error) -> Failure {
-    (Kind::Reset, error.to_string())
+    Failure::new(Kind::Reset, error.to_string())
 }

@@ -1,19 +1,20 @@
 //! The setup of a session: its steps come once on every connection, before it is open. Part of the worker.
 
 use crate::connection::State;
-use crate::conversing::User;
-use crate::record::{Failure, Kind, Tag};
+use crate::failure::{Failure, Kind};
 use crate::session::fields::{Seen, excerpt};
 use crate::session::template::identifier;
 use crate::session::{Action, Await, Table};
 use crate::system::System;
+use crate::tags::Tag;
+use crate::users::User;
 use crate::worker::Worker;
 use std::cmp::Reverse;
 
 impl<S: System> Worker<S> {
     /// A connection has shaken hands: its setup begins.
     pub fn begin_setup(&mut self, index: usize, now: u64) {
-        let user = &mut self.talk().users[index];
+        let user = self.user(index);
         (user.step, user.turn, user.answers_bytes) = (0, 0, 0);
         user.rest.clear();
         user.captured.iter_mut().for_each(Vec::clear);
@@ -26,20 +27,20 @@ impl<S: System> Worker<S> {
     fn go_on_with_setup(&mut self, index: usize, now: u64) {
         let table = self.table();
         loop {
-            let user = &mut self.talk().users[index];
+            let user = self.user(index);
             user.step_ns = now;
             let Some(step) = table.session.steps[..table.session.setup].get(user.step) else {
                 return self.set_up(index, table, now);
             };
             if let Some(template) = step.sends {
                 let sequence = self.next_number(index);
-                self.talk().users[index].request = sequence;
+                self.user(index).request = sequence;
                 self.write_template(index, template, sequence, now);
             }
             if step.awaits != (Await::Nothing {}) {
                 return;
             }
-            self.talk().users[index].step += 1;
+            self.user(index).step += 1;
         }
     }
 
@@ -53,22 +54,22 @@ impl<S: System> Worker<S> {
         let life = self.connections[index].life;
         for (which, keepalive) in table.session.keepalives.iter().enumerate() {
             let due_ns = now + (keepalive.every_s * 1e9) as u64;
-            self.talk().keepalives.push(Reverse((due_ns, index as u32, life, which as u32)));
+            self.users().keepalives.push(Reverse((due_ns, index as u32, life, which as u32)));
         }
         self.start(index, now);
     }
 
     /// When the step of the setup that is awaited began.
     pub fn step_began_ns(&self, index: usize) -> u64 {
-        self.talk.as_ref().map_or(u64::MAX, |talk| talk.users[index].step_ns)
+        self.users.as_ref().map_or(u64::MAX, |users| users.all[index].step_ns)
     }
 
     /// The failure of a setup whose step is not answered.
     #[cold]
     pub fn setup_timeout(&self, index: usize, seconds: f64) -> Failure {
-        let talk = self.talk.as_ref().expect("it is a session");
-        let step = &talk.table.session.steps[talk.users[index].step].name;
-        (Kind::SetupTimeout, format!("step {step:?} has no answer within {seconds} s"))
+        let users = self.users.as_ref().expect("it is a session");
+        let step = &users.table.session.steps[users.all[index].step].name;
+        Failure::new(Kind::SetupTimeout, format!("step {step:?} has no answer within {seconds} s"))
     }
 
     /// A record that arrives during the setup.
@@ -80,12 +81,12 @@ impl<S: System> Worker<S> {
         seen: &Seen,
         now: u64,
     ) -> Result<(), Failure> {
-        let User { step: place, step_ns: began_ns, request, .. } = self.talk().users[index];
+        let &mut User { step: place, step_ns: began_ns, request, .. } = self.user(index);
         let step = &table.session.steps[place];
         let rule = &table.session.rules[number];
         if let Action::Fail { .. } = rule.does {
             let what = format!("step {:?}, {:?}: {}", step.name, rule.name, excerpt(seen.record.bytes));
-            return Err((Kind::SetupFailed, what));
+            return Err(Failure::new(Kind::SetupFailed, what));
         }
         if step.awaits != (Await::Rule { rule: number }) {
             return Ok(());
@@ -94,10 +95,10 @@ impl<S: System> Worker<S> {
             && seen.number(field) != Some(as_sent(table, request))
         {
             let what = format!("step {:?} is number {request}: {}", step.name, excerpt(seen.record.bytes));
-            self.fail(index, (Kind::UnexpectedReply, what));
+            self.fail(index, Failure::new(Kind::UnexpectedReply, what));
             return Ok(());
         }
-        self.talk().users[index].step += 1;
+        self.user(index).step += 1;
         let part = self.part_of_opening(index);
         self.timed(Tag::step(place), part, began_ns, now);
         self.go_on_with_setup(index, now);

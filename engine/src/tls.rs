@@ -1,8 +1,8 @@
 //! TLS between the socket and everything else: ciphertext in, plaintext out, and back. No I/O; rustls implements the
 //! protocol. Every connection does a full handshake, because a resumed session would hide the cost of a new client.
 
+use crate::failure::{Failure, Kind};
 use crate::plan::{Plan, Tls as Wanted};
-use crate::record::{Failure, Kind};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -124,7 +124,7 @@ impl Session {
     /// Appends the plaintext that these bytes complete: also that of the records before one that is wrong.
     pub fn open(&mut self, mut sealed: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
         while !sealed.is_empty() {
-            let taken = self.0.read_tls(&mut sealed).map_err(|error| (Kind::Tls, error.to_string()))?;
+            let taken = self.0.read_tls(&mut sealed).map_err(|error| Failure::new(Kind::Tls, error.to_string()))?;
             if taken == 0 {
                 // The peer has closed its side of TLS; later data is ignored (RFC 8446 §6.1).
                 return Ok(());
@@ -133,12 +133,15 @@ impl Session {
                 Ok(state) => {
                     let start = plain.len();
                     plain.resize(start + state.plaintext_bytes_to_read(), 0);
-                    self.0.reader().read_exact(&mut plain[start..]).map_err(|error| (Kind::Tls, error.to_string()))?;
+                    self.0
+                        .reader()
+                        .read_exact(&mut plain[start..])
+                        .map_err(|error| Failure::new(Kind::Tls, error.to_string()))?;
                 }
                 Err(error) => {
                     // It ends by blocking.
                     let _ = self.0.reader().read_to_end(plain);
-                    return Err((Kind::Tls, error.to_string()));
+                    return Err(Failure::new(Kind::Tls, error.to_string()));
                 }
             }
         }

@@ -10,14 +10,13 @@
 use crate::accounts::Accounts;
 use crate::connection::{Connection, State};
 use crate::control::{Control, Phase, Report, Reports, Tick, Window};
-use crate::conversing::Talk;
 use crate::deflate::Deflater;
+use crate::failure::{Failure, Kind};
 use crate::handshake::Offer;
 use crate::http;
 use crate::pacing::Pacer;
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::push::{Board, Delivery};
-use crate::record::{Failure, Kind};
 use crate::rooms::RoomBoard;
 use crate::scenario::{self, Message, Script};
 use crate::schedule::{self, Change};
@@ -25,6 +24,7 @@ use crate::session::Table;
 use crate::slices::Slices;
 use crate::system::{Event, System};
 use crate::tls;
+use crate::users::Users;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -56,7 +56,7 @@ pub struct Worker<S: System> {
     pub request: Vec<u8>,
     pub offer: Offer,
     /// If the plan is a session.
-    pub talk: Option<Box<Talk>>,
+    pub users: Option<Box<Users>>,
     pub tls: Option<tls::Client>,
     pub control: Arc<Control>,
     pub board: Arc<Board>,
@@ -159,7 +159,7 @@ impl<S: System> Worker<S> {
         let connections: Vec<_> = numbers.map(|number| Connection::new(number, plan.transport)).collect();
         let publishers = board.rooms.as_ref().map_or(0, RoomBoard::publishers);
         let table = plan.session().map(|session| Table::new(session, plan.seed)).transpose()?;
-        let talk = table.map(|table| Box::new(Talk::new(table, connections.len(), publishers)));
+        let users = table.map(|table| Box::new(Users::new(table, connections.len(), publishers)));
         let seed = schedule::stream(plan.seed, first);
         let script = Script::new(&plan)?;
         let reply_bytes = match plan.scenario {
@@ -176,7 +176,7 @@ impl<S: System> Worker<S> {
             index,
             script,
             is_plain,
-            talk,
+            users,
             offer: Offer { deflate: plan.deflate, subprotocols: plan.subprotocols.clone() },
             tls,
             request: http::request(&plan, !plan.connection_per_request()),
@@ -368,7 +368,7 @@ impl<S: System> Worker<S> {
 
     /// Waits once for events, and reads what has come. `now` is when what was due was done.
     pub fn wait(&mut self, now: u64) {
-        let alive_ns = self.talk.as_ref().map_or(u64::MAX, |talk| talk.next_ns());
+        let alive_ns = self.users.as_ref().map_or(u64::MAX, |users| users.next_ns());
         let mut until = self.moment_ns.min(self.pacer.next_ns()).min(alive_ns);
         if let Some(&(due, ..)) = self.changes.front()
             && self.accounts.opening < self.at_once()
@@ -518,19 +518,19 @@ impl<S: System> Worker<S> {
         let oldest_ns = connection.under_way.oldest().map_or(u64::MAX, |oldest| oldest.sent_ns);
         Some(Overdue::Failed(match connection.state {
             State::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
-                (Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
+                Failure::new(Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
             }
             State::Securing | State::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
-                (Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
+                Failure::new(Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
             }
             State::SettingUp if later_than(self.step_began_ns(index), limits.reply_s) => {
                 self.setup_timeout(index, limits.reply_s)
             }
             State::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {
-                (Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))
+                Failure::new(Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))
             }
             State::Open if later_than(oldest_ns, limits.reply_s) => {
-                (Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
+                Failure::new(Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
             }
             State::Leaving if later_than(connection.replied_ns, limits.reply_s) => {
                 return Some(Overdue::Leave);

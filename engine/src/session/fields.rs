@@ -2,7 +2,7 @@
 
 use super::json;
 use super::records::{Record, decimal};
-use crate::record::{Failure, Kind};
+use crate::failure::{Failure, Kind};
 use memchr::{memchr, memrchr};
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ pub enum Field {
     /// A word of the first line, counted from 0; with `after`, its part behind the last such text.
     Word {
         number: usize,
-        #[serde(deserialize_with = "crate::plan::present")]
+        #[serde(deserialize_with = "crate::keys::present")]
         after: Option<char>,
     },
     /// The bits of the byte at this offset of the record that the mask selects.
@@ -104,7 +104,10 @@ impl<'a> Seen<'a, '_> {
         if !paths.is_empty()
             && let Err(at) = json::find(self.record.bytes, paths, &mut self.found[..paths.len()])
         {
-            return Err((Kind::BadRecord, format!("not JSON at byte {at}: {:?}", excerpt(self.record.bytes))));
+            return Err(Failure::new(
+                Kind::BadRecord,
+                format!("not JSON at byte {at}: {:?}", excerpt(self.record.bytes)),
+            ));
         }
         Ok(())
     }
@@ -231,6 +234,6 @@ mod tests {
         let bytes = |text: &'static str| Some(Value::Bytes(text.as_bytes()));
         let values = [0, 1, 2, 3].map(|field| seen.value(field));
         assert_eq!(values, [bytes("x"), Some(Value::Number(b'{'.into())), None, bytes("3")]);
-        assert_eq!(fields.of(Record { bytes: b"?", ..record }).scan().unwrap_err().0, Kind::BadRecord);
+        assert_eq!(fields.of(Record { bytes: b"?", ..record }).scan().unwrap_err().kind, Kind::BadRecord);
     }
 }

@@ -9,8 +9,9 @@ pub mod postmark;
 pub mod records;
 pub mod template;
 
-use crate::plan::{Opcode, present};
-use crate::record::{Failure, Kind};
+use crate::failure::{Failure, Kind};
+use crate::frame::Opcode;
+use crate::keys::present;
 use fields::{Field, Fields, Seen};
 use postmark::Post;
 use records::{Record, Records};
@@ -236,7 +237,7 @@ impl Table {
     /// A record that no rule expects, in words.
     #[cold]
     pub fn unexpected(&self, record: Record) -> Failure {
-        (Kind::UnexpectedReply, format!("no rule for {:?}", fields::excerpt(record.bytes)))
+        Failure::new(Kind::UnexpectedReply, format!("no rule for {:?}", fields::excerpt(record.bytes)))
     }
 }
 

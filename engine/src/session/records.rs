@@ -1,7 +1,7 @@
 //! Records: what the application of a session calls a message. One WebSocket message, a part of one, or a part of the
 //! stream of bytes that the messages carry.
 
-use crate::record::{Failure, Kind};
+use crate::failure::{Failure, Kind};
 use memchr::{memchr, memrchr};
 use serde::Deserialize;
 
@@ -131,7 +131,9 @@ impl Records {
                 match memchr(*by, input) {
                     Some(length) => whole(take(input, length + 1).split_at(length).0),
                     None if input.is_empty() => Ok(Next::Needs(Needs::More)),
-                    None if *always => Err((Kind::BadRecord, format!("the last record does not end with {by:#04x}"))),
+                    None if *always => {
+                        Err(Failure::new(Kind::BadRecord, format!("the last record does not end with {by:#04x}")))
+                    }
                     None => whole(std::mem::take(input)),
                 }
             }
@@ -165,7 +167,7 @@ fn packet<'a>(input: &mut &'a [u8], longest: usize) -> Result<Next<'a>, Failure>
             });
         }
     }
-    Err((Kind::BadRecord, format!("a packet's length has more than {LONGEST_NUMBER} bytes")))
+    Err(Failure::new(Kind::BadRecord, format!("a packet's length has more than {LONGEST_NUMBER} bytes")))
 }
 
 fn line<'a>(input: &mut &'a [u8], counted: &[u8], longest: usize) -> Result<Next<'a>, Failure> {
@@ -181,7 +183,10 @@ fn line<'a>(input: &mut &'a [u8], counted: &[u8], longest: usize) -> Result<Next
     }
     let word = &text[memrchr(b' ', text).map_or(0, |space| space + 1)..];
     let Some(length) = decimal(word) else {
-        return Err((Kind::BadRecord, format!("no length at the end of {:?}", String::from_utf8_lossy(text))));
+        return Err(Failure::new(
+            Kind::BadRecord,
+            format!("no length at the end of {:?}", String::from_utf8_lossy(text)),
+        ));
     };
     let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(end + 1);
     within(whole, longest)?;
@@ -192,7 +197,7 @@ fn line<'a>(input: &mut &'a [u8], counted: &[u8], longest: usize) -> Result<Next
         Some([b'\r']) => Ok(Next::Needs(Needs::Bytes(whole + 2))),
         Some([b'\n', ..]) => Ok(Next::Record(ends(1))),
         Some([b'\r', b'\n', ..]) => Ok(Next::Record(ends(2))),
-        Some(_) => Err((Kind::BadRecord, format!("no line end behind a record's {length} bytes"))),
+        Some(_) => Err(Failure::new(Kind::BadRecord, format!("no line end behind a record's {length} bytes"))),
     }
 }
 
@@ -214,7 +219,7 @@ pub fn decimal(digits: &[u8]) -> Option<u64> {
 
 fn within(length: usize, longest: usize) -> Result<(), Failure> {
     if length > longest {
-        return Err((Kind::Oversized, format!("a record of {length} bytes instead of at most {longest}")));
+        return Err(Failure::new(Kind::Oversized, format!("a record of {length} bytes instead of at most {longest}")));
     }
     Ok(())
 }
@@ -237,7 +242,7 @@ mod tests {
         assert_eq!(all(&stomp, b"\n"), (vec![], &b""[..]));
         let two: [(&[u8], usize); 2] = [(b"A\n\nx", 0), (b"B", 0)];
         assert_eq!(all(&stomp, b"\r\nA\n\nx\0\n\nB\0\n"), (two.to_vec(), &b""[..]));
-        assert_eq!(stomp.next(&mut &b"A"[..], 9).unwrap_err().0, Kind::BadRecord);
+        assert_eq!(stomp.next(&mut &b"A"[..], 9).unwrap_err().kind, Kind::BadRecord);
         let lines = Records::Separated { by: b'\n', always: false };
         let two: [(&[u8], usize); 2] = [(b"{}", 0), (b"{1}", 0)];
         assert_eq!(all(&lines, b"{}\n{1}"), (two.to_vec(), &b""[..]));
@@ -251,7 +256,7 @@ mod tests {
         let right: [(&[u8], usize); 3] = [(&[0x20, 2, 0, 0], 2), (&[0xd0, 0], 2), (&long, 3)];
         assert_eq!(found, right);
         assert_eq!(rest, [0x30, 5, 1]);
-        let wrong = |bytes: &[u8]| Records::Packets {}.next(&mut { bytes }, 300).unwrap_err().0;
+        let wrong = |bytes: &[u8]| Records::Packets {}.next(&mut { bytes }, 300).unwrap_err().kind;
         assert_eq!(wrong(&[0x30, 0x80, 0x80, 0x80, 0x80, 1]), Kind::BadRecord);
         assert_eq!(wrong(&[0x30, 0xff, 0x7f]), Kind::Oversized);
     }
@@ -285,7 +290,7 @@ mod tests {
         let right: [(&[u8], usize); 3] = [(b"INFO {}", 7), (b"MSG a.b 1 5\r\nx\r\nyz", 13), (b"PING", 4)];
         assert_eq!(found, right);
         assert_eq!(rest, b"MSG a 1 3\r\nab");
-        let wrong = |text: &str| nats.next(&mut text.as_bytes(), 300).unwrap_err().0;
+        let wrong = |text: &str| nats.next(&mut text.as_bytes(), 300).unwrap_err().kind;
         assert_eq!(wrong("MSG a 1 x\r\n"), Kind::BadRecord);
         assert_eq!(wrong("MSG a 1 1\r\nabc"), Kind::BadRecord);
         assert_eq!(wrong("MSG a 1 9999999999999999999\r\n"), Kind::Oversized);

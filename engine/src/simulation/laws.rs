@@ -8,10 +8,11 @@ use crate::control::{Final, Phase};
 use crate::conversing::ANSWERS_BYTES;
 use crate::draining::BEYOND_NS;
 use crate::plan::{Loop, Plan, Scenario, Transport, Until};
-use crate::record::{Counters, Part, Pushes, Tag};
+use crate::record::{Counters, Pushes};
 use crate::schedule::{self, Due};
 use crate::slices::Slices;
 use crate::system::Interest;
+use crate::tags::{Part, Tag};
 use crate::worker::{SECOND_NS, Worker};
 
 /// The part of a flood of Pings that is answered before only the newest is (receiving.rs), and a handshake.

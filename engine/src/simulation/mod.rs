@@ -13,9 +13,10 @@ mod wrapping;
 
 use crate::connection::Counted;
 use crate::control::{self, Control, Final, Phase, Report, Tick};
+use crate::failure::Kind;
 use crate::plan::{Loop, Plan, Scenario, Until};
 use crate::push::Board;
-use crate::record::{Kind, Ledger};
+use crate::record::Ledger;
 use crate::run::{begin_from, measure_from};
 use crate::session::records::LOOKED_AT;
 use crate::tls;

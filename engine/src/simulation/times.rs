@@ -14,7 +14,7 @@ use super::laws::Dues;
 use crate::control::Final;
 use crate::counts::shortest_of;
 use crate::plan::{Loop, Plan, Scenario, Until};
-use crate::record::{Part, Tag};
+use crate::tags::{Part, Tag};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a client has when it has these bytes.
