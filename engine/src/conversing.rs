@@ -55,7 +55,7 @@ impl<S: System> Worker<S> {
         let publishes = users.table.is_marked(template);
         let check = self.write_template(index, template, sequence, now);
         if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
-            let measured = self.is_measured(now);
+            let measured = self.timeline.is_measured(now);
             let expected = rooms.publish(self.connections[index].number, sequence, measured);
             let pushes = &mut self.accounts.record.pushes;
             pushes.expected += if measured { expected.copies } else { 0 };
@@ -117,13 +117,6 @@ impl<S: System> Worker<S> {
         Ok(())
     }
 
-    /// Whether a message published at this time is part of the measurement: in the window, or in any of the slices'.
-    #[inline]
-    fn is_measured(&self, t_ns: u64) -> bool {
-        (self.measure_ns..self.drain_ns).contains(&t_ns)
-            || self.slices.as_ref().is_some_and(|slices| slices.measures(t_ns))
-    }
-
     /// Sends the keep-alives that are due; none outside of a slice.
     pub fn keep_alive(&mut self, now: u64) {
         while let Some(&Reverse((due, index, life, which))) =
@@ -142,7 +135,7 @@ impl<S: System> Worker<S> {
             self.users().keepalives.push(Reverse((next_ns, index as u32, life, which)));
             // One that waits behind other bytes keeps nothing alive.
             let waits = self.connections[index].unsent.is_some();
-            if !waits && (self.slices.is_none() || self.loads) {
+            if !waits && (self.timeline.slices.is_none() || self.timeline.loads) {
                 let sequence = self.next_number(index);
                 self.write_template(index, keepalive.template, sequence, now);
                 self.accounts.record.counters.keepalives += 1;
@@ -295,9 +288,9 @@ impl<S: System> Worker<S> {
     fn push_came(&mut self, index: usize, table: &Table, record: Record, now: u64) {
         let mark = table.post.find(record.bytes);
         let pushes = &mut self.accounts.record.pushes;
-        pushes.in_window += u64::from(self.in_window);
+        pushes.in_window += u64::from(self.timeline.in_window);
         let Some(Postmark { user, sequence, t_ns, clock }) = mark else { return };
-        let measured = self.is_measured(t_ns);
+        let measured = self.timeline.is_measured(t_ns);
         let part = if measured { Part::Measured } else { Part::Warmup };
         let counts = match &self.board.rooms {
             None => clock == self.board.clock,
@@ -346,7 +339,7 @@ impl<S: System> Worker<S> {
         while let Some(copies) = self.users.as_mut().and_then(|users| users.copies.pop()) {
             let latest_ns = self.board.rooms.as_ref().and_then(|rooms| rooms.came(&copies));
             if let Some(latest_ns) = latest_ns {
-                let part = if self.is_measured(copies.sent_ns) { Part::Measured } else { Part::Warmup };
+                let part = if self.timeline.is_measured(copies.sent_ns) { Part::Measured } else { Part::Warmup };
                 self.timed(Tag::PushLast, part, copies.sent_ns, latest_ns);
             }
         }
@@ -354,8 +347,7 @@ impl<S: System> Worker<S> {
 
     /// Records a duration without the rests of a frozen server.
     pub fn timed(&mut self, tag: Tag, part: Part, from_ns: u64, to_ns: u64) {
-        let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(from_ns, to_ns));
-        self.accounts.record.duration(tag, part, from_ns, to_ns.saturating_sub(rested_ns));
+        self.accounts.record.duration(tag, part, from_ns, self.timeline.awake(from_ns, to_ns));
     }
 }
 

@@ -104,7 +104,7 @@ impl<S: System> Worker<S> {
     /// A reply to nothing, on a connection that ends anyway.
     #[cold]
     fn left_over(&mut self, what: &'static str, now: u64) {
-        let measured = self.phase != Phase::Warmup;
+        let measured = self.timeline.phase != Phase::Warmup;
         self.accounts.failed(Failure::new(Kind::UnexpectedReply, what), 0, 0, measured, now);
     }
 
@@ -112,8 +112,8 @@ impl<S: System> Worker<S> {
     pub fn gone(&mut self, index: usize, now: u64) {
         self.close(index);
         // A warm-up that ends by count may have nothing left to send; the measurement that follows has.
-        let needed = self.pacer.quota > 0 || self.phase == Phase::Warmup;
-        let wanted = !self.connections[index].leaving && needed && self.phase < Phase::Drain;
+        let needed = self.pacer.quota > 0 || self.timeline.phase == Phase::Warmup;
+        let wanted = !self.connections[index].leaving && needed && self.timeline.phase < Phase::Drain;
         if wanted && !self.finished {
             self.ask_to_open(index, now);
         }
@@ -146,7 +146,7 @@ impl<S: System> Worker<S> {
             let what = format!("a Close frame whose reason is no UTF-8, at byte {}", error.valid_up_to());
             return Failure::new(Kind::BadControl, what);
         }
-        if self.phase != Phase::Warmup {
+        if self.timeline.phase != Phase::Warmup {
             self.accounts.record.partings.closed(code, reason);
         }
         self.control_frame(frame::CLOSE, &payload[..payload.len().min(2)]);
@@ -219,7 +219,7 @@ impl<S: System> Worker<S> {
         for _ in 0..hit {
             measured += u64::from(connection.under_way.take().is_some_and(|message| message.measured));
         }
-        self.accounts.failed(failure, hit as u64, measured, self.phase != Phase::Warmup, now);
+        self.accounts.failed(failure, hit as u64, measured, self.timeline.phase != Phase::Warmup, now);
         if !spoils {
             if hit > 0 {
                 self.go_on(index, now);

@@ -50,6 +50,7 @@ mod system;
 mod tags;
 #[cfg(test)]
 mod timed;
+mod timeline;
 mod tls;
 mod users;
 mod worker;

@@ -88,7 +88,7 @@ impl<S: System> Worker<S> {
     /// A connection that replaces another one waits for the next slice. One that belongs to a message was asked for in a
     /// slice, and does not wait.
     fn may_open(&self) -> bool {
-        self.slices.is_none() || self.loads || self.plan.connection_per_request()
+        self.timeline.slices.is_none() || self.timeline.loads || self.plan.connection_per_request()
     }
 
     /// Begins to connect. On loopback the connection is established before `connect` returns, so the first bytes are
@@ -237,8 +237,8 @@ impl<S: System> Worker<S> {
         let connection = &self.connections[index];
         let warms_up = match connection.under_way.oldest() {
             Some(request) => !request.measured,
-            None if self.slices.is_some() => connection.opened_ns < self.measure_ns,
-            None => self.phase == Phase::Warmup,
+            None if self.timeline.slices.is_some() => connection.opened_ns < self.timeline.measure_ns,
+            None => self.timeline.phase == Phase::Warmup,
         };
         if warms_up { Part::Warmup } else { Part::Measured }
     }
@@ -247,8 +247,7 @@ impl<S: System> Worker<S> {
     fn usable(&mut self, index: usize, now: u64) {
         let part = self.part_of_opening(index);
         let opened_ns = self.connections[index].opened_ns;
-        let rested_ns = self.slices.as_ref().map_or(0, |slices| slices.frozen_between(opened_ns, now));
-        self.accounts.record.duration(Tag::Connect, part, opened_ns, now - rested_ns);
+        self.timed(Tag::Connect, part, opened_ns, now);
         if self.users.is_some() { self.begin_setup(index, now) } else { self.established(index) }
     }
 
@@ -305,7 +304,7 @@ impl<S: System> Worker<S> {
             Ok(None) => return Ok(bytes.len()),
             Err(failure) => {
                 if failure.kind == Kind::HandshakeStatus
-                    && self.phase != Phase::Warmup
+                    && self.timeline.phase != Phase::Warmup
                     && let Some((status, refusal)) = handshake::refusal(head)
                 {
                     self.accounts.record.partings.refused(status, refusal);

@@ -2,11 +2,12 @@
 //! report of a worker. Part of the worker.
 
 use crate::connection::Counted;
-use crate::control::{Final, Moment, Phase, Report, Tick, Window};
+use crate::control::{Final, Moment, Phase, Report, Tick};
 use crate::draining::{BEYOND_NS, LOOK_NS};
 use crate::plan::{Loop, Until};
 use crate::slices::Edge;
 use crate::system::System;
+use crate::timeline::Reached;
 use crate::worker::Worker;
 
 /// A server that refuses this many connections in a row is considered absent.
@@ -15,39 +16,15 @@ const FAILURES_IN_A_ROW: u32 = 1000;
 impl<S: System> Worker<S> {
     /// Takes the ticks and enters the phases that `now` has reached, in order of time.
     pub fn keep_time(&mut self, now: u64) {
-        while !self.finished {
-            let tick_ns = self.origin_ns + (self.ticks + 1) * (self.plan.tick_s * 1e9) as u64;
-            let (next, begins_ns) = self.next_phase();
-            let (tick_ns, edge_ns) = match &self.slices {
-                None => (tick_ns, u64::MAX),
-                Some(slices) => (u64::MAX, slices.next_ns()),
-            };
-            self.moment_ns = tick_ns.min(begins_ns).min(edge_ns);
-            if now < self.moment_ns {
-                return;
-            }
-            if begins_ns == self.moment_ns {
-                // A tick at the same time is this one.
-                self.ticks += u64::from(tick_ns == begins_ns);
-                self.enter(next, begins_ns);
-            } else if edge_ns == self.moment_ns {
-                self.pass_edge(edge_ns);
-            } else {
-                self.ticks += 1;
-                self.tick(Moment::At(tick_ns), tick_ns, None);
+        while !self.finished
+            && let Some(reached) = self.timeline.reached(now, &self.plan, &self.control)
+        {
+            match reached {
+                Reached::Phase(next, t_ns) => self.enter(next, t_ns),
+                Reached::Edge(t_ns) => self.pass_edge(t_ns),
+                Reached::Tick(t_ns) => self.tick(Moment::At(t_ns), t_ns, None),
             }
         }
-    }
-
-    /// The phase after this one, and its start; `None` is the end.
-    fn next_phase(&self) -> (Option<Phase>, u64) {
-        let next = match self.phase {
-            Phase::Connect if self.plan.warmup.is_some() => Phase::Warmup,
-            Phase::Connect | Phase::Warmup => Phase::Measure,
-            Phase::Measure => Phase::Drain,
-            Phase::Drain => return (None, self.drain_ns + (self.plan.drain_s * 1e9) as u64),
-        };
-        (Some(next), self.control.begins_ns(next).unwrap_or(u64::MAX))
     }
 
     fn enter(&mut self, phase: Option<Phase>, t_ns: u64) {
@@ -56,7 +33,7 @@ impl<S: System> Worker<S> {
             return;
         };
         self.tick(Moment::At(t_ns), t_ns, Some(phase));
-        let before = std::mem::replace(&mut self.phase, phase);
+        let before = std::mem::replace(&mut self.timeline.phase, phase);
         match phase {
             Phase::Connect => unreachable!("the run begins with it"),
             Phase::Warmup => {
@@ -69,7 +46,7 @@ impl<S: System> Worker<S> {
             Phase::Drain => {
                 self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();
                 self.close_window(t_ns);
-                self.drain_ns = t_ns;
+                self.timeline.drain_ns = t_ns;
                 // Messages due in the window are still sent; if a count ended it, all of them have been.
                 self.pacer.quota = if matches!(self.plan.measure, Until::Seconds(_)) { u64::MAX } else { 0 };
             }
@@ -77,14 +54,14 @@ impl<S: System> Worker<S> {
         if before == Phase::Connect {
             self.begin_schedule(t_ns);
         }
-        if self.slices.is_some() {
+        if self.timeline.slices.is_some() {
             // The windows are those of the slices.
             return;
         }
-        self.loads = true;
+        self.timeline.loads = true;
         if phase == Phase::Measure {
-            self.measure_ns = t_ns;
-            self.drain_ns = self.control.begins_ns(Phase::Drain).unwrap_or(u64::MAX);
+            self.timeline.measure_ns = t_ns;
+            self.timeline.drain_ns = self.control.begins_ns(Phase::Drain).unwrap_or(u64::MAX);
             self.open_window(t_ns);
         }
         // Connections that waited for this phase begin; busy ones continue.
@@ -108,69 +85,47 @@ impl<S: System> Worker<S> {
     /// The turn of this process begins, its lead is over, or its turn ends.
     fn pass_edge(&mut self, t_ns: u64) {
         self.tick(Moment::At(t_ns), t_ns, None);
-        let (edge, slice) = self.slices.as_mut().expect("it has edges").pass();
-        let measures = self.phase == Phase::Measure;
+        let edge = self.timeline.pass_edge();
+        let measures = self.timeline.phase == Phase::Measure;
         match edge {
             Edge::Start => {
                 // Nothing is measured here, and nothing under way.
                 self.kept.iter_mut().for_each(|tick| self.accounts.record.list(&mut tick.interval));
-                self.measure_ns = if measures { slice.open_ns } else { u64::MAX };
-                self.drain_ns = slice.close_ns;
-                self.loads = true;
                 self.unstarted = 0..self.connections.len();
             }
             Edge::Open if measures => self.open_window(t_ns),
             Edge::Open => {}
             Edge::Close => {
                 self.close_window(t_ns);
-                self.loads = false;
                 self.unstarted = 0..0;
                 // A message that was due in this slice and could not leave in it does not leave in another one's.
-                self.pacer.fall_due(t_ns, self.drain_ns, self.counted_from_ns());
-                let late = self.pacer.late.drain(..).filter(|&due| due >= self.measure_ns).count();
+                self.pacer.fall_due(t_ns, self.timeline.drain_ns, self.timeline.counted_from_ns());
+                let late = self.pacer.late.drain(..).filter(|&due| due >= self.timeline.measure_ns).count();
                 self.accounts.record.ledger.unsent += late as u64;
             }
         }
     }
 
     fn open_window(&mut self, t_ns: u64) {
-        self.in_window = true;
-        let counters = &self.accounts.record.counters;
-        self.opened = Some(Window {
-            begin_ns: t_ns,
-            usage: self.system.usage(),
-            bytes_sent: counters.bytes_sent,
-            bytes_received: counters.bytes_received,
-            ..Window::default()
-        });
+        self.timeline.open_window(t_ns, self.system.usage(), &self.accounts.record.counters);
     }
 
     fn close_window(&mut self, t_ns: u64) {
-        self.in_window = false;
-        let Some(opened) = self.opened.take() else { return };
-        let (end_ns, counters) = (t_ns.max(opened.begin_ns), &self.accounts.record.counters);
-        let used = self.system.usage().since(&opened.usage);
-        let before = self.measured;
-        let sum = before.unwrap_or_default();
-        self.measured = Some(Window {
-            begin_ns: before.map_or(opened.begin_ns, |before| before.begin_ns),
-            end_ns,
-            wall_ns: sum.wall_ns + end_ns - opened.begin_ns,
-            usage: before.map_or(used, |before| before.usage.plus(&used)),
-            held_up_ns: self.held_up_ns,
-            bytes_sent: sum.bytes_sent + counters.bytes_sent - opened.bytes_sent,
-            bytes_received: sum.bytes_received + counters.bytes_received - opened.bytes_received,
-        });
+        self.timeline.close_window(t_ns, self.system.usage(), &self.accounts.record.counters, self.held_up_ns);
     }
 
     /// A phase that ends by count has ended when nothing of it is left to send or to await, or no
     /// connection is left to send it.
     pub fn check_end(&mut self) {
-        if self.phase == Phase::Connect && !self.settled && self.changes.is_empty() && self.accounts.opening == 0 {
+        if self.timeline.phase == Phase::Connect
+            && !self.settled
+            && self.changes.is_empty()
+            && self.accounts.opening == 0
+        {
             self.settled = true;
             self.report(Report::Settled { open: self.accounts.record.counters.open });
         }
-        if self.phase == Phase::Drain && self.accounts.in_flight == 0 && self.pacer.late.is_empty() {
+        if self.timeline.phase == Phase::Drain && self.accounts.in_flight == 0 && self.pacer.late.is_empty() {
             self.finished |= !self.awaits_copies() || self.has_all_copies();
         }
         let gave_up = self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW;
@@ -178,16 +133,18 @@ impl<S: System> Worker<S> {
             self.finished |= gave_up;
             return;
         }
-        let under_way =
-            if self.phase == Phase::Measure { self.accounts.measured_in_flight } else { self.accounts.in_flight };
+        let under_way = if self.timeline.phase == Phase::Measure {
+            self.accounts.measured_in_flight
+        } else {
+            self.accounts.in_flight
+        };
         let complete = self.pacer.is_complete();
         if under_way == 0 && (complete || self.is_deserted() || gave_up) {
             self.pacer.counting = false;
             self.lost |= !complete;
             self.pacer.quota = 0;
-            let t_ns =
-                self.accounts.last_reply_ns.max(self.opened.map_or(self.pacer.start_ns, |opened| opened.begin_ns));
-            self.report(Report::Counted { phase: self.phase, t_ns });
+            let t_ns = self.accounts.last_reply_ns.max(self.timeline.opened_ns().unwrap_or(self.pacer.start_ns));
+            self.report(Report::Counted { phase: self.timeline.phase, t_ns });
         }
     }
 
@@ -227,7 +184,7 @@ impl<S: System> Worker<S> {
         // What another shard triggers is known only when it comes.
         let known = self.board.rooms.is_some() || self.plan.shard.1 == 1;
         let end_ns = draining.complete_ns(now).filter(|_| known).map(|complete_ns| complete_ns + BEYOND_NS);
-        self.moment_ns = self.moment_ns.min(end_ns.unwrap_or(now + LOOK_NS));
+        self.timeline.moment_ns = self.timeline.moment_ns.min(end_ns.unwrap_or(now + LOOK_NS));
         end_ns.is_some_and(|end_ns| end_ns <= now)
     }
 
@@ -248,7 +205,7 @@ impl<S: System> Worker<S> {
         let moved_ns = &mut self.accounts.record.counters.wall_moved_ns;
         *moved_ns = to_unix_ns.abs_diff(self.to_unix_ns).max(*moved_ns);
         self.to_unix_ns = to_unix_ns;
-        let is_edge = self.slices.is_some() && begins.is_none() && moment != Moment::Last;
+        let is_edge = self.timeline.slices.is_some() && begins.is_none() && moment != Moment::Last;
         let is_end = begins.is_some() || matches!(moment, Moment::Cut | Moment::Last);
         let is_fixed = is_edge || is_end;
         if !is_fixed && !self.accounts.record.can_hand_over() {
@@ -258,7 +215,7 @@ impl<S: System> Worker<S> {
             moment,
             t_ns,
             is_fixed,
-            phase: self.phase,
+            phase: self.timeline.phase,
             begins,
             taken_ns: self.system.now_ns(),
             counters: self.accounts.record.counters,
@@ -277,22 +234,26 @@ impl<S: System> Worker<S> {
 
     pub fn finish(mut self) {
         self.finished = true;
-        if self.phase == Phase::Drain {
+        if self.timeline.phase == Phase::Drain {
             self.read_the_last();
         }
         self.tell_copies();
         let now = self.system.now_ns();
-        if self.phase == Phase::Measure {
+        if self.timeline.phase == Phase::Measure {
             self.close_window(now);
-            self.drain_ns = now;
+            self.timeline.drain_ns = now;
             self.tick(Moment::Cut, now, Some(Phase::Drain));
-            self.phase = Phase::Drain;
+            self.timeline.phase = Phase::Drain;
         }
         // A worker that was not there when the window ended has not yet seen what fell due in it.
-        if self.slices.is_none() {
-            self.pacer.fall_due(self.drain_ns.min(now), self.drain_ns, self.counted_from_ns());
+        if self.timeline.slices.is_none() {
+            self.pacer.fall_due(
+                self.timeline.drain_ns.min(now),
+                self.timeline.drain_ns,
+                self.timeline.counted_from_ns(),
+            );
         }
-        let window = self.measure_ns..self.drain_ns;
+        let window = self.timeline.measure_ns..self.timeline.drain_ns;
         let late = self.pacer.late.iter().filter(|due| window.contains(due)).count() as u64;
         let kept = self.connections.iter().filter(|connection| connection.unsent.is_some());
         let kept =
@@ -307,7 +268,7 @@ impl<S: System> Worker<S> {
             usage: self.system.usage(),
             ledger,
             errors: std::mem::take(&mut self.accounts.record.measured_errors),
-            window: self.measured,
+            window: self.timeline.measured,
             broadcasts,
             pushes: self.accounts.record.pushes,
             partings: std::mem::take(&mut self.accounts.record.partings),

@@ -69,7 +69,7 @@ impl<S: System> Worker<S> {
         let now = self.system.now_ns();
         // The start of the measurement may have become known while this worker waited. Another one may then have
         // triggered a broadcast, and this may be a copy of it.
-        if now >= self.moment_ns || self.phase < Phase::Measure {
+        if now >= self.timeline.moment_ns || self.timeline.phase < Phase::Measure {
             self.keep_time(now);
         }
         self.read_ns = now;
@@ -90,9 +90,9 @@ impl<S: System> Worker<S> {
         }
         let received = self.system.receive_stamped(socket, buffer)?;
         if let Some((1.., Some(stamp_ns))) = received
-            && self.phase >= Phase::Warmup
+            && self.timeline.phase >= Phase::Warmup
         {
-            let part = if self.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
+            let part = if self.timeline.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
             self.accounts.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.unix_ns());
         }
         Ok(received.map(|(count, _)| count))
@@ -191,14 +191,14 @@ impl<S: System> Worker<S> {
     /// The fast lane of a plain closed loop: whole and correct replies, each followed at once by the next message. It does
     /// what `reply` and `send` do, with one borrow and with sums at the end. Everything else stays at the front of `input`.
     fn take_in_plain(&mut self, index: usize, input: &mut &[u8], now: u64) {
-        let counted_from_ns = self.counted_from_ns();
+        let counted_from_ns = self.timeline.counted_from_ns();
         let connection = &mut self.connections[index];
         let Reader::Frames(reader) = &connection.reader else { return };
-        let is_plain = connection.state == State::Open && !connection.leaving && self.slices.is_none();
-        if !is_plain || now >= self.drain_ns || self.finished {
+        let is_plain = connection.state == State::Open && !connection.leaving && self.timeline.slices.is_none();
+        if !is_plain || now >= self.timeline.drain_ns || self.finished {
             return;
         }
-        let measures = now >= self.measure_ns;
+        let measures = now >= self.timeline.measure_ns;
         let (mut answered, mut measured, mut sequence) = (0, 0, connection.sequence);
         while let Some(oldest) = connection.under_way.oldest()
             && connection.has_left(oldest)
@@ -225,7 +225,7 @@ impl<S: System> Worker<S> {
             connection.under_way.add(Pending { due_ns: now, sent_ns: now, end, measured: measures, mark });
         }
         connection.replies += answered;
-        self.accounts.answered(answered, measured, self.in_window, now);
+        self.accounts.answered(answered, measured, self.timeline.in_window, now);
         self.accounts.sent(sequence - connection.sequence, measures);
         connection.sequence = sequence;
     }
@@ -340,11 +340,11 @@ impl<S: System> Worker<S> {
         self.accounts.record.counters.sent += others;
         // The delivery time cannot be computed from another host's clock.
         let Some(sent_ns) = sent_ns else { return };
-        let part = if sent_ns >= self.measure_ns { Part::Measured } else { Part::Warmup };
+        let part = if sent_ns >= self.timeline.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {
             self.accounts.record.ledger.sent += others;
             self.accounts.record.ledger.answered += 1;
-            self.accounts.record.ledger.replies_in_window += u64::from(self.phase == Phase::Measure);
+            self.accounts.record.ledger.replies_in_window += u64::from(self.timeline.phase == Phase::Measure);
         }
         self.accounts.record.duration(Tag::Push, part, sent_ns, now);
         self.accounts.record.duration(Tag::PushStamp, part, micros.saturating_mul(1000), now + self.to_unix_ns);
@@ -375,10 +375,8 @@ impl<S: System> Worker<S> {
         let Some(message) = connection.under_way.take_at(place) else { return };
         let Pending { due_ns, sent_ns, measured, .. } = message;
         connection.replies += 1;
-        self.accounts.answered(1, u64::from(measured), self.in_window, now);
-        // A frozen server's rest is not part of a reply's time.
-        let slices = self.slices.as_ref();
-        let awake = |from_ns, to_ns| to_ns - slices.map_or(0, |slices| slices.frozen_between(from_ns, to_ns));
+        self.accounts.answered(1, u64::from(measured), self.timeline.in_window, now);
+        let awake = |from_ns, to_ns| self.timeline.awake(from_ns, to_ns);
         let part = if measured { Part::Measured } else { Part::Warmup };
         if per_request {
             let (opened_ns, replied_ns) = (connection.opened_ns, connection.replied_ns);

@@ -25,7 +25,7 @@ impl<S: System> Worker<S> {
         if self.connections[index].leaving {
             return self.leave_if_idle(index, now);
         }
-        if !matches!(self.phase, Phase::Warmup | Phase::Measure) || !self.has_room(index) {
+        if !matches!(self.timeline.phase, Phase::Warmup | Phase::Measure) || !self.has_room(index) {
             return;
         }
         let under_way = self.connections[index].under_way.len();
@@ -104,18 +104,11 @@ impl<S: System> Worker<S> {
 
     // ---- sending ---------------------------------------------------------------------------------------------------
 
-    /// The due time from which a message takes a place of this phase's count. Only a message from
-    /// before the window that is sent late in it takes none.
-    #[inline]
-    pub fn counted_from_ns(&self) -> u64 {
-        if self.phase == Phase::Measure { self.measure_ns } else { 0 }
-    }
-
     /// Writes a message that was due at `due` into `out`; `flush` sends it. If each request has its
     /// own connection, that connection is opened.
     #[inline]
     pub fn send(&mut self, index: usize, due_ns: u64, now: u64) {
-        if due_ns >= self.drain_ns || self.finished || !self.has_room(index) {
+        if due_ns >= self.timeline.drain_ns || self.finished || !self.has_room(index) {
             return;
         }
         let connection = &self.connections[index];
@@ -124,10 +117,10 @@ impl<S: System> Worker<S> {
         {
             return;
         }
-        if !self.pacer.take_place(due_ns, self.counted_from_ns()) {
+        if !self.pacer.take_place(due_ns, self.timeline.counted_from_ns()) {
             return;
         }
-        let measured = due_ns >= self.measure_ns;
+        let measured = due_ns >= self.timeline.measure_ns;
         let connection = &mut self.connections[index];
         connection.sequence += 1;
         let (number, sequence) = (connection.number, connection.sequence);
@@ -204,16 +197,16 @@ impl<S: System> Worker<S> {
     pub fn trigger(&mut self, due_ns: u64) -> bool {
         let senders = (0..self.plan.addresses()).map(|address| self.sender_to(address)).collect::<Option<Vec<_>>>();
         let Some(senders) = senders else { return false };
-        if due_ns >= self.drain_ns {
+        if due_ns >= self.timeline.drain_ns {
             return true;
         }
         let now = self.system.now_ns();
         let Some((number, expected)) = self.board.trigger(now) else {
-            self.accounts.record.ledger.unsent += u64::from(due_ns >= self.measure_ns);
+            self.accounts.record.ledger.unsent += u64::from(due_ns >= self.timeline.measure_ns);
             return true;
         };
         self.accounts.record.counters.sent += expected;
-        let part = if now >= self.measure_ns { Part::Measured } else { Part::Warmup };
+        let part = if now >= self.timeline.measure_ns { Part::Measured } else { Part::Warmup };
         if part == Part::Measured {
             self.accounts.record.ledger.sent += expected;
         }

@@ -196,7 +196,7 @@ fn from_the_read_to_the_send() {
                 }
             }
         }
-        assert!(worker.phase >= Phase::Drain);
+        assert!(worker.timeline.phase >= Phase::Drain);
         all.copy_to(&mut service);
         let (gaps, us) = (gaps.borrow(), |ns: u64| ns as f64 / 1000.0);
         println!(

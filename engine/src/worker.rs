@@ -9,20 +9,20 @@
 
 use crate::accounts::Accounts;
 use crate::connection::{Connection, State};
-use crate::control::{Control, Phase, Report, Reports, Tick, Window};
+use crate::control::{Control, Report, Reports, Tick};
 use crate::deflate::Deflater;
 use crate::failure::{Failure, Kind};
 use crate::handshake::Offer;
 use crate::http;
 use crate::pacing::Pacer;
-use crate::plan::{Loop, Plan, Scenario, Until};
+use crate::plan::{Loop, Plan, Scenario};
 use crate::push::{Board, Delivery};
 use crate::rooms::RoomBoard;
 use crate::scenario::{self, Message, Script};
 use crate::schedule::{self, Change};
 use crate::session::Table;
-use crate::slices::Slices;
 use crate::system::{Event, System};
+use crate::timeline::Timeline;
 use crate::tls;
 use crate::users::Users;
 use std::collections::VecDeque;
@@ -81,21 +81,9 @@ pub struct Worker<S: System> {
     pub accounts: Accounts,
     pub pacer: Pacer,
 
-    pub phase: Phase,
-    /// The measured window, or that of the current slice; unknown times are "never".
-    pub measure_ns: u64,
-    pub drain_ns: u64,
-    /// Messages may be due: always after connecting, but only in its slices for a process that takes turns.
-    pub loads: bool,
-    /// A reply that arrives now counts.
-    pub in_window: bool,
-    pub slices: Option<Slices>,
+    pub timeline: Timeline,
     /// Ticks that are reported at the next change of phase, so that this process is silent while another one measures.
     pub kept: Vec<Tick>,
-    pub origin_ns: u64,
-    pub ticks: u64,
-    /// The next tick or the next phase, whichever comes first.
-    pub moment_ns: u64,
     swept_ns: u64,
     cursor: usize,
     /// Every event of this time or earlier has been handled: what a server is late by is counted up to it, so that a
@@ -126,10 +114,6 @@ pub struct Worker<S: System> {
     pub settled: bool,
     /// In the drain, once it has nothing more to send: how many copies it said that it is owed.
     pub owed: Option<i64>,
-    /// The state at the start of the window that is open.
-    pub opened: Option<Window>,
-    /// What was measured in all windows that have closed.
-    pub measured: Option<Window>,
     pub lost: bool,
     pub finished: bool,
 }
@@ -195,16 +179,8 @@ impl<S: System> Worker<S> {
             small: Vec::new(),
             deflater: plan.deflate.map(|wanted| Deflater::new(wanted.level, false)),
             random: fastrand::Rng::with_seed(seed),
-            phase: Phase::Connect,
-            measure_ns: u64::MAX,
-            drain_ns: u64::MAX,
-            loads: false,
-            in_window: false,
-            slices: None,
+            timeline: Timeline::new(),
             kept: Vec::new(),
-            origin_ns: 0,
-            ticks: 0,
-            moment_ns: 0,
             swept_ns: system.now_ns(),
             cursor: 0,
             looked_ns: 0,
@@ -222,8 +198,6 @@ impl<S: System> Worker<S> {
             to_unix_ns: system.to_unix_ns(),
             settled: false,
             owed: None,
-            opened: None,
-            measured: None,
             lost: false,
             finished: false,
             plan,
@@ -241,7 +215,8 @@ impl<S: System> Worker<S> {
     }
 
     pub fn begin(&mut self, origin_ns: u64) {
-        (self.origin_ns, self.swept_ns) = (origin_ns, origin_ns);
+        self.timeline.begin(origin_ns);
+        self.swept_ns = origin_ns;
         if self.plan.stages.is_none() && !self.plan.connection_per_request() {
             self.ask_for_all(origin_ns);
         }
@@ -276,7 +251,7 @@ impl<S: System> Worker<S> {
     #[inline]
     fn note_stop(&mut self, now: u64) {
         let late_ns = now.saturating_sub(self.back_ns);
-        if self.in_window {
+        if self.timeline.in_window {
             self.held_up_ns = self.held_up_ns.max(late_ns);
         }
         if late_ns > LEAST_SWEEP_NS / 4 && late_ns > self.sweep_period() / 4 {
@@ -310,13 +285,8 @@ impl<S: System> Worker<S> {
             let mine = schedule::changes(stages).into_iter().filter(|(_, user, _)| user % step == first);
             self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / step) as u32, change)).collect();
         }
-        if let Some(slices) = &self.plan.slices {
-            let seconds = |until| if let Some(Until::Seconds(seconds)) = until { seconds } else { 0.0 };
-            let (warmup_s, measure_s) = (seconds(self.plan.warmup), seconds(Some(self.plan.measure)));
-            self.slices = Some(Slices::new(slices, t_ns, warmup_s, measure_s));
-            self.drain_ns = 0;
-        }
-        self.pacer.begin(t_ns, self.slices.clone());
+        self.timeline.take_turns(&self.plan, t_ns);
+        self.pacer.begin(t_ns, self.timeline.slices.clone());
     }
 
     /// Sends the first messages of the next few connections when a phase begins. Replies to the
@@ -345,7 +315,7 @@ impl<S: System> Worker<S> {
                 self.flush(index);
             }
         }
-        self.pacer.fall_due(now, self.drain_ns, self.counted_from_ns());
+        self.pacer.fall_due(now, self.timeline.drain_ns, self.timeline.counted_from_ns());
         while let Some(&due) = self.pacer.late.front()
             && sends > 0
         {
@@ -369,7 +339,7 @@ impl<S: System> Worker<S> {
     /// Waits once for events, and reads what has come. `now` is when what was due was done.
     pub fn wait(&mut self, now: u64) {
         let alive_ns = self.users.as_ref().map_or(u64::MAX, |users| users.next_ns());
-        let mut until = self.moment_ns.min(self.pacer.next_ns()).min(alive_ns);
+        let mut until = self.timeline.moment_ns.min(self.pacer.next_ns()).min(alive_ns);
         if let Some(&(due, ..)) = self.changes.front()
             && self.accounts.opening < self.at_once()
         {
@@ -380,7 +350,7 @@ impl<S: System> Worker<S> {
         }
         let unread = self.unread.len();
         let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
-        let polls = goes_on || unread > 0 || self.finished || self.plan.busy_poll && self.loads;
+        let polls = goes_on || unread > 0 || self.finished || self.plan.busy_poll && self.timeline.loads;
         // The sends above took time.
         let begun_ns = if polls { now } else { self.system.now_ns() };
         let timeout = if polls { 0 } else { until.saturating_sub(begun_ns) };
@@ -509,7 +479,7 @@ impl<S: System> Worker<S> {
         let limits = self.plan.limits;
         let connection = &self.connections[index];
         // A server that is frozen owes no reply, and one that waits for this worker owes none either.
-        let frozen = |from: u64| self.slices.as_ref().map_or(0, |slices| slices.rests(from, now));
+        let frozen = |from: u64| self.timeline.slices.as_ref().map_or(0, |slices| slices.rests(from, now));
         let rested = |from: u64| frozen(from) + self.stood_still(from, now);
         let later_than = |from: u64, seconds: f64| {
             let limit_ns = (seconds * 1e9) as u64;

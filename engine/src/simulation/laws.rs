@@ -85,15 +85,15 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         let more = ledger.answered > ledger.sent || counters.answered > counters.sent;
         law!(worker.plan.threads > 1 || !more, "more copies than were expected: {ledger:?}, {counters:?}");
     }
-    if worker.phase == Phase::Connect {
+    if worker.timeline.phase == Phase::Connect {
         law!(counters.established >= counters.open, "established < open: {counters:?}");
     }
-    if let Some(slices) = &worker.slices {
+    if let Some(slices) = &worker.timeline.slices {
         let strays =
             worker.connections.iter().flat_map(|one| one.under_way.all()).find(|one| !slices.sends_at(one.due_ns));
         law!(strays.is_none(), "a message is due outside the slices: {strays:?}");
         law!(
-            worker.loads || worker.pacer.late.is_empty(),
+            worker.timeline.loads || worker.pacer.late.is_empty(),
             "{} messages wait outside the slices",
             worker.pacer.late.len()
         );
@@ -148,9 +148,9 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
 /// No connection of a closed loop stalls: it waits for a reply or for the end of its pause, or it is leaving.
 fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
     let Loop::Closed { messages_per_connection: None, .. } = worker.plan.pace else { return Ok(()) };
-    let loads = match worker.phase {
-        _ if !worker.loads => false,
-        Phase::Warmup | Phase::Measure => worker.drain_ns > worker.system.world.borrow().now,
+    let loads = match worker.timeline.phase {
+        _ if !worker.timeline.loads => false,
+        Phase::Warmup | Phase::Measure => worker.timeline.drain_ns > worker.system.world.borrow().now,
         _ => false,
     };
     if !loads || worker.pacer.quota == 0 || worker.finished {
@@ -161,7 +161,10 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
         let begins = worker.unstarted.contains(&index);
         let publishes = worker.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(one.number));
         if publishes && one.state == State::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
-            return Err(format!("{index} is open in {:?}, and nothing is under way or due on it", worker.phase));
+            return Err(format!(
+                "{index} is open in {:?}, and nothing is under way or due on it",
+                worker.timeline.phase
+            ));
         }
     }
     Ok(())
@@ -239,7 +242,11 @@ pub fn of_what_is_due(worker: &Worker<Simulated>, dues: &Dues, acted_ns: u64) ->
     let (told, right) = (ledger.sent + ledger.unsent + waits, between(&dues.measured));
     law!(right.contains(&told), "{right:?} are due, {waits} wait: {ledger:?}");
     let (told, right) = (counters.sent + late.len() as u64, between(&dues.all));
-    law!(worker.slices.is_some() || right.contains(&told), "{right:?} are due, {} wait: {counters:?}", late.len());
+    law!(
+        worker.timeline.slices.is_some() || right.contains(&told),
+        "{right:?} are due, {} wait: {counters:?}",
+        late.len()
+    );
     let next_ns = dues.all.get(until(&dues.all, acted_ns) as usize).copied().unwrap_or(u64::MAX);
     let until_ns = world.until_ns[worker.system.worker];
     law!(until_ns <= next_ns, "it waits until {until_ns}, and {next_ns} is due");

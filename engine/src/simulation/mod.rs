@@ -260,7 +260,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
             let Some((now, phase)) = acted[at].take() else {
                 world.borrow_mut().wakes(at);
                 let now = worker.act();
-                acted[at] = Some((now, worker.phase));
+                acted[at] = Some((now, worker.timeline.phase));
                 continue;
             };
             worker.wait(now);
@@ -277,7 +277,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
                 let is_open = |index: usize| worker.connections[index].state.counted() != Counted::Opening;
                 world.borrow_mut().finishes(at, is_open);
                 if let Some(window) = control.begins_ns(Phase::Measure).zip(control.begins_ns(Phase::Drain))
-                    && worker.phase == Phase::Drain
+                    && worker.timeline.phase == Phase::Drain
                     && honest
                     && !control.stopped()
                 {
