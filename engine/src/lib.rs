@@ -28,6 +28,7 @@ mod lending;
 mod merge;
 mod message;
 mod opening;
+mod overdue;
 mod pacing;
 mod phases;
 pub mod plan;
@@ -46,6 +47,7 @@ mod setting_up;
 mod simulation;
 mod slices;
 mod stamp;
+mod stops;
 mod system;
 mod tags;
 #[cfg(test)]

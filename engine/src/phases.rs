@@ -111,7 +111,7 @@ impl<S: System> Worker<S> {
     }
 
     fn close_window(&mut self, t_ns: u64) {
-        self.timeline.close_window(t_ns, self.system.usage(), &self.accounts.record.counters, self.held_up_ns);
+        self.timeline.close_window(t_ns, self.system.usage(), &self.accounts.record.counters, self.stops.held_up_ns);
     }
 
     /// A phase that ends by count has ended when nothing of it is left to send or to await, or no

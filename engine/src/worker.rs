@@ -8,19 +8,20 @@
 //! receiving.rs.
 
 use crate::accounts::Accounts;
-use crate::connection::{Connection, State};
+use crate::connection::Connection;
 use crate::control::{Control, Report, Reports, Tick};
 use crate::deflate::Deflater;
-use crate::failure::{Failure, Kind};
 use crate::handshake::Offer;
 use crate::http;
+use crate::overdue::Sweep;
 use crate::pacing::Pacer;
 use crate::plan::{Loop, Plan, Scenario};
 use crate::push::{Board, Delivery};
 use crate::rooms::RoomBoard;
-use crate::scenario::{self, Message, Script};
+use crate::scenario::{Message, Script};
 use crate::schedule::{self, Change};
 use crate::session::Table;
+use crate::stops::Stops;
 use crate::system::{Event, System};
 use crate::timeline::Timeline;
 use crate::tls;
@@ -36,12 +37,6 @@ pub const SECOND_NS: u64 = 1_000_000_000;
 /// for reading this much.
 const LEAST_ROOM_BYTES: usize = 16 << 10;
 const MOST_ROOM_BYTES: usize = 64 << 10;
-/// How long a server may take to close after the engine's Close frame; then the engine closes.
-const CLOSING_S: f64 = 2.0;
-/// All connections are checked for timeouts no more often than this.
-const LEAST_SWEEP_NS: u64 = 5_000_000;
-/// The last stops of a worker that are remembered.
-const MOST_STOPS: usize = 16;
 /// Events that are not of a connection: the waker, and a timer.
 const OTHER_EVENTS: usize = 2;
 /// This many first or late messages are sent before replies are read.
@@ -84,19 +79,8 @@ pub struct Worker<S: System> {
     pub timeline: Timeline,
     /// Ticks that are reported at the next change of phase, so that this process is silent while another one measures.
     pub kept: Vec<Tick>,
-    swept_ns: u64,
-    cursor: usize,
-    /// Every event of this time or earlier has been handled: what a server is late by is counted up to it, so that a
-    /// stop of this worker is no delay of a server.
-    looked_ns: u64,
-    /// Since when events are handled that are not yet all, and how many have been.
-    round_ns: u64,
-    round_events: usize,
-    /// When the last wait had to be over. If this worker comes back later, it was stopped, had no CPU, or had too much to
-    /// do: the longest such time in the measured window, and the last long ones, in which no server could be heard.
-    back_ns: u64,
-    pub held_up_ns: u64,
-    stops: VecDeque<(u64, u64)>,
+    pub sweep: Sweep,
+    pub stops: Stops,
 
     /// Users due to join or leave, in order of time.
     pub changes: VecDeque<(u64, u32, Change)>,
@@ -116,13 +100,6 @@ pub struct Worker<S: System> {
     pub owed: Option<i64>,
     pub lost: bool,
     pub finished: bool,
-}
-
-/// What becomes of a connection that has taken too long.
-enum Overdue {
-    Leave,
-    Gone,
-    Failed(Failure),
 }
 
 /// State shared by all workers of a process.
@@ -181,14 +158,8 @@ impl<S: System> Worker<S> {
             random: fastrand::Rng::with_seed(seed),
             timeline: Timeline::new(),
             kept: Vec::new(),
-            swept_ns: system.now_ns(),
-            cursor: 0,
-            looked_ns: 0,
-            round_ns: 0,
-            round_events: 0,
-            back_ns: u64::MAX,
-            held_up_ns: 0,
-            stops: VecDeque::with_capacity(MOST_STOPS),
+            sweep: Sweep::new(&plan.limits),
+            stops: Stops::new(),
             changes: VecDeque::new(),
             asked: VecDeque::new(),
             broadcasts: Vec::new(),
@@ -216,7 +187,7 @@ impl<S: System> Worker<S> {
 
     pub fn begin(&mut self, origin_ns: u64) {
         self.timeline.begin(origin_ns);
-        self.swept_ns = origin_ns;
+        self.sweep.begin(origin_ns);
         if self.plan.stages.is_none() && !self.plan.connection_per_request() {
             self.ask_for_all(origin_ns);
         }
@@ -235,37 +206,16 @@ impl<S: System> Worker<S> {
     /// Does what is due; returns when it began.
     pub fn act(&mut self) -> u64 {
         let now = self.system.now_ns();
-        self.note_stop(now);
+        self.stops.went_on(now, self.timeline.in_window, self.sweep.period_ns / 4);
         self.keep_time(now);
         self.make_changes(now);
         self.start_some();
         self.send_due(now);
         self.keep_alive(now);
-        self.sweep(now);
+        self.check_some(now);
         self.open_asked();
         self.check_end();
         now
-    }
-
-    /// This worker acts again: whether it was late.
-    #[inline]
-    fn note_stop(&mut self, now: u64) {
-        let late_ns = now.saturating_sub(self.back_ns);
-        if self.timeline.in_window {
-            self.held_up_ns = self.held_up_ns.max(late_ns);
-        }
-        if late_ns > LEAST_SWEEP_NS / 4 && late_ns > self.sweep_period() / 4 {
-            if self.stops.len() == MOST_STOPS {
-                self.stops.pop_front();
-            }
-            self.stops.push_back((self.back_ns, now));
-        }
-    }
-
-    /// For how long of the time between these two this worker stood still.
-    fn stood_still(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let stops = self.stops.iter();
-        stops.map(|&(stopped_ns, went_on_ns)| went_on_ns.min(to_ns).saturating_sub(stopped_ns.max(from_ns))).sum()
     }
 
     pub fn report(&self, report: Report) {
@@ -346,7 +296,7 @@ impl<S: System> Worker<S> {
             until = until.min(due);
         }
         if self.accounts.awaited() > 0 {
-            until = until.min(now + self.sweep_period() / 4);
+            until = until.min(now + self.sweep.period_ns / 4);
         }
         let unread = self.unread.len();
         let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
@@ -354,10 +304,7 @@ impl<S: System> Worker<S> {
         // The sends above took time.
         let begun_ns = if polls { now } else { self.system.now_ns() };
         let timeout = if polls { 0 } else { until.saturating_sub(begun_ns) };
-        self.back_ns = if polls { now } else { until.max(now) };
-        if self.round_events == 0 {
-            self.round_ns = begun_ns;
-        }
+        self.stops.waits(begun_ns, if polls { now } else { until.max(now) });
         let count = match self.system.wait(timeout) {
             Ok(count) => count,
             Err(error) => return self.host_cannot(format!("epoll: {error}")),
@@ -379,10 +326,8 @@ impl<S: System> Worker<S> {
             }
         }
         self.tell_copies();
-        self.round_events += count;
-        if self.system.reported_all() || self.round_events > self.connections.len() + OTHER_EVENTS {
-            (self.looked_ns, self.round_events) = (self.round_ns, 0);
-        }
+        let (system, most) = (&self.system, self.connections.len() + OTHER_EVENTS);
+        self.stops.handled(count, |events| system.reported_all() || events > most);
     }
 
     #[inline]
@@ -410,105 +355,5 @@ impl<S: System> Worker<S> {
         let index = self.unread.pop_front()? as usize;
         self.connections[index].unread = false;
         Some(index)
-    }
-
-    // ---- what is overdue -------------------------------------------------------------------------------------------
-
-    /// A timeout is detected after at most 1.25 times its duration; more frequent checks would only cost CPU.
-    fn sweep_period(&self) -> u64 {
-        let shortest = self.plan.limits.connect_s.min(self.plan.limits.reply_s);
-        ((shortest / 4.0 * 1e9) as u64).clamp(LEAST_SWEEP_NS, SECOND_NS)
-    }
-
-    /// Checks for timeouts as many connections as the time since the last check allows: all of them
-    /// once in a period, and never all at once, which would delay the messages of a million others.
-    fn sweep(&mut self, now: u64) {
-        let total = self.connections.len();
-        if self.accounts.awaited() == 0 {
-            self.swept_ns = now;
-            return;
-        }
-        let share = (now - self.swept_ns) as u128 * total as u128 / u128::from(self.sweep_period());
-        if share == 0 {
-            return;
-        }
-        self.swept_ns = now;
-        for _ in 0..(share as usize).min(total) {
-            self.cursor = if self.cursor + 1 < total { self.cursor + 1 } else { 0 };
-            self.check_overdue(self.cursor);
-        }
-    }
-
-    fn check_overdue(&mut self, index: usize) {
-        if self.overdue(index).is_none() {
-            return;
-        }
-        // What arrived while this worker had no time is not late.
-        self.read_what_is_there(index);
-        match self.overdue(index) {
-            None => {}
-            Some(Overdue::Leave) => self.say_goodbye(index, self.looked_ns),
-            Some(Overdue::Gone) => self.gone(index, self.looked_ns),
-            Some(Overdue::Failed(failure)) => self.fail(index, failure),
-        }
-    }
-
-    /// Reads a socket to its end, but hardly more than the replies that are awaited.
-    #[cold]
-    pub fn read_what_is_there(&mut self, index: usize) {
-        let Connection { life, state, ref under_way, .. } = self.connections[index];
-        let mut most = (2 * self.longest_reply()).saturating_mul(under_way.len().max(1) as u64);
-        while most > 0 && self.connections[index].life == life && state != State::Connecting {
-            let before = self.accounts.record.counters.bytes_received;
-            self.readable(index);
-            let count = self.accounts.record.counters.bytes_received - before;
-            most = if count == 0 { 0 } else { most.saturating_sub(count) };
-        }
-    }
-
-    fn longest_reply(&self) -> u64 {
-        match self.plan.scenario {
-            Scenario::Doc { bytes, .. } => scenario::longest(bytes),
-            _ => self.script.longest,
-        }
-    }
-
-    /// What has taken too long on a connection, as far as this worker has looked.
-    fn overdue(&self, index: usize) -> Option<Overdue> {
-        let now = self.looked_ns;
-        let limits = self.plan.limits;
-        let connection = &self.connections[index];
-        // A server that is frozen owes no reply, and one that waits for this worker owes none either.
-        let frozen = |from: u64| self.timeline.slices.as_ref().map_or(0, |slices| slices.rests(from, now));
-        let rested = |from: u64| frozen(from) + self.stood_still(from, now);
-        let later_than = |from: u64, seconds: f64| {
-            let limit_ns = (seconds * 1e9) as u64;
-            now.saturating_sub(from) > limit_ns && (now - from).saturating_sub(rested(from)) > limit_ns
-        };
-        let oldest_ns = connection.under_way.oldest().map_or(u64::MAX, |oldest| oldest.sent_ns);
-        Some(Overdue::Failed(match connection.state {
-            State::Connecting if later_than(connection.opened_ns, limits.connect_s) => {
-                Failure::new(Kind::ConnectTimeout, format!("not connected within {} s", limits.connect_s))
-            }
-            State::Securing | State::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
-                Failure::new(Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
-            }
-            State::SettingUp if later_than(self.step_began_ns(index), limits.reply_s) => {
-                self.setup_timeout(index, limits.reply_s)
-            }
-            State::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {
-                Failure::new(Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))
-            }
-            State::Open if later_than(oldest_ns, limits.reply_s) => {
-                Failure::new(Kind::Timeout, format!("no complete reply within {} s", limits.reply_s))
-            }
-            State::Leaving if later_than(connection.replied_ns, limits.reply_s) => {
-                return Some(Overdue::Leave);
-            }
-            State::Closing if later_than(connection.replied_ns, limits.connect_s.min(CLOSING_S)) => {
-                return Some(Overdue::Gone);
-            }
-            _ => return None,
-        }))
     }
 }
