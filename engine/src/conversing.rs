@@ -84,10 +84,10 @@ impl<S: System> Worker<S> {
             filling.check = table.post.check(filling.postmark());
         }
         let check = filling.check;
-        self.whole.clear();
-        table.template(template).write(&filling, &mut self.whole);
+        self.outbox.whole.clear();
+        table.template(template).write(&filling, &mut self.outbox.whole);
         if table.session.traced {
-            let (what, content) = (Some(table.name_of(template).into()), self.whole.clone());
+            let (what, content) = (Some(table.name_of(template).into()), self.outbox.whole.clone());
             self.accounts.record.exchange(Exchange { t_ns: now, connection: number, sent: true, what, content });
         }
         self.write_whole(index);
@@ -97,8 +97,8 @@ impl<S: System> Worker<S> {
     /// Writes a message that a rule asks for. A server that asks and does not read is given up, so that no more than
     /// `ANSWERS_BYTES` and one answer wait for it.
     fn write_answer(&mut self, index: usize, template: usize, now: u64) -> Result<(), Failure> {
-        let waits = |worker: &Self| worker.connections[index].unsent.is_some() || !worker.out.is_empty();
-        if self.out.len() > ANSWERS_AT_ONCE_BYTES {
+        let waits = |worker: &Self| worker.connections[index].unsent.is_some() || !worker.outbox.bytes.is_empty();
+        if self.outbox.bytes.len() > ANSWERS_AT_ONCE_BYTES {
             self.hand_over(index);
         }
         if !waits(self) {
@@ -109,9 +109,9 @@ impl<S: System> Worker<S> {
             let what = format!("{waiting} bytes of answers that it asked for wait to be read");
             return Err(Failure::new(Kind::SessionFailed, what));
         }
-        let before = self.out.len();
+        let before = self.outbox.bytes.len();
         self.write_template(index, template, 0, now);
-        let written = self.out.len() - before;
+        let written = self.outbox.bytes.len() - before;
         self.user(index).answers_bytes += written;
         self.accounts.record.counters.keepalives += 1;
         Ok(())

@@ -72,7 +72,7 @@ impl<S: System> Worker<S> {
         if self.plan.transport != Transport::Websocket {
             return self.gone(index, now);
         }
-        self.control_frame(frame::CLOSE, &1000u16.to_be_bytes());
+        self.frame(frame::CLOSE, &1000u16.to_be_bytes());
         self.flush(index);
     }
 
@@ -149,14 +149,14 @@ impl<S: System> Worker<S> {
         if self.timeline.phase != Phase::Warmup {
             self.accounts.record.partings.closed(code, reason);
         }
-        self.control_frame(frame::CLOSE, &payload[..payload.len().min(2)]);
+        self.frame(frame::CLOSE, &payload[..payload.len().min(2)]);
         if let Some(session) = &mut self.connections[index].tls {
-            session.seal(&mut self.out);
+            session.seal(&mut self.outbox.bytes);
         }
         let connection = &self.connections[index];
         if let (Some(socket), None) = (connection.socket.as_ref().map(S::handle), &connection.unsent) {
             // The connection ends here either way: a peer that has already closed is not a second failure.
-            let _ = self.system.send(socket, &self.out);
+            let _ = self.system.send(socket, &self.outbox.bytes);
         }
         let code = code.map_or("no code".to_string(), |code| format!("code {code}"));
         let reason = printable(reason);
@@ -226,8 +226,7 @@ impl<S: System> Worker<S> {
             }
             return;
         }
-        self.out.clear();
-        self.refused = None;
+        self.outbox.clear();
         self.close(index);
         if per_request {
             self.accounts.failures_in_a_row += 1;
@@ -279,23 +278,23 @@ impl<S: System> Worker<S> {
         else {
             return;
         };
-        self.out.clear();
+        self.outbox.bytes.clear();
         if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
             let key = self.random.u32(..).to_ne_bytes();
-            frame::write(&mut self.out, frame::CLOSE, &1000u16.to_be_bytes(), key);
+            frame::write(&mut self.outbox.bytes, frame::CLOSE, &1000u16.to_be_bytes(), key);
         }
         if let (Some(session), None) = (&mut connection.tls, &connection.unsent) {
-            if !self.out.is_empty() {
-                session.seal(&mut self.out);
+            if !self.outbox.bytes.is_empty() {
+                session.seal(&mut self.outbox.bytes);
             }
             let mut last = Vec::new();
             session.end();
             session.seal(&mut last);
-            self.out.append(&mut last);
+            self.outbox.bytes.append(&mut last);
         }
-        let _ = self.system.send(socket, &self.out);
+        let _ = self.system.send(socket, &self.outbox.bytes);
         self.system.end_sending(socket);
-        self.out.clear();
+        self.outbox.bytes.clear();
         // A connection that closes now is not replaced.
         connection.leaving = self.plan.transport == Transport::Http;
     }

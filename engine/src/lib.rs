@@ -2,6 +2,7 @@
 //! fuzzed from outside; the program is `main`.
 
 mod accounts;
+mod broadcasting;
 mod check;
 mod clock;
 mod connection;
@@ -28,6 +29,7 @@ mod lending;
 mod merge;
 mod message;
 mod opening;
+mod outbox;
 mod overdue;
 mod pacing;
 mod phases;

@@ -142,35 +142,35 @@ impl<S: System> Worker<S> {
         if self.is_silent(index) {
             return Ok(false);
         }
-        self.out.clear();
+        self.outbox.bytes.clear();
         let connection = &mut self.connections[index];
         match &mut connection.tls {
             Some(session) => {
-                session.seal(&mut self.out);
-                connection.written = connection.written.wrapping_add(self.out.len() as u32);
+                session.seal(&mut self.outbox.bytes);
+                connection.written = connection.written.wrapping_add(self.outbox.bytes.len() as u32);
                 // The session does not repeat bytes that were sent too early.
                 if let Some(unsent) = connection.unsent.take() {
-                    self.out.extend_from_slice(unsent.left());
+                    self.outbox.bytes.extend_from_slice(unsent.left());
                 }
             }
             None => self.write_first_words(index),
         }
         let socket = self.connections[index].socket.as_ref().map(S::handle).expect("just opened");
         let now = self.system.now_ns();
-        let sent = self.system.send(socket, &self.out);
+        let sent = self.system.send(socket, &self.outbox.bytes);
         if let Ok(Some(sent)) = sent {
             self.accounts.record.counters.bytes_sent += sent as u64;
-            self.connections[index].keep(&self.out[sent..]);
+            self.connections[index].keep(&self.outbox.bytes[sent..]);
             if self.tls.is_some() {
                 self.move_to(index, State::Securing);
             } else {
                 self.connected(index, now);
-                self.connections[index].written = self.out.len() as u32;
+                self.connections[index].written = self.outbox.bytes.len() as u32;
             }
         } else if self.tls.is_some() {
-            self.connections[index].keep(&self.out);
+            self.connections[index].keep(&self.outbox.bytes);
         }
-        self.out.clear();
+        self.outbox.bytes.clear();
         Ok(sent?.is_some() && self.connections[index].unsent.is_none())
     }
 
@@ -179,9 +179,9 @@ impl<S: System> Worker<S> {
         if self.plan.transport == Transport::Websocket {
             let Connection { number, life, .. } = self.connections[index];
             let key = handshake::key(self.plan.seed, number, life);
-            self.out.extend_from_slice(&handshake::request(&self.plan, &key));
+            self.outbox.bytes.extend_from_slice(&handshake::request(&self.plan, &key));
         } else if !self.connections[index].under_way.is_empty() {
-            self.out.extend_from_slice(&self.request);
+            self.outbox.bytes.extend_from_slice(&self.request);
         }
     }
 
@@ -203,7 +203,7 @@ impl<S: System> Worker<S> {
         self.usable(index, now);
         let connection = &mut self.connections[index];
         if let Some(request) = connection.under_way.oldest_mut() {
-            (request.sent_ns, request.end) = (now, connection.written.wrapping_add(self.out.len() as u32));
+            (request.sent_ns, request.end) = (now, connection.written.wrapping_add(self.outbox.bytes.len() as u32));
         }
     }
 
@@ -263,33 +263,6 @@ impl<S: System> Worker<S> {
         if let Scenario::Push { .. } = self.plan.scenario {
             self.begin_to_read(index);
         }
-    }
-
-    /// A receiver of broadcasts reads, or, as a slow reader, never does.
-    fn begin_to_read(&mut self, index: usize) {
-        if !self.reads(index) {
-            let socket = self.connections[index].socket.as_ref().map(S::handle).expect("it is open");
-            if let Err(error) = self.system.change(socket, index, Interest::Nothing) {
-                self.host_cannot(format!("epoll: {error}"));
-            }
-            return;
-        }
-        self.connections[index].receiver.next = self.board.join(self.system.now_ns());
-    }
-
-    /// Whether it receives broadcasts and reads them.
-    pub fn receives(&self, index: usize) -> bool {
-        matches!(self.plan.scenario, Scenario::Push { .. }) && self.reads(index)
-    }
-
-    /// Slow readers are spread evenly. The first connection, which triggers, is never one.
-    pub fn reads(&self, index: usize) -> bool {
-        let Scenario::Push { slow_readers } = self.plan.scenario else { return true };
-        if slow_readers == 0.0 {
-            return true;
-        }
-        let number = f64::from(self.connections[index].number);
-        ((number + 1.0) * slow_readers).floor() == (number * slow_readers).floor() || number == 0.0
     }
 
     /// The response to the upgrade; returns how many of these bytes belong to it.

@@ -260,7 +260,7 @@ impl<S: System> Worker<S> {
             kept.flat_map(|connection| connection.under_way.all().filter(|message| !connection.has_left(message)));
         let kept = kept.filter(|message| message.measured).count() as u64;
         let ledger = self.accounts.close(kept, late, self.script.is_notice());
-        let broadcasts = std::mem::take(&mut self.broadcasts);
+        let broadcasts = std::mem::take(&mut self.broadcasts.deliveries);
         self.say_goodbye_to_all();
         self.tick(Moment::Last, self.system.now_ns(), None);
         let last = Final {

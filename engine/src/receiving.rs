@@ -7,9 +7,8 @@ use crate::failure::{Failure, Kind};
 use crate::http;
 use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
-use crate::push::{self, Delivery, Notice};
 use crate::scenario::{self, Message};
-use crate::sending::{broken, mask_key, write_front, write_piece};
+use crate::sending::broken;
 use crate::system::System;
 use crate::tags::{Part, Tag};
 use crate::worker::Worker;
@@ -155,7 +154,7 @@ impl<S: System> Worker<S> {
                         self.notice(index, &text, now);
                         self.leave_if_all_came(index, now);
                     }
-                    Some(Incoming::Ping(payload)) if self.out.len() < PONGS_BYTES => self.pong(index, payload),
+                    Some(Incoming::Ping(payload)) if self.outbox.bytes.len() < PONGS_BYTES => self.pong(index, payload),
                     Some(Incoming::Ping(payload)) => ping = Some(payload),
                     Some(Incoming::Close(payload)) => return Err(self.close_reply(index, &payload)),
                 },
@@ -216,12 +215,12 @@ impl<S: System> Worker<S> {
             sequence += 1;
             let message = Message { connection: connection.number, sequence };
             let mark = self.script.mark(message).expect("a plain message has one");
-            let key = mask_key(self.plan.mask, &mut self.random);
-            let mut position = write_front(&self.script, &mark, key, &mut self.out);
+            let key = self.outbox.key(&mut self.random);
+            let mut position = self.outbox.front(&self.script, &mark, key);
             while position < self.script.length {
-                position += write_piece(&self.script, &mark, key, position, &mut self.out);
+                position += self.outbox.piece(&self.script, &mark, key, position);
             }
-            let end = connection.written.wrapping_add(self.out.len() as u32);
+            let end = connection.written.wrapping_add(self.outbox.bytes.len() as u32);
             connection.under_way.add(Pending { due_ns: now, sent_ns: now, end, measured: measures, mark });
         }
         connection.replies += answered;
@@ -299,55 +298,6 @@ impl<S: System> Worker<S> {
                 false => self.reconnect(index, now),
             }
         }
-    }
-
-    /// One receiver's copy of a broadcast.
-    fn notice(&mut self, index: usize, text: &[u8], now: u64) {
-        let Some(Notice { micros, shard, number, tag, triggered }) = push::parse(text) else {
-            let found = String::from_utf8_lossy(&text[..text.len().min(60)]).into_owned();
-            return self.fail(index, Failure::new(Kind::ReplyContent, format!("not a broadcast: {found:?}")));
-        };
-        if shard != push::TRIGGERING || tag != self.script.tag_of_broadcast(shard, number) {
-            self.accounts.record.counters.foreign += 1;
-            return;
-        }
-        let triggers = self.plan.shard.0 == push::TRIGGERING;
-        let sent_ns = match triggers {
-            true => self.board.sent_ns(number),
-            false => triggered.and_then(|(clock, t_ns)| (clock == self.board.clock).then_some(t_ns)),
-        };
-        if triggers && sent_ns.is_none() || number >= push::MOST {
-            return self
-                .fail(index, Failure::new(Kind::ReplyContent, format!("broadcast {number} was never triggered")));
-        }
-        let connection = &mut self.connections[index];
-        if connection.state == State::Leaving && number >= connection.receiver.until as usize {
-            return;
-        }
-        if number < connection.receiver.next as usize {
-            // The first one may have been triggered before this receiver joined; it was not expected to receive that.
-            self.accounts.record.counters.out_of_order += u64::from(connection.has_heard);
-            return;
-        }
-        (connection.receiver.next, connection.has_heard) = (number as u32 + 1, true);
-        self.accounts.record.counters.answered += 1;
-        if self.broadcasts.len() <= number {
-            self.broadcasts.resize(number + 1, Delivery::default());
-        }
-        self.broadcasts[number].add(now);
-        // The triggering shard has counted all of its own copies as sent; another shard counts those that arrive.
-        let others = u64::from(!triggers);
-        self.accounts.record.counters.sent += others;
-        // The delivery time cannot be computed from another host's clock.
-        let Some(sent_ns) = sent_ns else { return };
-        let part = if sent_ns >= self.timeline.measure_ns { Part::Measured } else { Part::Warmup };
-        if part == Part::Measured {
-            self.accounts.record.ledger.sent += others;
-            self.accounts.record.ledger.answered += 1;
-            self.accounts.record.ledger.replies_in_window += u64::from(self.timeline.phase == Phase::Measure);
-        }
-        self.accounts.record.duration(Tag::Push, part, sent_ns, now);
-        self.accounts.record.duration(Tag::PushStamp, part, micros.saturating_mul(1000), now + self.to_unix_ns);
     }
 
     /// A correct reply: it is recorded, and the connection continues.

@@ -1,21 +1,16 @@
 //! Outgoing data: which message is next on a connection, its frames, and the one system call that
 //! sends it. Part of the worker, and the hot path.
 
-use crate::connection::{Connection, Pending, State};
+use crate::connection::{Pending, State};
 use crate::control::Phase;
 use crate::failure::{Failure, Kind};
 use crate::frame;
-use crate::plan::{Loop, Mask, Transport};
-use crate::push;
-use crate::scenario::{Mark, Message, Script};
+use crate::outbox::PIECE_BYTES;
+use crate::plan::{Loop, Transport};
+use crate::scenario::{Mark, Message};
 use crate::system::{Interest, System};
-use crate::tags::{Part, Tag};
 use crate::worker::Worker;
 use std::io;
-
-/// A long message is masked and sent in pieces of this size. The kernel then reads bytes that are
-/// still in the core's cache, and the first ones leave at once.
-const PIECE_BYTES: usize = 256 << 10;
 
 impl<S: System> Worker<S> {
     // ---- the next message ------------------------------------------------------------------------------------------
@@ -130,12 +125,12 @@ impl<S: System> Worker<S> {
         match self.plan.transport {
             Transport::Websocket if self.users.is_some() => mark = self.write_step(index, sequence, now),
             Transport::Websocket => mark = self.write_message(index, Message { connection: number, sequence }),
-            Transport::Tcp => self.out.extend_from_slice(b"Ping"),
+            Transport::Tcp => self.outbox.bytes.extend_from_slice(b"Ping"),
             Transport::Http if new_connection => {}
-            Transport::Http => self.out.extend_from_slice(&self.request),
+            Transport::Http => self.outbox.bytes.extend_from_slice(&self.request),
         }
         let connection = &mut self.connections[index];
-        let end = connection.written.wrapping_add(self.out.len() as u32);
+        let end = connection.written.wrapping_add(self.outbox.bytes.len() as u32);
         connection.under_way.add(Pending { due_ns, sent_ns: now, end, measured, mark });
         if new_connection {
             self.ask_to_open(index, now);
@@ -145,102 +140,37 @@ impl<S: System> Worker<S> {
     #[inline]
     fn write_message(&mut self, index: usize, message: Message) -> Mark {
         if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
-            self.whole.clear();
-            self.script.write(message, &mut self.whole);
+            self.outbox.whole.clear();
+            self.script.write(message, &mut self.outbox.whole);
             self.write_whole(index);
             return self.script.mark(message).unwrap_or_default();
         }
-        let key = mask_key(self.plan.mask, &mut self.random);
-        let length = self.script.length;
+        let key = self.outbox.key(&mut self.random);
         let Some(mark) = self.script.mark(message) else {
-            self.whole.clear();
-            self.script.write(message, &mut self.whole);
-            frame::write_header(&mut self.out, frame::WHOLE | self.script.opcode, length, key);
-            frame::write_masked(&mut self.out, &self.whole, key, 0);
+            self.outbox.whole.clear();
+            self.script.write(message, &mut self.outbox.whole);
+            self.outbox.one_frame(key);
             return Mark::default();
         };
-        let mut position = write_front(&self.script, &mark, key, &mut self.out);
-        while position < length {
-            position += write_piece(&self.script, &mark, key, position, &mut self.out);
-            if self.out.len() >= PIECE_BYTES {
+        let mut position = self.outbox.front(&self.script, &mark, key);
+        while position < self.script.length {
+            position += self.outbox.piece(&self.script, &mark, key, position);
+            if self.outbox.bytes.len() >= PIECE_BYTES {
                 self.hand_over(index);
             }
         }
         mark
     }
 
-    /// Writes the message in `whole`: as it is, or compressed, or fragmented, or both (RFC 7692 §6.1: in this order).
+    /// Writes the message in the outbox's `whole`.
     pub fn write_whole(&mut self, index: usize) {
-        let mut first = self.script.opcode;
-        if let Some(deflater) = self.connections[index].deflater.as_deref_mut().or(self.deflater.as_mut()) {
-            deflater.message(&self.whole, &mut self.small);
-            std::mem::swap(&mut self.whole, &mut self.small);
-            first |= frame::COMPRESSED;
-        }
-        let most = self.plan.fragment_bytes.unwrap_or(usize::MAX);
-        let mut rest = self.whole.as_slice();
-        loop {
-            let (piece, after) = rest.split_at(rest.len().min(most));
-            let last = if after.is_empty() { frame::WHOLE } else { 0 };
-            let key = mask_key(self.plan.mask, &mut self.random);
-            frame::write_header(&mut self.out, first | last, piece.len(), key);
-            frame::write_masked(&mut self.out, piece, key, 0);
-            if after.is_empty() {
-                return;
-            }
-            (rest, first) = (after, frame::CONTINUATION);
-        }
+        self.outbox.message(self.connections[index].deflater.as_deref_mut(), &mut self.random);
     }
 
-    /// Triggers a broadcast at every address of the target, from the first open connection to it. Returns whether there
-    /// was one for each. The broadcast begins with the first of these messages.
-    pub fn trigger(&mut self, due_ns: u64) -> bool {
-        let senders = (0..self.plan.addresses()).map(|address| self.sender_to(address)).collect::<Option<Vec<_>>>();
-        let Some(senders) = senders else { return false };
-        if due_ns >= self.timeline.drain_ns {
-            return true;
-        }
-        let now = self.system.now_ns();
-        let Some((number, expected)) = self.board.trigger(now) else {
-            self.accounts.record.ledger.unsent += u64::from(due_ns >= self.timeline.measure_ns);
-            return true;
-        };
-        self.accounts.record.counters.sent += expected;
-        let part = if now >= self.timeline.measure_ns { Part::Measured } else { Part::Warmup };
-        if part == Part::Measured {
-            self.accounts.record.ledger.sent += expected;
-        }
-        self.accounts.record.duration(Tag::SendLag, part, due_ns, now);
-        let tag = self.script.tag_of_broadcast(self.plan.shard.0, number);
-        let text = push::request(self.plan.shard, number, tag, self.board.clock, now);
-        for index in senders {
-            let key = mask_key(self.plan.mask, &mut self.random);
-            frame::write(&mut self.out, frame::TEXT, text.as_bytes(), key);
-            self.flush(index);
-        }
-        true
-    }
-
-    /// The connection that triggers at an address: one that reads, and always the same one until it
-    /// closes. A trigger from another connection could overtake one in flight.
-    fn sender_to(&mut self, address: usize) -> Option<usize> {
-        match self.senders[address].map(|index| self.connections[index].state) {
-            Some(State::Open) => {}
-            Some(State::Leaving) => return None,
-            _ => {
-                let is_fit = |index: &usize| {
-                    let Connection { state, number, .. } = self.connections[*index];
-                    state == State::Open && self.plan.address_number(number) == address && self.reads(*index)
-                };
-                self.senders[address] = (0..self.connections.len()).find(is_fit);
-            }
-        }
-        self.senders[address]
-    }
-
-    pub fn control_frame(&mut self, opcode: u8, payload: &[u8]) {
-        let key = mask_key(self.plan.mask, &mut self.random);
-        frame::write(&mut self.out, opcode, payload, key);
+    /// Writes a frame that is no part of a script's messages.
+    pub fn frame(&mut self, opcode: u8, payload: &[u8]) {
+        let key = self.outbox.key(&mut self.random);
+        frame::write(&mut self.outbox.bytes, opcode, payload, key);
     }
 
     /// Sends the bytes written for this connection; bytes that the kernel does not accept are kept
@@ -248,7 +178,7 @@ impl<S: System> Worker<S> {
     #[inline]
     pub fn flush(&mut self, index: usize) {
         self.hand_over(index);
-        if let Some(error) = self.refused.take() {
+        if let Some(error) = self.outbox.refused.take() {
             self.fail(index, broken(&error));
         }
     }
@@ -260,33 +190,33 @@ impl<S: System> Worker<S> {
         if self.tls.is_some()
             && let Some(session) = &mut connection.tls
         {
-            let records = session.seal(&mut self.out);
+            let records = session.seal(&mut self.outbox.bytes);
             connection.under_way.sealed(connection.written, &records);
         }
-        if self.out.is_empty() {
+        if self.outbox.bytes.is_empty() {
             return;
         }
-        connection.written = connection.written.wrapping_add(self.out.len() as u32);
-        let Some(socket) = connection.socket.as_ref().map(S::handle) else { return self.out.clear() };
-        if connection.unsent.is_some() || self.refused.is_some() {
-            connection.keep(&self.out);
-            return self.out.clear();
+        connection.written = connection.written.wrapping_add(self.outbox.bytes.len() as u32);
+        let Some(socket) = connection.socket.as_ref().map(S::handle) else { return self.outbox.bytes.clear() };
+        if connection.unsent.is_some() || self.outbox.refused.is_some() {
+            connection.keep(&self.outbox.bytes);
+            return self.outbox.bytes.clear();
         }
-        match self.system.send(socket, &self.out) {
+        match self.system.send(socket, &self.outbox.bytes) {
             Ok(sent) => {
                 let sent = sent.unwrap_or(0);
                 self.accounts.record.counters.bytes_sent += sent as u64;
-                if sent < self.out.len() {
-                    connection.keep(&self.out[sent..]);
+                if sent < self.outbox.bytes.len() {
+                    connection.keep(&self.outbox.bytes[sent..]);
                     if let Err(error) = self.system.change(socket, index, Interest::ReadWrite) {
                         self.host_cannot(format!("epoll: {error}"));
                     }
                 }
-                self.out.clear();
+                self.outbox.bytes.clear();
             }
             Err(error) => {
-                self.refused = Some(error);
-                self.out.clear();
+                self.outbox.refused = Some(error);
+                self.outbox.bytes.clear();
             }
         }
     }
@@ -328,32 +258,7 @@ impl<S: System> Worker<S> {
             return;
         }
         self.accounts.record.counters.pings_answered += 1;
-        self.control_frame(frame::PONG, &payload);
-    }
-}
-
-/// Appends the front of a message with this mark: its header and its stamp. Returns the position in the message behind it.
-#[inline]
-pub fn write_front(script: &Script, mark: &Mark, key: [u8; 4], out: &mut Vec<u8>) -> usize {
-    frame::write_front(out, frame::WHOLE | script.opcode, script.length, key, mark.stamp);
-    mark.stamp.len()
-}
-
-/// Appends its next piece, which begins at this position. Returns how long it is.
-#[inline]
-pub fn write_piece(script: &Script, mark: &Mark, key: [u8; 4], position: usize, out: &mut Vec<u8>) -> usize {
-    let piece = script.content(mark, position, (script.length - position).min(PIECE_BYTES));
-    frame::write_masked(out, piece, key, position);
-    piece.len()
-}
-
-/// RFC 6455 §5.3 requires a fresh key for every frame; the two others are for comparison and are part of the result.
-#[inline]
-pub fn mask_key(mask: Mask, random: &mut fastrand::Rng) -> [u8; 4] {
-    match mask {
-        Mask::Random => random.u32(..).to_ne_bytes(),
-        Mask::Fixed => [0x37, 0xfa, 0x21, 0x3d],
-        Mask::Zero => [0; 4],
+        self.frame(frame::PONG, &payload);
     }
 }
 

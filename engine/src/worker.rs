@@ -8,15 +8,16 @@
 //! receiving.rs.
 
 use crate::accounts::Accounts;
+use crate::broadcasting::Broadcasts;
 use crate::connection::Connection;
 use crate::control::{Control, Report, Reports, Tick};
-use crate::deflate::Deflater;
 use crate::handshake::Offer;
 use crate::http;
+use crate::outbox::Outbox;
 use crate::overdue::Sweep;
 use crate::pacing::Pacer;
 use crate::plan::{Loop, Plan, Scenario};
-use crate::push::{Board, Delivery};
+use crate::push::Board;
 use crate::rooms::RoomBoard;
 use crate::scenario::{Message, Script};
 use crate::schedule::{self, Change};
@@ -61,17 +62,9 @@ pub struct Worker<S: System> {
     /// Connections that may have more to read, of which no event will tell.
     pub unread: VecDeque<u32>,
     pub buffer: Vec<u8>,
-    /// Bytes to be sent on the connection that is being served; empty between connections.
-    pub out: Vec<u8>,
-    /// Why the kernel refused a piece of the message that is being written; `None` between connections.
-    pub refused: Option<io::Error>,
-    /// Buffers for decrypted input, for a message to be compressed or fragmented, and for the result.
+    pub outbox: Outbox,
+    /// Decrypted input.
     pub plain: Vec<u8>,
-    pub whole: Vec<u8>,
-    pub small: Vec<u8>,
-    /// If messages are compressed: for all connections that keep no context, because a context takes a quarter of a
-    /// megabyte, and one that is used all the time stays in the core's cache.
-    pub deflater: Option<Deflater>,
     pub random: fastrand::Rng,
     pub accounts: Accounts,
     pub pacer: Pacer,
@@ -86,9 +79,7 @@ pub struct Worker<S: System> {
     pub changes: VecDeque<(u64, u32, Change)>,
     /// Connections to be opened, and since when.
     pub asked: VecDeque<(u32, u64)>,
-    pub broadcasts: Vec<Delivery>,
-    /// By address of the target: the connection that triggers broadcasts there.
-    pub senders: Vec<Option<usize>>,
+    pub broadcasts: Broadcasts,
     /// Connections that have yet to begin this phase.
     pub unstarted: Range<usize>,
     /// When something was read last.
@@ -135,7 +126,6 @@ impl<S: System> Worker<S> {
             && script.mark(Message::default()).is_some();
         Ok(Worker {
             index,
-            script,
             is_plain,
             users,
             offer: Offer { deflate: plan.deflate, subprotocols: plan.subprotocols.clone() },
@@ -149,12 +139,9 @@ impl<S: System> Worker<S> {
             connections,
             unread: VecDeque::new(),
             buffer: vec![0; room],
-            out: Vec::new(),
-            refused: None,
+            outbox: Outbox::new(&plan, &script),
+            script,
             plain: Vec::new(),
-            whole: Vec::new(),
-            small: Vec::new(),
-            deflater: plan.deflate.map(|wanted| Deflater::new(wanted.level, false)),
             random: fastrand::Rng::with_seed(seed),
             timeline: Timeline::new(),
             kept: Vec::new(),
@@ -162,8 +149,7 @@ impl<S: System> Worker<S> {
             stops: Stops::new(),
             changes: VecDeque::new(),
             asked: VecDeque::new(),
-            broadcasts: Vec::new(),
-            senders: vec![None; plan.addresses()],
+            broadcasts: Broadcasts::new(plan.addresses()),
             unstarted: 0..0,
             read_ns: 0,
             to_unix_ns: system.to_unix_ns(),

@@ -58,7 +58,7 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         "{} are opening, {at_once} may be",
         worker.accounts.opening
     );
-    law!(worker.out.is_empty(), "{} bytes were written for nobody", worker.out.len());
+    law!(worker.outbox.bytes.is_empty(), "{} bytes were written for nobody", worker.outbox.bytes.len());
 
     let under_way: usize = worker.connections.iter().map(|one| one.under_way.len()).sum();
     law!(
