@@ -4,7 +4,7 @@
 use crate::frame::Opcode;
 use crate::plan::{Connect, Loop, Plan, Scenario, Segment, Slices, Stage, Target, Think, Transport, Until};
 use crate::push::TRIGGERING;
-use crate::rooms::{MOST_PUBLISHERS, publishers};
+use crate::rooms::MOST_PUBLISHERS;
 use crate::session::Session;
 use crate::stamp;
 use std::path::Path;
@@ -109,7 +109,7 @@ impl Plan {
         let allowed = format!("at most `connections`, and a multiple of {shards}, the number of shards");
         let fits = rooms.count as usize <= self.connections && rooms.count.is_multiple_of(shards);
         require(fits, key, rooms.count, &allowed)?;
-        let publishers = u64::from(publishers(self.connections, rooms)) * u64::from(rooms.count);
+        let publishers = u64::from(rooms.publishers(self.connections)) * u64::from(rooms.count);
         require(publishers <= MOST_PUBLISHERS, "scenario.rooms.publishers", publishers, "at most 65536 in all rooms")?;
         let heard = self.connections as u64 * (publishers / u64::from(rooms.count));
         require(heard <= MOST_HEARD, "scenario.rooms", heard, "at most 2^27 pairs of a publisher and a receiver")?;

@@ -34,7 +34,7 @@ impl Pacer {
         let schedule = match &plan.pace {
             Loop::Open { arrivals, rate, .. } => match plan.scenario {
                 Scenario::Push { .. } => (plan.place(index).0 == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
-                _ => Some(Due::new(rate, *arrivals, plan.place(index), seed)),
+                _ => plan.messages_of(index).map(|stride| Due::new(rate, *arrivals, stride, seed)),
             },
             _ => None,
         };

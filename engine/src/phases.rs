@@ -38,10 +38,10 @@ impl<S: System> Worker<S> {
             Phase::Connect => unreachable!("the run begins with it"),
             Phase::Warmup => {
                 let until = self.plan.warmup.expect("this phase is in the plan");
-                self.pacer.limit(until, |messages| self.plan.share(messages, self.index));
+                self.pacer.limit(until, |messages| self.plan.share_of_messages(messages, self.index));
             }
             Phase::Measure => {
-                self.pacer.limit(self.plan.measure, |messages| self.plan.share(messages, self.index));
+                self.pacer.limit(self.plan.measure, |messages| self.plan.share_of_messages(messages, self.index));
             }
             Phase::Drain => {
                 self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();

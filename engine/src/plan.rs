@@ -271,7 +271,7 @@ impl Plan {
         }
     }
 
-    /// Which of the trial's connections, messages or users are this worker's: the first, and the step to the next. The
+    /// Which of the trial's connections or users are this worker's: the first, and the step to the next. The
     /// workers of all shards together take everything exactly once, whatever their number of threads.
     pub fn place(&self, worker: usize) -> (usize, usize) {
         let (shard, shards) = (self.shard.0 as usize, self.shard.1 as usize);
@@ -280,8 +280,21 @@ impl Plan {
 
     /// How many of `total` are this worker's.
     pub fn share(&self, total: u64, worker: usize) -> u64 {
+        part(total, self.place(worker))
+    }
+
+    /// Which of the trial's messages are this worker's: the first, and the step to the next. Where only publishers send, a
+    /// worker that has none of them has no messages.
+    pub fn messages_of(&self, worker: usize) -> Option<(usize, usize)> {
         let (first, step) = self.place(worker);
-        total / step as u64 + u64::from((first as u64) < total % step as u64)
+        let rooms = self.session().and_then(|session| session.rooms);
+        let senders = rooms.map_or(step, |rooms| rooms.count as usize * rooms.publishers(self.connections) as usize);
+        (first < senders).then_some((first, step.min(senders)))
+    }
+
+    /// How many of `total` messages are this worker's.
+    pub fn share_of_messages(&self, total: u64, worker: usize) -> u64 {
+        self.messages_of(worker).map_or(0, |stride| part(total, stride))
     }
 
     /// This process's own connections.
@@ -320,4 +333,9 @@ impl Plan {
     fn own_number(&self, number: u32) -> usize {
         (number / self.shard.1) as usize
     }
+}
+
+/// How many of `total` have the numbers of this stride.
+fn part(total: u64, (first, step): (usize, usize)) -> u64 {
+    total / step as u64 + u64::from((first as u64) < total % step as u64)
 }

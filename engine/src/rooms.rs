@@ -63,7 +63,7 @@ fn word(sequence: u64, measured: bool, copies: u64) -> u64 {
 
 impl RoomBoard {
     pub fn new(plan: &Plan, rooms: Rooms) -> RoomBoard {
-        let publishers = publishers(plan.connections, rooms);
+        let publishers = rooms.publishers(plan.connections);
         let all = u64::from(rooms.count) * u64::from(publishers);
         RoomBoard::following((FOLLOWED / all.max(1)).clamp(LEAST_OF_ONE, MOST_OF_ONE), publishers, rooms)
     }
@@ -141,12 +141,6 @@ impl RoomBoard {
     }
 }
 
-/// The publishers of each room.
-pub fn publishers(connections: usize, rooms: Rooms) -> u32 {
-    let members = connections.div_ceil(rooms.count as usize) as u32;
-    rooms.publishers.unwrap_or(members).min(members)
-}
-
 /// What a member has of one publisher: the number of its latest message, and, by bit, which of the 96 before it. A plain
 /// number, because zeros cost no memory until they are used.
 pub type Heard = u128;
@@ -222,7 +216,7 @@ mod tests {
     }
 
     fn board(connections: usize, rooms: Rooms) -> RoomBoard {
-        let board = RoomBoard::following(LEAST_OF_ONE, publishers(connections, rooms), rooms);
+        let board = RoomBoard::following(LEAST_OF_ONE, rooms.publishers(connections), rooms);
         (0..connections as u32).for_each(|user| board.join(user));
         board
     }

@@ -133,6 +133,14 @@ pub struct Rooms {
     pub own: bool,
 }
 
+impl Rooms {
+    /// The publishers of each room.
+    pub fn publishers(&self, connections: usize) -> u32 {
+        let members = connections.div_ceil(self.count as usize) as u32;
+        self.publishers.unwrap_or(members).min(members)
+    }
+}
+
 impl Session {
     /// The steps that are carried out in turn.
     pub fn body(&self) -> &[Step] {

@@ -217,7 +217,8 @@ impl Dues {
         let slices = plan.slices.as_ref().map(|slices| Slices::new(slices, from_ns, warmup_s, measure_s));
         let measured_ns = from_ns + (warmup_s * 1e9) as u64;
         let drain_ns = measured_ns + (measure_s * 1e9) as u64;
-        let mut due = Due::new(rate, *arrivals, plan.place(index), schedule::stream(plan.seed, plan.place(index).0));
+        let stride = plan.messages_of(index)?;
+        let mut due = Due::new(rate, *arrivals, stride, schedule::stream(plan.seed, stride.0));
         let at = |own_ns| slices.as_ref().map_or(from_ns.saturating_add(own_ns), |slices| slices.at(own_ns));
         let all: Vec<u64> = std::iter::from_fn(|| due.next().map(at)).take_while(|&at_ns| at_ns < drain_ns).collect();
         let is_measured =

@@ -188,6 +188,18 @@ fn a_copy_that_is_overtaken_counts_and_is_out_of_order() {
     copies_are(&run, [360, 360, 120, 0, 360, 60]);
 }
 
+#[test]
+fn a_worker_without_publishers_holds_up_nobody() {
+    let address = || hub(|_| ONCE);
+    let by_count = sixty(address(), chat(1, Some(1), true), json!({"threads": 2}));
+    copies_are(&by_count, [360, 360, 0, 0, 360, 60]);
+    let pace = json!({"loop": open("constant", 100.0, None), "measure": {"seconds": 0.6}, "threads": 3});
+    let by_rate = sixty(address(), chat(1, Some(2), true), pace);
+    let sent = by_rate.measured("sent");
+    copies_are(&by_rate, [6 * sent, 6 * sent, 0, 0, 6 * sent, sent]);
+    assert!(sent > 50 && by_rate.measured("unsent") == 0, "{}", by_rate.end());
+}
+
 /// The copies of one publisher's messages are late, so that many of them are on their way at once.
 #[test]
 fn the_last_copies_of_slow_messages_are_timed_too() {
