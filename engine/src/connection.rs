@@ -120,24 +120,24 @@ impl UnderWay {
     }
 
     #[inline]
-    pub fn get(&self, place: usize) -> Option<&Pending> {
-        self.queue.as_ref().map_or_else(|| self.only.as_ref().filter(|_| place == 0), |queue| queue.get(place))
+    pub fn get(&self, slot: usize) -> Option<&Pending> {
+        self.queue.as_ref().map_or_else(|| self.only.as_ref().filter(|_| slot == 0), |queue| queue.get(slot))
     }
 
-    /// The place of a session's request. They are in the order of their numbers.
+    /// The slot of a session's request. They are in the order of their numbers.
     #[inline]
-    pub fn place_of(&self, sequence: u64) -> Option<usize> {
+    pub fn slot_of(&self, sequence: u64) -> Option<usize> {
         match &self.queue {
             Some(queue) => queue.binary_search_by_key(&sequence, |request| request.mark.sequence()).ok(),
             None => self.only.as_ref().filter(|only| only.mark.sequence() == sequence).map(|_| 0),
         }
     }
 
-    /// The request at this place will fail.
-    pub fn fail_later(&mut self, place: usize) {
+    /// The request at this slot will fail.
+    pub fn fail_later(&mut self, slot: usize) {
         let request = match &mut self.queue {
-            Some(queue) => queue.get_mut(place),
-            None => self.only.as_mut().filter(|_| place == 0),
+            Some(queue) => queue.get_mut(slot),
+            None => self.only.as_mut().filter(|_| slot == 0),
         };
         if let Some(request) = request {
             request.mark.fail_later();
@@ -165,11 +165,11 @@ impl UnderWay {
     }
 
     #[inline]
-    pub fn take_at(&mut self, place: usize) -> Option<Pending> {
+    pub fn take_at(&mut self, slot: usize) -> Option<Pending> {
         match &mut self.queue {
-            Some(queue) if place == 0 => queue.pop_front(),
-            Some(queue) => queue.remove(place),
-            None => self.only.take_if(|_| place == 0),
+            Some(queue) if slot == 0 => queue.pop_front(),
+            Some(queue) => queue.remove(slot),
+            None => self.only.take_if(|_| slot == 0),
         }
     }
 
@@ -216,9 +216,9 @@ pub struct Connection<Socket> {
     pub unread: bool,
     /// A read that does not fill the buffer is not the last: see `system::Event`.
     pub goes_on: bool,
-    /// Differs for each life of the connection. A due time set in an earlier life is void, and so
+    /// Differs for each generation of the connection. A due time set in an earlier generation is void, and so
     /// is anything received in it.
-    pub life: u32,
+    pub generation: u32,
     /// Bytes written for it, modulo 2³²: those that the kernel has accepted, and those that are kept.
     pub written: u32,
     pub under_way: UnderWay,
@@ -280,7 +280,7 @@ impl<Socket> Connection<Socket> {
             has_heard: false,
             unread: false,
             goes_on: false,
-            life: 0,
+            generation: 0,
             written: 0,
             under_way: UnderWay::default(),
             sequence: 0,
@@ -317,7 +317,7 @@ impl<Socket> Connection<Socket> {
         Message { connection: self.number, sequence: self.sequence + 1 - self.under_way.len() as u64 }
     }
 
-    /// Begins another life, on this socket.
+    /// Begins another generation, on this socket.
     pub fn begin(&mut self, transport: Transport, socket: Socket) {
         self.reader = Reader::new(transport);
         self.replies = 0;
@@ -325,12 +325,12 @@ impl<Socket> Connection<Socket> {
         self.goes_on = false;
         self.written = 0;
         self.leaving = false;
-        self.life += 1;
+        self.generation += 1;
         self.socket = Some(socket);
     }
 
-    /// Clears everything of its life except its numbers.
-    pub fn let_go(&mut self) {
+    /// Clears everything of its generation except its numbers.
+    pub fn release(&mut self) {
         self.socket = None;
         self.tls = None;
         self.deflater = None;

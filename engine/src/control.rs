@@ -120,7 +120,7 @@ pub enum Report {
     },
     Tick(Tick),
     /// Ticks that were kept back, in order of time.
-    Kept(Vec<Tick>),
+    Deferred(Vec<Tick>),
     Finished(Box<Final>),
     /// This host cannot carry out the plan; the text says what to do.
     HostCannot(String),

@@ -4,7 +4,7 @@ use crate::connection::State;
 use crate::failure::{Failure, Kind};
 use crate::frame::Opcode;
 use crate::record::Exchange;
-use crate::rooms::{self, Came};
+use crate::rooms::{self, Arrival};
 use crate::scenario::Mark;
 use crate::session::fields::{Seen, excerpt};
 use crate::session::postmark::Postmark;
@@ -48,10 +48,10 @@ impl<S: System> Worker<S> {
         let users = self.users.as_mut().expect("it is a session");
         let session = &users.table.session;
         let (user, body) = (&mut users.all[index], session.body());
-        let place = user.turn;
-        user.turn = if place + 1 < body.len() { place + 1 } else { 0 };
-        let template = body[place].sends.expect("checked with the plan");
-        let step = session.setup + place;
+        let turn = user.turn;
+        user.turn = if turn + 1 < body.len() { turn + 1 } else { 0 };
+        let template = body[turn].sends.expect("checked with the plan");
+        let step = session.setup + turn;
         let publishes = users.table.is_marked(template);
         let check = self.write_template(index, template, sequence, now);
         if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
@@ -59,7 +59,7 @@ impl<S: System> Worker<S> {
             let expected = rooms.publish(self.connections[index].number, sequence, measured);
             let pushes = &mut self.accounts.record.pushes;
             pushes.expected += if measured { expected.copies } else { 0 };
-            pushes.let_go += u64::from(expected.lets_go);
+            pushes.last_unknown += u64::from(expected.evicts);
         }
         Mark::of_step(sequence, step, check)
     }
@@ -119,7 +119,7 @@ impl<S: System> Worker<S> {
 
     /// Sends the keep-alives that are due; none outside of a slice.
     pub fn keep_alive(&mut self, now: u64) {
-        while let Some(&Reverse((due, index, life, which))) =
+        while let Some(&Reverse((due, index, generation, which))) =
             self.users.as_ref().and_then(|users| users.keepalives.peek())
             && due <= now
         {
@@ -128,11 +128,11 @@ impl<S: System> Worker<S> {
             users.keepalives.pop();
             let keepalive = users.table.session.keepalives[which as usize];
             let connection = &self.connections[index];
-            if connection.life != life || connection.state != State::Open || connection.leaving {
+            if connection.generation != generation || connection.state != State::Open || connection.leaving {
                 continue;
             }
             let next_ns = now + (keepalive.every_s * 1e9) as u64;
-            self.users().keepalives.push(Reverse((next_ns, index as u32, life, which)));
+            self.users().keepalives.push(Reverse((next_ns, index as u32, generation, which)));
             // One that waits behind other bytes keeps nothing alive.
             let waits = self.connections[index].unsent.is_some();
             if !waits && (self.timeline.slices.is_none() || self.timeline.loads) {
@@ -154,13 +154,13 @@ impl<S: System> Worker<S> {
         {
             return Err(Failure::new(Kind::BadUtf8, format!("a text message, at byte {}", error.valid_up_to())));
         }
-        let (session, life) = (&table.session, self.connections[index].life);
+        let (session, generation) = (&table.session, self.connections[index].generation);
         let mut rest = std::mem::take(&mut self.user(index).rest);
         let read = session.records.read(&mut rest, message, session.longest, |record| {
             self.read_record(index, table, record, now)?;
             // A record may end the connection, and with it the rest.
             let connection = &self.connections[index];
-            Ok(connection.life == life && matches!(connection.state, State::Open | State::SettingUp))
+            Ok(connection.generation == generation && matches!(connection.state, State::Open | State::SettingUp))
         });
         self.user(index).rest = rest;
         read
@@ -194,9 +194,9 @@ impl<S: System> Worker<S> {
             return Ok(());
         };
         let rule = &table.session.rules[number];
-        for &(field, slot) in &rule.captures {
+        for &(field, variable) in &rule.captures {
             if let Some(value) = seen.value(field) {
-                let kept = &mut self.user(index).captured[slot];
+                let kept = &mut self.user(index).captured[variable];
                 kept.clear();
                 value.append_to(kept);
             }
@@ -211,9 +211,9 @@ impl<S: System> Worker<S> {
             Action::Ignore {} | Action::Answer { .. } => {}
             Action::Push {} => self.push_came(index, table, record, now),
             Action::Reply { by, marked, last } => {
-                let Some(place) = self.place_of(index, table, by, &seen) else { return Ok(()) };
+                let Some(slot) = self.slot_of(index, table, by, &seen) else { return Ok(()) };
                 let connection = &self.connections[index];
-                let request = connection.under_way.get(place).expect("it was found");
+                let request = connection.under_way.get(slot).expect("it was found");
                 let mark = request.mark;
                 let step = &table.session.steps[mark.step()];
                 let is_marked = marked && step.sends.is_some_and(|template| table.is_marked(template));
@@ -238,21 +238,21 @@ impl<S: System> Worker<S> {
                     None
                 };
                 match wrong {
-                    Some(what) => self.fail_at(index, place, Failure::new(Kind::ReplyContent, what)),
+                    Some(what) => self.fail_at(index, slot, Failure::new(Kind::ReplyContent, what)),
                     None if last && mark.has_failed() => {
                         self.fail_at(
                             index,
-                            place,
+                            slot,
                             Failure::new(Kind::ReplyError, format!("an error in step {:?}", step.name)),
                         );
                     }
-                    None if last => self.answered_at(index, place, now),
+                    None if last => self.answered_at(index, slot, now),
                     None => {}
                 }
             }
             Action::Fail { by: Some(field), last: false } => {
-                if let Some(place) = self.place_of(index, table, Some(field), &seen) {
-                    self.connections[index].under_way.fail_later(place);
+                if let Some(slot) = self.slot_of(index, table, Some(field), &seen) {
+                    self.connections[index].under_way.fail_later(slot);
                 }
             }
             Action::Fail { by, .. } => {
@@ -260,8 +260,8 @@ impl<S: System> Worker<S> {
                 if by.is_none() {
                     return Err(Failure::new(Kind::SessionFailed, what));
                 }
-                if let Some(place) = self.place_of(index, table, by, &seen) {
-                    self.fail_at(index, place, Failure::new(Kind::ReplyError, what));
+                if let Some(slot) = self.slot_of(index, table, by, &seen) {
+                    self.fail_at(index, slot, Failure::new(Kind::ReplyError, what));
                 }
             }
         }
@@ -269,13 +269,13 @@ impl<S: System> Worker<S> {
     }
 
     /// Which of the requests in flight a record answers. If none, that is a failure.
-    fn place_of(&mut self, index: usize, table: &Table, by: Option<usize>, seen: &Seen) -> Option<usize> {
+    fn slot_of(&mut self, index: usize, table: &Table, by: Option<usize>, seen: &Seen) -> Option<usize> {
         let under_way = &self.connections[index].under_way;
         let found = match by {
             None => (!under_way.is_empty()).then_some(0),
             Some(field) => seen.number(field).and_then(|number| {
                 let oldest = under_way.oldest()?.mark.sequence();
-                under_way.place_of(if table.has_identifiers { whole_number(oldest, number)? } else { number })
+                under_way.slot_of(if table.has_identifiers { whole_number(oldest, number)? } else { number })
             }),
         };
         if found.is_none() {
@@ -301,10 +301,10 @@ impl<S: System> Worker<S> {
             Some(rooms) => {
                 let users = self.users.as_mut().expect("it is a session");
                 // Nobody expects what others than the publishers say in their setup.
-                users.all[index].heard.get_mut(rooms.place(user) as usize).is_some_and(|heard| {
-                    let came = rooms::hear(heard, sequence);
-                    self.accounts.record.pushes.out_of_order += u64::from(came != Came::InOrder);
-                    came != Came::Again
+                users.all[index].received.get_mut(rooms.slot(user) as usize).is_some_and(|received| {
+                    let arrival = rooms::arrive(received, sequence);
+                    self.accounts.record.pushes.out_of_order += u64::from(arrival != Arrival::InOrder);
+                    arrival != Arrival::Repeated
                 })
             }
         };
@@ -318,11 +318,11 @@ impl<S: System> Worker<S> {
         }
         let connection = &self.connections[index];
         if user == connection.number
-            && let Some(place) = connection.under_way.place_of(sequence.into())
+            && let Some(slot) = connection.under_way.slot_of(sequence.into())
         {
-            let request = connection.under_way.get(place).expect("it was found");
+            let request = connection.under_way.get(slot).expect("it was found");
             if table.session.steps[request.mark.step()].awaits == (Await::Own {}) {
-                self.answered_at(index, place, now);
+                self.answered_at(index, slot, now);
             }
         }
     }
@@ -337,7 +337,7 @@ impl<S: System> Worker<S> {
     /// Tells the other workers of the copies that came, and times the messages of which the last one is among them.
     pub fn tell_copies(&mut self) {
         while let Some(copies) = self.users.as_mut().and_then(|users| users.copies.pop()) {
-            let latest_ns = self.board.rooms.as_ref().and_then(|rooms| rooms.came(&copies));
+            let latest_ns = self.board.rooms.as_ref().and_then(|rooms| rooms.received(&copies));
             if let Some(latest_ns) = latest_ns {
                 let part = if self.timeline.is_measured(copies.sent_ns) { Part::Measured } else { Part::Warmup };
                 self.timed(Tag::PushLast, part, copies.sent_ns, latest_ns);

@@ -17,16 +17,16 @@ pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, HIGHEST_NS, 3).expect("the bounds are constants")
 }
 
-fn place_of(ns: u64) -> usize {
+fn bucket_of(ns: u64) -> usize {
     let widest = ns | (2 * HALF as u64 - 1);
     let octave = (HALF.leading_zeros() - widest.leading_zeros()) as usize;
     octave * HALF + (ns >> octave) as usize
 }
 
 /// The shortest duration of a bucket.
-pub fn shortest_of(place: usize) -> u64 {
-    let octave = (place / HALF).saturating_sub(1);
-    ((place - octave * HALF) as u64) << octave
+pub fn shortest_of(bucket: usize) -> u64 {
+    let octave = (bucket / HALF).saturating_sub(1);
+    ((bucket - octave * HALF) as u64) << octave
 }
 
 pub struct Counts {
@@ -45,13 +45,13 @@ impl Counts {
     /// A duration beyond the range counts as the longest.
     #[inline]
     pub fn record(&mut self, ns: u64, count: u64) {
-        self.add(place_of(ns.min(HIGHEST_NS)), count);
+        self.add(bucket_of(ns.min(HIGHEST_NS)), count);
     }
 
     #[inline]
-    pub fn add(&mut self, place: usize, count: u64) {
-        self.counts[place] += count;
-        let group = place / GROUP;
+    pub fn add(&mut self, bucket: usize, count: u64) {
+        self.counts[bucket] += count;
+        let group = bucket / GROUP;
         self.used[group / 64] |= 1 << (group % 64);
     }
 
@@ -62,9 +62,9 @@ impl Counts {
     /// Every bucket that has a count.
     pub fn each(&self, mut found: impl FnMut(usize, u64)) {
         for group in groups(self.used) {
-            for place in group * GROUP..(group + 1) * GROUP {
-                if self.counts[place] > 0 {
-                    found(place, self.counts[place]);
+            for bucket in group * GROUP..(group + 1) * GROUP {
+                if self.counts[bucket] > 0 {
+                    found(bucket, self.counts[bucket]);
                 }
             }
         }
@@ -79,7 +79,7 @@ impl Counts {
     /// The same counts in the library's histogram, in place of its own.
     pub fn copy_to(&self, histogram: &mut Histogram<u64>) {
         histogram.reset();
-        self.each(|place, count| histogram.saturating_record_n(shortest_of(place), count));
+        self.each(|bucket, count| histogram.saturating_record_n(shortest_of(bucket), count));
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
             counts.record(ns, count);
             let ns = ns.min(HIGHEST_NS);
             theirs.record_n(ns, count).unwrap();
-            assert_eq!(shortest_of(place_of(ns)), theirs.lowest_equivalent(ns), "{ns}");
+            assert_eq!(shortest_of(bucket_of(ns)), theirs.lowest_equivalent(ns), "{ns}");
         }
         let mut copy = new_histogram();
         copy.record(17).unwrap();
@@ -130,7 +130,7 @@ mod tests {
         let mut counts = Counts::new();
         let seen = |counts: &Counts| {
             let mut all = Vec::new();
-            counts.each(|place, count| all.push((shortest_of(place), count)));
+            counts.each(|bucket, count| all.push((shortest_of(bucket), count)));
             all
         };
         counts.record(5, 2);

@@ -225,7 +225,7 @@ impl Emit {
                 "keepalives": counters.keepalives, "pushes_in_window": total(|end| end.pushes.in_window),
                 "copies_expected": total(|end| end.pushes.expected), "copies_received": total(|end| end.pushes.received),
                 "copies_out_of_order": total(|end| end.pushes.out_of_order),
-                "copies_misplaced": total(|end| end.pushes.misplaced), "last_unknown": total(|end| end.pushes.let_go),
+                "copies_misplaced": total(|end| end.pushes.misplaced), "last_unknown": total(|end| end.pushes.last_unknown),
             })),
             "errors": errors,
             "closes": partings.closes.iter().map(|(code, close)| json!({

@@ -36,7 +36,7 @@ impl<S: System> Worker<S> {
 
     fn close(&mut self, index: usize) {
         self.move_to(index, State::Closed);
-        self.connections[index].let_go();
+        self.connections[index].release();
     }
 
     // ---- closing ---------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ impl<S: System> Worker<S> {
         self.move_to(index, State::Closing);
         self.connections[index].replied_ns = now;
         if self.plan.transport != Transport::Websocket {
-            return self.gone(index, now);
+            return self.close_handshake_done(index, now);
         }
         self.frame(frame::CLOSE, &1000u16.to_be_bytes());
         self.flush(index);
@@ -83,13 +83,13 @@ impl<S: System> Worker<S> {
         while !input.is_empty() {
             let connection = &mut self.connections[index];
             let message = connection.expected();
-            let Reader::Frames(reader) = &mut connection.reader else { return self.gone(index, now) };
+            let Reader::Frames(reader) = &mut connection.reader else { return self.close_handshake_done(index, now) };
             match reader.feed(&mut input, &self.script, message, None) {
                 Ok(Some(Incoming::Close(_))) => {
                     connection.replied_ns = now;
                     return;
                 }
-                Err(_) => return self.gone(index, now),
+                Err(_) => return self.close_handshake_done(index, now),
                 Ok(Some(Incoming::Reply { .. })) => self.left_over("a reply while the connection was closing", now),
                 Ok(Some(Incoming::Notice(message))) if self.users.is_some() => {
                     if self.is_left_over(index, &message) {
@@ -109,7 +109,7 @@ impl<S: System> Worker<S> {
     }
 
     /// A connection has ended after its Close frames. If the plan exchanges connections, the next one opens here.
-    pub fn gone(&mut self, index: usize, now: u64) {
+    pub fn close_handshake_done(&mut self, index: usize, now: u64) {
         self.close(index);
         // A warm-up that ends by count may have nothing left to send; the measurement that follows has.
         let needed = self.pacer.quota > 0 || self.timeline.phase == Phase::Warmup;
@@ -178,7 +178,7 @@ impl<S: System> Worker<S> {
                 self.close(index);
                 self.go_on(index, now);
             }
-            State::Closing => self.gone(index, now),
+            State::Closing => self.close_handshake_done(index, now),
             State::Closed | State::Connecting => {}
             State::Securing | State::Handshaking => {
                 self.fail(index, Failure::new(Kind::HandshakeClosed, "closed before its answer"))
@@ -207,7 +207,7 @@ impl<S: System> Worker<S> {
         let spoils = failure.kind.spoils_connection() || per_request;
         let connection = &mut self.connections[index];
         if connection.state == State::Closing {
-            return self.gone(index, now);
+            return self.close_handshake_done(index, now);
         }
         let under_way = connection.under_way.len();
         let hit = match failure.kind {
@@ -232,7 +232,7 @@ impl<S: System> Worker<S> {
             self.accounts.failures_in_a_row += 1;
             match self.plan.pace {
                 Loop::Closed { think: Some(_), .. } => self.pause(index, now),
-                Loop::Closed { .. } => self.pacer.pause(now, index, self.connections[index].life),
+                Loop::Closed { .. } => self.pacer.pause(now, index, self.connections[index].generation),
                 _ => self.stand_in_line(index),
             }
         }
@@ -240,9 +240,9 @@ impl<S: System> Worker<S> {
 
     /// Fails one of the messages in flight; the connection goes on.
     #[cold]
-    pub fn fail_at(&mut self, index: usize, place: usize, failure: Failure) {
+    pub fn fail_at(&mut self, index: usize, slot: usize, failure: Failure) {
         let now = self.system.now_ns();
-        let Some(message) = self.connections[index].under_way.take_at(place) else { return };
+        let Some(message) = self.connections[index].under_way.take_at(slot) else { return };
         self.accounts.failed(failure, 1, u64::from(message.measured), false, now);
         self.go_on(index, now);
     }
@@ -319,9 +319,9 @@ impl<S: System> Worker<S> {
                 let before = self.connections[index].state;
                 let lived = lives(&self.connections[index]);
                 if at < count {
-                    self.hear(index)
+                    self.on_readable(index)
                 } else {
-                    self.readable(index)
+                    self.read(index)
                 }
                 left -= usize::from(lived && !lives(&self.connections[index]));
                 if !matches!(before, State::Open | State::Leaving | State::SettingUp) {

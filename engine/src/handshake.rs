@@ -15,9 +15,9 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const LONGEST_HEAD: usize = 16_384;
 
 /// The key of a connection, different for each of its lives (RFC 6455 §4.1): 16 bytes drawn from the plan's seed.
-pub fn key(seed: u64, connection: u32, life: u32) -> String {
-    let place = u64::from(connection) << 32 | u64::from(life);
-    let mut random = fastrand::Rng::with_seed(fastrand::Rng::with_seed(seed ^ 0x5ec_eb0c).u64(..) ^ place);
+pub fn key(seed: u64, connection: u32, generation: u32) -> String {
+    let which = u64::from(connection) << 32 | u64::from(generation);
+    let mut random = fastrand::Rng::with_seed(fastrand::Rng::with_seed(seed ^ 0x5ec_eb0c).u64(..) ^ which);
     STANDARD.encode(random.u128(..).to_ne_bytes())
 }
 

@@ -57,9 +57,9 @@ impl Lent {
     /// Every bucket of a histogram that has a count.
     pub fn each(&self, mut found: impl FnMut(Key, usize, u64)) {
         if let Some(set) = &self.set {
-            set.each(|key, counts| counts.each(|place, count| found(key, place, count)));
+            set.each(|key, counts| counts.each(|bucket, count| found(key, bucket, count)));
         }
-        self.listed.iter().for_each(|&(key, place, count)| found(key, place as usize, count));
+        self.listed.iter().for_each(|&(key, bucket, count)| found(key, bucket as usize, count));
     }
 }
 
@@ -122,7 +122,7 @@ impl Sets {
     /// An interval that is kept needs its histograms no longer than until there is time to list what they have.
     pub fn list(&mut self, lent: &mut Lent) {
         let Some(mut set) = lent.set.take() else { return };
-        set.each(|key, counts| counts.each(|place, count| lent.listed.push((key, place as u32, count))));
+        set.each(|key, counts| counts.each(|bucket, count| lent.listed.push((key, bucket as u32, count))));
         set.clear();
         self.spare.push(set);
         lent.home = None;

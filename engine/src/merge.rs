@@ -83,7 +83,7 @@ impl Merge {
         merged.taken_ns = merged.taken_ns.max(taken_ns);
         merged.states[worker] = Some((counters, usage));
         let lent = interval.lent;
-        let add = |set: &mut Set| lent.each(|key, place, count| set.of(key).add(place, count));
+        let add = |set: &mut Set| lent.each(|key, bucket, count| set.of(key).add(bucket, count));
         merged.add(add, interval.errors, interval.exchanges);
         if self.open.len() > MOST_OPEN {
             let first = self.open.iter().find(|(_, merged)| !merged.is_fixed).map(|(&moment, _)| moment);
@@ -129,7 +129,7 @@ impl Merge {
             return false;
         };
         let add = |set: &mut Set| {
-            merged.set.each(|key, counts| counts.each(|place, count| set.of(key).add(place, count)));
+            merged.set.each(|key, counts| counts.each(|bucket, count| set.of(key).add(bucket, count)));
         };
         next.add(add, merged.errors, merged.exchanges);
         self.give_back(merged.set);

@@ -54,14 +54,14 @@ impl<S: System> Worker<S> {
         match connection.state {
             State::Closed => self.open(index, now),
             State::Open => {
-                (connection.leaving, connection.life) = (false, connection.life + 1);
+                (connection.leaving, connection.generation) = (false, connection.generation + 1);
                 self.start(index, now);
             }
             _ => connection.leaving = false,
         }
     }
 
-    /// The connection opens after the current step: nothing being read belongs to its next life.
+    /// The connection opens after the current step: nothing being read belongs to its next generation.
     pub fn ask_to_open(&mut self, index: usize, now: u64) {
         self.asked.push_back((index as u32, now));
     }
@@ -177,8 +177,8 @@ impl<S: System> Worker<S> {
     /// The upgrade, or the request for which the connection was opened.
     fn write_first_words(&mut self, index: usize) {
         if self.plan.transport == Transport::Websocket {
-            let Connection { number, life, .. } = self.connections[index];
-            let key = handshake::key(self.plan.seed, number, life);
+            let Connection { number, generation, .. } = self.connections[index];
+            let key = handshake::key(self.plan.seed, number, generation);
             self.outbox.bytes.extend_from_slice(&handshake::request(&self.plan, &key));
         } else if !self.connections[index].under_way.is_empty() {
             self.outbox.bytes.extend_from_slice(&self.request);
@@ -271,7 +271,7 @@ impl<S: System> Worker<S> {
         let Reader::Handshake(head) = &mut connection.reader else { unreachable!("it is shaking hands") };
         let carried = head.len();
         head.extend_from_slice(bytes);
-        let key = handshake::key(self.plan.seed, connection.number, connection.life);
+        let key = handshake::key(self.plan.seed, connection.number, connection.generation);
         let answer = match handshake::verify(head, &key, &self.offer) {
             Ok(Some(answer)) => answer,
             Ok(None) => return Ok(bytes.len()),

@@ -75,7 +75,7 @@ impl<S: System> Worker<S> {
         match self.overdue(index) {
             None => {}
             Some(Overdue::Leave) => self.say_goodbye(index, self.stops.looked_ns),
-            Some(Overdue::Gone) => self.gone(index, self.stops.looked_ns),
+            Some(Overdue::Gone) => self.close_handshake_done(index, self.stops.looked_ns),
             Some(Overdue::Failed(failure)) => self.fail(index, failure),
         }
     }
@@ -83,11 +83,11 @@ impl<S: System> Worker<S> {
     /// Reads a socket to its end, but hardly more than the replies that are awaited.
     #[cold]
     pub fn read_what_is_there(&mut self, index: usize) {
-        let Connection { life, state, ref under_way, .. } = self.connections[index];
+        let Connection { generation, state, ref under_way, .. } = self.connections[index];
         let mut most = (2 * self.longest_reply()).saturating_mul(under_way.len().max(1) as u64);
-        while most > 0 && self.connections[index].life == life && state != State::Connecting {
+        while most > 0 && self.connections[index].generation == generation && state != State::Connecting {
             let before = self.accounts.record.counters.bytes_received;
-            self.readable(index);
+            self.read(index);
             let count = self.accounts.record.counters.bytes_received - before;
             most = if count == 0 { 0 } else { most.saturating_sub(count) };
         }

@@ -17,10 +17,10 @@ pub struct Pacer {
     /// The due time that the schedule gave last; never, if it has no more.
     due_ns: u64,
     /// Due times that passed while no connection could take a message.
-    pub late: VecDeque<u64>,
+    pub backlog: VecDeque<u64>,
     /// Connections that can take a message, longest idle first.
     pub line: VecDeque<u32>,
-    /// Connections whose next message has its own due time, after a pause or a failure: when, which one, in which life.
+    /// Connections whose next message has its own due time, after a pause or a failure: when, which one, in which generation.
     pub pauses: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Messages that may still be sent in this phase or, with a schedule, fall due in it.
     pub quota: u64,
@@ -33,7 +33,7 @@ impl Pacer {
     pub fn new(plan: &Plan, index: usize, seed: u64) -> Pacer {
         let schedule = match &plan.pace {
             Loop::Open { arrivals, rate, .. } => match plan.scenario {
-                Scenario::Push { .. } => (plan.place(index).0 == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
+                Scenario::Push { .. } => (plan.stride(index).0 == 0).then(|| Due::new(rate, *arrivals, (0, 1), seed)),
                 _ => plan.messages_of(index).map(|stride| Due::new(rate, *arrivals, stride, seed)),
             },
             _ => None,
@@ -76,7 +76,7 @@ impl Pacer {
 
     /// No message of this phase's count is left to send.
     pub fn is_complete(&self) -> bool {
-        self.quota == 0 && self.late.is_empty()
+        self.quota == 0 && self.backlog.is_empty()
     }
 
     // ---- time ------------------------------------------------------------------------------------------------------
@@ -89,24 +89,24 @@ impl Pacer {
             let between = self.counting && self.due_ns < counted_from_ns;
             if self.due_ns < drain_ns && !between && self.quota > 0 {
                 self.quota -= 1;
-                self.late.push_back(self.due_ns);
+                self.backlog.push_back(self.due_ns);
             }
             self.advance();
         }
     }
 
-    pub fn pause(&mut self, until_ns: u64, index: usize, life: u32) {
-        self.pauses.push(Reverse((until_ns, index as u32, life)));
+    pub fn pause(&mut self, until_ns: u64, index: usize, generation: u32) {
+        self.pauses.push(Reverse((until_ns, index as u32, generation)));
     }
 
-    /// A pause that is over: when it ended, for which connection, in which life.
+    /// A pause that is over: when it ended, for which connection, in which generation.
     pub fn over(&mut self, now: u64) -> Option<(u64, usize, u32)> {
-        let &Reverse((due, index, life)) = self.pauses.peek()?;
+        let &Reverse((due, index, generation)) = self.pauses.peek()?;
         if due > now {
             return None;
         }
         self.pauses.pop();
-        Some((due, index as usize, life))
+        Some((due, index as usize, generation))
     }
 
     /// The next due time.

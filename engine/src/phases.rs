@@ -90,7 +90,7 @@ impl<S: System> Worker<S> {
         match edge {
             Edge::Start => {
                 // Nothing is measured here, and nothing under way.
-                self.kept.iter_mut().for_each(|tick| self.accounts.record.list(&mut tick.interval));
+                self.deferred.iter_mut().for_each(|tick| self.accounts.record.list(&mut tick.interval));
                 self.unstarted = 0..self.connections.len();
             }
             Edge::Open if measures => self.open_window(t_ns),
@@ -100,7 +100,7 @@ impl<S: System> Worker<S> {
                 self.unstarted = 0..0;
                 // A message that was due in this slice and could not leave in it does not leave in another one's.
                 self.pacer.fall_due(t_ns, self.timeline.drain_ns, self.timeline.counted_from_ns());
-                let late = self.pacer.late.drain(..).filter(|&due| due >= self.timeline.measure_ns).count();
+                let late = self.pacer.backlog.drain(..).filter(|&due| due >= self.timeline.measure_ns).count();
                 self.accounts.record.ledger.unsent += late as u64;
             }
         }
@@ -125,7 +125,7 @@ impl<S: System> Worker<S> {
             self.settled = true;
             self.report(Report::Settled { open: self.accounts.record.counters.open });
         }
-        if self.timeline.phase == Phase::Drain && self.accounts.in_flight == 0 && self.pacer.late.is_empty() {
+        if self.timeline.phase == Phase::Drain && self.accounts.in_flight == 0 && self.pacer.backlog.is_empty() {
             self.finished |= !self.awaits_copies() || self.has_all_copies();
         }
         let gave_up = self.accounts.failures_in_a_row >= FAILURES_IN_A_ROW;
@@ -223,11 +223,11 @@ impl<S: System> Worker<S> {
             interval: self.accounts.record.hand_over(),
         };
         if is_edge {
-            return self.kept.push(tick);
+            return self.deferred.push(tick);
         }
-        if !self.kept.is_empty() {
-            let kept = std::mem::take(&mut self.kept);
-            self.report(Report::Kept(kept));
+        if !self.deferred.is_empty() {
+            let kept = std::mem::take(&mut self.deferred);
+            self.report(Report::Deferred(kept));
         }
         self.report(Report::Tick(tick));
     }
@@ -254,7 +254,7 @@ impl<S: System> Worker<S> {
             );
         }
         let window = self.timeline.measure_ns..self.timeline.drain_ns;
-        let late = self.pacer.late.iter().filter(|due| window.contains(due)).count() as u64;
+        let late = self.pacer.backlog.iter().filter(|due| window.contains(due)).count() as u64;
         let kept = self.connections.iter().filter(|connection| connection.unsent.is_some());
         let kept =
             kept.flat_map(|connection| connection.under_way.all().filter(|message| !connection.has_left(message)));

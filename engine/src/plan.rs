@@ -273,20 +273,20 @@ impl Plan {
 
     /// Which of the trial's connections or users are this worker's: the first, and the step to the next. The
     /// workers of all shards together take everything exactly once, whatever their number of threads.
-    pub fn place(&self, worker: usize) -> (usize, usize) {
+    pub fn stride(&self, worker: usize) -> (usize, usize) {
         let (shard, shards) = (self.shard.0 as usize, self.shard.1 as usize);
         (shard + shards * worker, shards * self.threads)
     }
 
     /// How many of `total` are this worker's.
     pub fn share(&self, total: u64, worker: usize) -> u64 {
-        part(total, self.place(worker))
+        part(total, self.stride(worker))
     }
 
     /// Which of the trial's messages are this worker's: the first, and the step to the next. Where only publishers send, a
     /// worker that has none of them has no messages.
     pub fn messages_of(&self, worker: usize) -> Option<(usize, usize)> {
-        let (first, step) = self.place(worker);
+        let (first, step) = self.stride(worker);
         let rooms = self.session().and_then(|session| session.rooms);
         let senders = rooms.map_or(step, |rooms| rooms.count as usize * rooms.publishers(self.connections) as usize);
         (first < senders).then_some((first, step.min(senders)))

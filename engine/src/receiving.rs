@@ -20,18 +20,18 @@ const PONGS_BYTES: usize = 64 << 10;
 impl<S: System> Worker<S> {
     /// A connection has an event.
     #[inline]
-    pub fn hear(&mut self, index: usize) {
+    pub fn on_readable(&mut self, index: usize) {
         if self.connections[index].state == State::Open && !self.reads(index) {
             // There is an event for it only if the connection is closed; it never reads the rest.
             return self.fail(index, Failure::new(Kind::Reset, "a receiver that does not read was reset"));
         }
         // One that has more to read has its turn anyway.
         if !self.connections[index].unread {
-            self.readable(index);
+            self.read(index);
         }
     }
 
-    pub fn readable(&mut self, index: usize) {
+    pub fn read(&mut self, index: usize) {
         let Some(socket) = self.connections[index].socket.as_ref().map(S::handle) else { return };
         match self.connections[index].state {
             State::Connecting => return,
@@ -47,7 +47,7 @@ impl<S: System> Worker<S> {
                 if count == buffer.len() || self.connections[index].goes_on {
                     self.read_on(index);
                 }
-                self.came(index, &buffer[..count]);
+                self.on_bytes(index, &buffer[..count]);
             }
             Err(error) => self.fail(index, broken(&error)),
         }
@@ -64,7 +64,7 @@ impl<S: System> Worker<S> {
 
     /// Reads bytes that a connection has received.
     #[inline]
-    fn came(&mut self, index: usize, bytes: &[u8]) {
+    fn on_bytes(&mut self, index: usize, bytes: &[u8]) {
         let now = self.system.now_ns();
         // The start of the measurement may have become known while this worker waited. Another one may then have
         // triggered a broadcast, and this may be a copy of it.
@@ -308,8 +308,8 @@ impl<S: System> Worker<S> {
 
     /// The same for any message in flight.
     #[inline]
-    pub fn answered_at(&mut self, index: usize, place: usize, now: u64) {
-        self.account_at(index, place, now);
+    pub fn answered_at(&mut self, index: usize, slot: usize, now: u64) {
+        self.account_at(index, slot, now);
         self.go_on(index, now);
     }
 
@@ -319,10 +319,10 @@ impl<S: System> Worker<S> {
     }
 
     #[inline]
-    fn account_at(&mut self, index: usize, place: usize, now: u64) {
+    fn account_at(&mut self, index: usize, slot: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
-        let Some(message) = connection.under_way.take_at(place) else { return };
+        let Some(message) = connection.under_way.take_at(slot) else { return };
         let Pending { due_ns, sent_ns, measured, .. } = message;
         connection.replies += 1;
         self.accounts.answered(1, u64::from(measured), self.timeline.in_window, now);

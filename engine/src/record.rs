@@ -54,7 +54,7 @@ pub struct Pushes {
     /// At any time: for a member of another room or, where publishers receive nothing of their own, at their publisher.
     pub misplaced: u64,
     /// Messages of the window of which it is not known when their last copy came.
-    pub let_go: u64,
+    pub last_unknown: u64,
 }
 
 /// The reason of a server's Close frame.

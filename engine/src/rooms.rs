@@ -51,7 +51,7 @@ pub const MOST_UNTOLD: usize = 8;
 pub struct Expected {
     pub copies: u64,
     /// An earlier message of the measurement is no longer followed, although copies of it were still to come.
-    pub lets_go: bool,
+    pub evicts: bool,
 }
 
 const MEASURED: u64 = 1 << 31;
@@ -92,7 +92,7 @@ impl RoomBoard {
         let members = self.members[self.room(user)].load(SeqCst);
         let copies = u64::from(members - u32::from(!self.rooms.own));
         let before = self.published(user, sequence).word.swap(word(sequence, measured, copies), SeqCst);
-        Expected { copies, lets_go: before & MEASURED != 0 && before & COPIES != 0 }
+        Expected { copies, evicts: before & MEASURED != 0 && before & COPIES != 0 }
     }
 
     /// Whether a copy of this user's message is for this member.
@@ -103,7 +103,7 @@ impl RoomBoard {
 
     /// Members have copies for the first time. If the last one is among them: when the latest came. `None` too for a
     /// message that is no longer followed.
-    pub fn came(&self, copies: &Copies) -> Option<u64> {
+    pub fn received(&self, copies: &Copies) -> Option<u64> {
         let &Copies { publisher, sequence, count, latest_ns, .. } = copies;
         let is_followed = |word: u64| word >> 32 == sequence && word & COPIES != 0;
         let published = self.publishes(publisher).then(|| self.published(publisher, sequence))?;
@@ -122,17 +122,17 @@ impl RoomBoard {
     }
 
     fn published(&self, user: u32, sequence: u64) -> &Published {
-        let of_user = u64::from(user % self.rooms.count) * u64::from(self.publishers) + u64::from(self.place(user));
+        let of_user = u64::from(user % self.rooms.count) * u64::from(self.publishers) + u64::from(self.slot(user));
         &self.published[(of_user * self.followed + sequence % self.followed) as usize]
     }
 
     /// Which of its room's members a user is.
-    pub fn place(&self, user: u32) -> u32 {
+    pub fn slot(&self, user: u32) -> u32 {
         user / self.rooms.count
     }
 
     pub fn publishes(&self, user: u32) -> bool {
-        self.place(user) < self.publishers
+        self.slot(user) < self.publishers
     }
 
     /// The publishers of a room.
@@ -143,7 +143,7 @@ impl RoomBoard {
 
 /// What a member has of one publisher: the number of its latest message, and, by bit, which of the 96 before it. A plain
 /// number, because zeros cost no memory until they are used.
-pub type Heard = u128;
+pub type Received = u128;
 
 /// How far behind the latest message a copy is still known to be the first of its own.
 const BACK: u32 = 96;
@@ -151,54 +151,58 @@ const BEFORE: u128 = (1 << BACK) - 1;
 
 /// What a copy is to a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Came {
+pub enum Arrival {
     /// The first of its message, which is later than all that came before it.
     InOrder,
     /// The first of its message, behind a later one.
-    Late,
+    Overtaken,
     /// The second of its message, or so far behind later ones that this is not known.
-    Again,
+    Repeated,
 }
 
 /// A member has a copy of the publisher's message with this number.
 #[inline]
-pub fn hear(heard: &mut Heard, sequence: u32) -> Came {
-    let (latest, before) = ((*heard >> BACK) as u32, *heard & BEFORE);
+pub fn arrive(received: &mut Received, sequence: u32) -> Arrival {
+    let (latest, before) = ((*received >> BACK) as u32, *received & BEFORE);
     if sequence > latest {
         // The latest becomes the first of those before.
         let known = before << 1 | u128::from(latest > 0);
         let before = known.checked_shl(sequence - latest - 1).unwrap_or(0) & BEFORE;
-        *heard = u128::from(sequence) << BACK | before;
-        return Came::InOrder;
+        *received = u128::from(sequence) << BACK | before;
+        return Arrival::InOrder;
     }
     let back = latest - sequence;
     let bit = 1u128.checked_shl(back.wrapping_sub(1)).unwrap_or(0);
     if back == 0 || back > BACK || before & bit != 0 {
-        return Came::Again;
+        return Arrival::Repeated;
     }
-    *heard |= bit;
-    Came::Late
+    *received |= bit;
+    Arrival::Overtaken
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn heard(sequences: &[u32]) -> Vec<Came> {
-        let mut heard = 0;
-        sequences.iter().map(|&sequence| hear(&mut heard, sequence)).collect()
+    fn arrivals(sequences: &[u32]) -> Vec<Arrival> {
+        let mut received = 0;
+        sequences.iter().map(|&sequence| arrive(&mut received, sequence)).collect()
     }
 
     #[test]
-    fn a_member_knows_what_it_has_heard() {
-        use Came::{Again, InOrder, Late};
+    fn a_member_knows_what_it_has_received() {
+        use Arrival::{InOrder, Overtaken, Repeated};
         assert_eq!(
-            heard(&[1, 2, 2, 1, 5, 3, 4, 3, 5]),
-            [InOrder, InOrder, Again, Again, InOrder, Late, Late, Again, Again]
+            arrivals(&[1, 2, 2, 1, 5, 3, 4, 3, 5]),
+            [InOrder, InOrder, Repeated, Repeated, InOrder, Overtaken, Overtaken, Repeated, Repeated]
         );
-        assert_eq!(heard(&[7, 103, 7, 8]), [InOrder, InOrder, Again, Late], "96 back is remembered");
-        assert_eq!(heard(&[7, 104, 6, 7, 8]), [InOrder, InOrder, Again, Again, Late], "97 back is not known");
-        assert_eq!(heard(&[1, u32::MAX, u32::MAX - 96, u32::MAX - 97]), [InOrder, InOrder, Late, Again]);
+        assert_eq!(arrivals(&[7, 103, 7, 8]), [InOrder, InOrder, Repeated, Overtaken], "96 back is remembered");
+        assert_eq!(
+            arrivals(&[7, 104, 6, 7, 8]),
+            [InOrder, InOrder, Repeated, Repeated, Overtaken],
+            "97 back is not known"
+        );
+        assert_eq!(arrivals(&[1, u32::MAX, u32::MAX - 96, u32::MAX - 97]), [InOrder, InOrder, Overtaken, Repeated]);
     }
 
     /// The same by a set, for sequences that stay near.
@@ -206,11 +210,11 @@ mod tests {
     fn every_copy_counts_once() {
         let random = &mut fastrand::Rng::with_seed(1);
         for _ in 0..200 {
-            let (mut heard, mut seen) = (0, std::collections::BTreeSet::new());
+            let (mut received, mut seen) = (0, std::collections::BTreeSet::new());
             for at in 1..200u32 {
                 let sequence = at + random.u32(..90);
                 let first = seen.insert(sequence);
-                assert_eq!(hear(&mut heard, sequence) != Came::Again, first, "{sequence} of {seen:?}");
+                assert_eq!(arrive(&mut received, sequence) != Arrival::Repeated, first, "{sequence} of {seen:?}");
             }
         }
     }
@@ -225,18 +229,18 @@ mod tests {
     fn the_last_copy_is_known_until_too_many_messages_follow_and_then_that_is_told() {
         let board = board(6, Rooms { count: 2, publishers: None, own: true });
         for sequence in 1..=LEAST_OF_ONE {
-            assert_eq!(board.publish(4, sequence, true), Expected { copies: 3, lets_go: false });
+            assert_eq!(board.publish(4, sequence, true), Expected { copies: 3, evicts: false });
         }
-        let came = |sequence| board.came(&copies(sequence, 1, 1)).is_some();
+        let came = |sequence| board.received(&copies(sequence, 1, 1)).is_some();
         let all = |sequence| [(); 4].map(|()| came(sequence));
         assert_eq!(all(2), [false, false, true, false]);
         // The first is let go, the second had all of its copies.
-        assert_eq!(board.publish(4, LEAST_OF_ONE + 1, false), Expected { copies: 3, lets_go: true });
-        assert_eq!(board.publish(4, LEAST_OF_ONE + 2, false), Expected { copies: 3, lets_go: false });
+        assert_eq!(board.publish(4, LEAST_OF_ONE + 1, false), Expected { copies: 3, evicts: true });
+        assert_eq!(board.publish(4, LEAST_OF_ONE + 2, false), Expected { copies: 3, evicts: false });
         assert_eq!(all(1), [false; 4]);
         assert_eq!(all(LEAST_OF_ONE + 1), [false, false, true, false]);
         // What was never measured is no loss.
-        assert_eq!(board.publish(4, 2 * LEAST_OF_ONE + 2, true), Expected { copies: 3, lets_go: false });
+        assert_eq!(board.publish(4, 2 * LEAST_OF_ONE + 2, true), Expected { copies: 3, evicts: false });
     }
 
     fn copies(sequence: u64, count: u64, latest_ns: u64) -> Copies {
@@ -247,14 +251,14 @@ mod tests {
     fn copies_that_are_told_together_are_as_many_as_one_by_one() {
         let board = board(10, Rooms { count: 2, publishers: None, own: true });
         board.publish(4, 1, true);
-        assert_eq!(board.came(&copies(1, 2, 70)), None);
-        assert_eq!(board.came(&copies(1, 3, 50)), Some(70), "another worker had the latest, and told of it before");
-        assert_eq!(board.came(&copies(1, 1, 90)), None, "no more were expected");
+        assert_eq!(board.received(&copies(1, 2, 70)), None);
+        assert_eq!(board.received(&copies(1, 3, 50)), Some(70), "another worker had the latest, and told of it before");
+        assert_eq!(board.received(&copies(1, 1, 90)), None, "no more were expected");
         // The next message at the same place has its own times.
         let again = 1 + board.followed;
         board.publish(4, again, true);
-        assert_eq!(board.came(&copies(1, 1, 200)), None, "no longer followed");
-        assert_eq!(board.came(&copies(again, 7, 120)), Some(120));
+        assert_eq!(board.received(&copies(1, 1, 200)), None, "no longer followed");
+        assert_eq!(board.received(&copies(again, 7, 120)), Some(120));
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl Run {
                     self.ticks.add(index, tick);
                     self.write_complete_ticks()?;
                 }
-                Report::Kept(ticks) => {
+                Report::Deferred(ticks) => {
                     for tick in ticks {
                         self.ticks.add(index, tick);
                         self.write_complete_ticks()?;

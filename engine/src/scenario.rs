@@ -17,9 +17,9 @@ pub struct Script {
     reply: Reply,
     stamps: Stamps,
     /// The content after the stamp, drawn once. A message takes its part from one of the first
-    /// `places` bytes on, and a long one wraps around.
+    /// `offsets` bytes on, and a long one wraps around.
     template: Vec<u8>,
-    places: usize,
+    offsets: usize,
 }
 
 /// How a reply is checked.
@@ -53,14 +53,14 @@ pub struct Message {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
     pub stamp: [u8; stamp::LENGTH],
-    place: u16,
+    offset: u16,
 }
 
 impl Mark {
     /// That of a session's request, whose content is not kept: its number, which step it is, and the check of its postmark.
     #[inline]
     pub fn of_step(sequence: u64, step: usize, check: u32) -> Mark {
-        let mut mark = Mark { place: step as u16, ..Mark::default() };
+        let mut mark = Mark { offset: step as u16, ..Mark::default() };
         mark.stamp[..8].copy_from_slice(&sequence.to_ne_bytes());
         mark.stamp[8..12].copy_from_slice(&check.to_ne_bytes());
         mark
@@ -78,7 +78,7 @@ impl Mark {
 
     #[inline]
     pub fn step(&self) -> usize {
-        self.place.into()
+        self.offset.into()
     }
 
     /// Its last reply has not arrived, but an error has.
@@ -94,7 +94,7 @@ impl Mark {
 
 /// The number of offsets at which a message's part of the drawn content may begin: that many
 /// messages differ in all of their bytes.
-const PLACES: usize = 4096;
+const OFFSETS: usize = 4096;
 
 /// Drawn content repeats after this many bytes. This is more than any compression looks back (32 KiB, RFC 7692 §7.1.2).
 /// It is small enough to stay in a core's cache while a message of a mebibyte is masked or compared.
@@ -119,15 +119,15 @@ impl Script {
     /// Messages with this content, except for their stamps.
     pub fn echo(opcode: u8, template: Vec<u8>, seed: u64) -> Script {
         let (length, stamps) = (template.len(), Stamps::new(seed));
-        Script { opcode, length, longest: longest(length as u64), reply: Reply::Echo, stamps, template, places: 1 }
+        Script { opcode, length, longest: longest(length as u64), reply: Reply::Echo, stamps, template, offsets: 1 }
     }
 
     /// Messages with drawn content: letters and digits, which are also valid text.
     pub fn drawn(opcode: u8, bytes: usize, seed: u64) -> Script {
         let mut random = fastrand::Rng::with_seed(seed);
-        let places = if bytes > stamp::LENGTH { PLACES } else { 1 };
-        let template = (0..(bytes + places - 1).min(PERIOD)).map(|_| random.alphanumeric() as u8).collect();
-        Script { length: bytes, longest: longest(bytes as u64), places, ..Script::echo(opcode, template, seed) }
+        let offsets = if bytes > stamp::LENGTH { OFFSETS } else { 1 };
+        let template = (0..(bytes + offsets - 1).min(PERIOD)).map(|_| random.alphanumeric() as u8).collect();
+        Script { length: bytes, longest: longest(bytes as u64), offsets, ..Script::echo(opcode, template, seed) }
     }
 
     pub fn notices(seed: u64) -> Script {
@@ -152,7 +152,7 @@ impl Script {
     /// The bytes of a character of the expected text that `position` cuts, up to that position.
     pub fn character_before(&self, message: Message, position: usize) -> &[u8] {
         let first = position.saturating_sub(3).max(self.stamp_length());
-        let before = self.content_at(self.place(self.hash(message)), first, position.saturating_sub(first));
+        let before = self.content_at(self.offset(self.hash(message)), first, position.saturating_sub(first));
         let ends = before.iter().take_while(|&&byte| byte & 0xc0 == 0x80).count();
         let before = &before[ends..];
         match std::str::from_utf8(before) {
@@ -188,14 +188,14 @@ impl Script {
             return None;
         }
         let hash = self.hash(message);
-        Some(Mark { stamp: Stamps::of(message.sequence, hash), place: self.place(hash) })
+        Some(Mark { stamp: Stamps::of(message.sequence, hash), offset: self.offset(hash) })
     }
 
     /// Whether the whole reply is that to the message with this mark. Messages without a mark are not identified by it.
     #[inline]
     pub fn is_reply_to(&self, mark: &Mark, reply: &[u8]) -> bool {
         let Some((stamp, rest)) = reply.split_first_chunk() else { return false };
-        *stamp == mark.stamp && self.is_content(mark.place, stamp::LENGTH, rest)
+        *stamp == mark.stamp && self.is_content(mark.offset, stamp::LENGTH, rest)
     }
 
     /// Appends a whole message. A short one has the end of its stamp.
@@ -208,7 +208,7 @@ impl Script {
         out.extend_from_slice(&Stamps::of(message.sequence, hash)[stamp::LENGTH - stamp_length..]);
         let mut position = stamp_length;
         while position < self.length {
-            let piece = self.content_at(self.place(hash), position, self.length - position);
+            let piece = self.content_at(self.offset(hash), position, self.length - position);
             out.extend_from_slice(piece);
             position += piece.len();
         }
@@ -225,21 +225,21 @@ impl Script {
             return false;
         }
         let hash = self.hash(message);
-        let place = self.place(hash);
+        let offset = self.offset(hash);
         let stamp_length = stamp::LENGTH.min(self.length);
         if position >= stamp_length {
-            return self.is_content(place, position, piece);
+            return self.is_content(offset, position, piece);
         }
         let in_stamp = piece.len().min(stamp_length - position);
         let stamp = Stamps::of(message.sequence, hash);
         stamp[stamp::LENGTH - stamp_length..][position..position + in_stamp] == piece[..in_stamp]
-            && self.is_content(place, position + in_stamp, &piece[in_stamp..])
+            && self.is_content(offset, position + in_stamp, &piece[in_stamp..])
     }
 
     #[inline]
-    fn is_content(&self, place: u16, mut position: usize, mut piece: &[u8]) -> bool {
+    fn is_content(&self, offset: u16, mut position: usize, mut piece: &[u8]) -> bool {
         while !piece.is_empty() {
-            let expected = self.content_at(place, position, piece.len());
+            let expected = self.content_at(offset, position, piece.len());
             let (front, rest) = piece.split_at(expected.len());
             if front != expected {
                 return false;
@@ -270,20 +270,20 @@ impl Script {
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> u16 {
-        ((hash >> 32) as usize & (self.places - 1)) as u16
+    fn offset(&self, hash: u64) -> u16 {
+        ((hash >> 32) as usize & (self.offsets - 1)) as u16
     }
 
     /// The content of a message from `position` on, after the stamp: at most that many bytes, and
     /// at most one contiguous piece.
     #[inline]
     pub fn content(&self, mark: &Mark, position: usize, most: usize) -> &[u8] {
-        self.content_at(mark.place, position, most)
+        self.content_at(mark.offset, position, most)
     }
 
     #[inline]
-    fn content_at(&self, place: u16, position: usize, most: usize) -> &[u8] {
-        let mut from = usize::from(place) + position;
+    fn content_at(&self, offset: u16, position: usize, most: usize) -> &[u8] {
+        let mut from = usize::from(offset) + position;
         if from >= self.template.len() {
             from %= self.template.len().max(1);
         }

@@ -61,7 +61,7 @@ impl<S: System> Worker<S> {
     pub fn pause(&mut self, index: usize, now: u64) {
         let Loop::Closed { think: Some(think), .. } = self.plan.pace else { return };
         let due = now + think.draw(&mut self.random);
-        self.pacer.pause(due, index, self.connections[index].life);
+        self.pacer.pause(due, index, self.connections[index].generation);
     }
 
     /// Whether a message could be sent on this connection now. A scheduled message waits while the
@@ -221,7 +221,7 @@ impl<S: System> Worker<S> {
         }
     }
 
-    pub fn writable(&mut self, index: usize) {
+    pub fn on_writable(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let Some(socket) = connection.socket.as_ref().map(S::handle) else { return };
         if connection.state == State::Connecting {

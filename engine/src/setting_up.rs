@@ -51,10 +51,10 @@ impl<S: System> Worker<S> {
             self.timed(Tag::Setup, part, began_ns, now);
         }
         self.established(index);
-        let life = self.connections[index].life;
+        let generation = self.connections[index].generation;
         for (which, keepalive) in table.session.keepalives.iter().enumerate() {
             let due_ns = now + (keepalive.every_s * 1e9) as u64;
-            self.users().keepalives.push(Reverse((due_ns, index as u32, life, which as u32)));
+            self.users().keepalives.push(Reverse((due_ns, index as u32, generation, which as u32)));
         }
         self.start(index, now);
     }
@@ -81,8 +81,8 @@ impl<S: System> Worker<S> {
         seen: &Seen,
         now: u64,
     ) -> Result<(), Failure> {
-        let &mut User { step: place, step_ns: began_ns, request, .. } = self.user(index);
-        let step = &table.session.steps[place];
+        let &mut User { step: turn, step_ns: began_ns, request, .. } = self.user(index);
+        let step = &table.session.steps[turn];
         let rule = &table.session.rules[number];
         if let Action::Fail { .. } = rule.does {
             let what = format!("step {:?}, {:?}: {}", step.name, rule.name, excerpt(seen.record.bytes));
@@ -100,7 +100,7 @@ impl<S: System> Worker<S> {
         }
         self.user(index).step += 1;
         let part = self.part_of_opening(index);
-        self.timed(Tag::step(place), part, began_ns, now);
+        self.timed(Tag::step(turn), part, began_ns, now);
         self.go_on_with_setup(index, now);
         Ok(())
     }

@@ -25,8 +25,8 @@ tags! {
 impl Tag {
     /// The time of a session's step.
     #[inline]
-    pub fn step(place: usize) -> Tag {
-        Tag::ALL[Tag::Step0 as usize + place]
+    pub fn step(number: usize) -> Tag {
+        Tag::ALL[Tag::Step0 as usize + number]
     }
 }
 

@@ -191,7 +191,7 @@ fn from_the_read_to_the_send() {
                         gaps.borrow_mut().reset();
                         begin_from(&plan, &control, clock::now_ns() + 2_000_000);
                     }
-                    Report::Tick(tick) => tick.interval.lent.each(|_, place, count| all.add(place, count)),
+                    Report::Tick(tick) => tick.interval.lent.each(|_, bucket, count| all.add(bucket, count)),
                     _ => {}
                 }
             }

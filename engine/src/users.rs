@@ -1,6 +1,6 @@
-//! The users of a worker whose scenario is a session: what each of them has captured and heard, and what is due on it.
+//! The users of a worker whose scenario is a session: what each of them has captured and received, and what is due on it.
 
-use crate::rooms::{Copies, Heard, MOST_UNTOLD};
+use crate::rooms::{Copies, MOST_UNTOLD, Received};
 use crate::session::Table;
 use crate::session::records::Rest;
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ pub struct Users {
     /// It is read as often as the worker's own state is changed, so it is not part of that. It lives as long as the process.
     pub table: &'static Table,
     pub all: Vec<User>,
-    /// When a keep-alive is due, on which connection, in which life, and which one.
+    /// When a keep-alive is due, on which connection, in which generation, and which one.
     pub keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
     /// Copies in rooms since the last look at the sockets.
     pub copies: Vec<Copies>,
@@ -32,14 +32,14 @@ pub struct User {
     /// Bytes of answers to the server's own requests that have been written since none waited to be sent.
     pub answers_bytes: usize,
     /// By publisher of its room.
-    pub heard: Vec<Heard>,
+    pub received: Vec<Received>,
 }
 
 impl Users {
     pub fn new(table: Table, connections: usize, publishers: usize) -> Users {
         let user = || User {
             captured: vec![Vec::new(); table.session.captured],
-            heard: vec![0; publishers],
+            received: vec![0; publishers],
             ..User::default()
         };
         Users {

@@ -71,7 +71,7 @@ pub struct Worker<S: System> {
 
     pub timeline: Timeline,
     /// Ticks that are reported at the next change of phase, so that this process is silent while another one measures.
-    pub kept: Vec<Tick>,
+    pub deferred: Vec<Tick>,
     pub sweep: Sweep,
     pub stops: Stops,
 
@@ -106,7 +106,7 @@ pub struct Common {
 impl<S: System> Worker<S> {
     pub fn new(index: usize, common: Common, system: S) -> io::Result<Worker<S>> {
         let Common { plan, tls, control, board, reports } = common;
-        let (first, step) = plan.place(index);
+        let (first, step) = plan.stride(index);
         let numbers = (first as u32..plan.connections as u32).step_by(step);
         let connections: Vec<_> = numbers.map(|number| Connection::new(number, plan.transport)).collect();
         let publishers = board.rooms.as_ref().map_or(0, RoomBoard::publishers);
@@ -144,7 +144,7 @@ impl<S: System> Worker<S> {
             plain: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
             timeline: Timeline::new(),
-            kept: Vec::new(),
+            deferred: Vec::new(),
             sweep: Sweep::new(&plan.limits),
             stops: Stops::new(),
             changes: VecDeque::new(),
@@ -217,7 +217,7 @@ impl<S: System> Worker<S> {
 
     pub fn begin_schedule(&mut self, t_ns: u64) {
         if let Some(stages) = &self.plan.stages {
-            let (first, step) = self.plan.place(self.index);
+            let (first, step) = self.plan.stride(self.index);
             let mine = schedule::changes(stages).into_iter().filter(|(_, user, _)| user % step == first);
             self.changes = mine.map(|(due, user, change)| (t_ns + due, (user / step) as u32, change)).collect();
         }
@@ -243,16 +243,16 @@ impl<S: System> Worker<S> {
         }
         let mut sends = SENDS_AT_ONCE;
         while sends > 0
-            && let Some((due, index, life)) = self.pacer.over(now)
+            && let Some((due, index, generation)) = self.pacer.over(now)
         {
             sends -= 1;
-            if life == self.connections[index].life {
+            if generation == self.connections[index].generation {
                 self.send(index, due, self.system.now_ns());
                 self.flush(index);
             }
         }
         self.pacer.fall_due(now, self.timeline.drain_ns, self.timeline.counted_from_ns());
-        while let Some(&due) = self.pacer.late.front()
+        while let Some(&due) = self.pacer.backlog.front()
             && sends > 0
         {
             sends -= 1;
@@ -260,11 +260,11 @@ impl<S: System> Worker<S> {
                 if !self.trigger(due) {
                     return;
                 }
-                self.pacer.late.pop_front();
+                self.pacer.backlog.pop_front();
                 continue;
             }
             let Some(index) = self.first_in_line() else { break };
-            self.pacer.late.pop_front();
+            self.pacer.backlog.pop_front();
             self.send(index, due, self.system.now_ns());
             self.flush(index);
             self.stand_in_line(index);
@@ -285,7 +285,7 @@ impl<S: System> Worker<S> {
             until = until.min(now + self.sweep.period_ns / 4);
         }
         let unread = self.unread.len();
-        let goes_on = !self.unstarted.is_empty() || !self.pacer.late.is_empty() && !self.pacer.line.is_empty();
+        let goes_on = !self.unstarted.is_empty() || !self.pacer.backlog.is_empty() && !self.pacer.line.is_empty();
         let polls = goes_on || unread > 0 || self.finished || self.plan.busy_poll && self.timeline.loads;
         // The sends above took time.
         let begun_ns = if polls { now } else { self.system.now_ns() };
@@ -303,7 +303,7 @@ impl<S: System> Worker<S> {
             if at < count {
                 self.handle_event(at);
             } else if let Some(index) = self.next_unread() {
-                self.readable(index);
+                self.read(index);
             }
             self.open_asked();
             // A thousand events take milliseconds; due messages do not wait for the last of them.
@@ -320,9 +320,9 @@ impl<S: System> Worker<S> {
     fn handle_event(&mut self, at: usize) {
         let Some(Event { index, writable, .. }) = self.event(at) else { return };
         if writable {
-            self.writable(index);
+            self.on_writable(index);
         }
-        self.hear(index);
+        self.on_readable(index);
     }
 
     /// An event of the last wait. It is told only once.

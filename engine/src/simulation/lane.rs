@@ -83,9 +83,9 @@ fn told(seed: u64, is_plain: bool) -> (Vec<String>, u64) {
                 }
                 Report::Tick(tick) => {
                     told.push(format!("{} {:?} {:?}", tick.t_ns, tick.counters, tick.interval.errors));
-                    tick.interval.lent.each(|key, place, count| told.push(format!("{key:?} {place} {count}")));
+                    tick.interval.lent.each(|key, bucket, count| told.push(format!("{key:?} {bucket} {count}")));
                 }
-                Report::Kept(_) => unreachable!("there are no slices"),
+                Report::Deferred(_) => unreachable!("there are no slices"),
                 Report::Finished(last) => {
                     answered = last.counters.answered;
                     told.push(format!("{:?} {:?} {}", last.ledger, last.errors, last.lost));

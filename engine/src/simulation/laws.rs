@@ -93,9 +93,9 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
             worker.connections.iter().flat_map(|one| one.under_way.all()).find(|one| !slices.sends_at(one.due_ns));
         law!(strays.is_none(), "a message is due outside the slices: {strays:?}");
         law!(
-            worker.timeline.loads || worker.pacer.late.is_empty(),
+            worker.timeline.loads || worker.pacer.backlog.is_empty(),
             "{} messages wait outside the slices",
-            worker.pacer.late.len()
+            worker.pacer.backlog.len()
         );
     }
     let most = worker.plan.depth();
@@ -141,7 +141,7 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         law!(one.unread == worker.unread.contains(&(index as u32)), "{index} is among the unread: {}", one.unread);
         law!(one.in_line == worker.pacer.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
     }
-    law!(worker.pacer.late.len() < 200_000, "{} messages are late", worker.pacer.late.len());
+    law!(worker.pacer.backlog.len() < 200_000, "{} messages are late", worker.pacer.backlog.len());
     nobody_is_forgotten(worker)
 }
 
@@ -157,7 +157,7 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
         return Ok(());
     }
     for (index, one) in worker.connections.iter().enumerate() {
-        let waits = worker.pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.life);
+        let waits = worker.pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.generation);
         let begins = worker.unstarted.contains(&index);
         let publishes = worker.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(one.number));
         if publishes && one.state == State::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
@@ -180,7 +180,7 @@ pub fn of_the_end(worker: &str, last: &Final, recorded: &Recorded, plan: &Plan, 
         law!(named >= ledger.failed, "{worker}: {ledger:?}, but {named} named");
     }
     if let Some(session) = plan.session() {
-        let steps: u64 = (session.setup..session.steps.len()).map(|place| of(Tag::step(place))).sum();
+        let steps: u64 = (session.setup..session.steps.len()).map(|number| of(Tag::step(number))).sum();
         law!(steps == ledger.answered, "{worker}: {steps} times of steps of {ledger:?}");
     }
     law!(no_wrap(counters), "{worker}: {counters:?}");
@@ -238,7 +238,7 @@ pub fn of_what_is_due(worker: &Worker<Simulated>, dues: &Dues, acted_ns: u64) ->
     let until = |list: &[u64], t_ns: u64| list.partition_point(|&due_ns| due_ns <= t_ns) as u64;
     let between = |list: &[u64]| until(list, acted_ns)..=until(list, world.now);
     let (counters, ledger, late) =
-        (&worker.accounts.record.counters, &worker.accounts.record.ledger, &worker.pacer.late);
+        (&worker.accounts.record.counters, &worker.accounts.record.ledger, &worker.pacer.backlog);
     let waits = late.iter().filter(|due_ns| dues.measured.binary_search(due_ns).is_ok()).count() as u64;
     let (told, right) = (ledger.sent + ledger.unsent + waits, between(&dues.measured));
     law!(right.contains(&told), "{right:?} are due, {waits} wait: {ledger:?}");
@@ -348,7 +348,7 @@ pub fn of_rooms(
         total(|pushes| pushes.out_of_order),
         total(|pushes| pushes.misplaced),
         last,
-        total(|pushes| pushes.let_go),
+        total(|pushes| pushes.last_unknown),
     ];
     law!(
         told == right,

@@ -316,7 +316,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
                     }
                 }
                 Report::Tick(tick) => unexpected_replies += note(&mut recorded[index], &tick),
-                Report::Kept(ticks) => {
+                Report::Deferred(ticks) => {
                     unexpected_replies += ticks.iter().map(|tick| note(&mut recorded[index], tick)).sum::<u64>()
                 }
                 Report::Finished(last) => finals[index] = Some(*last),
@@ -385,7 +385,7 @@ fn simulate(seed: u64) -> Result<Run, String> {
 
 /// What a tick recorded; returns how many replies were unexpected.
 fn note(recorded: &mut times::Recorded, tick: &Tick) -> u64 {
-    tick.interval.lent.each(|key, place, count| recorded.entry(key).or_default().add(place, count));
+    tick.interval.lent.each(|key, bucket, count| recorded.entry(key).or_default().add(bucket, count));
     tick.interval.errors.get(&Kind::UnexpectedReply).map_or(0, |(count, _)| *count)
 }
 

@@ -140,8 +140,8 @@ impl Times {
 pub struct Values(BTreeMap<(u64, u64), u64>);
 
 impl Values {
-    pub fn add(&mut self, place: usize, count: u64) {
-        *self.0.entry((shortest_of(place), shortest_of(place + 1) - 1)).or_default() += count;
+    pub fn add(&mut self, bucket: usize, count: u64) {
+        *self.0.entry((shortest_of(bucket), shortest_of(bucket + 1) - 1)).or_default() += count;
     }
 
     pub fn count(&self) -> u64 {
@@ -256,7 +256,7 @@ pub fn of_messages(
         if unpaced {
             steps.extend(service(&body));
         }
-        let all = (0..session.steps.len()).flat_map(|place| told(Tag::step(place)));
+        let all = (0..session.steps.len()).flat_map(|number| told(Tag::step(number)));
         within(&format!("worker {worker}, steps"), all, steps)?;
     }
     Ok(())
