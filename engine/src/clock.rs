@@ -19,6 +19,11 @@ pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// The CPU time of the calling thread.
+pub fn thread_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 pub fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
@@ -82,7 +87,7 @@ impl Usage {
             std::str::from_utf8(&text[..length]).ok()?.split_whitespace().nth(1)?.parse().ok()
         });
         Usage {
-            cpu_ns: read(libc::CLOCK_THREAD_CPUTIME_ID),
+            cpu_ns: thread_ns(),
             wait_ns,
             voluntary_switches: usage.ru_nvcsw as u64,
             involuntary_switches: usage.ru_nivcsw as u64,

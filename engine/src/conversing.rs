@@ -205,7 +205,7 @@ impl<S: System> Worker<S> {
             self.write_answer(index, template, now)?;
         }
         if self.connections[index].state == State::SettingUp {
-            return self.hear_in_setup(index, table, number, &seen, now);
+            return self.on_record_in_setup(index, table, number, &seen, now);
         }
         match rule.does {
             Action::Ignore {} | Action::Answer { .. } => {}

@@ -52,8 +52,6 @@ mod stamp;
 mod stops;
 mod system;
 mod tags;
-#[cfg(test)]
-mod timed;
 mod timeline;
 mod tls;
 mod users;

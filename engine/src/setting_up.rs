@@ -73,7 +73,7 @@ impl<S: System> Worker<S> {
     }
 
     /// A record that arrives during the setup.
-    pub fn hear_in_setup(
+    pub fn on_record_in_setup(
         &mut self,
         index: usize,
         table: &Table,

@@ -3,9 +3,24 @@
 //! answered by the next message from inside the same read. A message costs one recv, one send and
 //! its share of an epoll.
 //!
-//! This file is the loop: what is due, what has arrived, what is overdue. The time line of a trial
-//! is in phases.rs, opening and closing of connections in opening.rs, their data in sending.rs and
-//! receiving.rs.
+//! This file is the loop. What has a state of its own is in its own type: `Timeline` (phases and windows), `Pacer` (what is
+//! due), `Accounts` (what is counted), `Outbox` (what is written), `Broadcasts`, `Users` (of a session), `Stops` (what this
+//! worker is late by), `Sweep` (what may be overdue). The other methods of the worker connect them, by subject: phases.rs,
+//! opening.rs, ending.rs, sending.rs, receiving.rs, conversing.rs, setting_up.rs, broadcasting.rs, overdue.rs.
+//!
+//! When may what be called?
+//!
+//! - `begin` once, then `act` and `wait` in turn while `goes_on`, then `finish`. `act` does what is due, `wait` what has come.
+//! - `on_readable`, `on_writable` and `read` only from `wait` and from the end of the run; `read` also before a connection
+//!   is overdue. Input is handled in them and nowhere else.
+//! - `send`, `write_…` and `frame` only write to the outbox; `flush` sends it. The outbox is one connection's: whoever writes
+//!   also flushes before another connection is served.
+//! - `fail`, `flush`, `reply`, `go_on` and `close_handshake_done` may close the connection. Then its socket is gone, nothing
+//!   is under way on it, and its generation may have ended: whoever holds an index looks at `state` again, whoever holds a
+//!   time looks at `generation`. Connections are opened by `make_changes` and `open_asked` only, between two inputs, so that no
+//!   input belongs to a later generation than its own.
+//! - `keep_time` may end a phase and with it the run: `finished`, the window and the slices are to be read again afterwards.
+//! - `now` is when the read or the wait ended that a method serves. It is older than the clock.
 
 use crate::accounts::Accounts;
 use crate::broadcasting::Broadcasts;

@@ -2,6 +2,7 @@
 //! in `laws` are checked after every step. `make simulate` tries new seeds for the requested time and names a seed that
 //! fails. `SEED=… make simulate` repeats that run step by step.
 
+mod alone;
 mod frames;
 mod hub;
 mod lane;
