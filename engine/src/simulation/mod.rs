@@ -3,6 +3,7 @@
 //! fails. `SEED=… make simulate` repeats that run step by step.
 
 mod alone;
+mod dues;
 mod frames;
 mod hub;
 mod lane;
@@ -22,8 +23,8 @@ use crate::run::{begin_from, measure_from};
 use crate::session::records::LOOKED_AT;
 use crate::tls;
 use crate::worker::{Common, SECOND_NS, Worker};
+use dues::Dues;
 use fastrand::Rng;
-use laws::Dues;
 use serde_json::{Value, json};
 use server::Conduct;
 use std::cell::RefCell;
