@@ -6,31 +6,10 @@ use crate::control::Phase;
 use crate::failure::{Failure, Kind};
 use crate::frame;
 use crate::plan::Scenario;
-use crate::push::{self, Delivery, Notice};
+use crate::push::{self, Notice};
 use crate::system::{Interest, System};
 use crate::tags::{Part, Tag};
 use crate::worker::Worker;
-
-/// The broadcasts of a worker.
-pub struct Broadcasts {
-    /// By number: the copies that came.
-    pub deliveries: Vec<Delivery>,
-    /// By address of the target: the connection that triggers there.
-    senders: Vec<Option<usize>>,
-}
-
-impl Broadcasts {
-    pub fn new(addresses: usize) -> Broadcasts {
-        Broadcasts { deliveries: Vec::new(), senders: vec![None; addresses] }
-    }
-
-    fn came(&mut self, number: usize, now: u64) {
-        if self.deliveries.len() <= number {
-            self.deliveries.resize(number + 1, Delivery::default());
-        }
-        self.deliveries[number].add(now);
-    }
-}
 
 impl<S: System> Worker<S> {
     /// A receiver of broadcasts reads, or, as a slow reader, never does.

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+pub const SECOND_NS: u64 = 1_000_000_000;
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec for the call to fill.

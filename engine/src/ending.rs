@@ -1,6 +1,7 @@
 //! How connections end: by a Close frame of the engine or the server, by a failure, and all of them
 //! at the end of the run. Part of the worker.
 
+use crate::clock::SECOND_NS;
 use crate::connection::{Connection, Counted, Reader, State};
 use crate::control::Phase;
 use crate::failure::{Failure, Kind};
@@ -9,7 +10,7 @@ use crate::message::Incoming;
 use crate::plan::{Loop, Transport};
 use crate::record::printable;
 use crate::system::System;
-use crate::worker::{SECOND_NS, Worker};
+use crate::worker::Worker;
 
 impl<S: System> Worker<S> {
     /// Moves a connection to another state: the only place that changes how it is counted.

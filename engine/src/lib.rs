@@ -50,6 +50,7 @@ mod simulation;
 mod slices;
 mod stamp;
 mod stops;
+mod sweep;
 mod system;
 mod tags;
 mod timeline;

@@ -123,6 +123,27 @@ impl Delivery {
     }
 }
 
+/// The broadcasts of a worker.
+pub struct Broadcasts {
+    /// By number: the copies that came.
+    pub deliveries: Vec<Delivery>,
+    /// By address of the target: the connection that triggers there.
+    pub senders: Vec<Option<usize>>,
+}
+
+impl Broadcasts {
+    pub fn new(addresses: usize) -> Broadcasts {
+        Broadcasts { deliveries: Vec::new(), senders: vec![None; addresses] }
+    }
+
+    pub fn came(&mut self, number: usize, now: u64) {
+        if self.deliveries.len() <= number {
+            self.deliveries.resize(number + 1, Delivery::default());
+        }
+        self.deliveries[number].add(now);
+    }
+}
+
 /// The text that triggers broadcast `number` of this shard, with a tag that identifies its origin. If there are other
 /// shards, it also has the time and the clock, so that shards of the same host can time their copies.
 pub fn request(shard: (u32, u32), number: usize, tag: u32, clock: u32, t_ns: u64) -> String {

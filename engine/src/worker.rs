@@ -23,21 +23,20 @@
 //! - `now` is when the read or the wait ended that a method serves. It is older than the clock.
 
 use crate::accounts::Accounts;
-use crate::broadcasting::Broadcasts;
 use crate::connection::Connection;
 use crate::control::{Control, Report, Reports, Tick};
 use crate::handshake::Offer;
 use crate::http;
 use crate::outbox::Outbox;
-use crate::overdue::Sweep;
 use crate::pacing::Pacer;
 use crate::plan::{Loop, Plan, Scenario};
-use crate::push::Board;
+use crate::push::{Board, Broadcasts};
 use crate::rooms::RoomBoard;
 use crate::scenario::{Message, Script};
 use crate::schedule::{self, Change};
 use crate::session::Table;
 use crate::stops::Stops;
+use crate::sweep::Sweep;
 use crate::system::{Event, System};
 use crate::timeline::Timeline;
 use crate::tls;
@@ -47,7 +46,6 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub const SECOND_NS: u64 = 1_000_000_000;
 /// Size of the read buffer: for the replies that can be in flight on a connection, as far as that
 /// helps: what was read is still in the core's cache when it is checked. A peer that floods delays the others by the time
 /// for reading this much.

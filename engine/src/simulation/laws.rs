@@ -4,6 +4,7 @@ use super::dues::Dues;
 use super::hub::{Said, Truth};
 use super::times::{self, Recorded, Times, Values};
 use super::world::{Simulated, World};
+use crate::clock::SECOND_NS;
 use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
 use crate::conversing::ANSWERS_BYTES;
@@ -13,7 +14,7 @@ use crate::record::{Counters, Pushes};
 use crate::slices::Slices;
 use crate::system::Interest;
 use crate::tags::{Part, Tag};
-use crate::worker::{SECOND_NS, Worker};
+use crate::worker::Worker;
 
 /// The part of a flood of Pings that is answered before only the newest is (receiving.rs), and a handshake.
 const BESIDES_BYTES: usize = (64 << 10) + 1024;

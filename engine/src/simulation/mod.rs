@@ -13,6 +13,7 @@ mod times;
 mod world;
 mod wrapping;
 
+use crate::clock::SECOND_NS;
 use crate::connection::Counted;
 use crate::control::{self, Control, Final, Phase, Report, Tick};
 use crate::failure::Kind;
@@ -22,7 +23,7 @@ use crate::record::Ledger;
 use crate::run::{begin_from, measure_from};
 use crate::session::records::LOOKED_AT;
 use crate::tls;
-use crate::worker::{Common, SECOND_NS, Worker};
+use crate::worker::{Common, Worker};
 use dues::Dues;
 use fastrand::Rng;
 use serde_json::{Value, json};
