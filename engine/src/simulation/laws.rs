@@ -157,11 +157,19 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
     if !loads || worker.pacer.quota == 0 || worker.finished {
         return Ok(());
     }
+    let publishes = |number| worker.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(number));
+    let can_send = worker.connections.iter().any(|one| publishes(one.number));
+    law!(can_send || !worker.pacer.counting, "it has messages, and nobody to send them");
     for (index, one) in worker.connections.iter().enumerate() {
         let waits = worker.pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.generation);
         let begins = worker.unstarted.contains(&index);
-        let publishes = worker.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(one.number));
-        if publishes && one.state == State::Open && !one.leaving && one.under_way.is_empty() && !waits && !begins {
+        if publishes(one.number)
+            && one.state == State::Open
+            && !one.leaving
+            && one.under_way.is_empty()
+            && !waits
+            && !begins
+        {
             return Err(format!(
                 "{index} is open in {:?}, and nothing is under way or due on it",
                 worker.timeline.phase
