@@ -36,6 +36,7 @@ SETTINGS = {
     "echo-1m": Setting("echo", 4, 1 << 20),
     "tls": Setting("echo", 50, 1 << 10, wrapping="tls"),
     "deflate": Setting("echo", 50, 1 << 10, wrapping="deflate"),
+    "deflate-1000": Setting("echo", 1_000, 1 << 10, wrapping="deflate", context=False),
     "keep-alive": Setting("keep-alive", 50),
     "close": Setting("close", 50),
     # Fewer than half of the usual local ports: beyond that the measurement is the kernel's search for a free one.

@@ -34,6 +34,8 @@ class Setting:
     depth: int = 1
     #: The wrapping of messages: "" (none), "tls" or "deflate".
     wrapping: str = ""
+    #: Compressors keep their context from message to message.
+    context: bool = True
 
     @property
     def unit(self) -> str:
@@ -49,6 +51,7 @@ class Setting:
         power, size_unit = next((p, u) for p, u in ((20, "MiB"), (10, "KiB"), (0, "B")) if self.bytes >> p)
         size = f"{self.bytes >> power} {size_unit}"
         wrapping = {"": "", "tls": " over TLS", "deflate": " with permessage-deflate"}[self.wrapping]
+        wrapping += "" if self.context else " without context"
         return f"echo {size}{wrapping}, {connections}, depth {self.depth}"
 
 
@@ -159,7 +162,7 @@ class Engine:
         if setting.wrapping == "tls":
             plan["tls"] = {"verify": False, "ca": None}
         elif setting.wrapping == "deflate":
-            plan["deflate"] = {"client_context_takeover": True, "server_context_takeover": True, "level": 6}
+            plan["deflate"] = {f"{side}_context_takeover": setting.context for side in ("client", "server")} | {"level": 6}
         return plan
 
     def read(self, run: Run, output: str) -> Said:
@@ -324,6 +327,8 @@ class K6:
 def serves(contender, setting: Setting) -> bool:
     if setting.mode not in contender.modes or (setting.wrapping and not isinstance(contender, Engine | Floor)):
         return False
+    if isinstance(contender, Floor):
+        return setting.context
     if isinstance(contender, Session):
         return setting.bytes == Session.bytes and not setting.wrapping
     if isinstance(contender, K6):
