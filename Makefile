@@ -21,7 +21,7 @@ FOUR    := reference@* netty go-net-websocket node-ws
 # Two workers; a file of tests stays with one.
 WORKERS := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # Tests that start servers mostly wait: whichever worker is free runs the next one; those that share a fixture of their file stay together (tests/kinds.py).
-WAITING := --numprocesses=7 --dist=loadgroup --no-loadscope-reorder
+WAITING := --numprocesses=6 --dist=loadgroup --no-loadscope-reorder
 # The same of the engine's tests.
 export RUST_TEST_THREADS ?= 6
 # Compiled Python is kept, also where the environment asks for the opposite: each worker and each command would compile all of it.

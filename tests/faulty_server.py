@@ -10,6 +10,7 @@ import os
 import platform
 import queue
 import signal
+import socket
 import socketserver
 import struct
 import sys
@@ -289,11 +290,21 @@ class Handler(socketserver.StreamRequestHandler):
             self.shared["broadcasts"] = self.shared.get("broadcasts", 0) + 1
             if self.has("loses some") and self.shared["broadcasts"] % 11 == 0:
                 return
-            for number, member in enumerate(list(self.shared["members"])):
-                if (member is self and self.has("not to the sender")) or (number >= 40 and self.has("reaches forty")):
+            members = list(self.shared["members"])
+            if self.has("reaches forty"):
+                members = [member for member in members if member.is_there()][:40]
+            for member in members:
+                if member is self and self.has("not to the sender"):
                     continue
                 for _ in range(2 if self.has("sends twice") else 1):
                     member.push(token)
+
+    def is_there(self) -> bool:
+        """Not if its client has left, which its thread may not have noticed yet."""
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) not in (b"", b"\x88")
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
 
     def push(self, token: bytes) -> None:
         micros = time.time_ns() // (1_000_000 if self.has("milliseconds") else 1000)

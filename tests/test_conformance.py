@@ -159,7 +159,7 @@ def quick(monkeypatch) -> None:
     monkeypatch.setattr(deep, "MEMBERS", 60)
 
 
-def failed(fault: str, rooms: str, patience_s: float = 1.0) -> dict[str, str]:
+def failed(fault: str, rooms: str, patience_s: float = 2.0) -> dict[str, str]:
     """Which checks of these rooms fail, and what they say."""
     modules = {f"wsbench.checks.conformance.{room}" for room in rooms.split()}
     chosen = [spec for spec in registry.SPECS if spec.function.__module__ in modules]
