@@ -178,7 +178,7 @@ fn close_all(sockets: Vec<Socket>, poll: &mut Poll) {
 /// Every connection of the load, upgraded for WebSocket, and registered with `poll` under its place.
 fn open_all(load: &Load, poll: &mut Poll) -> Vec<Socket> {
     let upgrade = load.upgrade("");
-    let websocket = matches!(load.mode, Mode::Echo | Mode::EchoUring | Mode::Connect);
+    let websocket = matches!(load.mode, Mode::Echo | Mode::Connect);
     let mut sockets: Vec<Socket> = Vec::with_capacity(load.connections);
     let mut upgraded = 0;
     let mut buffer = [0; 4096];
