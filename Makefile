@@ -134,7 +134,7 @@ test-engine: compiled-engine
 # The engine's lint, and its tests, not run: compiled with what others leave of the CPUs.
 compiled-engine: setup-test
 	$(CARGO) fmt --check --manifest-path engine/Cargo.toml
-	$(FOUND) nice -n 19 cargo --quiet clippy --profile checked --locked --all-targets --bench floor --manifest-path engine/Cargo.toml -- -D warnings
+	$(FOUND) nice -n 19 cargo --quiet clippy --profile checked --locked --lib --bins --tests --bench floor --manifest-path engine/Cargo.toml -- -D warnings
 	$(FOUND) nice -n 19 cargo --quiet test --no-run --profile checked --locked --manifest-path engine/Cargo.toml
 
 # Coverage-guided, from the corpus: a minute for each of what takes a server's bytes apart. Then the harness's readers of foreign
