@@ -18,6 +18,8 @@ const BUFFER_BYTES: usize = 512 << 10;
 const LEVEL: u32 = 6;
 const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 
+/// Fifty of them are made, all of one variant.
+#[expect(clippy::large_enum_variant)]
 enum Wrapping {
     Tls(Box<ClientConnection>),
     /// Both contexts, and the received part of a frame.
