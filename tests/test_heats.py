@@ -15,6 +15,7 @@ from wsbench import metrics
 from wsbench.analysis.blocks import Blocks
 from wsbench.experiments import experiment as experiments
 from wsbench.metrics import engine_checks, host_checks, slices
+from wsbench.metrics import turns as of_turns
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import engine_files
 from wsbench.records.errors import UserError
@@ -106,6 +107,13 @@ def test_every_contender_has_one_slice_in_every_turn_and_no_two_overlap():
     for contender in range(4):
         windows = drawn.slices(contender, frozen=True).windows
         assert sum(close - open_ for open_, close in windows[1:]) == pytest.approx(1.0)
+
+
+def test_a_server_rests_in_the_turns_that_count_and_were_sampled():
+    turns_of = [(None, 0.002), ("stolen", 0.9), (None, None), (None, 0.004)]
+    found = [SimpleNamespace(disturbed=why, cpu=SimpleNamespace(rest_s=rest_s)) for why, rest_s in turns_of]
+    assert of_turns.resting_cpu_ms(SimpleNamespace(slices=found)) == pytest.approx(3)
+    assert of_turns.turns_disturbed(SimpleNamespace(slices=found)) == 1
 
 
 def test_a_reply_has_as_long_as_four_turns_take_and_a_trial_as_long_as_all():
