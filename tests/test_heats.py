@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import RAN
+from judging import trial_of
 from test_end_to_end import only_run, outcomes
+from trial_maker import Trial
 
 from wsbench import metrics
 from wsbench.analysis.blocks import Blocks
@@ -109,11 +111,14 @@ def test_every_contender_has_one_slice_in_every_turn_and_no_two_overlap():
         assert sum(close - open_ for open_, close in windows[1:]) == pytest.approx(1.0)
 
 
-def test_a_server_rests_in_the_turns_that_count_and_were_sampled():
+@pytest.mark.parametrize(("as_is", "rest_ms"), [(False, 3), (True, 302)])
+def test_a_server_rests_in_the_turns_that_count_and_were_sampled(tmp_path, as_is, rest_ms):
     turns_of = [(None, 0.002), ("stolen", 0.9), (None, None), (None, 0.004)]
     found = [SimpleNamespace(disturbed=why, cpu=SimpleNamespace(rest_s=rest_s)) for why, rest_s in turns_of]
-    assert of_turns.resting_cpu_ms(SimpleNamespace(slices=found)) == pytest.approx(3)
-    assert of_turns.turns_disturbed(SimpleNamespace(slices=found)) == 1
+    trial = trial_of(tmp_path / "0001", Trial())
+    trial.__dict__.update(slices=found, record=trial.record.model_copy(update={"as_is": as_is}))
+    assert of_turns.resting_cpu_ms(trial) == pytest.approx(rest_ms)
+    assert of_turns.turns_disturbed(trial) == 1
 
 
 def test_a_reply_has_as_long_as_four_turns_take_and_a_trial_as_long_as_all():

@@ -25,6 +25,6 @@ def turns_disturbed(trial):
 @metric("ms", "lower", "cpu")
 def resting_cpu_ms(trial):
     """CPU time that the server used between two of its slices, mean over the turns that count."""
-    slices = known(trial.slices, ALONE)
-    rests = [one.cpu.rest_s for one in slices if one.disturbed is None and one.cpu.rest_s is not None]
+    known(trial.slices, ALONE)
+    rests = [one.cpu.rest_s for one in trial.kept_slices if one.cpu.rest_s is not None]
     return 1e3 * fmean(known(rests or None, "no rest of the server was sampled"))
