@@ -116,15 +116,14 @@ class Crowd:
 
     def __init__(self, members: list[socket.socket]) -> None:
         self._received = {member: bytearray() for member in members}
-        self._open = set(members)
         self._selector = selectors.DefaultSelector()
         for member in members:
             self._selector.register(member, selectors.EVENT_READ)
 
     def await_token(self, token: bytes, until: float) -> int:
-        """The number of sockets that had not received the token at time `until` (monotonic seconds), or when they were closed."""
+        """The number of sockets that have not received the token by `until` (monotonic seconds). Closed ones are not waited for."""
         missing = set(self._received)
-        while any(one in self._open for one in missing) and time.monotonic() < until:
+        while any(member in self._selector.get_map() for member in missing) and time.monotonic() < until:
             for key, _ in self._selector.select(0.5):
                 try:
                     data = key.fileobj.recv(4096)
@@ -132,7 +131,6 @@ class Crowd:
                     data = b""
                 if not data:
                     self._selector.unregister(key.fileobj)
-                    self._open.discard(key.fileobj)
                 self._received[key.fileobj] += data
                 if token in self._received[key.fileobj]:
                     missing.discard(key.fileobj)
