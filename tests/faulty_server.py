@@ -288,7 +288,8 @@ class Handler(socketserver.StreamRequestHandler):
     def broadcast(self, token: bytes) -> None:
         with self.shared["lock"]:
             self.shared["broadcasts"] = self.shared.get("broadcasts", 0) + 1
-            if self.has("loses some") and self.shared["broadcasts"] % 11 == 0:
+            # Eight come before the checks that must fail, and one of them sees only ten.
+            if self.has("loses some") and self.shared["broadcasts"] % 9 == 0:
                 return
             members = list(self.shared["members"])
             if self.has("reaches forty"):
