@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from conducts import serve  # noqa: F401 (fixture)
 from namespaces import bed, whole_again  # noqa: F401 (fixtures)
 from run_maker import SERVERS as MADE_SERVERS
 from run_maker import Server, make_run, spoil_some

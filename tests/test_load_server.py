@@ -105,6 +105,28 @@ def test_its_process_is_sampled(wsbench, port):
     assert found["ledger"]["answered"] > 0
 
 
+@pytest.mark.system
+@several
+def test_a_server_that_runs_already_is_found_by_its_port(wsbench, own, port, tmp_path):
+    done = wsbench("load", f"ws://127.0.0.1:{port}/chat", *QUICK)
+    record = record_of(tmp_path)
+    assert (record.server_cpus, record.engine_cpus) == (SERVER, ENGINE), done.stderr
+    assert re.search(rf"^during the load: server, python\S* \(process {own.pid}\), on CPU", done.stdout, re.M)
+    assert all(one == EVERY for one in cpus(own.pid)), "afterwards it has all of them again"
+
+
+@pytest.mark.system
+def test_a_server_that_is_found_keeps_its_cpus_if_asked(wsbench, own, port, tmp_path):
+    found = json.loads(wsbench("load", f"ws://127.0.0.1:{port}/chat", "--no-pin", *QUICK, "--json").stdout)
+    assert record_of(tmp_path).engine_cpus == []
+    assert found["metrics"]["server_rss_bytes_max"]["value"] > 1e6
+
+
+def test_a_program_that_listens_here_for_this_process_is_not_its_server():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert running.serving("127.0.0.1", listening.getsockname()[1]) == []
+
+
 @pytest.mark.nightly
 def test_without_pins_it_may_use_every_cpu(wsbench, port, tmp_path):
     wsbench("load", f"ws://127.0.0.1:{port}/chat", "--start", COMMAND, "--no-pin", *QUICK)

@@ -182,7 +182,7 @@ def _add_server(group) -> None:
         default=[],
         metavar="PID",
         help="a process of the server on this machine: sample it and its children, and keep them off the engine's CPUs during the "
-        "load; repeatable",
+        "load; repeatable (default: the process that listens at the URL's port)",
     )
     group.add_argument(
         "--start",
@@ -191,6 +191,7 @@ def _add_server(group) -> None:
         help="start the server on CPUs of its own, without a shell and with HOST, PORT and THREADS set; stop it after the load",
     )
     group.add_argument("--no-pin", action="store_true", help="leave server and engine on the CPUs that they have")
+    group.add_argument("--no-preflight", action="store_true", help="send the load without trying one exchange first")
 
 
 def _add_output(group) -> None:
@@ -266,6 +267,7 @@ def request(arguments) -> Request:
         pids=tuple(dict.fromkeys(arguments.pid)),
         start=arguments.start,
         pin=not arguments.no_pin,
+        preflight=not arguments.no_preflight,
         engines=arguments.engines,
         cluster=arguments.cluster,
         replicas=tuple(arguments.replica),

@@ -80,7 +80,7 @@ def _try(arguments) -> int:
     parser = argparse.ArgumentParser()
     load_options.add(parser)
     asked = load_options.request(parser.parse_args([arguments.url, *words]))
-    asked = replace(asked, session=session_file.path_of(arguments.file), choice=choice)
+    asked = replace(asked, session=session_file.path_of(arguments.file), choice=choice, preflight=False)
     folder = load.claimed(reading.RUNS)
     try:
         done = load.carry_out(asked, folder, lambda _: None)

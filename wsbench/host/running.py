@@ -13,6 +13,9 @@ import psutil
 from wsbench.host.machine import Placement
 from wsbench.records.errors import UserError
 
+#: Programs that listen for a server that is elsewhere.
+PASSES_ON = {"docker-proxy", "rootlessport", "slirp4netns", "pasta", "ssh", "sshd", "kubectl"}
+
 
 def cpus_of(pids: Iterable[int]) -> set[int]:
     """The CPUs that these processes may use. UserError if one does not exist."""
@@ -54,6 +57,33 @@ def listens_at(pid: int, host: str, port: int) -> bool:
         return False
     every = {host, "0.0.0.0", "::"}
     return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.laddr.ip in every for one in found)
+
+
+def serving(host: str, port: int) -> list[int]:
+    """The processes of this machine that accept connections to this address, without their children. None of them is this process
+    or has started it. Empty if their sockets may not be read, or if a program listens there that only passes connections on."""
+    every = {host, "0.0.0.0", "::"}
+    try:
+        found = {
+            one.pid
+            for one in psutil.net_connections(kind="tcp")
+            if one.pid and one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.laddr.ip in every
+        }
+        ours = {os.getpid(), *(one.pid for one in psutil.Process().parents())}
+        trees = {pid: [psutil.Process(pid), *psutil.Process(pid).parents()] for pid in found}
+    except psutil.Error:
+        return []
+    if ours & found or any(one.name() in PASSES_ON for tree in trees.values() for one in tree[:1]):
+        return []
+    return sorted(pid for pid, tree in trees.items() if not found & {one.pid for one in tree[1:]})
+
+
+def name(pid: int) -> str:
+    """What the process is called; `process` if it has ended."""
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return "process"
 
 
 def parted(usual: Placement, chosen: list[int], theirs: set[int]) -> Placement | None:

@@ -46,20 +46,24 @@ VIOLATES = "the server broke the protocol on {}"
 OF_STATUS = {
     "401": "Add what it asks for, such as -H 'Authorization: …'.",
     "403": "Add what it asks for, such as -H 'Authorization: …' or -H 'Origin: …'.",
+    "426": "Use ws:// or wss://.",
     "429": "Open connections more slowly: --connect-rate.",
+    "2": "Check the path: no WebSocket is there.",
     "3": "Load the address that it redirects to.",
     "4": "Check the path of the URL.",
     "5": "See the server's log.",
 }
 OF_REFUSAL = {
     "connect_refused": "Start the server, or correct the port.",
-    "tls_failed": "Check that the port speaks TLS; trust its certificate with --ca, or add --insecure.",
+    "tls_failed": "Check that the port speaks TLS (else ws://); trust its certificate with --ca, or add --insecure.",
     "handshake_invalid": "Check that the port speaks WebSocket.",
     "handshake_accept": "Check that the port speaks WebSocket.",
     "handshake_timeout": "Check that the port speaks WebSocket.",
     "setup_failed": "Carry it out with one user: `wsbench session try`.",
     "setup_timeout": "Carry it out with one user: `wsbench session try`.",
 }
+#: What to do about a handshake that lacks what was asked for, by the engine's words.
+OF_OFFER = {"declined permessage-deflate": "Omit --deflate.", "subprotocol": "Correct --subprotocol."}
 #: What to do if the engine may be the reason.
 LESS_LOAD = "Lower the load, or give the engine more CPUs."
 #: Errors of a server that says nothing; the host may then have kept it from answering.
@@ -77,8 +81,13 @@ def cause(trial: TrialData, found: Verdict) -> Finding | None:
         return _of("server" if reason.startswith("the server") else "host", "failed", reason)
     if trial.end.outcome == "interrupted":
         return _of("engine", "outcome", "the load was interrupted before its end")
+    return of_server(trial) or _all_invalid(trial, found)
+
+
+def of_server(trial: TrialData) -> Finding | None:
+    """Why a load that ran to its end carried nothing, or lost most of it."""
     checks = (_no_connection, _none_left, _no_answer, _mostly_lost)
-    return next(filter(None, (check(trial) for check in checks)), None) or _all_invalid(trial, found)
+    return next(filter(None, (check(trial) for check in checks)), None)
 
 
 def left(trial: TrialData, why: Finding, found: Verdict) -> list[Finding]:
@@ -108,7 +117,8 @@ def _no_connection(trial: TrialData) -> Finding | None:
     kind, example = _commonest(trial)
     status = re.sub(r"^status ", "", example)
     why = REFUSALS.get(kind, f"{kind}: {{}}").format(status) if kind else "the engine recorded no error"
-    remedy = OF_REFUSAL.get(kind, "")
+    lacks = (words for what, words in OF_OFFER.items() if kind == "handshake_invalid" and what in example)
+    remedy = next(lacks, OF_REFUSAL.get(kind, ""))
     if kind == "handshake_status":
         remedy = next((words for start, words in OF_STATUS.items() if status.startswith(start)), "")
     return _of("server", "no_connection", f"no connection was established: {why}", remedy, counts=None)

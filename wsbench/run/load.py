@@ -20,7 +20,7 @@ from wsbench.records.engine_files import Plan
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.files import new_folder
 from wsbench.records.rundir import TrialFolder, TrialRecord
-from wsbench.run import target
+from wsbench.run import preflight, target
 from wsbench.run.load_plan import SCHEMES, Request, path, plan_of, require_files, resolved, subprotocols, url_of
 from wsbench.servers import serving
 
@@ -68,6 +68,8 @@ def _carried_out(asked: Request, folder: TrialFolder, watch, say) -> Done:
             for note in side.notes:
                 say(note)
             plan = plan_of(asked, side.engine_cpus)
+            if asked.preflight and asked.cluster is None and (wrong := preflight.problem(plan)) is not None:
+                raise UserError(f"{asked.url}: {wrong}")
             with _hosts(asked, binary) as (hosts, sampling):
                 count = hosts.count(asked.engines, plan)
                 hosts.plans(plan, count)
@@ -124,6 +126,7 @@ def _server(asked: Request) -> target.Asked:
         start=asked.start,
         pin=asked.pin and asked.cluster is None,
         engine_cpus=asked.cpus,
+        finds=asked.cluster is None,
     )
 
 

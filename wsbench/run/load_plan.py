@@ -93,6 +93,8 @@ class Request:
     pids: tuple[int, ...] = ()
     start: tuple[str, ...] | None = None
     pin: bool = True
+    #: Whether one exchange is tried first.
+    preflight: bool = True
     engines: int | None = None
     cluster: Path | None = None
     replicas: tuple[str, ...] = ()

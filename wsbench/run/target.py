@@ -39,6 +39,8 @@ class Asked:
     start: tuple[str, ...] | None
     pin: bool
     engine_cpus: list[int]
+    #: Whether the processes that listen are looked for, if none is named.
+    finds: bool = True
 
     @property
     def is_loopback(self) -> bool:
@@ -51,7 +53,9 @@ def side_of(asked: Asked, folder: TrialFolder) -> Side:
 
 
 class Side:
-    """A server that runs already, from entry to exit of the context. It is never stopped. `notes`: lines for the user."""
+    """A server that runs already, from entry to exit of the context. It is never stopped. `notes`: lines for the user.
+
+    If its processes are not named, those that listen on this machine are it."""
 
     ready_s: float | None = None
     exit_words: str | None = None
@@ -67,11 +71,14 @@ class Side:
         self.engine_cpus: list[int] | None = None
 
     def __enter__(self) -> Side:
-        if not self.pids:
-            return self
-        if running.listens(self.pids, self._asked.port) is False:
-            self.notes.append(f"{_processes(self.pids)} does not listen at port {self._asked.port}: is it the server?")
-        if not self._asked.pin or not self._asked.is_loopback:
+        asked, server = self._asked, "server"
+        if asked.finds and asked.is_loopback and not self.pids:
+            self.pids = running.serving(asked.host, asked.port)
+            self.server_cpus = sorted(running.cpus_of(self.pids))
+            server = f"server, {' and '.join(f'{running.name(pid)} (process {pid})' for pid in self.pids)},"
+        elif running.listens(self.pids, asked.port) is False:
+            self.notes.append(f"{_processes(self.pids)} does not listen at port {asked.port}: is it the server?")
+        if not self.pids or not asked.pin or not asked.is_loopback:
             return self
         place = self._placed(set(self.server_cpus))
         if place is None:
@@ -79,7 +86,7 @@ class Side:
         if place.server != self.server_cpus:
             self._stack.enter_context(Pinned(self.pids, place.server))
         self.server_cpus, self.engine_cpus = place.server, place.engine
-        self.notes.append(f"during the load: server on {_list(place.server)}, engine on {_list(place.engine)}")
+        self.notes.append(f"during the load: {server} on {_list(place.server)}, engine on {_list(place.engine)}")
         return self
 
     def __exit__(self, *_) -> None:
