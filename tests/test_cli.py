@@ -1,10 +1,13 @@
 """The command line as it starts: at once, with nothing imported that is not used; what is not installed is one line."""
 
 import ast
+import contextlib
 import importlib.metadata
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,6 +20,7 @@ from wsbench import cli
 from wsbench.cli import arguments, exits
 from wsbench.host import installation
 from wsbench.records.engine_files import Closed
+from wsbench.records.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 #: In a checkout, where these tests run.
@@ -94,18 +98,83 @@ def test_every_command_has_its_help_and_its_function(wsbench, name):
     done = wsbench(name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert name in done.stdout
-    module, _, function = arguments.COMMANDS[name][1].partition(":")
+    module, _, function = arguments.COMMANDS[name].function.partition(":")
     assert callable(getattr(__import__(f"wsbench.{module}", fromlist=[function]), function))
 
 
 @pytest.mark.parametrize("name", arguments.COMMANDS)
 def test_the_help_of_a_command_has_its_exit_codes(capsys, name):
     with pytest.raises(SystemExit):
-        arguments.parser([name]).parse_args([name, "--help"])
+        arguments.parsed([name, "--help"])
     _, _, table = capsys.readouterr().out.partition("exit codes:\n")
     codes = [int(line.split()[0]) for line in table.splitlines() if not line.startswith(" " * 5)]
     assert codes == [code for code, _ in exits.table(name)]
     assert set(exits.OF_ALL) <= set(codes) <= set(exits.MEANINGS)
+
+
+def test_every_command_is_in_one_group():
+    assert [name for names in arguments.GROUPS.values() for name in names] == list(arguments.COMMANDS)
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
+def test_help_has_every_command_with_what_it_does(capsys, words):
+    with pytest.raises(SystemExit) as end:
+        arguments.parsed(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert end.value.code in (0, None)
+    assert all(f"  {name:<12}{command.about}" in lines for name, command in arguments.COMMANDS.items())
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("name", arguments.COMMANDS)
+def test_the_examples_of_a_command_are_understood(capsys, name):
+    for example in arguments.COMMANDS[name].examples:
+        first, *words = shlex.split(example.partition(" > ")[0])
+        assert first == "wsbench"
+        with contextlib.suppress(SystemExit):
+            assert arguments.parsed(words).command == arguments.COMMANDS[name].function
+    with pytest.raises(SystemExit):
+        arguments.parsed(["help", name])
+    assert arguments.COMMANDS[name].examples[0] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["laod", "x"], "no command 'laod'; did you mean load? (see `wsbench --help`)"),
+        (["xyzzy"], "no command 'xyzzy' (see `wsbench --help`)"),
+        (
+            ["load", "ws://127.0.0.1:1/", "--conections", "5"],
+            "unrecognized arguments: --conections 5; did you mean --connections? (see `wsbench load --help`)",
+        ),
+        (["plan", "quick", "more"], "unrecognized arguments: more (see `wsbench plan --help`)"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(words, said):
+    with pytest.raises(UserError) as met:
+        arguments.parsed(words)
+    assert str(met.value) == said
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_and_their_options(capsys):
+    assert cli.carried_out(["completion", "bash"]) == exits.DONE
+    script = capsys.readouterr().out
+
+    def completed(*words: str) -> list[str]:
+        line = f'COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_wsbench; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        return subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True).stdout.split()
+
+    assert completed("wsbench", "du") == ["duel"]
+    assert completed("wsbench", "load", "--connectio") == ["--connections"]
+    assert completed("wsbench", "plan", "--arrangement", "sl") == ["slices"]
+
+
+@pytest.mark.parametrize("words", [["version"], ["-V"], ["--version"]])
+def test_versions_have_three_spellings(capsys, words):
+    with pytest.raises(SystemExit):
+        arguments.parsed(words)
+    assert re.match(r"wsbench \d", capsys.readouterr().out)
 
 
 def test_each_command_of_the_table_of_exit_codes_exists():

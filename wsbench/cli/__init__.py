@@ -108,7 +108,7 @@ def carried_out(words: list[str]) -> int:
     from wsbench.records.errors import NothingUsable, UserError
 
     try:
-        asked = arguments.parser(words).parse_args(words)
+        asked = arguments.parsed(words)
         module, _, function = asked.command.partition(":")
         return getattr(import_module(f"wsbench.{module}"), function)(asked)
     except UserError as error:

@@ -6,8 +6,10 @@ The arguments of a command are added, and its module imported, only if that comm
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from wsbench.cli import exits
@@ -24,6 +26,19 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see `{self.prog} --help`)")
 
 
+class Top(Parser):
+    """All commands, in groups."""
+
+    def format_help(self) -> str:
+        lines = ["usage: wsbench COMMAND …", "", self.description]
+        for group, names in GROUPS.items():
+            lines += ["", f"{group}:", *(f"  {name:<12}{COMMANDS[name].about}" for name in names)]
+        first = ("load", "duel", "run")
+        lines += ["", "examples:", *(f"  {COMMANDS[name].examples[0]}" for name in first)]
+        lines += ["", "`wsbench COMMAND --help` has the options, examples and exit codes of a command; -V tells the versions.", ""]
+        return "\n".join(lines)
+
+
 class Version(argparse.Action):
     """Harness, engine and catalogue: what a number depends on."""
 
@@ -37,19 +52,60 @@ class Version(argparse.Action):
         parser.exit()
 
 
-def parser(words: list[str]) -> argparse.ArgumentParser:
-    """The parser for these words of a command line."""
-    top = Parser(prog="wsbench", description="A benchmark system for WebSocket servers whose numbers can be proven.")
-    top.add_argument("--version", action=Version)
+def parsed(words: list[str]) -> argparse.Namespace:
+    """The arguments in these words of a command line. UserError, with the nearest name, for a command or an option that there is
+    not; SystemExit once help or version is printed."""
+    words = _usual(words)
+    made, typed = parser(words), _typed(words)
+    if typed is not None and typed not in COMMANDS:
+        raise UserError(f"no command {typed!r}{_nearest(typed, COMMANDS)} (see `wsbench --help`)")
+    asked, unknown = made.parse_known_args(words)
+    if unknown:
+        options = [option for action in made.commands[typed]._actions for option in action.option_strings]
+        hint = _nearest(unknown[0].partition("=")[0], options) if unknown[0].startswith("-") else ""
+        raise UserError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see `wsbench {typed} --help`)")
+    return asked
+
+
+def _usual(words: list[str]) -> list[str]:
+    """The same in the form that argparse knows: `wsbench` alone and `help` are `--help`, `version` and `-V` are `--version`."""
+    match words:
+        case [] | ["help"]:
+            return ["--help"]
+        case ["help", name, *_]:
+            return [name, "--help"]
+        case ["version" | "-V"]:
+            return ["--version"]
+    return words
+
+
+def _typed(words: list[str]) -> str | None:
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _nearest(text: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(text, known, 1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def parser(words: list[str], whole: bool = False) -> Top:
+    """The parser for these words of a command line. `commands` has that of each command; `whole`: with the arguments of all."""
+    top = Top(prog="wsbench", description="Load-test WebSocket servers, and know whether the numbers can be trusted.")
+    top.add_argument("-V", "--version", action=Version)
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    typed = next((word for word in words if not word.startswith("-")), None)
-    for name, (text, command, add) in COMMANDS.items():
+    top.commands, typed = commands.choices, _typed(words)
+    for name, command in COMMANDS.items():
+        examples = "\n".join(["examples:", *(f"  {line}" for line in command.examples)])
         made = commands.add_parser(
-            name, help=text, description=text, epilog=exits.epilog(name), formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=command.about,
+            description=command.about,
+            epilog=f"{examples}\n\n{exits.epilog(name)}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        made.set_defaults(command=command)
-        if name == typed:
-            add(made)
+        made.set_defaults(command=command.function)
+        if whole or name == typed:
+            command.add(made)
     return top
 
 
@@ -307,50 +363,161 @@ def _selftest(made: Parser) -> None:
     made.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)} (default: all)")
 
 
+def _completion(made: Parser) -> None:
+    made.add_argument("shell", choices=["bash", "zsh", "fish"])
+
+
+def complete(arguments) -> int:
+    """Prints what teaches a shell the commands and their options."""
+    import shtab
+
+    print(shtab.complete(parser([], whole=True), shell=arguments.shell))
+    return exits.DONE
+
+
 def _doctor(made: Parser) -> None:
     from wsbench.cli import doctor
 
     doctor.add(made)
 
 
-#: name → what it does; the function that does it, as `module:function` of `wsbench`; the one that adds its arguments.
-COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
-    "list": ("list servers, experiments, sessions, metrics, claims or runs", "cli.reading:list_things", _list),
-    "build": ("build servers that have changed", "cli.measuring:build_servers", _servers),
-    "check": ("check servers against the server contract and RFC 6455", "cli.measuring:check_servers", _check),
-    "start": ("start a server as a trial would, until Ctrl-C", "cli.measuring:start_server", _start),
-    "plan": ("print every trial and the estimated duration; run nothing", "cli.measuring:plan_campaign", _plan),
-    "run": ("run an experiment", "cli.measuring:run_campaign", _run),
-    "capacity": ("find the highest load that keeps a promise", "cli.measuring:find_capacity", _capacity),
-    "size": ("servers, CPUs, memory and hosts for a load, from measured capacities", "cli.show_size:run", _size),
-    "duel": ("compare two servers until decided", "cli.measuring:duel_servers", _duel),
-    "report": ("write the report and the data set of a campaign", "cli.reading:report_campaign", _report),
-    "compare": (
+@dataclass(frozen=True)
+class Command:
+    """`function` does it, as `module:function` of `wsbench`; `add` adds its arguments."""
+
+    about: str
+    function: str
+    add: Callable[[Parser], None]
+    examples: tuple[str, ...]
+
+
+#: In the order of the groups below.
+COMMANDS: dict[str, Command] = {
+    "load": Command(
+        "load a server and tell rate, latency, losses and the verdict",
+        "cli.measuring:load_url",
+        _load,
+        (
+            "wsbench load ws://127.0.0.1:8080/chat --session chat.toml -c 100 --rate 1k",
+            "wsbench load ws://127.0.0.1:8080/echo --rate 5k --fail-if 'p99 > 5ms'",
+        ),
+    ),
+    "session": Command(
+        "check, try or record a session file",
+        "cli.show_session:run",
+        _session,
+        ("wsbench session try chat.toml ws://127.0.0.1:8080/chat",),
+    ),
+    "duel": Command(
+        "compare two servers until decided",
+        "cli.measuring:duel_servers",
+        _duel,
+        (
+            "wsbench duel './server-old' './server-new' --path /ws --fail-if 'messages_per_s < -3 %'",
+            "wsbench duel netty go-gws",
+        ),
+    ),
+    "capacity": Command(
+        "find the highest load that keeps a promise",
+        "cli.measuring:find_capacity",
+        _capacity,
+        ("wsbench capacity netty@4.2 --slo 'response.p99 < 20ms'",),
+    ),
+    "size": Command(
+        "servers, CPUs, memory and hosts for a load, from measured capacities",
+        "cli.show_size:run",
+        _size,
+        ("wsbench size -c 1M --rate-each 0.1",),
+    ),
+    "list": Command(
+        "list servers, experiments, sessions, metrics, claims or runs",
+        "cli.reading:list_things",
+        _list,
+        ("wsbench list servers",),
+    ),
+    "build": Command(
+        "build servers that have changed", "cli.measuring:build_servers", _servers, ("wsbench build --install netty",)
+    ),
+    "check": Command(
+        "check servers against the server contract and RFC 6455",
+        "cli.measuring:check_servers",
+        _check,
+        ("wsbench check --install netty@4.2",),
+    ),
+    "start": Command(
+        "start a server as a trial would, until Ctrl-C",
+        "cli.measuring:start_server",
+        _start,
+        ("wsbench start reference@websocket --port 21000",),
+    ),
+    "plan": Command(
+        "print every trial and the estimated duration; run nothing", "cli.measuring:plan_campaign", _plan, ("wsbench plan quick",)
+    ),
+    "run": Command(
+        "run an experiment",
+        "cli.measuring:run_campaign",
+        _run,
+        ("wsbench run quick --install", "wsbench run --resume runs/2026-11-30T120000-quick"),
+    ),
+    "report": Command(
+        "write the report and the data set of a campaign",
+        "cli.reading:report_campaign",
+        _report,
+        ("wsbench report results/2026-11-25-hoticn-2018-concurrency",),
+    ),
+    "compare": Command(
         "compare two campaigns, or two servers of one campaign",
         "cli.reading:compare_campaigns",
         _compare,
+        ("wsbench compare runs/before runs/after --fail-if 3%", "wsbench compare runs/quick:netty runs/quick:reference"),
     ),
-    "history": (
+    "history": Command(
         "find steps in performance over many campaigns of one experiment",
         "cli.reading:tell_history",
         _history,
+        ("wsbench history quick",),
     ),
-    "export": ("export a campaign to other formats", "cli.reading:export_campaign", _export),
-    "serve": ("browse campaigns, finished or running", "cli.reading:serve_campaigns", _serve),
-    "site": ("write the pages of `serve` as a static site", "cli.reading:write_site", _site),
-    "pack": ("copy a campaign with its trials in one archive, to publish", "cli.reading:pack_campaign", _pack),
-    "claims": ("test published claims on campaigns", "cli.reading:judge_claims", _claims),
-    "load": ("load any server", "cli.measuring:load_url", _load),
-    "session": ("check, try or record a session file", "cli.show_session:run", _session),
-    "cluster": (
+    "claims": Command(
+        "test published claims on campaigns",
+        "cli.reading:judge_claims",
+        _claims,
+        ("wsbench claims results/2026-11-25-hoticn-2018-concurrency",),
+    ),
+    "export": Command(
+        "export a campaign to other formats", "cli.reading:export_campaign", _export, ("wsbench export runs/quick csv quick.csv",)
+    ),
+    "serve": Command("browse campaigns, finished or running", "cli.reading:serve_campaigns", _serve, ("wsbench serve",)),
+    "site": Command(
+        "write the pages of `serve` as a static site", "cli.reading:write_site", _site, ("wsbench site build/campaigns results",)
+    ),
+    "pack": Command(
+        "copy a campaign with its trials in one archive, to publish",
+        "cli.reading:pack_campaign",
+        _pack,
+        ("wsbench pack runs/quick results/2026-11-30-quick",),
+    ),
+    "doctor": Command(
+        "what this machine has and lacks, and what to do about it", "cli.doctor:examine", _doctor, ("wsbench doctor",)
+    ),
+    "selftest": Command(
+        "check the engine on this machine (about a minute)", "cli.measuring:test_itself", _selftest, ("wsbench selftest",)
+    ),
+    "cluster": Command(
         "start, list or stop Ray on the hosts of a cluster",
         "run.cluster.commands:run",
         _cluster,
+        ("wsbench cluster status cluster.toml",),
     ),
-    "selftest": (
-        "check the engine on this machine (about a minute)",
-        "cli.measuring:test_itself",
-        _selftest,
+    "completion": Command(
+        "print what lets a shell complete commands and options",
+        "cli.arguments:complete",
+        _completion,
+        ("wsbench completion bash > ~/.local/share/bash-completion/completions/wsbench",),
     ),
-    "doctor": ("what this machine has and lacks, and what to do about it", "cli.doctor:examine", _doctor),
+}
+GROUPS = {
+    "your server": ("load", "session", "duel", "capacity", "size"),
+    "servers and experiments": ("list", "build", "check", "start", "plan", "run"),
+    "campaigns and loads that were measured": ("report", "compare", "history", "claims", "export", "serve", "site", "pack"),
+    "this machine and others": ("doctor", "selftest", "cluster", "completion"),
 }
