@@ -33,7 +33,7 @@ MOST_SHOWN = 160
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", choices=TASKS, help="; ".join(f"{name}: {text}" for name, text in TASKS.items()))
+    parser.add_argument("task", choices=list(TASKS), help="; ".join(f"{name}: {text}" for name, text in TASKS.items()))
     parser.add_argument("file", metavar="NAME|FILE", help="a session or its file; for from-har the archive, FILE.har")
     parser.add_argument("url", nargs="?", help="try: the server, such as ws://127.0.0.1:8080/chat")
     parser.add_argument("-n", "--messages", type=positive, help="try: end after this many messages (default: two of each step)")
