@@ -427,7 +427,7 @@ COMMANDS: dict[str, Command] = {
         "servers, CPUs, memory and hosts for a load, from measured capacities",
         "cli.show_size:run",
         _size,
-        ("wsbench size -c 1M --rate-each 0.1 --from results",),
+        ("wsbench size -c 1M --rate-each 0.1 --from runs/idle-memory --from runs/capacity",),
     ),
     "list": Command(
         "list servers, experiments, sessions, metrics, claims or runs",
