@@ -86,11 +86,11 @@ faults: setup-test
 
 # Which lines and branches of the judging packages the unit tests reach.
 coverage: setup-test
-	$(BIN)/python scripts/covered.py
+	$(BIN)/python scripts/tested.py --number 0
 
 # MUTANTS="--number 200" for more than 20.
 mutants: setup-test
-	$(BIN)/python scripts/mutants.py $(MUTANTS)
+	$(BIN)/python scripts/tested.py $(MUTANTS)
 
 # The tool and the engine: a C linker, Rust and Python, no more.
 setup: $(VENV)/.done $(ENGINE)
