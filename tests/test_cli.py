@@ -27,18 +27,8 @@ ROOT = Path(__file__).parents[1]
 EXTRA = f"pip install --editable '{ROOT}[report]'"
 
 #: What only the report, the statistics and the pages use.
-OF_REPORT = {
-    "scipy",
-    "statsmodels",
-    "pyarrow",
-    "pandas",
-    "ruptures",
-    "jinja2",
-    "py_mini_racer",
-    "starlette",
-    "uvicorn",
-}
-HEAVY = OF_REPORT | {"numpy", "pydantic", "rich", "psutil"}
+OF_REPORT = {"prometheus_client", "py_mini_racer", "pyarrow", "ruptures", "starlette", "uvicorn"}
+HEAVY = OF_REPORT | {"jinja2", "numpy", "psutil", "pydantic", "rich", "scipy"}
 #: Each command line in a process of its own: a fork of one in which nothing but `wsbench.cli` is imported.
 IMPORTED = """
 import contextlib, io, json, os, sys
@@ -213,7 +203,7 @@ def test_an_invalid_value_that_nobody_refused_is_one_line(monkeypatch, capsys):
 def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp_path):
     ((code, _, said),) = run(tmp_path, ["run", "quick"], absent=OF_REPORT).values()
     assert code == 2
-    assert said.startswith(f"wsbench: this needs jinja2, which is not installed: {EXTRA}; or use")
+    assert said.startswith(f"wsbench: this needs prometheus_client, which is not installed: {EXTRA}; or use")
     assert not (tmp_path / "runs").exists()
 
 
@@ -221,10 +211,23 @@ def test_a_campaign_whose_report_could_not_be_made_is_refused_before_it_runs(tmp
 def test_what_needs_the_report_says_what_to_install(tmp_path):
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "x" / "campaign.json").write_text("{}")
-    lines = [["report", "runs/x"], ["history", "quick"], ["serve"], ["compare", "runs/x", "runs/x"]]
+    lines = [["report", "runs/x"], ["history", "quick"], ["serve"]]
     for code, _, said in run(tmp_path, *lines, absent=OF_REPORT).values():
         assert (code, said.count("\n")) == (2, 1)
         assert said.endswith(f"which is not installed: {EXTRA}\n")
+
+
+@pytest.mark.system
+def test_loads_duels_searches_and_comparisons_do_without_the_report(tmp_path):
+    lines = [
+        ["load", "ws://127.0.0.1:9/", "--report", "load.html"],
+        ["duel", "ws://127.0.0.1:9/", "ws://127.0.0.1:9/"],
+        ["capacity", "ws://127.0.0.1:9/", "--slo", "p99 < 5ms"],
+        ["compare", "nothing", "nothing"],
+    ]
+    for words, (_, modules, said) in run(tmp_path, *lines, absent=OF_REPORT).items():
+        assert "is not installed" not in said, words
+        assert not modules & OF_REPORT
 
 
 def test_version_names_harness_engine_and_catalogue(wsbench):

@@ -21,6 +21,8 @@ from wsbench.records.engine_files import Doc, Plan, Push, Seconds
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import CellValue, TrialRecord
 
+#: The tables of a stored data set.
+TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
 COLUMN = {name: column for column, name in enumerate(metrics.METRICS)}
 Cell = tuple[tuple[str, CellValue], ...]
 #: The reason in a trial record if the server ended during its load: it did not carry the load.

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from wsbench.analysis import tables
 from wsbench.analysis.as_written import Experiment, read_experiment
 from wsbench.analysis.capacity import answers
-from wsbench.analysis.dataset import DataSet
+from wsbench.analysis.dataset import FILES, DataSet
 from wsbench.analysis.measuring import Growing, Tell, digest, measured
 from wsbench.analysis.results import Results
 from wsbench.experiments.experiment import Capacity
 from wsbench.records.errors import UserError
+from wsbench.records.files import is_plain
 from wsbench.records.frozen import one_line
 from wsbench.records.rundir import RunFolder
 from wsbench.records.sums import Altered
@@ -83,6 +83,10 @@ def _data(run: RunFolder, experiment: Experiment, anew: bool, known: DataSet | N
 def _kept(run: RunFolder, anew: bool) -> DataSet | None:
     """The stored data set; None if there is none, or if it cannot be read and the raw files exist. Altered if a file of it is not
     the one that was written, unless it is to be computed anew."""
+    if not all(is_plain(run.path / name) for name in FILES):
+        return None
+    from wsbench.analysis import tables  # the base installation lacks what it needs
+
     try:
         return tables.read(run)
     except Altered as error:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from wsbench import metrics
 from wsbench.analysis import stored_verdicts
-from wsbench.analysis.dataset import COLUMN, Columns, DataSet, Latencies, TrialResult
+from wsbench.analysis.dataset import COLUMN, FILES, LATENCIES, OUTCOMES, TRIALS, Columns, DataSet, Latencies, TrialResult
 from wsbench.metrics.findings import FAMILIES, KINDS, Bottleneck, Finding, Kind, Verdict
 from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
@@ -30,7 +30,6 @@ from wsbench.records.frozen import LARGEST, one_line
 from wsbench.records.placeless import Places
 from wsbench.records.rundir import RunFolder, TrialOrder, TrialRecord
 
-TRIALS, OUTCOMES, LATENCIES = FILES = ("trials.parquet", "outcomes.parquet", "latencies.parquet")
 #: The columns of the long table that wsbench itself reads.
 USED = ["trial", "metric", "value", "reason"]
 #: The columns of `outcomes.parquet` in which a path may stand.
@@ -46,10 +45,8 @@ def write(run: RunFolder, data: DataSet) -> None:
     run.write({name: parquet(table.replace_schema_metadata(same)) for name, table in made.items()})
 
 
-def read(run: RunFolder) -> DataSet | None:
-    """The stored data set; None unless it is complete. UserError if it cannot be read."""
-    if not all(is_plain(run.path / name) for name in FILES):
-        return None
+def read(run: RunFolder) -> DataSet:
+    """The stored data set. UserError if it cannot be read."""
     outcomes = _table(run, OUTCOMES)
     try:
         latencies, numbers = _table(run, LATENCIES), _table(run, TRIALS, USED)

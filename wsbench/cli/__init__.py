@@ -11,11 +11,8 @@ import sys
 
 from wsbench.cli import exits
 
-#: What the statistics, the report and the pages need, and a base installation does not have.
-OF_REPORT = (
-    *("jinja2", "markupsafe", "prometheus_client", "py_mini_racer", "pyarrow", "ruptures", "scipy", "starlette", "statsmodels"),
-    "uvicorn",
-)
+#: What the reports and the pages of campaigns need, and a base installation does not have.
+OF_REPORT = ("prometheus_client", "py_mini_racer", "pyarrow", "ruptures", "starlette", "uvicorn")
 
 
 def main() -> None:
@@ -150,10 +147,6 @@ def _words_of(error: OSError) -> str:
         errno.EACCES: "check its owner and permissions",
     }.get(error.errno)
     return f"{what}; {todo}" if todo else what
-
-
-def has_report() -> bool:
-    return not _missing()
 
 
 def require_report(otherwise: str = "; or use --no-report and write the report elsewhere") -> None:

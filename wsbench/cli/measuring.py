@@ -12,7 +12,6 @@ from wsbench.analysis import thresholds
 from wsbench.checks import autobahn, contract
 from wsbench.checks.selftest import runner
 from wsbench.cli import (
-    has_report,
     load_options,
     reading,
     require_report,
@@ -173,7 +172,7 @@ def plan_campaign(arguments) -> int:
 def run_campaign(arguments) -> int:
     if not arguments.no_report:
         require_report()
-        installation.require_addresses()
+        require_drawings()
     watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("expected either an experiment or --resume RUN (see `wsbench run --help`)")
@@ -181,8 +180,6 @@ def run_campaign(arguments) -> int:
         raise UserError("--anyway goes with --resume")
     unfinished = None if arguments.resume is None else _unfinished(arguments)
     asked = request_of(arguments) if unfinished is None else None
-    if asked is not None and asked.until is not None:
-        require_report()
     if asked is not None and arguments.install:
         install_for(asked.variants)
     with _testbed(arguments) as where:
@@ -191,9 +188,6 @@ def run_campaign(arguments) -> int:
             run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again, searching, arguments.anyway)
         else:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
-    if not has_report():
-        print(f"kept in {run.path}")
-        return DONE
     results = reading.results_of(run)
     if results.searched is not None:
         show_capacity.summary(results)
@@ -241,7 +235,6 @@ def _duel_of(results):
 
 
 def duel_servers(arguments) -> int:
-    require_report()
     from wsbench.analysis import gates
     from wsbench.analysis.reading import load as load_results
 
@@ -289,7 +282,6 @@ def _scenario(arguments) -> str:
 
 
 def find_capacity(arguments) -> int:
-    require_report()
     from wsbench.analysis.reading import load as load_results
     from wsbench.run import capacity
 
@@ -335,6 +327,14 @@ def find_capacity(arguments) -> int:
     return code
 
 
+def require_drawings() -> None:
+    """UserError if the address space is too small for what draws a report before it is opened."""
+    from wsbench.report import still
+
+    if still.can_draw():
+        installation.require_addresses()
+
+
 def end_leftovers(out=None) -> None:
     """Ends processes of an earlier wsbench that was killed together with its leash, and reports them. Removes what it unpacked."""
     packing.remove_leftovers()
@@ -362,8 +362,7 @@ def _testbed(arguments):
 def load_url(arguments) -> int:
     asked = load_options.request(arguments)
     if arguments.report:
-        require_report(otherwise="")
-        installation.require_addresses()
+        require_drawings()
     seconds = getattr(asked.measure, "seconds", None)
     load.require_sound(asked)
     end_leftovers(sys.stderr)

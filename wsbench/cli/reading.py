@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from wsbench import metrics
-from wsbench.cli import show_claims, show_servers, terminal
+from wsbench.cli import require_report, show_claims, show_servers, terminal
 from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.experiments import experiment
 from wsbench.host import machine, places
@@ -68,6 +68,7 @@ def list_things(arguments) -> int:
 
 
 def report_campaign(arguments) -> int:
+    require_report(otherwise="")
     run = RunFolder.open(arguments.run)
     write_report(run, results_of(run, anew=arguments.rebuild))
     return DONE

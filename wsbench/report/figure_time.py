@@ -1,7 +1,7 @@
 """Users and response times over a run, second by second: requested and connected users; per-second means and their trend.
 
 Timelines of a campaign in, blocks out. The engine keeps one histogram per second and no single responses, so a point is the mean
-of a second. The trend is LOWESS (Cleveland 1979) from statsmodels: local lines through SHARE of the points, three robust rounds.
+of a second. The trend is LOWESS (Cleveland 1979) local lines through SHARE of the points, three robust rounds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from wsbench.records.engine_files import Plan
 from wsbench.report import figure_drawing
 from wsbench.report.blocks import Block, Table
 from wsbench.report.figure_drawing import Line, Point
+from wsbench.report.lowess import lowess
 
 SHARE, ROUNDS = 0.1, 3
 FEWEST = 10  # seconds; with fewer the trend would be the points themselves
@@ -89,12 +90,10 @@ def trend(times: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
     """LOWESS of the per-second means; empty if there are too few."""
     if len(times) < FEWEST:
         return []
-    # Imported here: it takes a second, and few reports need it.
-    from statsmodels.nonparametric.smoothers_lowess import lowess
-
     seconds, means = np.array([t for t, *_ in times]), np.array([mean for _, mean, _ in times])
     share = max(SHARE, NEIGHBOURS / len(times))
-    return [(float(x), float(y)) for x, y in lowess(means, seconds, frac=min(1.0, share), it=ROUNDS)]
+    line = lowess(seconds, means, min(1.0, share), ROUNDS)
+    return list(zip(seconds.tolist(), line.tolist(), strict=True))
 
 
 def _users(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_: str) -> Block:
@@ -149,7 +148,7 @@ def _times(results: Results, asked: FigureTable, runs: list[Run], cell: str, id_
         middle = float(np.median(seen)) if seen else None
         texts = [wording.number(value) for value in (middle, max(seen, default=None), longest)]
         rows.append([f"{run.server}, trial {run.number:04}", *texts])
-    text = f"{asked.note or ''} LOWESS (statsmodels) through a tenth of the points at a time, {ROUNDS} robust rounds.".strip()
+    text = f"{asked.note or ''} LOWESS through a tenth of the points at a time, {ROUNDS} robust rounds.".strip()
     return Block(id_, _title(asked, "response time", cell), text, Table(head, rows), drawing)
 
 

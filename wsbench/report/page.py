@@ -11,10 +11,9 @@ from markupsafe import Markup
 
 from wsbench import metrics
 from wsbench.analysis import stats, titles, wording
-from wsbench.analysis.dataset import TrialResult
+from wsbench.analysis.dataset import TRIALS, TrialResult
 from wsbench.analysis.results import Results
 from wsbench.analysis.summary import left_out, summary
-from wsbench.analysis.tables import TRIALS
 from wsbench.metrics import limits
 from wsbench.metrics.findings import FAMILIES
 from wsbench.records.plain import visible

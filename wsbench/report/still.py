@@ -7,11 +7,11 @@ without access to files or network.
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from markupsafe import Markup
-from py_mini_racer import MiniRacer
 
 from wsbench.host import installation
 from wsbench.records import contained
@@ -30,6 +30,8 @@ def script(*names: str) -> str:
 
 def call(function: str, *arguments, also: tuple[str, ...] = ()) -> object:
     """The result of a function of the drawing scripts; for the page and for tests."""
+    from py_mini_racer import MiniRacer  # the base installation lacks it
+
     installation.require_addresses()
     engine = MiniRacer()
     try:
@@ -57,8 +59,23 @@ def inside_tables(kind: Literal["sparkline", "meanLine"], drawn: list[dict]) -> 
     return [Markup(svg) for svg in json.loads(call("insideTables", kind, json.dumps(drawn)))] if drawn else []
 
 
+def can_draw() -> bool:
+    """Whether there is a V8 here."""
+    return find_spec("py_mini_racer") is not None
+
+
 def still_load(data: str) -> dict:
-    """The parts of the page of a load: `legend`, `shapes`, `absent`, and `sections`."""
+    """The parts of the page of a load: `legend`, `shapes`, `absent`, and `sections`. Without V8 the page draws them itself."""
+    if not can_draw():
+        shown = json.loads(data)
+        sections = {"percentiles": shown["curves"], "time": shown["timelines"]}
+        drawn = {"note": "", "html": '<p class="note">Drawn by the script of this page.</p>'}
+        return {
+            "sections": {name: drawn for name, of in sections.items() if of},
+            "legend": "<div data-legend></div>",
+            "shapes": '<div id="undrawn" hidden></div>',
+            "absent": "",
+        }
     return json.loads(call("stillLoad", data, WIDTH))
 
 

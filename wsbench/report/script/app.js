@@ -307,8 +307,15 @@ function begin() {
   if (page.chosen.trial !== null) openTrial(page.chosen.trial);
 }
 
+// A page that was written where nothing could be drawn.
+function complete(data) {
+  $("#undrawn").outerHTML = shapeDefinitions();
+  for (const place of $$("[data-legend]")) place.outerHTML = legendHtml(data, [...data.servers.keys()].slice(1), `${data.roles.each}s`);
+}
+
 unpack($("#data")).then((data) => {
   page.data = data;
+  if ($("#undrawn")) complete(data);
   document.documentElement.classList.add("live");
   listen();
   begin();
