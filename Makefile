@@ -3,6 +3,8 @@
 VENV    := .venv
 BIN     := $(VENV)/bin
 WSBENCH := $(BIN)/wsbench
+# What builds a wheel needs none of what the tool needs.
+WHEEL   := build/wheel-tools
 ENGINE  := $(BIN)/wsbench-engine
 # The oldest Rust that builds the engine.
 RUST    := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' engine/Cargo.toml)
@@ -165,10 +167,10 @@ check-builds: setup
 	$(BIN)/python scripts/same_artefacts.py
 
 # A wheel with the engine in it, for glibc 2.28 and newer, in dist/.
-wheel: $(VENV)/.done-wheel
+wheel: $(WHEEL)/.done
 	rm -rf dist
-	$(FOUND) nice -n 19 $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
-	$(BIN)/auditwheel show dist/*.whl
+	$(FOUND) $(WHEEL)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(WHEEL)/bin/auditwheel show dist/*.whl
 
 # A wheel with the checkout's engine in an empty environment, and its first load. `check-fresh` does the same with one of `make wheel`.
 test-wheel: setup
@@ -178,8 +180,10 @@ test-wheel: setup
 	build/wheel/bin/pip install --quiet build/wheel/dist/*.whl
 	PATH="$(CURDIR)/build/wheel/bin:$$PATH" XDG_CACHE_HOME="$(CURDIR)/build/cache" scripts/first_load.sh
 
-$(VENV)/.done-wheel: $(VENV)/.done requirements/wheel.txt
-	$(BIN)/pip install --quiet --require-hashes --requirement requirements/wheel.txt
+$(WHEEL)/.done: requirements/wheel.txt
+	$(TOOLS) install venv c rust=$(RUST)
+	python3 -m venv $(WHEEL)
+	$(WHEEL)/bin/pip install --quiet --require-hashes --requirement requirements/wheel.txt
 	touch $@
 
 # What a new machine makes of it: the checkout and the wheel, each in a root of its own.

@@ -2,7 +2,8 @@
 installation, which is a checkout, needs none of it.
 
 With cargo-zigbuild at hand the engine runs on glibc 2.28 and newer, else on what it was built on; the wheel's tag says which.
-WSBENCH_ENGINE names an engine that has been built on this machine: none is built for the wheel then.
+WSBENCH_ENGINE names an engine that has been built on this machine: none is built for the wheel then. WSBENCH_ARCH=aarch64 builds
+for that, with cargo-zigbuild.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class CustomBuildHook(BuildHookInterface):
 
 def build_engine(root: Path) -> tuple[Path, str]:
     """The engine without its debugging information, and the platform it runs on, as wheels name it."""
-    arch = platform.machine()
+    arch = os.environ.get("WSBENCH_ARCH") or platform.machine()
     if built := os.environ.get("WSBENCH_ENGINE"):
         return Path(built).resolve(), f"linux_{arch}"
     target = f"{arch}-unknown-linux-gnu"

@@ -5,12 +5,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PIP_FIND_LINKS UV_FIND_LINKS
-lock() {
+compile() {
   uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-    --custom-compile-command scripts/lock.sh --output-file "requirements/$1.txt" \
-    pyproject.toml requirements/build.in "${@:2}"
+    --custom-compile-command scripts/lock.sh --output-file "requirements/$1.txt" "${@:2}"
 }
+lock() { compile "$1" pyproject.toml requirements/build.in "${@:2}"; }
 lock tool --extra report "$@"
 lock docs --extra docs --constraint requirements/tool.txt "$@"
 lock test --extra report --extra cluster --extra test --constraint requirements/tool.txt "$@"
-lock wheel --extra wheel --constraint requirements/test.txt "$@"
+compile wheel requirements/wheel.in --constraint requirements/test.txt "$@"
