@@ -2,6 +2,7 @@
 
 - `docs/answers.md`: which server for which load.
 - `docs/verdicts.md`: every published claim, and what would decide those that are open.
+- `docs/answers.svg`: one of the answers, drawn.
 - `results/campaigns.md`: what each campaign decides.
 - `results/CAMPAIGN/tables.md`: every server in every cell of a campaign.
 
@@ -49,7 +50,7 @@ def pages() -> dict[str, Callable[[], str]]:
     """What makes each page, by its path in the repository."""
     folders = sorted(file.parent.name for file in RESULTS.glob("*/campaign.json"))
     made = {f"results/{name}/tables.md": partial(campaign_page, name) for name in folders}
-    return {"docs/answers.md": answers_page, "docs/verdicts.md": verdicts_page, "results/campaigns.md": campaigns_page, **made}
+    return {"docs/answers.md": answers_page, "docs/answers.svg": answers_drawing, "docs/verdicts.md": verdicts_page, "results/campaigns.md": campaigns_page, **made}
 
 
 def made(page: str) -> str:
@@ -104,6 +105,43 @@ def _heading(metric: str, unit: str) -> str:
 def _number(scale: wording.Scale, estimate) -> str:
     between = "" if estimate.mean is None else scale.interval(estimate)
     return f"{scale.mean(estimate)}{f' ({between})' if between else ''}"
+
+
+# ---- one answer, drawn -------------------------------------------------------------------------------------------------
+
+DRAWN, DRAWN_METRIC = "2026-11-27-quick-other-machine", "server_cpu_us_per_message"
+#: Pixels of a row, of the names, and of the longest bar.
+ROW, NAMES, LONGEST = 22, 240, 400
+
+
+def answers_drawing() -> str:
+    """A bar for the best server of each language, with its interval: CPU time of the server for a message."""
+    results = load(RunFolder.open(RESULTS / DRAWN))
+    found = {row.name: results.estimate(row.name, row.cell, DRAWN_METRIC) for row in summary.summary(results)}
+    known = sorted((one.mean, name) for name, one in found.items() if one.mean is not None and name != results.reference)
+    languages = {one.name: one.language for one in results.servers}
+    best: dict[str, str] = {}
+    for _, name in known:
+        best.setdefault(languages[name], name)
+    scale = wording.scale(metrics.METRICS[DRAWN_METRIC].unit, [known[0][0]])
+    longest = max(found[name].high for name in best.values())
+    height = ROW * len(best) + 12
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {NAMES + LONGEST + 150} {height}" font-family="system-ui, sans-serif" '
+        'font-size="13" role="img">',
+        "<title>Server CPU time for a message over 50 connections, the best server of each language, with 95 % intervals</title>",
+        "<style>text { fill: #333 } @media (prefers-color-scheme: dark) { text { fill: #ddd } }</style>",
+    ]
+    for place, (language, name) in enumerate(best.items()):
+        one, top = found[name], 6 + ROW * place
+        end, low, high = (NAMES + LONGEST * value / longest for value in (one.mean, one.low, one.high))
+        lines += [
+            f'<text x="{NAMES - 8}" y="{top + 15}" text-anchor="end">{name} ({language})</text>',
+            f'<rect x="{NAMES}" y="{top + 3}" width="{end - NAMES:.0f}" height="{ROW - 8}" fill="#4878a8"/>',
+            f'<path d="M{low:.0f} {top + 10}H{high:.0f}" stroke="#c44" stroke-width="2"/>',
+            f'<text x="{high + 8:.0f}" y="{top + 15}">{scale.mean(one)} {scale.unit}</text>',
+        ]
+    return "\n".join([*lines, "</svg>", ""])
 
 
 # ---- claims ------------------------------------------------------------------------------------------------------------

@@ -276,8 +276,10 @@ def test_a_session_is_checked(tmp_path, wsbench):
     done = wsbench("session", "check", "wrong.toml")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "wrong.toml:13: 'rules.reply'" in done.stderr
-    done = wsbench("session", "check", "socket.io")
+    done = wsbench("session", "check", "socket.io", "--json")
     assert json.loads(done.stdout)["setup"] == 2
+    done = wsbench("session", "check", "socket.io")
+    assert done.stdout == "socket.io is right: 2 steps of setup, 1 step, 9 rules\n"
 
 
 def test_thresholds_name_steps(tmp_path):

@@ -10,6 +10,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from wsbench.analysis import wording
 from wsbench.cli import load_options, reading
 from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.cli.terminal import console, shown
@@ -24,7 +25,7 @@ from wsbench.run import load
 from wsbench.sessions import compiling, from_har, har, session_file
 
 TASKS = {
-    "check": "name every fault of a file, or print its table",
+    "check": "name every fault of a file",
     "try": "carry it out with one user and print every message",
     "from-har": "write a session from what a browser did",
 }
@@ -38,6 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", nargs="?", help="try: the server, such as ws://127.0.0.1:8080/chat")
     parser.add_argument("-n", "--messages", type=positive, help="try: end after this many messages (default: two of each step)")
     parser.add_argument("--entry", metavar="PART", help="from-har: the WebSocket whose URL has this part (default: the busiest)")
+    parser.add_argument("--json", action="store_true", help="check: print the table that the engine gets")
     load_options.add_session(parser)
     for name in ("--subprotocol", "--mine"):
         parser.add_argument(name, action="append", default=[], help="try: as of `wsbench load`")
@@ -52,10 +54,13 @@ def _choice(arguments) -> compiling.Choice:
 
 
 def _check(arguments) -> int:
-    made = compiling.compiled(
-        session_file.path_of(arguments.file), _choice(arguments), connections=max(2, arguments.room_size or 2)
-    )
-    print(json.dumps(made.model_dump(), indent=1, ensure_ascii=False))
+    path = session_file.path_of(arguments.file)
+    made = compiling.compiled(path, _choice(arguments), connections=max(2, arguments.room_size or 2))
+    if arguments.json:
+        print(json.dumps(made.model_dump(), indent=1, ensure_ascii=False))
+    else:
+        steps = [wording.count(made.setup, "step"), wording.count(len(made.steps) - made.setup, "step")]
+        console.print(f"{arguments.file} is right: {steps[0]} of setup, {steps[1]}, {wording.count(len(made.rules), 'rule')}")
     return 0
 
 

@@ -69,7 +69,8 @@ def _carried_out(asked: Request, folder: TrialFolder, watch, say) -> Done:
                 say(note)
             plan = plan_of(asked, side.engine_cpus)
             if asked.preflight and asked.cluster is None and (wrong := preflight.problem(plan)) is not None:
-                raise UserError(f"{asked.url}: {wrong}")
+                ended = "" if side.is_alive else "the server ended at the first exchange: "
+                raise UserError(f"{asked.url}: {ended}{wrong}")
             with _hosts(asked, binary) as (hosts, sampling):
                 count = hosts.count(asked.engines, plan)
                 hosts.plans(plan, count)

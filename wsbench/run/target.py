@@ -102,6 +102,11 @@ class Side:
         """TrialFailed if this host is short of memory, or the log of a started server is too large."""
         serving.require_memory()
 
+    @property
+    def is_alive(self) -> bool:
+        """False if a process of the server is known, and has ended."""
+        return all(map(running.is_alive, self.pids))
+
     def require_alive(self) -> None:
         """TrialFailed if the server ended during the load."""
         if gone := [pid for pid in self.pids if not running.is_alive(pid)]:

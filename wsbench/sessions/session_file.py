@@ -108,8 +108,8 @@ class SessionFile(Frozen):
     """A session as its file declares it."""
 
     about: str
-    #: The specification of the protocol.
-    source: str
+    #: The specification of the protocol, if there is one.
+    source: str = ""
     messages: Literal["text", "binary"] = "text"
     records: Literal["message", "packets"] | Separated | Lines = "message"
     #: Of the URL, if the user gives none.
