@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+import re
 import signal
 import socket
 import ssl
@@ -280,19 +281,23 @@ def test_json_is_one_document_and_its_exit_code_follows_from_it(wsbench, pong, t
 
 @pytest.mark.system
 def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench, pong):
-    done = wsbench("load", f"tcp://{pong}", "-c", "4", "-t", "2", "--warmup", "0", "--rate", "200")
-    lines = [line for line in done.stdout.splitlines() if line.startswith("phase measure, open 4, sent/s ")]
+    done = wsbench("load", f"tcp://{pong}", "-c", "4", "-t", "2", "--warmup", "0", "--rate", "200", "-v")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("phase measure, open 4, sent/s ")]
     assert lines
     assert all("p99" in line and "failed 0" in line and "left" in line for line in lines)
     assert "open loop (constant arrivals)" in done.stdout
     assert "are the engine's own sending and reading" in done.stdout
     assert "receive_delay" in done.stdout
-    assert "\x1b" not in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    answer = r"200 messages/s over 2\.00 s, p50 .*, p99 .*, none lost; .*\. (VALID|SUSPECT)\n"
+    assert re.match(rf"{answer}|no number can be used", done.stdout)
 
 
 @pytest.mark.system
 def test_a_server_that_never_answers_makes_an_invalid_measurement(wsbench, silent):
-    done = wsbench("load", f"tcp://{silent}", "-c", "2", "-t", "0.5", "--warmup", "0", "--fail-if", "errors > 9999")
+    done = wsbench(
+        "load", f"tcp://{silent}", "-c", "2", "-t", "0.5", "--warmup", "0", "--no-preflight", "--fail-if", "errors > 9999"
+    )
     assert done.returncode == 4, done.stdout
     # The reply and the drain have the same 10 s: a message has failed at the end, or is still unanswered.
     assert "no message was answered" in done.stdout or "the server did not answer on all 2 connections" in done.stdout
@@ -387,6 +392,9 @@ def test_a_server_that_nobody_vouches_for_is_not_loaded_unless_told_so(wsbench, 
     address, _ = sealed
     typed = ["load", f"wss://{address}/echo", "-c", "2", "-n", "20", "--warmup", "0", "--json", "--subprotocol", "chat"]
     refused = wsbench(*typed)
+    assert refused.returncode == 2
+    assert "trust its certificate with --ca, or add --insecure" in refused.stderr
+    refused = wsbench(*typed, "--no-preflight")
     assert refused.returncode == 4
     assert json.loads(refused.stdout)["errors"] == {"tls_failed": 2}
     assert json.loads(wsbench(*typed, "--insecure").stdout)["ledger"]["answered"] == 20

@@ -92,7 +92,7 @@ def test_a_command_is_started_on_cpus_of_its_own_and_stopped_after_the_load(wsbe
     assert record.server_env == {"HOST": "127.0.0.1", "PORT": str(port), "THREADS": str(len(on))}, "no secret is written down"
     assert record.ready_s > 0
     assert record.server_exit.startswith("ended with SIGTERM")
-    assert f"started `{COMMAND}`" in done.stdout
+    assert f"started `{COMMAND}`" in done.stderr
     assert is_free(port)
 
 
@@ -111,7 +111,7 @@ def test_a_server_that_runs_already_is_found_by_its_port(wsbench, own, port, tmp
     done = wsbench("load", f"ws://127.0.0.1:{port}/chat", *QUICK)
     record = record_of(tmp_path)
     assert (record.server_cpus, record.engine_cpus) == (SERVER, ENGINE), done.stderr
-    assert re.search(rf"^during the load: server, python\S* \(process {own.pid}\), on CPU", done.stdout, re.M)
+    assert re.search(rf"^during the load: server, python\S* \(process {own.pid}\), on CPU", done.stderr, re.M)
     assert all(one == EVERY for one in cpus(own.pid)), "afterwards it has all of them again"
 
 
@@ -238,7 +238,7 @@ def test_a_port_in_use_and_a_host_elsewhere_start_nothing(wsbench, own, port):
 @several
 def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment, own, port, tmp_path):
     typed = ["load", f"ws://127.0.0.1:{port}/chat", "--pid", str(own.pid), "--pid", str(own.pid), *QUICK[:2], "-t", "60"]
-    asking = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    asking = subprocess.Popen([*WSBENCH, *typed], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + PATIENCE_S
     while not any('"measure"' in file.read_text() for file in tmp_path.glob("runs/*/events.jsonl")):
         assert time.monotonic() < until
@@ -247,7 +247,7 @@ def test_named_processes_are_kept_off_the_engines_cpus_and_put_back(environment,
     plan = read_json(Plan, next(tmp_path.glob("runs/*/plan.json")))
     assert plan.cpus == ENGINE
     asking.send_signal(signal.SIGINT)
-    said, _ = asking.communicate(timeout=PATIENCE_S)
+    _, said = asking.communicate(timeout=PATIENCE_S)
     assert asking.returncode == 130
     assert all(one == EVERY for one in cpus(own.pid))
     assert own.poll() is None
@@ -278,7 +278,7 @@ def test_a_process_that_does_not_listen_there_is_told(wsbench, own, port):
     with child(["sleep", "60"]) as other:
         done = wsbench("load", f"ws://127.0.0.1:{port}/chat", "--pid", str(other.pid), *QUICK)
         other.kill()
-    assert f"process {other.pid} does not listen at port {port}: is it the server?" in done.stdout
+    assert f"process {other.pid} does not listen at port {port}: is it the server?" in done.stderr
     assert running.listens([own.pid], port) is True
 
 

@@ -199,7 +199,7 @@ def load(tmp_path, url):
     (tmp_path / "rooms.toml").write_text(ROOMS)
 
     def run(*options: str) -> dict:
-        command = [sys.executable, "-m", "wsbench.cli", "load", url, "--start", f"{sys.executable} server.py"]
+        command = [sys.executable, "-m", "wsbench.cli", "load", url, "--no-preflight", "--start", f"{sys.executable} server.py"]
         done = subprocess.run(
             [*command, "-c", "6", "-n", "300", "--warmup", "0", "--json", *options],
             cwd=tmp_path,

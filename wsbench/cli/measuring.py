@@ -374,7 +374,7 @@ def load_url(arguments) -> int:
     if arguments.json:
         print(show_load.document(folder, done.record, judged, done.interrupted))
     else:
-        show_load.summary(folder, done.record, judged)
+        show_load.summary(folder, done.record, judged, arguments.verbose)
         print(f"kept in {folder.path}" if done.unkept is None else "not kept")
     if done.unkept is not None:
         raise done.unkept

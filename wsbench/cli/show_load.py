@@ -17,7 +17,7 @@ from rich.table import Table
 from wsbench import metrics
 from wsbench.analysis.thresholds import Judged
 from wsbench.cli.exits import BREACHED, DONE, FAULT, INTERRUPTED, NOTHING_USABLE
-from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, shown, table
+from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, progress, shown, table
 from wsbench.engine.histogram import Histogram, Interval, parse_line
 from wsbench.host import machine
 from wsbench.metrics.findings import FAMILIES, Verdict
@@ -33,6 +33,8 @@ from wsbench.report import loaded
 from wsbench.run import target
 
 QUANTILES = ("0.5", "0.9", "0.99", "0.999")
+#: Times that are the engine's own.
+OF_ENGINE = ("send_lag", "receive_delay")
 #: Latencies of the live view: the first of these that the last second has.
 SHOWN = ("response", "push", "request", "service")
 
@@ -77,7 +79,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         if not self._quiet:
-            console.print(shown(line))
+            progress.print(shown(line))
 
     def _keep(self, interval: Interval) -> None:
         """The last interval of each tag, over all processes."""
@@ -112,7 +114,7 @@ class Progress:
             "left": self._left(tick),
         }
         if not sys.stdout.isatty():
-            console.print(shown(", ".join(f"{name} {text}" for name, text in cells.items() if text)))
+            progress.print(shown(", ".join(f"{name} {text}" for name, text in cells.items() if text)))
             return
         drawn = Table(box=None, pad_edge=False, header_style="bold")
         for name in cells:
@@ -139,8 +141,9 @@ class Progress:
 # ---- for people ------------------------------------------------------------------------------------------------------
 
 
-def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> None:
-    """The cause if nothing can be used; then rates, percentiles, errors and verdict, as far as the engine recorded them."""
+def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged], every: bool = False) -> None:
+    """The answer in a sentence, or the cause if nothing can be used; then counts, percentiles, errors, and what changes the answer.
+    `every`: also the engine's own times, and every finding."""
     trial = TrialData(folder, record)
     found = of_load(trial)
     if record.outcome == "failed" or trial.end is None:
@@ -148,32 +151,53 @@ def summary(folder: TrialFolder, record: TrialRecord, judged: list[Judged]) -> N
         _log(record)
     if trial.end is None:
         return
-    if found.cause is not None and record.outcome != "failed":
+    if found.cause is None:
+        console.print(f"{shown(loaded.answer(trial, found))} [{COLOUR[found.kind]}]{found.kind}[/]")
+    elif record.outcome != "failed":
         console.print(f"[red]{shown(found.cause.seen)}[/]")
     _counts(trial, trial.end)
-    steps = {f"step {name}": of for name, of in loaded.step_times(trial).items()}
-    rows = [
-        [name, f"{of.count:,}", *map(time_text, [of.min, *(of.quantile(q) for q in QUANTILES), of.max])]
-        for name, of in (loaded.times(trial) | steps).items()
-    ]
-    table(None, ["", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
+    _times_table(trial, every)
     for kind, (count, example) in loaded.examples(trial).items():
         console.print(f"[red]{kind}[/]: {count} ({shown(example)})")
     if trial.plan is not None and trial.window_s is not None:
         console.print(shown(loaded.shape(trial)))
-    limit = "" if found.cause is not None else f"  limit: {found.bottleneck}"
-    console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]{limit}")
-    if found.cause is not None and found.cause.remedy:
-        console.print(f"  {shown(found.cause.remedy)}")
-    for one in (*found.instrument, *found.outcomes):
-        if one is not found.cause:
-            console.print(f"  {shown(one.text)}")
+    if found.cause is not None:
+        console.print(f"[{COLOUR[found.kind]}]{found.kind}[/]")
+        if found.cause.remedy:
+            console.print(f"  {shown(found.cause.remedy)}")
+    _findings(found, every)
     if found.cause is not None:
         console.print("[red]No throughput or latency of this measurement can be used.[/]")
     if (advice := hint(trial, found)) is not None:
         console.print(f"[yellow]hint[/]: {shown(advice)}")
     for one in judged:
         console.print(f"[{'red' if one.breached else 'yellow' if one.undecided else 'green'}]{shown(one.words)}[/]")
+
+
+def _times_table(trial: TrialData, every: bool) -> None:
+    """Without `every`: the times of the server, and of those the one that is reported."""
+    times = loaded.times(trial)
+    left_out = () if every else (*OF_ENGINE, *(("service",) if "response" in times else ()))
+    steps = {f"step {name}": of for name, of in loaded.step_times(trial).items()}
+    if len(steps) == 1 and not every:
+        steps = {}  # the same times again
+    rows = [
+        [name, f"{of.count:,}", *map(time_text, [of.min, *(of.quantile(q) for q in QUANTILES), of.max])]
+        for name, of in (times | steps).items()
+        if name not in left_out
+    ]
+    table(None, ["", "count", "min", "p50", "p90", "p99", "p99.9", "max"], rows, right=set(range(1, 8)))
+
+
+def _findings(found: Verdict, every: bool) -> None:
+    """Without `every`: of those about the instrument, the ones as bad as the worst. The others change nothing."""
+    worst = found.instrument[0].kind if found.instrument else None
+    telling = [one for one in found.instrument if every or one.kind == worst]
+    for one in (*telling, *found.outcomes):
+        if one is not found.cause:
+            console.print(f"  {shown(one.text)}")
+    if more := len(found.instrument) - len(telling):
+        console.print(f"  {more} more that {'changes' if more == 1 else 'change'} nothing: -v")
 
 
 def hint(trial: TrialData, found: Verdict) -> str | None:

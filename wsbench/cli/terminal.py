@@ -37,6 +37,8 @@ class Terminal(Console):
 
 
 console = Terminal(highlight=False, soft_wrap=not sys.stdout.isatty())
+#: What is said while something runs: what a program reads of the output is the result alone.
+progress = console if sys.stdout.isatty() else Terminal(highlight=False, soft_wrap=True, stderr=True)
 #: Longer work is announced even without a terminal.
 SILENT_S = 2
 COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wsbench import metrics
 from wsbench.engine.histogram import Histogram
 from wsbench.metrics import cause, partings
+from wsbench.metrics.findings import Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records.engine_files import Closed, Echo, End, Open, Push
 from wsbench.records.plain import time_text
@@ -14,6 +15,14 @@ TAGS = ("response", "service", "send_lag", "receive_delay", "request", "push", "
 #: Errors by which a server shows that it does not echo.
 NO_ECHO = {"reply_opcode", "reply_length", "reply_content", "unexpected_reply", "reply_missing", "timeout", "close_frame"}
 FEW_ANSWERS = 0.01
+#: What the limit was, by the side that had no CPU left.
+LIMITS = {
+    "server": "the server was the limit",
+    "engine": "the load generator was the limit, so the server may carry more",
+    "neither": "neither side was at its limit",
+    "none": "",
+    "unknown": "what the limit was is unknown",
+}
 
 
 def times(trial: TrialData) -> dict[str, Histogram]:
@@ -38,6 +47,21 @@ def rate(trial: TrialData) -> str:
     found = metrics.rates.messages_per_s(trial)
     window = "the measured window did not begin" if trial.window_s is None else f"over {trial.window_s:.2f} s"
     return f"{'no rate' if found is None else f'{found:,.0f} messages/s'} {window}"
+
+
+def answer(trial: TrialData, found: Verdict) -> str:
+    """A load that can be used, in a sentence: `5,000 messages/s over 10.00 s, p50 0.4 ms, p99 3.1 ms, none lost; …`."""
+    limit = LIMITS[found.bottleneck]
+    if trial.holds_only:
+        said = [f"{connected(trial.end)} held", received(trial)]
+    else:
+        times, counts = trial.reported_times, trial.measured
+        lost = counts.failed + counts.unanswered + counts.unsent
+        said = [rate(trial)]
+        if times is not None and times.count:
+            said += [f"p50 {time_text(times.quantile('0.5'))}, p99 {time_text(times.quantile('0.99'))}"]
+        said.append(f"{lost:,} lost" if lost else "none lost")
+    return f"{', '.join(filter(None, said))}{'; ' if limit else ''}{limit}."
 
 
 def ledger(end: End) -> str:

@@ -65,15 +65,15 @@ def _carried_out(asked: Request, folder: TrialFolder, watch, say) -> Done:
     side = target.side_of(_server(asked), folder)
     try:
         with side:
-            for note in side.notes:
-                say(note)
             plan = plan_of(asked, side.engine_cpus)
-            if asked.preflight and asked.cluster is None and (wrong := preflight.problem(plan)) is not None:
-                ended = "" if side.is_alive else "the server ended at the first exchange: "
-                raise UserError(f"{asked.url}: {ended}{wrong}")
             with _hosts(asked, binary) as (hosts, sampling):
                 count = hosts.count(asked.engines, plan)
                 hosts.plans(plan, count)
+                if asked.preflight and asked.cluster is None and (wrong := preflight.problem(plan)) is not None:
+                    ended = "" if side.is_alive else "the server ended at the first exchange: "
+                    raise UserError(f"{asked.url}: {ended}{wrong}")
+                for note in side.notes:
+                    say(note)
                 _tell_shape(asked, plan, count, hosts, side, say)
                 interrupted = _load(plan, count, hosts, sampling, side, folder, watch)
             if not interrupted:

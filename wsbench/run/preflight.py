@@ -22,8 +22,11 @@ from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.records.session_table import Exchange, Session
 from wsbench.sessions import compiling, session_file
 
-#: Time limit of each step: to connect, and to answer.
-PATIENCE_S = 1.0
+#: Time limit of each step: to connect, and to answer; and of a second try of a server that was too slow for that.
+PATIENCE_S, MORE_S = 1.0, 4.0
+TOO_SLOW = {"timeout", "setup_timeout", "connect_timeout", "handshake_timeout"}
+#: Members of a room.
+MEMBERS = 3
 #: How long a connection is held that only has to stay open, and how long is listened to a server that does not echo.
 HELD_S, LISTENED_S = 0.05, 0.3
 #: Broadcasts a second for that long: one.
@@ -50,8 +53,16 @@ NEVERTHELESS = "`--no-preflight` sends the load nevertheless"
 
 def problem(plan: Plan) -> str | None:
     """Why a load by this plan would measure nothing."""
-    with _carried_out(of_one(plan)) as folder:
-        return _wrong(plan, folder)
+    for patience_s in (PATIENCE_S, MORE_S):
+        with _carried_out(of_one(plan, patience_s)) as folder:
+            trial = TrialData(folder, _record())
+            why = cause.of_server(trial)
+            if why is None:
+                return None
+            kinds = cause.errors(trial).keys()
+        if not kinds & TOO_SLOW:
+            break
+    return _words(plan, why, is_silent="timeout" in kinds)
 
 
 @contextlib.contextmanager
@@ -64,25 +75,28 @@ def _carried_out(plan: Plan) -> Iterator[TrialFolder]:
         yield folder
 
 
-def of_one(plan: Plan) -> Plan:
+def of_one(plan: Plan, patience_s: float = PATIENCE_S) -> Plan:
     """The plan of one exchange on one connection or, if its session has rooms, in one room."""
-    loop, measure, connections = Closed(), Messages(messages=1), 1
-    if isinstance(plan.scenario, Idle) or isinstance(plan.loop, NoLoop):
+    scenario, loop, measure, connections = plan.scenario, Closed(), Messages(messages=1), 1
+    if isinstance(scenario, Idle) or isinstance(plan.loop, NoLoop):
         loop, measure = NoLoop(), Seconds(seconds=HELD_S)
-    elif isinstance(plan.scenario, Push):
+    elif isinstance(scenario, Push):
         rate = Segment(from_per_s=BROADCASTS_PER_S, to_per_s=BROADCASTS_PER_S, for_s=0)
         loop, measure = Open(rate=[rate]), Seconds(seconds=HELD_S)
-    elif isinstance(plan.scenario, Session) and plan.scenario.rooms is not None:
-        connections = min(plan.scenario.rooms.size, plan.connections)
+    elif isinstance(scenario, Session) and (rooms := scenario.rooms) is not None:
+        connections = min(MEMBERS, -(-plan.connections // rooms.count))
+        fewer = {"count": 1, "publishers": rooms.publishers and min(rooms.publishers, connections)}
+        scenario = scenario.model_copy(update={"rooms": rooms.model_copy(update=fewer)})
     changed = {
+        "scenario": scenario,
         "connections": connections,
         "connect": plan.connect.model_copy(update={"per_s": None}),
         "stages": None,
         "loop": loop,
         "warmup": None,
         "measure": measure,
-        "drain_s": PATIENCE_S,
-        "limits": Limits(connect_s=PATIENCE_S, reply_s=PATIENCE_S, deadline_s=4 * PATIENCE_S),
+        "drain_s": patience_s,
+        "limits": Limits(connect_s=patience_s, reply_s=patience_s, deadline_s=4 * patience_s),
         "threads": 1,
         "cpus": plan.cpus[:1],
         "busy_poll": False,
@@ -91,17 +105,13 @@ def of_one(plan: Plan) -> Plan:
     return plan.model_copy(update=changed)
 
 
-def _wrong(plan: Plan, folder: TrialFolder) -> str | None:
-    trial = TrialData(folder, _record())
-    why = cause.of_server(trial)
-    if why is None:
-        return None
+def _words(plan: Plan, why: Finding, is_silent: bool) -> str:
     if why.name == "no_connection":
         return f"{why.seen.partition(': ')[2]}. {why.remedy}".rstrip()
     if not isinstance(plan.scenario, Echo | Ping) or plan.transport != "websocket":
         return _said(why)
     first = heard(plan)
-    if first is None and why.name == "died" and "timeout" not in cause.errors(trial):
+    if first is None and why.name == "died" and not is_silent:
         return _said(why)
     said = first or heard(plan, "hello")
     name = recognised(urlsplit(plan.target.path).path, said or "")
