@@ -292,6 +292,8 @@ def test_a_promise_names_latencies_losses_and_metrics():
         ("p99 20ms", "NAME OP NUMBER"),
         ("respond.p99 < 1ms", "respond.p99"),
         ("p99 < 3MB", "units allowed"),
+        ("p99 < 20", "'p99 < 20': p99 is a time; give the unit, such as p99 < 20ms"),
+        ("response.p99 > 20ms", "says what holds, such as response.p99 < 20ms"),
         ("", "NAME OP NUMBER"),
     ],
 )

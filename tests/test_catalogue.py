@@ -61,7 +61,7 @@ def test_a_bare_name_is_the_default_and_patterns_reach_the_others(tmp_path):
 
 def test_an_unknown_server_names_those_that_exist(tmp_path):
     manifest(tmp_path)
-    with pytest.raises(UserError, match=r"no server matches 'nety'; known servers: thing"):
+    with pytest.raises(UserError, match=r"no server matches 'nety' \(see `wsbench list servers`\)"):
         catalogue.select(["nety"], catalogue.read(tmp_path))
 
 

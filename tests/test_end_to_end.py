@@ -296,9 +296,9 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; known servers: "),
-        (["build", "reference,nety"], "no server matches 'nety'; known servers: "),
-        (["run", "no-such"], "no experiment 'no-such'; known: "),
+        (["run", "quick", "--servers", "nety"], "no server matches 'nety'; did you mean netty?"),
+        (["build", "reference,nety"], "no server matches 'nety'; did you mean netty?"),
+        (["run", "no-such"], "no experiment 'no-such' (see `wsbench list experiments`"),
         (["run", "quick", "--servers", "fragile"], "none of the chosen servers serves 'echo'"),
         (["run"], "expected either an experiment or --resume RUN"),
         (["run", "--resume", "nowhere"], "nowhere is not a run directory"),

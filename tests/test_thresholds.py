@@ -39,6 +39,8 @@ def test_a_threshold_is_a_name_an_operator_and_a_number(text, parts):
         ("p99 > 5MB", "p99 is in µs; units allowed: ns, us, µs, ms, s"),
         ("errors > 5ms", "errors is in count; units allowed: k, M"),
         ("rate_ratio < 5ms", "rate_ratio is in ratio; units allowed: none"),
+        ("p99 > 5", "p99 is a time; give the unit, such as 5ms"),
+        ("say.p99 > 5", "say.p99 is a time; give the unit, such as 5ms"),
         ("p98 > 5", "unknown metric 'p98'; the nearest are p9"),
     ],
 )

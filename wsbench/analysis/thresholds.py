@@ -115,6 +115,8 @@ def parse(text: str, option: str = "--fail-if", example: str = "p99 > 5ms") -> T
     timed = name in SHORT or STEP.fullmatch(name) is not None
     if not timed:
         metrics.require([name], f"{option}: ", also=SHORT)
+    if timed and not unit:
+        raise UserError(f"{option}: {text!r}: {name} is a time; give the unit, such as {found['number']}ms")
     of = "µs" if timed else metrics.METRICS[name].unit
     if unit and unit not in UNITS.get(of, {}):
         allowed = ", ".join(UNITS.get(of, {})) or "none"

@@ -6,15 +6,14 @@ The arguments of a command are added, and its module imported, only if that comm
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from wsbench.cli import exits
 from wsbench.cli.values import count, factor, host, margin, port, positive, seconds_above_zero, seed, share
-from wsbench.records.errors import UserError
+from wsbench.records.errors import UserError, nearest
 
 FOLDERS = "folders of campaigns (default: runs and results, if they exist)"
 
@@ -58,11 +57,11 @@ def parsed(words: list[str]) -> argparse.Namespace:
     words = _usual(words)
     made, typed = parser(words), _typed(words)
     if typed is not None and typed not in COMMANDS:
-        raise UserError(f"no command {typed!r}{_nearest(typed, COMMANDS)} (see `wsbench --help`)")
+        raise UserError(f"no command {typed!r}{nearest(typed, COMMANDS)} (see `wsbench --help`)")
     asked, unknown = made.parse_known_args(words)
     if unknown:
         options = [option for action in made.commands[typed]._actions for option in action.option_strings]
-        hint = _nearest(unknown[0].partition("=")[0], options) if unknown[0].startswith("-") else ""
+        hint = nearest(unknown[0].partition("=")[0], options) if unknown[0].startswith("-") else ""
         raise UserError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see `wsbench {typed} --help`)")
     return asked
 
@@ -81,11 +80,6 @@ def _usual(words: list[str]) -> list[str]:
 
 def _typed(words: list[str]) -> str | None:
     return next((word for word in words if not word.startswith("-")), None)
-
-
-def _nearest(text: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(text, known, 1)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def parser(words: list[str], whole: bool = False) -> Top:

@@ -20,7 +20,7 @@ from wsbench.experiments.figure_table import FigureTable
 from wsbench.experiments.load import SWEPT, Load
 from wsbench.host import installation
 from wsbench.records.engine_files import Closed, Messages, Seconds, Segment
-from wsbench.records.errors import UserError
+from wsbench.records.errors import UserError, nearest
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
 from wsbench.records.goals import Searching
@@ -199,8 +199,10 @@ def path_of(name: str) -> Path:
     if name.endswith(".toml"):
         return Path(name)
     if (path := in_catalogue(name)) is None:
-        known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
-        raise UserError(f"no experiment {name[:LONGEST_NAME]!r}; known: {known} (or give a path to a .toml file)")
+        near = nearest(name, (file.stem for file in EXPERIMENTS.glob("*.toml")))
+        raise UserError(
+            f"no experiment {name[:LONGEST_NAME]!r}{near} (see `wsbench list experiments`, or give a path to a .toml file)"
+        )
     return path
 
 

@@ -5,6 +5,15 @@ is one that shows only once something was started or measured, exit code 4. `Tri
 means that the server (or this host) did not complete a trial: it is recorded as a row and the campaign goes on. Bugs are asserts.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(text: str, known: Iterable[str]) -> str:
+    """`; did you mean netty?`, or nothing if no name is near."""
+    found = difflib.get_close_matches(text, list(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""
+
 
 class UserError(Exception):
     """Invalid input; the message is the single line that is printed."""

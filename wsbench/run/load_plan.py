@@ -206,6 +206,8 @@ def resolved(url: SplitResult, usual_port: int) -> tuple[str, int]:
     """The IP address and the port of a URL."""
     try:
         return socket.getaddrinfo(url.hostname, url.port or usual_port, type=socket.SOCK_STREAM)[0][4][:2]
+    except socket.gaierror as error:
+        raise UserError(f"{url.hostname} is not known here: {error.strerror}; correct the host") from error
     except (OSError, ValueError) as error:  # UnicodeError of an invalid name is a ValueError
         raise UserError(f"{url.netloc}: {error}") from error
 

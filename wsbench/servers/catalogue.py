@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from wsbench.host import installation
-from wsbench.records.errors import Faults, UserError
+from wsbench.records.errors import Faults, UserError, nearest
 from wsbench.records.rundir import RoleName, RoleRow
 from wsbench.servers import manifest, sources
 from wsbench.servers.manifest import (
@@ -218,8 +218,9 @@ def select(patterns: list[str], variants: list[Variant]) -> list[Variant]:
             }
             continue
         if not named:
-            known = ", ".join(sorted({variant.server for variant in variants}))
-            raise UserError(f"no server matches {bare!r}; known servers: {known} (see `wsbench list servers`)")
+            server, at, _ = bare.partition("@")
+            known = {variant.name if at and variant.server == server else variant.server for variant in variants}
+            raise UserError(f"no server matches {bare!r}{nearest(bare, sorted(known))} (see `wsbench list servers`)")
         found = [replace(variant, settings=settings) for variant in named if settings.taken_by(variant.runtime)]
         if not found:
             raise UserError(f"{pattern!r}: +{suffix} does not apply to {', '.join(variant.name for variant in named)}")

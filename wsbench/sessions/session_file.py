@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from wsbench.host.installation import ROOT
-from wsbench.records.errors import UserError
+from wsbench.records.errors import UserError, nearest
 from wsbench.records.frozen import Frozen, read_toml, toml_value
 
 SESSIONS = ROOT / "sessions"
@@ -132,7 +132,8 @@ def path_of(name: str) -> Path:
         return Path(name)
     path = SESSIONS / f"{name}.toml"
     if len(name.encode()) > LONGEST_NAME or not path.exists():
-        raise UserError(f"no session {name[:LONGEST_NAME]!r}; known: {', '.join(known())} (or give a path to a .toml file)")
+        near = nearest(name, known())
+        raise UserError(f"no session {name[:LONGEST_NAME]!r}{near} (see `wsbench list sessions`, or give a path to a .toml file)")
     return path
 
 

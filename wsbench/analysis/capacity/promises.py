@@ -107,6 +107,11 @@ def _condition(text: str) -> Condition:
         one = thresholds.parse(meant + rest, "--slo", "response.p99 < 20ms")
     except UserError as error:
         raise UserError(str(error).replace(repr(meant + rest), repr(text))) from error
+    is_time = found is not None or name in SHORT
+    if is_time and not re.search(r"[a-zµ]\s*$", rest):
+        raise UserError(f"--slo: {text!r}: {name} is a time; give the unit, such as {text.strip()}ms")
+    if is_time and ">" in rest:
+        raise UserError(f"--slo: {text!r}: a promise says what holds, such as {name} < {rest.strip(' >=')}")
     return Condition(one.name, one.operator, one.number)
 
 
