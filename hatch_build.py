@@ -28,6 +28,7 @@ class CustomBuildHook(BuildHookInterface):
         root = Path(self.root)
         engine, tag = build_engine(root)
         revision = root / "engine" / "target" / "revision"
+        revision.parent.mkdir(parents=True, exist_ok=True)
         revision.write_text(revision_of(root))
         carried = {engine: "wsbench-engine", revision: "revision", **{root / file: file for file in files_of(root)}}
         build_data["force_include"] |= {str(file): f"wsbench/shipped/{name}" for file, name in carried.items()}
