@@ -47,6 +47,7 @@ mod session;
 mod setting_up;
 #[cfg(test)]
 mod simulation;
+mod siphash;
 mod slices;
 mod stamp;
 mod stops;

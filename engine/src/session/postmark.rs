@@ -69,12 +69,7 @@ impl Post {
     #[inline]
     pub fn check(&self, mark: Postmark) -> u32 {
         let Postmark { user, sequence, t_ns, clock } = mark;
-        let words = [u64::from(user) << 32 | u64::from(sequence), t_ns, clock.into()];
-        let mut bytes = [0; 24];
-        for (chunk, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *chunk = word.to_le_bytes();
-        }
-        self.stamps.hash_of(&bytes) as u32
+        self.stamps.hash_of([u64::from(user) << 32 | u64::from(sequence), t_ns, clock.into()]) as u32
     }
 }
 
