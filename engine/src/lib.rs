@@ -2,6 +2,7 @@
 //! fuzzed from outside; the program is `main`.
 
 mod accounts;
+mod blocks;
 mod broadcasting;
 mod check;
 mod clock;
