@@ -38,7 +38,7 @@ NEAREST = 40
 SETTINGS = """
 [run]
 branch = true
-source = wsbench
+source = {sources}
 data_file = {folder}/covered
 parallel = true
 patch = subprocess, _exit
@@ -123,16 +123,16 @@ def pytest(place: Path, *words: str, runner: tuple[str, ...] = (), limit_s: floa
 
 
 def reports(place: Path, settings: Path) -> Iterator[str]:
-    """Of each judging package, and of all: the lines and branches that were reached."""
+    """The lines and branches of each judging package that were reached."""
 
     def coverage(*words: str) -> str:
         command = [sys.executable, "-m", "coverage", *words, f"--rcfile={settings}"]
         return subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout
 
     coverage("combine", "--quiet")
-    for package in (*JUDGING, "wsbench"):
+    for package in JUDGING:
         shown = coverage("report", "--skip-covered", "--skip-empty", f"--include={package}/*")
-        yield f"{package}\n{shown}" if package in JUDGING else shown.splitlines()[-1]
+        yield f"{package}\n{shown}"
 
 
 class Suite:
@@ -145,7 +145,7 @@ class Suite:
         self.imports = {file.stem: imported(file) for file in files}
         with copied() as place:
             settings = place / "coveragerc"
-            settings.write_text(SETTINGS.format(folder=place), encoding="utf-8")
+            settings.write_text(SETTINGS.format(folder=place, sources=",".join(JUDGING)), encoding="utf-8")
             words = [*selection, "-rfE", f"--numprocesses={workers}", "--dist=loadfile"]
             done = pytest(place, *words, runner=("coverage", "run", "-m"), COVERAGE_RCFILE=str(settings))
             self.failing = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from wsbench import cli
+from wsbench.analysis.capacity import promises
 from wsbench.host import machine
 from wsbench.metrics import quiet, slices
 from wsbench.metrics.limits import LIMITS, NEVER
@@ -12,6 +13,7 @@ for name in (*WAITS, "steal", "foreign_cpu", "others", "disturbed_turns", "crowd
     LIMITS[name] = replace(LIMITS[name], suspect=NEVER, invalid=NEVER)
 slices.disturbance = lambda *_: None
 quiet.disturbances = lambda *_: []
+promises._unusable = lambda *_: None
 # A worker that polls waits for long where it shares its CPU with other programs.
 machine.Placement.apart = property(lambda _: False)
 cli.main()

@@ -14,9 +14,11 @@ from wsbench.host import machine
 from wsbench.metrics import parts
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.unmeasured import Unmeasured
+from wsbench.records.errors import UserError
 from wsbench.records.hosts import ClockRecord, HostRecord
 from wsbench.records.rundir import TrialFolder, TrialOrder
 from wsbench.run import trial
+from wsbench.run.cluster import engines
 from wsbench.run.cluster.testbed import Elsewhere
 from wsbench.run.testbed import ThisHost
 from wsbench.servers import build, catalogue
@@ -151,3 +153,15 @@ def test_a_time_by_two_wall_clocks_is_left_out_where_they_may_be_too_far_apart(m
     else:
         with pytest.raises(Unmeasured, match=said):
             parts.recorded(data, "push_stamp")
+
+
+def test_a_host_with_too_few_ports_for_its_share_is_named():
+    def host(name: str, ports: int | None) -> SimpleNamespace:
+        return SimpleNamespace(host=SimpleNamespace(name=name), ports=ports)
+
+    whole = SimpleNamespace(
+        target=SimpleNamespace(address="10.0.0.1:80", replicas=[]), source_addresses=["0.0.0.0"], connections=2_000
+    )
+    engines.OnCluster([host("a", 1_000), host("b", None)])._require_ports(whole)
+    with pytest.raises(UserError, match="b has 999 local ports; its share is 1,000 connections"):
+        engines.OnCluster([host("a", None), host("b", 999)])._require_ports(whole)

@@ -19,16 +19,18 @@ from wsbench.analysis.stats import (
     Rules,
     Two,
     common_variance,
+    contrasts,
     decide,
     holm,
     of_constant,
     overall,
+    simulation,
     trend,
 )
 from wsbench.analysis.stats.decision import _in_steps
 from wsbench.analysis.stats.fit import fit
 from wsbench.analysis.stats.letters import letters
-from wsbench.analysis.stats.simulation import PROCESSES, QUIET, TRIALS, World, simulate
+from wsbench.analysis.stats.simulation import PROCESSES, QUIET, TRIALS, Said, World, simulate
 
 EXPERIMENTS = draws(200)
 ROUNDS = range(5)
@@ -428,3 +430,14 @@ def test_two_share_a_letter_where_they_do_not_differ_and_nowhere_else():
         found = letters(names, different)
         for one, other in combinations(names, 2):
             assert bool(set(found[one]) & set(found[other])) == ((one, other) not in different)
+
+
+@pytest.mark.parametrize(("said", "false"), [(Said([], 3, false=True), 1.0), (Said([], 3), 0.0)])
+def test_a_false_statement_that_is_no_decision_makes_a_campaign_wrong_too(monkeypatch, said, false):
+    monkeypatch.setitem(simulation._ASKED, "two", lambda *_: said)
+    assert simulate(World("two", 2, 3), 5).false == false
+
+
+def test_equal_values_say_nothing_of_which_is_higher():
+    assert contrasts._rank_p((1.0, 1.0), (1.0, 1.0)) == 1.0
+    assert contrasts._rank_p((2.0, 2.0), (1.0, 1.0)) == pytest.approx(1 / 6)

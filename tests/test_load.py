@@ -76,6 +76,17 @@ def test_a_rate_is_an_open_loop_and_without_one_it_is_closed(silent):
     assert (closed.kind, closed.depth, closed.messages_per_connection, closed.think) == ("closed", 8, 100, None)
 
 
+def test_a_session_without_steps_can_only_be_held(silent, tmp_path):
+    rules = 'about = "a feed"\nsource = "https://example.org"\n[rules]\ntick = { begins = "t", push = true }\n'
+    step = '[[{}]]\nname = "first"\nsend = "hello"\nawait = "tick"\n'
+    (tmp_path / "setup.toml").write_text(rules + step.format("setup"))
+    with pytest.raises(UserError, match="no steps behind its setup: add --idle"):
+        plan_of(f"ws://{silent}/", "--session", str(tmp_path / "setup.toml"))
+    assert plan_of(f"ws://{silent}/", "--session", str(tmp_path / "setup.toml"), "--idle").loop.kind == "none"
+    (tmp_path / "steps.toml").write_text(rules.replace("push", "reply") + step.format("steps"))
+    assert plan_of(f"ws://{silent}/", "--session", str(tmp_path / "steps.toml")).loop.kind == "closed"
+
+
 def test_ramps_follow_each_other_and_say_how_long_it_takes(silent):
     plan = plan_of(f"ws://{silent}/echo", "--ramp", "0:1000:5", "--ramp", "1000:1000:7")
     assert [(one.from_per_s, one.to_per_s, one.for_s) for one in plan.loop.rate] == [(0, 1000, 5), (1000, 1000, 7)]

@@ -10,11 +10,13 @@ from conftest import RAN, SERVERS
 from test_catalogue import MINIMAL
 
 from wsbench.engine import program
+from wsbench.experiments.experiment import Load
 from wsbench.host.installation import ROOT
 from wsbench.records.engine_files import Seconds, Target
 from wsbench.records.errors import UserError
 from wsbench.records.rundir import RunFolder
 from wsbench.records.session_table import PostmarkPiece
+from wsbench.run import trial
 from wsbench.servers import catalogue, serving, speaking
 from wsbench.servers.speaking import Talk
 
@@ -169,3 +171,10 @@ def test_servers_are_listed_by_session(wsbench):
 def test_a_variant_may_have_a_role_of_its_own():
     (stomp, mqtt) = catalogue.select(["rabbitmq@*"], catalogue.read(ROOT / "servers"))
     assert (stomp.roles["rooms"].session, mqtt.roles["rooms"].session) == ("stomp", "mqtt")
+
+
+@pytest.mark.parametrize(("kind", "path"), [("idle", "/echo"), ("echo", "/echo"), ("push", "/push"), ("doc", "/doc?size=1024")])
+def test_a_server_of_the_contract_is_asked_at_the_path_of_the_scenario(kind, path):
+    reference = next(one for one in catalogue.read(ROOT / "servers") if one.name == "reference@websocket")
+    load = Load(connections=6, payload_bytes=1024)
+    assert trial._asked(reference, kind, load).path == path

@@ -90,6 +90,14 @@ pub struct Pending {
     pub mark: Mark,
 }
 
+impl Pending {
+    /// Whether all of it is among so many bytes of its stream, modulo 2³².
+    #[inline]
+    pub fn ends_within(&self, bytes: u32) -> bool {
+        bytes.wrapping_sub(self.end) as i32 >= 0
+    }
+}
+
 /// The messages in flight on a connection, oldest first. One is stored in place, because most
 /// connections never have two. After the second one, all are in the queue.
 #[derive(Default)]
@@ -127,10 +135,11 @@ impl UnderWay {
     /// The slot of a session's request. They are in the order of their numbers.
     #[inline]
     pub fn slot_of(&self, sequence: u64) -> Option<usize> {
-        match &self.queue {
-            Some(queue) => queue.binary_search_by_key(&sequence, |request| request.mark.sequence()).ok(),
-            None => self.only.as_ref().filter(|only| only.mark.sequence() == sequence).map(|_| 0),
+        // Most are answered in turn.
+        if self.oldest().is_some_and(|oldest| oldest.mark.sequence() == sequence) {
+            return Some(0);
         }
+        self.queue.as_ref()?.binary_search_by_key(&sequence, |request| request.mark.sequence()).ok()
     }
 
     /// The request at this slot will fail.
@@ -156,6 +165,28 @@ impl UnderWay {
             self.only = Some(pending);
         } else {
             self.queue = Some(Box::new(VecDeque::from_iter(self.only.take().into_iter().chain([pending]))));
+        }
+    }
+
+    /// All of them, oldest first, in two parts.
+    #[inline]
+    pub fn parts(&mut self) -> [&mut [Pending]; 2] {
+        match &mut self.queue {
+            Some(queue) => queue.as_mut_slices().into(),
+            None => [self.only.as_mut_slice(), &mut []],
+        }
+    }
+
+    /// The newest messages have taken the places of so many of the oldest, and so many behind those are answered.
+    #[inline]
+    pub fn turn(&mut self, renewed: usize, answered: usize) {
+        match &mut self.queue {
+            Some(queue) => {
+                queue.rotate_left(renewed);
+                queue.drain(..answered);
+            }
+            None if answered > 0 => self.only = None,
+            None => {}
         }
     }
 
@@ -307,8 +338,14 @@ impl<Socket> Connection<Socket> {
     /// Whether the kernel has accepted all of a message. Before that no peer can have read it.
     #[inline]
     pub fn has_left(&self, message: &Pending) -> bool {
+        message.ends_within(self.accepted())
+    }
+
+    /// How many bytes the kernel has accepted, modulo 2³².
+    #[inline]
+    pub fn accepted(&self) -> u32 {
         let kept = self.unsent.as_ref().map_or(0, |unsent| unsent.left().len()) as u32;
-        self.written.wrapping_sub(kept).wrapping_sub(message.end) as i32 >= 0
+        self.written.wrapping_sub(kept)
     }
 
     /// The message that the next reply answers.

@@ -1,5 +1,6 @@
 //! Sessions: their steps in turn, the records that arrive, and keep-alives. Part of the worker, and a hot path. What a record is and what a message has in it is in `session`.
 
+use crate::blocks;
 use crate::connection::State;
 use crate::failure::{Failure, Kind};
 use crate::frame::Opcode;
@@ -8,7 +9,7 @@ use crate::rooms::{self, Arrival};
 use crate::scenario::Mark;
 use crate::session::fields::{Seen, excerpt};
 use crate::session::postmark::Postmark;
-use crate::session::records::Record;
+use crate::session::records::{Record, Records};
 use crate::session::template::{Filling, identifier};
 use crate::session::{Action, Await, Table};
 use crate::system::System;
@@ -149,10 +150,15 @@ impl<S: System> Worker<S> {
     /// A whole message.
     pub fn converse(&mut self, index: usize, message: &[u8], now: u64) -> Result<(), Failure> {
         let table = self.table();
+        // Most texts are, and it is soon known.
         if table.session.opcode == Opcode::Text
+            && !blocks::is_ascii(message)
             && let Err(error) = std::str::from_utf8(message)
         {
             return Err(Failure::new(Kind::BadUtf8, format!("a text message, at byte {}", error.valid_up_to())));
+        }
+        if table.session.records == (Records::Message {}) && !message.is_empty() {
+            return self.read_record(index, table, Record { bytes: message, body: 0 }, now);
         }
         let (session, generation) = (&table.session, self.connections[index].generation);
         let mut rest = std::mem::take(&mut self.user(index).rest);
@@ -173,7 +179,7 @@ impl<S: System> Worker<S> {
         let mut rest = std::mem::take(&mut self.user(index).rest);
         let mut answers = false;
         let _ = table.session.records.read(&mut rest, message, table.session.longest, |record| {
-            let rule = table.judge(&mut table.seen(record))?;
+            let rule = table.judge(&mut table.seen(record), &mut self.users().shapes)?;
             answers |= rule.is_none_or(|rule| matches!(table.session.rules[rule].does, Action::Reply { .. }));
             Ok(true)
         });
@@ -183,7 +189,7 @@ impl<S: System> Worker<S> {
 
     fn read_record(&mut self, index: usize, table: &Table, record: Record, now: u64) -> Result<(), Failure> {
         let mut seen = table.seen(record);
-        let rule = table.judge(&mut seen)?;
+        let rule = table.judge(&mut seen, &mut self.users().shapes)?;
         if table.session.traced {
             let what = rule.map(|rule| table.session.rules[rule].name.clone());
             let (connection, content) = (self.connections[index].number, record.bytes.to_vec());

@@ -12,6 +12,7 @@ use crate::scenario::{Message, Script};
 use crate::session::fields::Field;
 use crate::session::json::Part;
 use crate::session::records::{Records, Rest};
+use crate::session::shape::Shapes;
 use crate::session::{Action, Rule, Session, Table, Test};
 use fastrand::Rng;
 
@@ -209,14 +210,18 @@ pub fn sessions(bytes: &[u8]) {
 }
 
 pub fn read_records(table: &Table, records: &Records, pieces: &[&[u8]]) -> Vec<String> {
-    let (mut rest, mut found) = (Rest::default(), Vec::new());
+    let (mut rest, mut shapes, mut found) = (Rest::default(), Shapes::default(), Vec::new());
     for piece in pieces {
         let read = records.read(&mut rest, piece, LONGEST_RECORD, |record| {
-            let mut seen = table.seen(record);
-            let judged = table.judge(&mut seen).map(|rule| {
-                let values: Vec<_> = (0..table.session.fields.len()).map(|field| seen.value(field)).collect();
-                (rule, format!("{values:?}"), table.post.find(record.bytes))
-            });
+            let judge = |shapes: &mut Shapes| {
+                let mut seen = table.seen(record);
+                table.judge(&mut seen, shapes).map(|rule| {
+                    let values: Vec<_> = (0..table.session.fields.len()).map(|field| seen.value(field)).collect();
+                    (rule, format!("{values:?}"), table.post.find(record.bytes))
+                })
+            };
+            let judged = judge(&mut shapes);
+            assert_eq!(judged, judge(&mut Shapes::default()), "as without those before it");
             found.push(format!("{:?}, body at {}: {judged:?}", record.bytes, record.body));
             Ok(true)
         });

@@ -81,43 +81,73 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {
     Ok(Some(Header { fin, compressed, opcode, length, size }))
 }
 
-/// Appends the front of a masked frame: its header, and the first bytes of a payload that has at
-/// least as many. On the hot path: each byte is stored in its place, once.
-#[inline]
-pub fn write_front(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4], front: [u8; 16]) {
-    if length > 125 {
-        write_header(out, first, length, key);
-        return write_masked(out, &front, key, 0);
+/// The header of all frames with the same first byte and the same length.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// As a server sends it; behind its size they mean nothing.
+    bytes: [u8; LONGEST_HEADER],
+    size: usize,
+}
+
+impl Head {
+    pub fn new(first: u8, length: usize) -> Head {
+        let mut bytes = [0; LONGEST_HEADER];
+        bytes[0] = first;
+        let size = match length {
+            0..=125 => {
+                bytes[1] = length as u8;
+                2
+            }
+            126..=65_535 => {
+                bytes[1] = 126;
+                bytes[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+                4
+            }
+            _ => {
+                bytes[1] = 127;
+                bytes[2..].copy_from_slice(&(length as u64).to_be_bytes());
+                LONGEST_HEADER
+            }
+        };
+        Head { bytes, size }
     }
-    const FRONT: usize = 2 + 4 + 16;
-    out.reserve(FRONT);
-    let key_number = u128::from(u32::from_ne_bytes(key));
-    let wide = key_number | key_number << 32 | key_number << 64 | key_number << 96;
-    let masked = (u128::from_ne_bytes(front) ^ wide).to_ne_bytes();
-    let room = &mut out.spare_capacity_mut()[..FRONT];
-    room[..2].copy_from_slice(&[first, 0x80 | length as u8].map(MaybeUninit::new));
-    room[2..6].copy_from_slice(&key.map(MaybeUninit::new));
-    room[6..].copy_from_slice(&masked.map(MaybeUninit::new));
-    // SAFETY: that many bytes were reserved, and have just been written.
-    unsafe { out.set_len(out.len() + FRONT) };
+
+    /// What follows this header at the front of `frame`, if that has at least as many bytes as the longest header.
+    #[inline]
+    pub fn strip<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
+        let front = frame.first_chunk::<LONGEST_HEADER>()?;
+        // Each of them is one comparison.
+        let is_it = match self.size {
+            2 => front[..2] == self.bytes[..2],
+            4 => front[..4] == self.bytes[..4],
+            _ => *front == self.bytes,
+        };
+        is_it.then(|| &frame[self.size..])
+    }
+
+    /// Appends the front of a masked frame: this header, the key, and the first bytes of a payload that has at least as
+    /// many. On the hot path: each byte is stored in its place, once; the key overwrites what a short header leaves.
+    #[inline]
+    pub fn write<const FRONT: usize>(&self, out: &mut Vec<u8>, key: [u8; 4], front: [u8; FRONT]) {
+        let most = LONGEST_HEADER + key.len() + FRONT;
+        out.reserve(most);
+        let room = &mut out.spare_capacity_mut()[..most];
+        let mut header = self.bytes;
+        header[1] |= 0x80;
+        room[..LONGEST_HEADER].copy_from_slice(&header.map(MaybeUninit::new));
+        let (key_at, front_at) = (self.size, self.size + key.len());
+        room[key_at..front_at].copy_from_slice(&key.map(MaybeUninit::new));
+        let masked: [u8; FRONT] = std::array::from_fn(|at| front[at] ^ key[at % 4]);
+        room[front_at..front_at + FRONT].copy_from_slice(&masked.map(MaybeUninit::new));
+        // SAFETY: that many bytes were reserved, and have just been written.
+        unsafe { out.set_len(out.len() + front_at + FRONT) };
+    }
 }
 
 /// Appends the header of a masked frame whose first byte is `first`.
 #[inline]
 pub fn write_header(out: &mut Vec<u8>, first: u8, length: usize, key: [u8; 4]) {
-    out.push(first);
-    match length {
-        0..=125 => out.push(0x80 | length as u8),
-        126..=65_535 => {
-            out.push(0x80 | 126);
-            out.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0x80 | 127);
-            out.extend_from_slice(&(length as u64).to_be_bytes());
-        }
-    }
-    out.extend_from_slice(&key);
+    Head::new(first, length).write(out, key, []);
 }
 
 /// Appends `payload`, masked; `offset` is its position in the frame's whole payload.
@@ -160,6 +190,13 @@ mod tests {
             }
             let header = Header { fin: true, compressed: false, opcode: BINARY, length, size };
             assert_eq!(parse(&bytes).unwrap(), Some(header));
+            bytes.extend_from_slice(b"0123456789");
+            assert_eq!(Head::new(WHOLE | BINARY, length as usize).strip(&bytes), Some(&b"0123456789"[..]));
+            for at in 0..size {
+                let mut other = bytes.clone();
+                other[at] ^= 1;
+                assert_eq!(Head::new(WHOLE | BINARY, length as usize).strip(&other), None);
+            }
         }
     }
 
@@ -197,7 +234,7 @@ mod tests {
         let (key, front) = ([0x12, 0x34, 0x56, 0x78], *b"0123456789abcdef");
         for length in [16, 125, 126, 70_000] {
             let (mut out, mut expected) = (vec![7], vec![7]);
-            write_front(&mut out, WHOLE | TEXT, length, key, front);
+            Head::new(WHOLE | TEXT, length).write(&mut out, key, front);
             write_header(&mut expected, WHOLE | TEXT, length, key);
             write_masked(&mut expected, &front, key, 0);
             assert_eq!(out, expected);

@@ -2,6 +2,7 @@
 //! fuzzed from outside; the program is `main`.
 
 mod accounts;
+mod blocks;
 mod broadcasting;
 mod check;
 mod clock;
@@ -47,6 +48,7 @@ mod session;
 mod setting_up;
 #[cfg(test)]
 mod simulation;
+mod siphash;
 mod slices;
 mod stamp;
 mod stops;

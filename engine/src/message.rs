@@ -122,18 +122,32 @@ impl Reader {
         if self.in_message() {
             return false;
         }
-        let Ok(Some(Header { fin: true, compressed: false, opcode, length, size })) = frame::parse(input) else {
+        let behind = script.head.strip(input);
+        let Some((reply, rest)) = behind.and_then(|behind| behind.split_at_checked(script.length)) else {
             return false;
         };
-        if opcode != script.opcode || length != script.length as u64 {
-            return false;
-        }
-        let Some((reply, rest)) = input[size..].split_at_checked(script.length) else { return false };
         let right = script.is_reply_to(mark, reply);
         if right {
             *input = rest;
         }
         right
+    }
+
+    /// The same for a message whose content cannot be known in advance.
+    #[inline]
+    pub fn take_content<'a>(&self, input: &mut &'a [u8], script: &Script) -> Option<&'a [u8]> {
+        if self.in_message() {
+            return None;
+        }
+        let Ok(Some(Header { fin: true, compressed: false, opcode, length, size })) = frame::parse(input) else {
+            return None;
+        };
+        if opcode != script.opcode || length > script.longest {
+            return None;
+        }
+        let (content, rest) = input[size..].split_at_checked(length as usize)?;
+        *input = rest;
+        Some(content)
     }
 
     fn rare(&mut self) -> &mut Rare {

@@ -1,10 +1,11 @@
 //! What is written for the connection that is being served, until the kernel has it: masked frames, and the buffers that
 //! they are made in.
 
+use crate::connection::Pending;
 use crate::deflate::Deflater;
 use crate::frame;
 use crate::plan::{Mask, Plan};
-use crate::scenario::{Mark, Script};
+use crate::scenario::{Mark, Message, Script};
 use std::io;
 
 /// A long message is masked and sent in pieces of this size. The kernel then reads bytes that are
@@ -60,7 +61,7 @@ impl Outbox {
     /// Writes the front of a message with this mark: its header and its stamp. Returns the position in the message behind it.
     #[inline]
     pub fn front(&mut self, script: &Script, mark: &Mark, key: [u8; 4]) -> usize {
-        frame::write_front(&mut self.bytes, frame::WHOLE | script.opcode, script.length, key, mark.stamp);
+        script.head.write(&mut self.bytes, key, mark.stamp);
         mark.stamp.len()
     }
 
@@ -70,6 +71,27 @@ impl Outbox {
         let piece = script.content(mark, position, (script.length - position).min(PIECE_BYTES));
         frame::write_masked(&mut self.bytes, piece, key, position);
         piece.len()
+    }
+
+    /// Writes consecutive messages of a connection, from `first` on, in the places of answered ones. `like` has what they
+    /// have in common, and ends where they begin.
+    #[inline]
+    pub fn next_messages<const MESSAGES: usize>(
+        &mut self,
+        script: &Script,
+        random: &mut fastrand::Rng,
+        first: Message,
+        like: Pending,
+        places: &mut [Pending; MESSAGES],
+    ) {
+        for (place, mark) in places.iter_mut().zip(script.marks::<MESSAGES>(first)) {
+            let key = self.key(random);
+            let mut position = self.front(script, &mark, key);
+            while position < script.length {
+                position += self.piece(script, &mark, key, position);
+            }
+            *place = Pending { end: like.end.wrapping_add(self.bytes.len() as u32), mark, ..like };
+        }
     }
 
     /// Writes the message in `whole` as one frame.

@@ -66,12 +66,18 @@ impl Pacer {
     /// scheduled message took its place when it fell due.
     #[inline]
     pub fn take_place(&mut self, due_ns: u64, counted_from_ns: u64) -> bool {
+        self.take_places(1, due_ns, counted_from_ns) > 0
+    }
+
+    /// The same for so many messages; returns how many places there were.
+    #[inline]
+    pub fn take_places(&mut self, wanted: usize, due_ns: u64, counted_from_ns: u64) -> usize {
         if self.schedule.is_some() || due_ns < counted_from_ns {
-            return true;
+            return wanted;
         }
-        let free = self.quota > 0;
-        self.quota -= u64::from(free);
-        free
+        let free = self.quota.min(wanted as u64);
+        self.quota -= free;
+        free as usize
     }
 
     /// No message of this phase's count is left to send.

@@ -1,13 +1,13 @@
 //! Incoming data: every reply is read, checked and recorded, and every kind of failure has a name.
 //! Part of the worker, and the hot path.
 
-use crate::connection::{Pending, Reader, State};
+use crate::connection::{Connection, Pending, Reader, State};
 use crate::control::Phase;
 use crate::failure::{Failure, Kind};
 use crate::http;
 use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
-use crate::scenario::{self, Message};
+use crate::scenario::{self, Mark, Message};
 use crate::sending::broken;
 use crate::system::System;
 use crate::tags::{Part, Tag};
@@ -126,6 +126,8 @@ impl<S: System> Worker<S> {
         }
         if self.is_plain {
             self.take_in_plain(index, &mut input, now);
+        } else if self.users.is_some() {
+            self.take_in_whole(index, &mut input, now)?;
         }
         // A reply may end the connection, and with it the rest of the input.
         while !input.is_empty() && self.connections[index].state != State::Closed {
@@ -187,8 +189,19 @@ impl<S: System> Worker<S> {
         Ok(())
     }
 
-    /// The fast lane of a plain closed loop: whole and correct replies, each followed at once by the next message. It does
-    /// what `reply` and `send` do, with one borrow and with sums at the end. Everything else stays at the front of `input`.
+    /// The fast lane of a session: messages that are there whole. Everything else stays at the front of `input`.
+    fn take_in_whole(&mut self, index: usize, input: &mut &[u8], now: u64) -> Result<(), Failure> {
+        while let Connection { reader: Reader::Frames(reader), state: State::Open, .. } = &self.connections[index]
+            && let Some(message) = reader.take_content(input, &self.script)
+        {
+            self.converse(index, message, now)?;
+        }
+        Ok(())
+    }
+
+    /// The fast lane of a plain closed loop: whole and correct replies, and then as many messages in the places of the
+    /// answered ones. It does what `reply` and `send` do, with one borrow and with sums at the end. Everything else stays at
+    /// the front of `input`.
     fn take_in_plain(&mut self, index: usize, input: &mut &[u8], now: u64) {
         let counted_from_ns = self.timeline.counted_from_ns();
         let connection = &mut self.connections[index];
@@ -197,36 +210,46 @@ impl<S: System> Worker<S> {
         if !is_plain || now >= self.timeline.drain_ns || self.finished {
             return;
         }
-        let measures = now >= self.timeline.measure_ns;
-        let (mut answered, mut measured, mut sequence) = (0, 0, connection.sequence);
-        while let Some(oldest) = connection.under_way.oldest()
-            && connection.has_left(oldest)
-            && reader.take_whole(input, &self.script, &oldest.mark)
-        {
-            let Pending { sent_ns, measured: is_measured, .. } = *oldest;
-            connection.under_way.take();
-            answered += 1;
-            measured += u64::from(is_measured);
-            let part = if is_measured { Part::Measured } else { Part::Warmup };
-            self.accounts.record.duration(Tag::Service, part, sent_ns, now);
-            if !self.pacer.take_place(now, counted_from_ns) {
-                break;
+        let accepted = connection.accepted();
+        let (mut answered, mut measured) = (0, 0);
+        'replies: for part in connection.under_way.parts() {
+            for message in part {
+                if !message.ends_within(accepted) || !reader.take_whole(input, &self.script, &message.mark) {
+                    break 'replies;
+                }
+                answered += 1;
+                measured += u64::from(message.measured);
+                let part = if message.measured { Part::Measured } else { Part::Warmup };
+                self.accounts.record.duration(Tag::Service, part, message.sent_ns, now);
             }
-            sequence += 1;
-            let message = Message { connection: connection.number, sequence };
-            let mark = self.script.mark(message).expect("a plain message has one");
-            let key = self.outbox.key(&mut self.random);
-            let mut position = self.outbox.front(&self.script, &mark, key);
-            while position < self.script.length {
-                position += self.outbox.piece(&self.script, &mark, key, position);
-            }
-            let end = connection.written.wrapping_add(self.outbox.bytes.len() as u32);
-            connection.under_way.add(Pending { due_ns: now, sent_ns: now, end, measured: measures, mark });
         }
-        connection.replies += answered;
-        self.accounts.answered(answered, measured, self.timeline.in_window, now);
-        self.accounts.sent(sequence - connection.sequence, measures);
-        connection.sequence = sequence;
+        if answered == 0 {
+            return;
+        }
+        let renewed = self.pacer.take_places(answered, now, counted_from_ns);
+        let measures = now >= self.timeline.measure_ns;
+        let like =
+            Pending { due_ns: now, sent_ns: now, end: connection.written, measured: measures, mark: Mark::default() };
+        let mut next = Message { connection: connection.number, sequence: connection.sequence + 1 };
+        let mut left = renewed;
+        for part in connection.under_way.parts() {
+            let count = left.min(part.len());
+            left -= count;
+            let (fours, ones) = part[..count].as_chunks_mut::<4>();
+            for places in fours {
+                self.outbox.next_messages(&self.script, &mut self.random, next, like, places);
+                next.sequence += 4;
+            }
+            for place in ones.as_chunks_mut::<1>().0 {
+                self.outbox.next_messages(&self.script, &mut self.random, next, like, place);
+                next.sequence += 1;
+            }
+        }
+        connection.under_way.turn(renewed, answered - renewed);
+        connection.sequence = next.sequence - 1;
+        connection.replies += answered as u64;
+        self.accounts.answered(answered as u64, measured, self.timeline.in_window, now);
+        self.accounts.sent(renewed as u64, measures);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! Without the plan's seed these bytes cannot be predicted.
 
 use crate::failure::{Failure, Kind};
-use crate::frame;
+use crate::frame::{self, Head};
 use crate::plan::{Plan, Scenario};
 use crate::session::Session;
 use crate::stamp::{self, Stamps};
@@ -12,6 +12,8 @@ use std::io;
 pub struct Script {
     pub opcode: u8,
     pub length: usize,
+    /// The header of a message, and of its reply.
+    pub head: Head,
     /// Bytes of the longest reply that is read; an incorrect one is read and reported, a longer one rejected at its head.
     pub longest: u64,
     reply: Reply,
@@ -119,7 +121,8 @@ impl Script {
     /// Messages with this content, except for their stamps.
     pub fn echo(opcode: u8, template: Vec<u8>, seed: u64) -> Script {
         let (length, stamps) = (template.len(), Stamps::new(seed));
-        Script { opcode, length, longest: longest(length as u64), reply: Reply::Echo, stamps, template, offsets: 1 }
+        let (head, longest) = (Head::new(frame::WHOLE | opcode, length), longest(length as u64));
+        Script { opcode, length, head, longest, reply: Reply::Echo, stamps, template, offsets: 1 }
     }
 
     /// Messages with drawn content: letters and digits, which are also valid text.
@@ -127,7 +130,8 @@ impl Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let offsets = if bytes > stamp::LENGTH { OFFSETS } else { 1 };
         let template = (0..(bytes + offsets - 1).min(PERIOD)).map(|_| random.alphanumeric() as u8).collect();
-        Script { length: bytes, longest: longest(bytes as u64), offsets, ..Script::echo(opcode, template, seed) }
+        let (head, longest) = (Head::new(frame::WHOLE | opcode, bytes), longest(bytes as u64));
+        Script { length: bytes, head, longest, offsets, ..Script::echo(opcode, template, seed) }
     }
 
     pub fn notices(seed: u64) -> Script {
@@ -187,8 +191,18 @@ impl Script {
         if self.reply != Reply::Echo || self.length < stamp::LENGTH {
             return None;
         }
-        let hash = self.hash(message);
-        Some(Mark { stamp: Stamps::of(message.sequence, hash), offset: self.offset(hash) })
+        let [mark] = self.marks(message);
+        Some(mark)
+    }
+
+    /// Those of consecutive messages, from `first` on, which have space for their stamps.
+    #[inline]
+    pub fn marks<const MESSAGES: usize>(&self, first: Message) -> [Mark; MESSAGES] {
+        let hashes = self.stamps.hashes::<MESSAGES>(first.connection, first.sequence);
+        std::array::from_fn(|at| {
+            let stamp = Stamps::of(first.sequence + at as u64, hashes[at]);
+            Mark { stamp, offset: self.offset(hashes[at]) }
+        })
     }
 
     /// Whether the whole reply is that to the message with this mark. Messages without a mark are not identified by it.

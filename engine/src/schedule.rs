@@ -2,12 +2,13 @@
 //! no access to replies, so replies cannot delay it.
 
 use crate::plan::{Arrivals, Segment, Stage, Think};
-use siphasher::sip::SipHasher13;
+use crate::siphash::SipHash;
 
 /// The seed of one of a plan's random streams. Generators started from the seed plus a number would
 /// give correlated streams; a hash of both does not.
 pub fn stream(seed: u64, number: usize) -> u64 {
-    SipHasher13::new_with_keys(seed, 0x77_73_62_65_6e_63_68).hash(&(number as u64).to_le_bytes())
+    let [stream] = SipHash::new([seed, 0x77_73_62_65_6e_63_68]).hash([[number as u64]]);
+    stream
 }
 
 /// The due times of an open loop, one after the other.

@@ -1,8 +1,8 @@
 //! Makes a message one that a server must read to answer: a keyed hash of its connection and its number (SipHash-1-3,
 //! Aumasson and Bernstein, 2012). The key is drawn from the plan's seed, which is not sent to any server.
 
+use crate::siphash::SipHash;
 use sha1::{Digest, Sha1};
-use siphasher::sip::SipHasher13;
 
 /// The first eight digits of a stamp are the number of its message, the others its tag. The tag's last digit repeats
 /// the last digit of the number, so that a message too short for more still differs from the one before.
@@ -11,26 +11,37 @@ const NUMBER: usize = LENGTH / 2;
 /// No two of 2²⁴ connections have an equal message before their 2⁴⁰th.
 const NUMBER_BITS: u32 = 40;
 
-pub struct Stamps(SipHasher13);
+pub struct Stamps(SipHash);
 
 impl Stamps {
     pub fn new(seed: u64) -> Stamps {
         let key: [u8; 20] =
             Sha1::new().chain_update(b"wsbench stamps").chain_update(seed.to_be_bytes()).finalize().into();
-        Stamps(SipHasher13::new_with_key(key.first_chunk().expect("a digest of 20 bytes")))
+        let key = |word| u64::from_le_bytes(key.as_chunks().0[word]);
+        Stamps(SipHash::new([key(0), key(1)]))
     }
 
-    /// The keyed hash of any bytes.
+    /// The keyed hash of these words.
     #[inline]
-    pub fn hash_of(&self, bytes: &[u8]) -> u64 {
-        self.0.hash(bytes)
+    pub fn hash_of<const WORDS: usize>(&self, words: [u64; WORDS]) -> u64 {
+        let [hash] = self.0.hash(words.map(|word| [word]));
+        hash
     }
 
     /// One half of it is the tag, which is sent; the other half is not.
     #[inline]
     pub fn hash(&self, connection: u32, number: u64) -> u64 {
-        let message = u64::from(connection).rotate_left(NUMBER_BITS) ^ number;
-        self.0.hash(&message.to_le_bytes()) & !15 | number & 15
+        let [hash] = self.hashes(connection, number);
+        hash
+    }
+
+    /// Those of consecutive messages.
+    #[inline]
+    pub fn hashes<const MESSAGES: usize>(&self, connection: u32, first: u64) -> [u64; MESSAGES] {
+        let numbers: [u64; MESSAGES] = std::array::from_fn(|at| first + at as u64);
+        let mut hashes = self.0.hash([numbers.map(|number| u64::from(connection).rotate_left(NUMBER_BITS) ^ number)]);
+        hashes.iter_mut().zip(numbers).for_each(|(hash, number)| *hash = *hash & !15 | number & 15);
+        hashes
     }
 
     /// The stamp of the message with this hash.
@@ -85,6 +96,7 @@ mod tests {
             assert_eq!(stamp, format!("{:08x}{tag:08x}", number as u32).as_bytes());
             assert_eq!(Stamps::number_in(&stamp), Some(number as u32));
         }
+        assert_eq!(stamps.hashes(7, 5), [5, 6, 7].map(|number| stamps.hash(7, number)));
         assert_ne!(stamps.hash(1, 2), stamps.hash(2, 1));
         assert_ne!(stamps.hash(1, 2), Stamps::new(2).hash(1, 2));
         assert_eq!(Stamps::number_in(b"1234567"), None);

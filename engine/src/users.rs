@@ -3,6 +3,7 @@
 use crate::rooms::{Copies, MOST_UNTOLD, Received};
 use crate::session::Table;
 use crate::session::records::Rest;
+use crate::session::shape::Shapes;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -11,6 +12,7 @@ pub struct Users {
     /// It is read as often as the worker's own state is changed, so it is not part of that. It lives as long as the process.
     pub table: &'static Table,
     pub all: Vec<User>,
+    pub shapes: Shapes,
     /// When a keep-alive is due, on which connection, in which generation, and which one.
     pub keepalives: BinaryHeap<Reverse<(u64, u32, u32, u32)>>,
     /// Copies in rooms since the last look at the sockets.
@@ -44,6 +46,7 @@ impl Users {
         };
         Users {
             all: (0..connections).map(|_| user()).collect(),
+            shapes: Shapes::default(),
             table: Box::leak(Box::new(table)),
             keepalives: BinaryHeap::new(),
             copies: Vec::with_capacity(MOST_UNTOLD),

@@ -2,6 +2,7 @@
 
 use super::json;
 use super::records::{Record, decimal};
+use super::shape::{Places, Shapes};
 use crate::failure::{Failure, Kind};
 use memchr::{memchr, memrchr};
 use serde::Deserialize;
@@ -63,7 +64,7 @@ pub struct Fields {
 }
 
 enum Kept {
-    /// Its place among the paths, which one scan finds together.
+    /// Its number among the paths, which one scan finds together.
     Path(usize),
     Other(Field),
 }
@@ -72,7 +73,7 @@ enum Kept {
 pub struct Seen<'a, 'f> {
     pub record: Record<'a>,
     fields: &'f Fields,
-    found: [Option<&'a [u8]>; json::MOST_PATHS],
+    places: Places,
 }
 
 impl Fields {
@@ -92,23 +93,26 @@ impl Fields {
 
     #[inline]
     pub fn of<'a>(&self, record: Record<'a>) -> Seen<'a, '_> {
-        Seen { record, fields: self, found: [None; json::MOST_PATHS] }
+        Seen { record, fields: self, places: Places::default() }
     }
 }
 
 impl<'a> Seen<'a, '_> {
     /// Looks for the fields that are JSON. Fails if there are such, and the record is not JSON.
     #[inline]
-    pub fn scan(&mut self) -> Result<(), Failure> {
-        let paths = &self.fields.paths;
-        if !paths.is_empty()
-            && let Err(at) = json::find(self.record.bytes, paths, &mut self.found[..paths.len()])
-        {
-            return Err(Failure::new(
-                Kind::BadRecord,
-                format!("not JSON at byte {at}: {:?}", excerpt(self.record.bytes)),
-            ));
+    pub fn scan(&mut self, shapes: &mut Shapes) -> Result<(), Failure> {
+        let (paths, text) = (&self.fields.paths, self.record.bytes);
+        if paths.is_empty() {
+            return Ok(());
         }
+        if let Some(places) = shapes.places_in(text) {
+            self.places = *places;
+            return Ok(());
+        }
+        if let Err(at) = json::find(text, paths, &mut self.places[..paths.len()]) {
+            return Err(Failure::new(Kind::BadRecord, format!("not JSON at byte {at}: {:?}", excerpt(text))));
+        }
+        shapes.learn(text, self.places);
         Ok(())
     }
 
@@ -116,7 +120,9 @@ impl<'a> Seen<'a, '_> {
     #[inline]
     pub fn value(&self, field: usize) -> Option<Value<'a>> {
         match &self.fields.fields[field] {
-            Kept::Path(place) => self.found[*place].map(Value::Bytes),
+            Kept::Path(number) => {
+                self.places[*number].map(|(from, to)| Value::Bytes(&self.record.bytes[from as usize..to as usize]))
+            }
             Kept::Other(field) => field.of(self.record),
         }
     }
@@ -185,7 +191,7 @@ mod tests {
     fn value<'a>(field: Field, bytes: &'a [u8], body: usize) -> Option<Value<'a>> {
         let fields = Fields::new(&[field]);
         let mut seen = fields.of(Record { bytes, body });
-        seen.scan().unwrap();
+        seen.scan(&mut Shapes::default()).unwrap();
         seen.value(0)
     }
 
@@ -230,10 +236,11 @@ mod tests {
         let fields = Fields::new(&[key("a"), Field::Byte { at: 0, mask: 0xff }, key("b"), key("c")]);
         let record = Record { bytes: br#"{"c":3,"a":"x"}"#, body: 0 };
         let mut seen = fields.of(record);
-        seen.scan().unwrap();
+        seen.scan(&mut Shapes::default()).unwrap();
         let bytes = |text: &'static str| Some(Value::Bytes(text.as_bytes()));
         let values = [0, 1, 2, 3].map(|field| seen.value(field));
         assert_eq!(values, [bytes("x"), Some(Value::Number(b'{'.into())), None, bytes("3")]);
-        assert_eq!(fields.of(Record { bytes: b"?", ..record }).scan().unwrap_err().kind, Kind::BadRecord);
+        let failure = fields.of(Record { bytes: b"?", ..record }).scan(&mut Shapes::default()).unwrap_err();
+        assert_eq!(failure.kind, Kind::BadRecord);
     }
 }

@@ -21,10 +21,13 @@ pub const LONGEST_PATH: usize = 8;
 /// A one in every byte.
 const ONES: u64 = u64::MAX / 255;
 
-/// The raw text at each path: what a string has between its quotes, escapes as they are; otherwise the whole value. Of
+/// From where to where a value is in its text.
+pub type Place = (u32, u32);
+
+/// The place of the raw text at each path: what a string has between its quotes, escapes as they are; otherwise the whole value. Of
 /// several equal keys the first counts. The scan ends when all are found. `Err` is the offset of what is not JSON.
 #[inline]
-pub fn find<'a>(text: &'a [u8], paths: &[Path], found: &mut [Option<&'a [u8]>]) -> Result<(), usize> {
+pub fn find(text: &[u8], paths: &[Path], found: &mut [Option<Place>]) -> Result<(), usize> {
     debug_assert!(paths.len() <= MOST_PATHS && found.len() == paths.len());
     let all = ((1u16 << paths.len()) - 1) as u8;
     let mut scan = Scan { text, paths, found, left: paths.len() };
@@ -36,7 +39,7 @@ pub fn find<'a>(text: &'a [u8], paths: &[Path], found: &mut [Option<&'a [u8]>]) 
 struct Scan<'a, 'b> {
     text: &'a [u8],
     paths: &'b [Path],
-    found: &'b mut [Option<&'a [u8]>],
+    found: &'b mut [Option<Place>],
     left: usize,
 }
 
@@ -55,7 +58,7 @@ impl Scan<'_, '_> {
         while ends != 0 {
             let place = &mut self.found[ends.trailing_zeros() as usize];
             if place.is_none() {
-                *place = Some(&self.text[inside..end - (inside - at)]);
+                *place = Some((inside as u32, (end - (inside - at)) as u32));
                 self.left -= 1;
             }
             ends &= ends - 1;
@@ -129,7 +132,7 @@ impl Scan<'_, '_> {
 }
 
 #[inline]
-fn space(text: &[u8], mut at: usize) -> usize {
+pub fn space(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\n' | b'\r') = text.get(at) {
         at += 1;
     }
@@ -148,7 +151,7 @@ fn pass(text: &[u8], at: usize) -> Result<usize, usize> {
 
 /// Passes a string with its quotes.
 #[inline]
-fn string(text: &[u8], at: usize) -> Result<usize, usize> {
+pub fn string(text: &[u8], at: usize) -> Result<usize, usize> {
     if text.get(at) != Some(&b'"') {
         return Err(at);
     }
@@ -218,7 +221,7 @@ mod tests {
         let paths: Vec<Path> = paths.iter().map(|parts| path(parts)).collect();
         let mut found = vec![None; paths.len()];
         find(text.as_bytes(), &paths, &mut found)?;
-        Ok(found.into_iter().map(|value| value.map(|bytes| std::str::from_utf8(bytes).unwrap())).collect())
+        Ok(found.into_iter().map(|place| place.map(|(from, to)| &text[from as usize..to as usize])).collect())
     }
 
     #[test]

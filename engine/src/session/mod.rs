@@ -7,8 +7,10 @@ pub mod fields;
 pub mod json;
 pub mod postmark;
 pub mod records;
+pub mod shape;
 pub mod template;
 
+use crate::blocks::BLOCK;
 use crate::failure::{Failure, Kind};
 use crate::frame::Opcode;
 use crate::keys::present;
@@ -16,6 +18,7 @@ use fields::{Field, Fields, Seen};
 use postmark::Post;
 use records::{Record, Records};
 use serde::Deserialize;
+use shape::Shapes;
 use std::io;
 use std::path::PathBuf;
 use template::{Piece, SHIFTS, Template};
@@ -179,7 +182,7 @@ impl Table {
             Test::Lacks { field } => Ready::Lacks(*field),
         };
         let mut random = fastrand::Rng::with_seed(seed);
-        let letters = SHIFTS + longest_letters(session.templates.iter().flatten());
+        let letters = SHIFTS + longest_letters(session.templates.iter().flatten()).next_multiple_of(BLOCK);
         Ok(Table {
             post: Post::new(seed),
             has_identifiers: session.templates.iter().flatten().any(|piece| piece.has(&is_identifier)),
@@ -201,8 +204,8 @@ impl Table {
 
     /// What a record is: the rule that applies to it, if one does.
     #[inline]
-    pub fn judge(&self, seen: &mut Seen) -> Result<Option<usize>, Failure> {
-        seen.scan()?;
+    pub fn judge(&self, seen: &mut Seen, shapes: &mut Shapes) -> Result<Option<usize>, Failure> {
+        seen.scan(shapes)?;
         let holds = |test: &Ready| match test {
             Ready::Begins(text) => seen.record.bytes.starts_with(text),
             Ready::Is(field, text, number) => match seen.value(*field) {

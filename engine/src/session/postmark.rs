@@ -2,11 +2,11 @@
 //! it. It is 52 letters and digits that are safe in JSON, headers and lines. Part of it is a keyed hash, so that no
 //! server can make one.
 
-use crate::stamp::Stamps;
+use crate::stamp::{Stamps, digits, number};
 use memchr::memmem::Finder;
 
 pub const LENGTH: usize = FRONT.len() + 8 + 8 + 16 + 8 + 8;
-const FRONT: &[u8] = b"wsb1";
+const FRONT: &[u8; 4] = b"wsb1";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Postmark {
@@ -18,18 +18,32 @@ pub struct Postmark {
 }
 
 impl Postmark {
-    /// As it is in a message; `check` is what `Post` computes.
+    /// What is behind its front; `check` is what `Post` computes.
     #[inline]
-    pub fn written(self, check: u32) -> [u8; LENGTH] {
+    fn numbers(self, check: u32) -> [u32; 6] {
         let Postmark { user, sequence, t_ns, clock } = self;
-        let mut written = [0; LENGTH];
-        let (front, digits) = written.split_at_mut(FRONT.len());
-        front.copy_from_slice(FRONT);
-        let numbers = [user, sequence, (t_ns >> 32) as u32, t_ns as u32, check, clock];
-        for (place, number) in digits.as_chunks_mut().0.iter_mut().zip(numbers) {
-            *place = crate::stamp::digits(number);
+        [user, sequence, (t_ns >> 32) as u32, t_ns as u32, check, clock]
+    }
+
+    /// Appends it.
+    #[inline]
+    pub fn write(self, check: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(FRONT);
+        for number in self.numbers(check) {
+            out.extend_from_slice(&digits(number));
         }
-        written
+    }
+
+    /// Whether a text begins with it.
+    #[inline]
+    fn begins(self, check: u32, text: &[u8]) -> bool {
+        let Some((front, found)) = text.get(..LENGTH).map(|mark| mark.split_at(FRONT.len())) else { return false };
+        // All together: a jump for each would be more than what it saves.
+        let mut differ = 0;
+        for (found, number) in found.as_chunks().0.iter().zip(self.numbers(check)) {
+            differ |= u64::from_ne_bytes(*found) ^ u64::from_ne_bytes(digits(number));
+        }
+        front == FRONT && differ == 0
     }
 }
 
@@ -47,8 +61,8 @@ impl Post {
     /// Whether this one, whose check is known, is the first postmark in a record.
     #[inline]
     pub fn is_first(&self, record: &[u8], mark: Postmark, check: u32) -> bool {
-        let front = self.finder.find(record).and_then(|at| record.get(at..at + LENGTH));
-        front == Some(&mark.written(check)) || self.find(record) == Some(mark)
+        let Some(at) = self.finder.find(record) else { return false };
+        mark.begins(check, &record[at..]) || self.find(record) == Some(mark)
     }
 
     /// The first postmark in a record. One of another trial, or one that was altered, is none.
@@ -58,7 +72,7 @@ impl Post {
 
     fn read(&self, digits: &[u8]) -> Option<Postmark> {
         let (numbers, _) = digits.as_chunks();
-        let mut numbers = numbers.iter().map(crate::stamp::number);
+        let mut numbers = numbers.iter().map(number);
         let mut next = || numbers.next().flatten();
         let (user, sequence, high, low, check, clock) = (next()?, next()?, next()?, next()?, next()?, next()?);
         let mark = Postmark { user, sequence, t_ns: u64::from(high) << 32 | u64::from(low), clock };
@@ -69,12 +83,7 @@ impl Post {
     #[inline]
     pub fn check(&self, mark: Postmark) -> u32 {
         let Postmark { user, sequence, t_ns, clock } = mark;
-        let words = [u64::from(user) << 32 | u64::from(sequence), t_ns, clock.into()];
-        let mut bytes = [0; 24];
-        for (chunk, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *chunk = word.to_le_bytes();
-        }
-        self.stamps.hash_of(&bytes) as u32
+        self.stamps.hash_of([u64::from(user) << 32 | u64::from(sequence), t_ns, clock.into()]) as u32
     }
 }
 
@@ -87,7 +96,7 @@ mod tests {
         let post = Post::new(3);
         let mark = Postmark { user: 7, sequence: u32::MAX, t_ns: 1 << 60 | 5, clock: 0xdead_beef };
         let mut record = b"42[\"wsb1 wsb1".to_vec();
-        record.extend_from_slice(&mark.written(post.check(mark)));
+        mark.write(post.check(mark), &mut record);
         assert_eq!(record.len(), 13 + LENGTH);
         record.extend_from_slice(b"\"]");
         assert_eq!(post.find(&record), Some(mark));
@@ -104,7 +113,11 @@ mod tests {
     fn a_request_s_postmark_is_the_first_in_its_answer() {
         let post = Post::new(3);
         let [mine, other] = [5, 6].map(|sequence| Postmark { user: 7, sequence, t_ns: 1 << 40, clock: 9 });
-        let [mine_written, other_written] = [mine, other].map(|mark| mark.written(post.check(mark)));
+        let [mine_written, other_written] = [mine, other].map(|mark| {
+            let mut written = Vec::new();
+            mark.write(post.check(mark), &mut written);
+            written
+        });
         let is_mine = |parts: &[&[u8]]| post.is_first(&parts.concat(), mine, post.check(mine));
         assert!(is_mine(&[&mine_written]));
         assert!(is_mine(&[b"wsb1, ", &mine_written, &other_written]));
@@ -112,7 +125,7 @@ mod tests {
         assert!(!is_mine(&[&other_written, &mine_written]));
         assert!(!is_mine(&[&mine_written[..LENGTH - 1]]));
         for at in 0..LENGTH {
-            let mut altered = mine_written;
+            let mut altered = mine_written.clone();
             altered[at] ^= 1;
             assert!(!is_mine(&[&altered]), "{at}");
         }

@@ -1,6 +1,7 @@
 //! Templates: the messages of a session, with places that are filled for each of them.
 
 use super::postmark::Postmark;
+use crate::blocks::BLOCK;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -73,7 +74,7 @@ pub struct Filling<'a> {
     pub check: u32,
     pub columns: &'a [Vec<u8>],
     pub captured: &'a [Vec<u8>],
-    /// Letters and digits, at least as many as the longest `Letters` and `SHIFTS` more.
+    /// Letters and digits, at least as many as the longest `Letters` in whole blocks and `SHIFTS` more.
     pub letters: &'a [u8],
 }
 
@@ -96,13 +97,31 @@ pub fn bytes(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
+/// Short texts are copied in blocks, because most calls of `memcpy` would be for fewer bytes than they pay for.
+const MOST_BLOCKS: usize = 4;
+
+/// Appends the first `length` bytes of `text`, which has whole blocks of them.
+#[inline]
+fn put(text: &[u8], length: usize, out: &mut Vec<u8>) {
+    let blocks = length.div_ceil(BLOCK);
+    if blocks > MOST_BLOCKS {
+        return out.extend_from_slice(&text[..length]);
+    }
+    let end = out.len() + length;
+    for block in &text.as_chunks::<BLOCK>().0[..blocks] {
+        out.extend_from_slice(block);
+    }
+    out.truncate(end);
+}
+
 /// A template that is ready to be written.
 #[derive(Debug)]
 pub struct Template(Vec<Ready>);
 
 #[derive(Debug)]
 enum Ready {
-    Literal(Vec<u8>),
+    /// So many bytes of whole blocks.
+    Literal(usize, Vec<u8>),
     Number(Number),
     Identifier,
     Column(usize),
@@ -115,9 +134,14 @@ enum Ready {
 impl Template {
     /// The plan was checked.
     pub fn new(pieces: &[Piece]) -> Template {
+        let literal = |mut bytes: Vec<u8>| {
+            let length = bytes.len();
+            bytes.resize(length.next_multiple_of(BLOCK), 0);
+            Ready::Literal(length, bytes)
+        };
         let ready = |piece: &Piece| match piece {
-            Piece::Text(text) => Ready::Literal(text.clone().into_bytes()),
-            Piece::Bytes(digits) => Ready::Literal(bytes(digits).expect("checked with the plan")),
+            Piece::Text(text) => literal(text.clone().into_bytes()),
+            Piece::Bytes(digits) => literal(bytes(digits).expect("checked with the plan")),
             Piece::Number(number) => Ready::Number(*number),
             Piece::Identifier(_) => Ready::Identifier,
             Piece::Column(column) => Ready::Column(*column),
@@ -133,7 +157,7 @@ impl Template {
     pub fn write(&self, filling: &Filling, out: &mut Vec<u8>) {
         for ready in &self.0 {
             match ready {
-                Ready::Literal(bytes) => out.extend_from_slice(bytes),
+                Ready::Literal(length, blocks) => put(blocks, *length, out),
                 Ready::Number(Number::User) => decimal(filling.user.into(), out),
                 Ready::Number(Number::Sequence) => decimal(filling.sequence, out),
                 Ready::Number(Number::Room) => decimal(filling.room.into(), out),
@@ -144,10 +168,10 @@ impl Template {
                 Ready::Captured(slot) => {
                     out.extend_from_slice(filling.captured.get(*slot).map_or(&[][..], Vec::as_slice))
                 }
-                Ready::Postmark => out.extend_from_slice(&filling.postmark().written(filling.check)),
+                Ready::Postmark => filling.postmark().write(filling.check, out),
                 Ready::Letters(count) => {
                     let shift = (u64::from(filling.user) * 31 + filling.sequence * 7) as usize % SHIFTS;
-                    out.extend_from_slice(&filling.letters[shift..shift + count]);
+                    put(&filling.letters[shift..], *count, out);
                 }
                 Ready::Counted(by, template) => {
                     let from = out.len();
@@ -197,16 +221,25 @@ fn put_length(by: Count, length: usize, at: usize, out: &mut Vec<u8>) {
     out[at..].rotate_right(size);
 }
 
-fn decimal(mut number: u64, out: &mut Vec<u8>) {
-    let (mut digits, mut at) = ([0; 20], 20);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break out.extend_from_slice(&digits[at..]);
-        }
-    }
+fn decimal(number: u64, out: &mut Vec<u8>) {
+    let Some(small) = u32::try_from(number).ok().filter(|&number| number < 100_000_000) else {
+        return out.extend_from_slice(number.to_string().as_bytes());
+    };
+    let end = out.len() + small.checked_ilog10().unwrap_or(0) as usize + 1;
+    let digits = eight_digits(small) >> (8 * (8 - (end - out.len())));
+    out.extend_from_slice(&digits.to_le_bytes());
+    out.truncate(end);
+}
+
+/// Eight decimal digits, the highest in the lowest byte. Divides by 10,000, then both parts by 100, then all four by 10: the
+/// divisions are multiplications by 1/100 and 1/10, exact for numbers of this size.
+#[inline]
+fn eight_digits(number: u32) -> u64 {
+    let fours = u64::from(number / 10_000) | u64::from(number % 10_000) << 32;
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | (fours - 100 * hundreds) << 16;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    (tens | (twos - 10 * tens) << 8) + 0x3030_3030_3030_3030
 }
 
 #[cfg(test)]
@@ -215,7 +248,7 @@ mod tests {
     use super::*;
 
     fn written(pieces: &[Piece]) -> Vec<u8> {
-        let letters: Vec<u8> = (0..SHIFTS + 300).map(|at| b'a' + (at % 26) as u8).collect();
+        let letters: Vec<u8> = (0..SHIFTS + 304).map(|at| b'a' + (at % 26) as u8).collect();
         let (columns, captured) = (["ann".into()], ["s1".into()]);
         let mut filling = Filling {
             user: 12,
@@ -271,6 +304,27 @@ mod tests {
     #[test]
     fn identifiers_go_round_and_are_never_zero() {
         assert_eq!([1, 65_535, 65_536, 131_070, 131_071].map(identifier), [1, 65_535, 1, 65_535, 1]);
+    }
+
+    #[test]
+    fn literals_and_letters_of_every_length_are_whole() {
+        for length in [0, 1, 15, 16, 17, 63, 64, 65, 300] {
+            let text: String = (0..length).map(|at| char::from(b'A' + (at % 26) as u8)).collect();
+            let message = written(&[Piece::Text(text.clone()), Piece::Letters(length), Piece::Text("x".into())]);
+            assert_eq!(message[1..][..length], *text.as_bytes());
+            assert!(message[1 + length..][..length].iter().all(u8::is_ascii_lowercase));
+            assert_eq!((message.len(), message.last()), (2 + 2 * length, Some(&b'x')));
+        }
+    }
+
+    #[test]
+    fn numbers_are_their_decimal_digits() {
+        let small = (0..100_000_000).step_by(12_347).chain(0..10_000);
+        for number in small.chain([99_999_999, 100_000_000, u64::MAX]) {
+            let mut out = b">".to_vec();
+            decimal(number, &mut out);
+            assert_eq!(out, format!(">{number}").into_bytes());
+        }
     }
 
     #[test]

@@ -184,13 +184,24 @@ fn without_a_kernel() {
     let echo = |bytes: usize| json!({"kind": "echo", "opcode": "binary", "bytes": bytes, "content": null});
     let session = json!({
         "kind": "session", "opcode": "text", "records": {"kind": "message"}, "longest": 1 << 20,
-        "fields": [{"kind": "json", "path": ["id"]}],
-        "rules": [{"name": "reply", "when": [{"kind": "has", "field": 0}], "does": {"kind": "reply", "by": 0, "marked": true, "last": true}, "captures": []}],
-        "templates": [[{"text": "{\"id\":"}, {"number": "sequence"}, {"text": ",\"p\":\""}, {"postmark": {}}, {"letters": 52}, {"text": "\"}"}]],
-        "steps": [{"name": "call", "sends": 0, "awaits": {"kind": "rule", "rule": 0}}],
+        "fields": [{"kind": "json", "path": ["id"]}, {"kind": "json", "path": ["error", "code"]}],
+        "rules": [
+            {"name": "error", "when": [{"kind": "has", "field": 1}], "does": {"kind": "fail", "by": 0, "last": true}, "captures": []},
+            {"name": "result", "when": [{"kind": "has", "field": 0}], "does": {"kind": "reply", "by": 0, "marked": true, "last": true}, "captures": []},
+        ],
+        "templates": [[
+            {"text": "{\"jsonrpc\":\"2.0\",\"method\":\"echo\",\"params\":[\""}, {"postmark": {}}, {"letters": 17},
+            {"text": "\"],\"id\":"}, {"number": "sequence"}, {"text": "}"},
+        ]],
+        "steps": [{"name": "call", "sends": 0, "awaits": {"kind": "rule", "rule": 1}}],
         "setup": 0, "keepalives": [], "data": null, "captured": 0, "rooms": null, "traced": false,
     });
-    let scenarios = [("echo of 16 B", echo(16)), ("echo of 16 KiB", echo(16 << 10)), ("a session's call", session)];
+    let scenarios = [
+        ("echo of 16 B", echo(16)),
+        ("echo of 128 B", echo(128)),
+        ("echo of 16 KiB", echo(16 << 10)),
+        ("a session's call", session),
+    ];
     for (name, scenario) in scenarios {
         for depth in [1, 16] {
             let messages = if name.contains("KiB") { MESSAGES / 50 } else { MESSAGES };

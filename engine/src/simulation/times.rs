@@ -234,14 +234,22 @@ pub fn of_messages(
         let bounds = whole.map(|((early_ns, late_ns), ns)| (rests.awake(late_ns, ns), rests.awake(early_ns, ns)));
         within(&format!("worker {worker}, request"), told(Tag::Request), bounds.collect())?;
     }
-    // The k-th message that was sent is the k-th that was due, if none was held back to the end.
+    // The k-th message that was sent is the k-th that was due, if none was held back to the end, or to that of a slice.
     body.sort_by_key(|message| if alone { message.wire as u64 } else { message.order });
     let unpaced = matches!(plan.pace, Loop::Closed { think: None, .. });
-    let scheduled = dues.filter(|_| plan.slices.is_none() && last.counters.sent == body.len() as u64);
+    let sent = body.len();
+    let is_known =
+        |dues: &&Dues| last.counters.sent == sent as u64 && (plan.slices.is_none() || dues.all.len() == sent);
+    let scheduled = dues.filter(is_known);
     if let Some(dues) = scheduled {
         let all = body.iter().zip(&dues.all);
         let answered = || all.clone().filter_map(|(message, &due_ns)| Some((message, due_ns, ended(message)?)));
-        let response: Vec<Bounds> = answered().map(|(_, due_ns, ns)| (ns - due_ns, ns - due_ns)).collect();
+        let response = |(message, due_ns, ns): (&&Message, u64, u64)| {
+            let (early_ns, late_ns) = begun(message);
+            let since = |from_ns| (from_ns + rests.awake(from_ns, ns)).saturating_sub(due_ns);
+            (since(early_ns), since(late_ns))
+        };
+        let response: Vec<Bounds> = answered().map(response).collect();
         let lag = answered().map(|(message, due_ns, _)| {
             let (early_ns, late_ns) = begun(message);
             (early_ns.saturating_sub(due_ns), late_ns.saturating_sub(due_ns))
