@@ -50,7 +50,8 @@ def pages() -> dict[str, Callable[[], str]]:
     """What makes each page, by its path in the repository."""
     folders = sorted(file.parent.name for file in RESULTS.glob("*/campaign.json"))
     made = {f"results/{name}/tables.md": partial(campaign_page, name) for name in folders}
-    return {"docs/answers.md": answers_page, "docs/answers.svg": answers_drawing, "docs/verdicts.md": verdicts_page, "results/campaigns.md": campaigns_page, **made}
+    answers = {"docs/answers.md": answers_page, "docs/answers.svg": answers_drawing}
+    return answers | {"docs/verdicts.md": verdicts_page, "results/campaigns.md": campaigns_page} | made
 
 
 def made(page: str) -> str:
@@ -127,8 +128,8 @@ def answers_drawing() -> str:
     longest = max(found[name].high for name in best.values())
     height = ROW * len(best) + 12
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {NAMES + LONGEST + 150} {height}" font-family="system-ui, sans-serif" '
-        'font-size="13" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {NAMES + LONGEST + 150} {height}" role="img" '
+        'font-family="system-ui, sans-serif" font-size="13">',
         "<title>Server CPU time for a message over 50 connections, the best server of each language, with 95 % intervals</title>",
         "<style>text { fill: #333 } @media (prefers-color-scheme: dark) { text { fill: #ddd } }</style>",
     ]
