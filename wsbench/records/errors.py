@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 def nearest(text: str, known: Iterable[str]) -> str:
     """`; did you mean netty?`, or nothing if no name is near."""
-    found = difflib.get_close_matches(text, list(known), 1)
+    found = difflib.get_close_matches(text, list(known), 1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
 
