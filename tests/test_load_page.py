@@ -181,3 +181,12 @@ def test_a_server_that_answers_nothing_correctly_does_not_seem_to_echo(tmp_path,
     advice = loaded.no_echo(trial)
     assert (advice is not None) == seen
     assert advice is None or ("--session (`wsbench list sessions`)" in advice and "\n" not in advice)
+
+
+def test_without_what_draws_beforehand_the_page_has_room_for_its_script(open_loop, monkeypatch):
+    monkeypatch.setattr(still, "can_draw", lambda: False)
+    page = page_of(open_loop)
+    assert '<div id="undrawn" hidden></div>' in page
+    assert "<div data-legend></div>" in page
+    assert re.search(r'data-figures="percentiles"><p class="note">Drawn by the script', page)
+    assert re.search(r'data-figures="time"><p class="note">Drawn by the script', page)
