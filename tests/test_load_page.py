@@ -12,7 +12,7 @@ from wsbench.engine import histogram
 from wsbench.host import machine
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records.frozen import write_json
-from wsbench.report import load_page, loaded
+from wsbench.report import load_page, loaded, still
 from wsbench.sessions import compiling
 
 WORDS = ["load", "ws://h/", "-H", "Authorization: Bearer SECRET", "--header=X-Key:SECRET", "-HX-Other: SECRET", "-c", "64"]
