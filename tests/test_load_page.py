@@ -1,6 +1,7 @@
 """The page of one load: what it says, that it keeps secrets, and that a real browser opens it without complaint."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -10,7 +11,9 @@ from run_maker import HOSTILE, Trial, at_rate, write_trial
 from wsbench.analysis import thresholds
 from wsbench.engine import histogram
 from wsbench.host import machine
+from wsbench.metrics.findings import finding
 from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.verdict import of_load
 from wsbench.records.frozen import write_json
 from wsbench.report import load_page, loaded, still
 from wsbench.sessions import compiling
@@ -181,6 +184,13 @@ def test_a_server_that_answers_nothing_correctly_does_not_seem_to_echo(tmp_path,
     advice = loaded.no_echo(trial)
     assert (advice is not None) == seen
     assert advice is None or ("--session (`wsbench list sessions`)" in advice and "\n" not in advice)
+
+
+def test_the_answer_has_no_number_that_cannot_be_used(open_loop):
+    found = of_load(open_loop)
+    assert re.match(r"[\d,]+ messages/s over .* s, p50 \S+ .s, p99 \S+ .s, 7 lost; .*\.$", loaded.answer(open_loop, found))
+    spoiled = replace(found, findings=(*found.findings, finding("host", "others", "a browser ran", "", tail="INVALID")))
+    assert re.search(r", p50 \S+ .s, p99 cannot be used, 7 lost; ", loaded.answer(open_loop, spoiled))
 
 
 def test_without_what_draws_beforehand_the_page_has_room_for_its_script(open_loop, monkeypatch):

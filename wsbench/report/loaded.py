@@ -59,7 +59,11 @@ def answer(trial: TrialData, found: Verdict) -> str:
         lost = counts.failed + counts.unanswered + counts.unsent
         said = [rate(trial)]
         if times is not None and times.count:
-            said += [f"p50 {time_text(times.quantile('0.5'))}, p99 {time_text(times.quantile('0.99'))}"]
+            quantiles = {"p50": ("0.5", "body"), "p99": ("0.99", "tail")}
+            usable = {name: q for name, (q, family) in quantiles.items() if found.of(family) != "INVALID"}
+            said += [f"{name} {time_text(times.quantile(q))}" for name, q in usable.items()]
+            unusable = [name for name in quantiles if name not in usable]
+            said += [f"{' and '.join(unusable)} cannot be used"] if unusable else []
         said.append(f"{lost:,} lost" if lost else "none lost")
     return f"{', '.join(filter(None, said))}{'; ' if limit else ''}{limit}."
 
