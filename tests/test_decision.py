@@ -28,8 +28,8 @@ from wsbench.analysis.stats import (
     trend,
 )
 from wsbench.analysis.stats.decision import _in_steps
-from wsbench.analysis.stats.fit import fit
-from wsbench.analysis.stats.letters import letters
+from wsbench.analysis.stats.fit import common, fit
+from wsbench.analysis.stats.letters import _letter, letters
 from wsbench.analysis.stats.simulation import PROCESSES, QUIET, TRIALS, Said, World, simulate
 
 EXPERIMENTS = draws(200)
@@ -441,3 +441,11 @@ def test_a_false_statement_that_is_no_decision_makes_a_campaign_wrong_too(monkey
 def test_equal_values_say_nothing_of_which_is_higher():
     assert contrasts._rank_p((1.0, 1.0), (1.0, 1.0)) == 1.0
     assert contrasts._rank_p((2.0, 2.0), (1.0, 1.0)) == pytest.approx(1 / 6)
+
+
+def test_variances_of_which_none_is_known_well_are_pooled_by_their_freedom():
+    assert common([(np.array([1.0, 3.0]), np.array([0.5, 0.25]))]).variance == pytest.approx(5 / 3)
+
+
+def test_letters_go_on_behind_z():
+    assert [_letter(place) for place in (0, 25, 26, 51, 52)] == ["a", "z", "aa", "zz", "aaa"]

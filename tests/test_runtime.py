@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from wsbench import metrics
 from wsbench.experiments import experiment as experiments
 from wsbench.records.errors import UserError
 from wsbench.run import request
@@ -213,3 +214,8 @@ def test_an_experiment_whose_table_says_nothing_to_its_servers_is_refused(varian
     assert [one.name for one in request.request(str(file), "", servers=["java", "native"], seed=1).variants] == [
         *("java@one+jdk17", "java@one+jdk25", "native@one")
     ]
+
+
+def test_a_median_is_typical_and_the_rest_of_a_delay_its_tail():
+    families = {name: metrics.METRICS[f"event_loop_delay_ms_{name}"].family for name in ("p50", "p99", "max")}
+    assert families == {"p50": "body", "p99": "tail", "max": "tail"}

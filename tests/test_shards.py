@@ -251,7 +251,7 @@ def test_a_killed_process_fails_the_trial_at_once_and_leaves_nothing(reference, 
         assert time.monotonic() < until
         time.sleep(0.05)
     children = psutil.Process(harness.pid).children(recursive=True)
-    assert len(children) == 3
+    assert sum(one.name() == "wsbench-engine" for one in children) == 3
     victim = next(one for one in children if "engine-1" in " ".join(one.cmdline()))
     victim.send_signal(signal.SIGKILL)
     said, _ = harness.communicate(timeout=PATIENCE_S)
