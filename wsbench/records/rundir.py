@@ -212,6 +212,13 @@ class TrialRecord(TrialOrder):
     #: What differed from the trials before when the campaign was resumed with `--anyway`.
     anyway: list[str] = []
 
+    @classmethod
+    def alone(cls, server: str, **known) -> TrialRecord:
+        """That of an engine's run that is part of no campaign and that went well; what is not `known` is None or empty."""
+        usual = {"number": 1, "round": 1, "variant": "", "cell": {}, "outcome": "ok", "log_tail": [], "server_cpus": []}
+        unknown = dict.fromkeys(("reason", "started_unix_s", "duration_s", "ready_s", "server_exit"))
+        return cls(server=server, **{"engine_cpus": []} | usual | unknown | known)
+
     @property
     def failed_by_server(self) -> bool:
         """Whether the trial failed because of what the server did: it ended, was not ready in time, or filled the disk."""

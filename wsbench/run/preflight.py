@@ -55,7 +55,7 @@ def problem(plan: Plan) -> str | None:
     """Why a load by this plan would measure nothing."""
     for patience_s in (PATIENCE_S, MORE_S):
         with _carried_out(of_one(plan, patience_s)) as folder:
-            trial = TrialData(folder, _record())
+            trial = TrialData(folder, TrialRecord.alone(server=""))
             why = cause.of_server(trial)
             if why is None:
                 return None
@@ -154,23 +154,3 @@ def recognised(path: str, said: str) -> str | None:
 def _quoted(said: str) -> str:
     line = said if said.isprintable() else said.encode("unicode_escape").decode()
     return f"`{line[:MOST_SHOWN]}{'…' if len(line) > MOST_SHOWN else ''}`"
-
-
-def _record() -> TrialRecord:
-    """That of a trial that is not kept."""
-    return TrialRecord(
-        number=1,
-        round=1,
-        server="",
-        variant="",
-        cell={},
-        outcome="ok",
-        reason=None,
-        started_unix_s=None,
-        duration_s=None,
-        ready_s=None,
-        server_cpus=[],
-        engine_cpus=[],
-        server_exit=None,
-        log_tail=[],
-    )

@@ -131,21 +131,12 @@ class Running:
         return TrialData(folder, self._record(plan.cpus, began))
 
     def _record(self, cpus: list[int], began: float) -> TrialRecord:
-        return TrialRecord(
-            number=1,
-            round=1,
+        return TrialRecord.alone(
             server="selftest",
-            variant="",
-            cell={},
-            outcome="ok",
-            reason=None,
             started_unix_s=began,
             duration_s=time.time() - began,
-            ready_s=None,
             server_cpus=self.bench.placement.server[:1],
             engine_cpus=cpus,
-            server_exit=None,
-            log_tail=[],
         )
 
 
