@@ -122,6 +122,12 @@ def test_a_server_that_is_found_keeps_its_cpus_if_asked(wsbench, own, port, tmp_
     assert found["metrics"]["server_rss_bytes_max"]["value"] > 1e6
 
 
+def test_nothing_is_said_of_processes_where_none_is_known(tmp_path):
+    asked = target.Asked("192.0.2.1", 80, "192.0.2.1", serving.Question(None), [], (), None, True, [])
+    with target.Side(asked, TrialFolder(tmp_path)) as side:
+        assert (side.notes, side.pids) == ([], [])
+
+
 def test_a_program_that_listens_here_for_this_process_is_not_its_server():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         assert running.serving("127.0.0.1", listening.getsockname()[1]) == []

@@ -76,7 +76,7 @@ class Side:
             self.pids = running.serving(asked.host, asked.port)
             self.server_cpus = sorted(running.cpus_of(self.pids))
             server = f"server, {' and '.join(f'{running.name(pid)} (process {pid})' for pid in self.pids)},"
-        elif running.listens(self.pids, asked.port) is False:
+        elif self.pids and running.listens(self.pids, asked.port) is False:
             self.notes.append(f"{_processes(self.pids)} does not listen at port {asked.port}: is it the server?")
         if not self.pids or not asked.pin or not asked.is_loopback:
             return self
