@@ -408,7 +408,7 @@ COMMANDS: dict[str, Command] = {
         _duel,
         (
             "wsbench duel './server-old' './server-new' --path /ws --fail-if 'messages_per_s < -3 %'",
-            "wsbench duel netty go-gws",
+            "wsbench duel netty go-gorilla",
         ),
     ),
     "capacity": Command(
