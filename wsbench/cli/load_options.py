@@ -196,7 +196,7 @@ def _add_server(group) -> None:
 
 def _add_output(group) -> None:
     group.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    group.add_argument("-v", "--verbose", action="store_true", help="also the engine's own times, and findings that change nothing")
+    group.add_argument("-v", "--verbose", action="store_true", help="also the engine's own times, and less serious findings")
     group.add_argument("--report", type=Path, metavar="FILE.html", help="write one page with verdict, figures and every metric")
     group.add_argument("--hdr", type=Path, metavar="FILE", help="write FILE.hlog and FILE.hgrm (milliseconds)")
     group.add_argument("--csv", type=Path, metavar="FILE", help="write every metric as one row")

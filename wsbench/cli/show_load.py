@@ -190,14 +190,14 @@ def _times_table(trial: TrialData, every: bool) -> None:
 
 
 def _findings(found: Verdict, every: bool) -> None:
-    """Without `every`: of those about the instrument, the ones as bad as the worst. The others change nothing."""
+    """Without `every`: of those about the instrument, the ones as bad as the worst. The others are less serious."""
     worst = found.instrument[0].kind if found.instrument else None
     telling = [one for one in found.instrument if every or one.kind == worst]
     for one in (*telling, *found.outcomes):
         if one is not found.cause:
             console.print(f"  {shown(one.text)}")
     if more := len(found.instrument) - len(telling):
-        console.print(f"  {more} more that {'changes' if more == 1 else 'change'} nothing: -v")
+        console.print(f"  {more} less serious: -v")
 
 
 def hint(trial: TrialData, found: Verdict) -> str | None:
