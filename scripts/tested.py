@@ -24,10 +24,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from coverage import CoverageData
+from coverage.exceptions import DataError
 
 ROOT = Path(__file__).resolve().parents[1]
 JUDGING = ("wsbench/analysis/stats", "wsbench/metrics", "wsbench/run", "wsbench/checks")
@@ -153,10 +154,11 @@ class Suite:
             self.reached: dict[tuple[str, int], set[str]] = {}
             for part in place.glob("covered.*"):
                 data = CoverageData(str(part))
-                data.read()
-                for file in data.measured_files():
-                    for line, tests in data.contexts_by_lineno(file).items():
-                        self.reached.setdefault((Path(file).relative_to(place).as_posix(), line), set()).update(tests)
+                with suppress(DataError):  # of a process that was killed while it wrote
+                    data.read()
+                    for file in data.measured_files():
+                        for line, tests in data.contexts_by_lineno(file).items():
+                            self.reached.setdefault((Path(file).relative_to(place).as_posix(), line), set()).update(tests)
             print(*reports(place, settings), sep="\n\n", flush=True)
 
     def groups(self, file: str, lines: range) -> list[list[str]]:

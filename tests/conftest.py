@@ -5,8 +5,10 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections import ChainMap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -133,6 +135,23 @@ def checked(wsbench_process):
             return dict(ChainMap(*pool.map(of, names)))
 
     return run
+
+
+@pytest.fixture
+def pong(environment):
+    """The address of a real server of the contract's `ping` over TCP."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    argv = [sys.executable, str(SERVERS / "fragile" / "server.py")]
+    server = subprocess.Popen(argv, env={**environment, "HOST": "127.0.0.1", "PORT": str(port)})
+    until = time.monotonic() + PATIENCE_S
+    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield f"127.0.0.1:{port}"
+    server.kill()
+    server.wait()
 
 
 @pytest.fixture

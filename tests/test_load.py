@@ -9,14 +9,13 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 import trustme
-from conftest import PATIENCE_S, SERVERS, WSBENCH
+from conftest import PATIENCE_S, WSBENCH
 from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, failed, write_trial
 from websockets.sync.server import serve
@@ -40,23 +39,6 @@ def silent():
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
         yield f"127.0.0.1:{listening.getsockname()[1]}"
-
-
-@pytest.fixture
-def pong(environment):
-    """The address of a real server of the contract's `ping` over TCP."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    argv = [sys.executable, str(SERVERS / "fragile" / "server.py")]
-    server = subprocess.Popen(argv, env={**environment, "HOST": "127.0.0.1", "PORT": str(port)})
-    until = time.monotonic() + PATIENCE_S
-    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    yield f"127.0.0.1:{port}"
-    server.kill()
-    server.wait()
 
 
 def plan_of(*typed: str) -> Plan:

@@ -12,6 +12,7 @@ from wsbench.analysis import thresholds
 from wsbench.checks import autobahn, contract
 from wsbench.checks.selftest import runner
 from wsbench.cli import (
+    live,
     load_options,
     reading,
     require_report,
@@ -367,7 +368,7 @@ def load_url(arguments) -> int:
     load.require_sound(asked)
     end_leftovers(sys.stderr)
     folder = load.claimed(reading.RUNS)
-    with show_load.Progress(seconds, quiet=arguments.json) as progress:
+    with live.LoadView(seconds, quiet=arguments.json) as progress:
         done = load.carry_out(asked, folder, progress.look, progress.say)
     trial = TrialData(folder, done.record)
     judged = [] if done.interrupted else thresholds.judge(trial, arguments.fail_if)

@@ -1,7 +1,4 @@
-"""The output of `wsbench load`: a live view while it runs, and the results as text, JSON or CSV.
-
-It follows the two files that the engine appends to, and reads the finished trial as a report does. It starts nothing.
-"""
+"""The results of `wsbench load` as text, JSON or CSV. It reads the finished trial as a report does, and starts nothing."""
 
 from __future__ import annotations
 
@@ -9,23 +6,20 @@ import csv
 import io
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-
-from rich.table import Table
 
 from wsbench import metrics
 from wsbench.analysis.thresholds import Judged
 from wsbench.cli.exits import BREACHED, DONE, FAULT, INTERRUPTED, NOTHING_USABLE
-from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, progress, shown, table
-from wsbench.engine.histogram import Histogram, Interval, parse_line
+from wsbench.cli.terminal import COLOUR, console, shown, table
+from wsbench.engine.histogram import Histogram
 from wsbench.host import machine
 from wsbench.metrics.findings import FAMILIES, Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import of_load
-from wsbench.records.engine_files import End, Tick, parse_event, summed
+from wsbench.records.engine_files import End
 from wsbench.records.files import write_output
-from wsbench.records.frozen import Tail
 from wsbench.records.plain import time_text
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.records.session_table import Session
@@ -35,107 +29,6 @@ from wsbench.run import target
 QUANTILES = ("0.5", "0.9", "0.99", "0.999")
 #: Times that are the engine's own.
 OF_ENGINE = ("send_lag", "receive_delay")
-#: Latencies of the live view: the first of these that the last second has.
-SHOWN = ("response", "push", "request", "service")
-
-
-class Progress:
-    """Reads a running load several times a second: a live table on a terminal, elsewhere one line per second, or nothing."""
-
-    def __init__(self, plan_seconds: float | None, quiet: bool) -> None:
-        self._seconds = plan_seconds
-        self._quiet = quiet
-        self._line = LiveLine()
-        self._files: list[tuple[Tail, Tail]] = []
-        self._at: dict[int, list[Tick]] = {}
-        self._ticks: list[Tick] = []
-        self._measure_ns: int | None = None
-        self._latest: dict[str, Interval] = {}
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._line.clear()
-
-    def look(self, folder: TrialFolder) -> None:
-        if self._quiet:
-            return
-        if not self._files:
-            parts = folder.parts() or [folder]
-            self._files = [(Tail(part.path / "events.jsonl"), Tail(part.latency_log)) for part in parts]
-        for events, log in self._files:
-            # The engine writes a tick before its latencies: what is read in the other order belongs together.
-            lines = events.new_lines()
-            for line in log.new_lines():
-                if (interval := parse_line(line)) is not None:
-                    self._keep(interval)
-            for line in lines:
-                event = parse_event(line)
-                if event.event == "phase" and event.phase == "measure":
-                    self._measure_ns = event.t_ns
-                if isinstance(event, Tick):
-                    self._tick(event)
-
-    def say(self, line: str) -> None:
-        if not self._quiet:
-            progress.print(shown(line))
-
-    def _keep(self, interval: Interval) -> None:
-        """The last interval of each tag, over all processes."""
-        known = self._latest.get(interval.tag)
-        if known is not None and known.start_s == interval.start_s:
-            interval = replace(interval, histogram=known.histogram + interval.histogram)
-        self._latest[interval.tag] = interval
-
-    def _tick(self, tick: Tick) -> None:
-        """Shown once all processes have written their tick of that instant."""
-        here = self._at.setdefault(tick.t_ns, [])
-        here.append(tick)
-        if len(here) == len(self._files):
-            self._ticks = [*self._ticks[-1:], summed(tick.t_ns, here)]
-            self._at = {t_ns: ticks for t_ns, ticks in self._at.items() if t_ns > tick.t_ns}
-            self._show()
-
-    def _show(self) -> None:
-        if len(self._ticks) < 2:
-            return
-        before, tick = self._ticks
-        seconds = (tick.t_ns - before.t_ns) / 1e9
-        if seconds < 0.1:
-            return
-        cells = {
-            "phase": tick.phase,
-            "open": f"{tick.open:,}",
-            "sent/s": f"{(tick.sent - before.sent) / seconds:,.0f}",
-            "answered/s": f"{(tick.answered - before.answered) / seconds:,.0f}",
-            **self._latencies(tick.phase),
-            "failed": f"{tick.failed:,}",
-            "left": self._left(tick),
-        }
-        if not sys.stdout.isatty():
-            progress.print(shown(", ".join(f"{name} {text}" for name, text in cells.items() if text)))
-            return
-        drawn = Table(box=None, pad_edge=False, header_style="bold")
-        for name in cells:
-            drawn.add_column(name, justify="left" if name == "phase" else "right")
-        drawn.add_row(*cells.values())
-        self._line.show(drawn)
-
-    def _latencies(self, phase: str) -> dict[str, str]:
-        """p50, p99 and maximum of the last interval; empty texts if it had none."""
-        prefix = "warmup-" if phase == "warmup" else ""
-        found = next((self._latest[prefix + tag] for tag in SHOWN if prefix + tag in self._latest), None)
-        self._latest.clear()
-        if found is None or not found.histogram.count:
-            return {"p50": "", "p99": "", "max": ""}
-        of = found.histogram
-        return {"p50": time_text(of.quantile("0.5")), "p99": time_text(of.quantile("0.99")), "max": time_text(of.max)}
-
-    def _left(self, tick: Tick) -> str:
-        if self._measure_ns is None or self._seconds is None or tick.phase != "measure":
-            return ""
-        return duration(max(0.0, self._seconds - (tick.t_ns - self._measure_ns) / 1e9))
 
 
 # ---- for people ------------------------------------------------------------------------------------------------------

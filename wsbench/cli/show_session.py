@@ -88,7 +88,7 @@ def _try(arguments) -> int:
     asked = replace(asked, session=session_file.path_of(arguments.file), choice=choice, preflight=False)
     folder = load.claimed(reading.RUNS)
     try:
-        done = load.carry_out(asked, folder, lambda _: None)
+        done = load.carry_out(asked, folder, lambda *_: None)
         return _tell(TrialData(folder, done.record))
     finally:
         shutil.rmtree(folder.path, ignore_errors=True)

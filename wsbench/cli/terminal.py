@@ -9,10 +9,9 @@ import atexit
 import sys
 import time
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from wsbench import metrics
@@ -60,7 +59,7 @@ class LiveLine:
     def __init__(self) -> None:
         self._live: Live | None = None
 
-    def show(self, content: str | Table) -> None:
+    def show(self, content: str | RenderableType) -> None:
         if not sys.stdout.isatty():
             return
         if self._live is None:

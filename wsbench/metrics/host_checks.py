@@ -70,6 +70,11 @@ def cpu_time(trial: TrialData) -> Iterator[Finding]:
                 yield finding("host", "not_sampled", seen, "Run the trial again.", **words("SUSPECT"))
 
 
+def so_far(trace: MachineTrace) -> Iterator[Finding]:
+    """The same of a trial that still runs, from the first sample to the last."""
+    yield from _judge("the machine", taken(trace, trace.samples[0], trace.samples[-1]), _in_window, "", _in_window)
+
+
 def turns(trial: TrialData) -> Iterator[Finding]:
     """A heat whose turns were disturbed. Single turns are left out for all its servers alike, and are no finding. If the user wants
     them to count, their numbers are those of this host as it is."""

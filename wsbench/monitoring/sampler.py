@@ -105,9 +105,9 @@ class Sampler:
         with named(self._path):
             try:
                 if not self._alone:
-                    self._tell_cost()
+                    self._keep(self._cost())
                 self._look_at_shared_memory("ended")
-                self.tell(self._other_programs())
+                self.tell(self.other_programs())
                 self._write()
             finally:
                 self._close()
@@ -147,6 +147,11 @@ class Sampler:
         known = [None if sample is None else sample.cpu_ns for sample in (server, engine)]
         return None if None in known else sum(known)
 
+    def now(self) -> list[Sample]:
+        """A sample of the server, the engine, the machine and the sampler itself, for a view: it is not kept."""
+        trees = [tree.sample() for tree in (self._server, self._engine) if tree is not None]
+        return [one for one in (*trees, self._machine.sample(), self._cost()()) if one is not None]
+
     def tell(self, sample: Sample | None) -> None:
         """Keeps a sample to be written. None is nothing to tell."""
         if sample is not None:
@@ -167,15 +172,14 @@ class Sampler:
             if self._quiet is not None:
                 self._look_into(self._quiet, now)
             self._spent_ns = time.process_time_ns() - began_ns
-            self._tell_cost()
+            self._keep(self._cost())
             self._stop.wait(min(self._longest_s, max(SHORTEST_S, SHARE_OF_ELAPSED * (now - self._began))))
         self._next_coarse = self._next_children = self._next_switches = 0.0
         self._coarse(time.monotonic())
         self._fine()
 
-    def _tell_cost(self) -> None:
-        told = partial(SamplerCost, t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=self._spent_ns)
-        self._keep(told)
+    def _cost(self) -> Reading:
+        return partial(SamplerCost, t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=self._spent_ns)
 
     def _fine(self) -> None:
         if self._server is not None:
@@ -208,7 +212,8 @@ class Sampler:
         if self._server is not None:
             self.tell(self._server.shared_memory(moment))
 
-    def _other_programs(self) -> ProgramsSample:
+    def other_programs(self) -> ProgramsSample:
+        """What programs outside the trial have used so far."""
         ours = {os.getpid(), *self._beside}.union(*(tree.pids for tree in (self._server, self._engine) if tree is not None))
         return programs.since(self._began_ns, self._programs, ours)
 
@@ -312,7 +317,7 @@ class Tree:
     def take(self) -> Callable[[], ProcessSample | None]:
         """Reads the whole tree at one instant. The result parses what was read; None once all its processes have ended."""
         t_ns = time.monotonic_ns()
-        read = [(stat.read(), kernel.cpu_clock_ns(pid), kernel.open_files(pid)) for pid, stat in self._stats.items()]
+        read = [(stat.read(), kernel.cpu_clock_ns(pid), kernel.open_files(pid)) for pid, stat in list(self._stats.items())]
         return partial(self._parse, t_ns, read)
 
     def _parse(self, t_ns: int, read: list[tuple[bytes | None, int | None, int | None]]) -> ProcessSample | None:

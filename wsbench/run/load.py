@@ -47,8 +47,8 @@ def require_sound(asked: Request) -> None:
 def carry_out(asked: Request, folder: TrialFolder, watch, say=lambda line: None) -> Done:
     """Finds or starts the server, runs the engine and writes a trial's files. After Ctrl-C the results so far are kept.
 
-    `watch(folder)` is called a few times a second. `say(line)` gets notes for the user before the run. UserError if the load cannot
-    start; the folder is then removed.
+    `watch(folder, sampler)` is called a few times a second. `say(line)` gets notes for the user before the run. UserError if the
+    load cannot start; the folder is then removed.
     """
     try:
         return _carried_out(asked, folder, watch, say)
@@ -164,10 +164,6 @@ def _load(plan: Plan, count: int, hosts: shards.Hosts, sampling, side: target.Si
     # An engine that is not pinned may use every CPU.
     both = [*side.server_cpus, *plan.cpus] if side.server_cpus and plan.cpus else []
 
-    def look() -> None:
-        side.look()
-        watch(folder)
-
     with (
         Sampler(folder.path / "resources.jsonl", *side.pids, cpus=both) as sampler,
         sampling(folder.path) as hosts_sampler,
@@ -175,9 +171,14 @@ def _load(plan: Plan, count: int, hosts: shards.Hosts, sampling, side: target.Si
     ):
         events = running.folders[0].path / "events.jsonl"
         (hosts_sampler or sampler).watch_engine(events, spans.quiet_s(plan), *running.pids)
+
+        def look() -> None:
+            side.look()
+            watch(folder, sampler)
+
         try:
             running.carry_out(look)
-            watch(folder)
+            watch(folder, sampler)
         except KeyboardInterrupt:
             running.interrupt()
             running.conclude(interrupted=True)
