@@ -305,7 +305,7 @@ def disturbed_in_every_turn(tmp_path, monkeypatch, **more):
     usual = {"path": "/ws", "connections": 2, "warmup_s": 0.1, "measure_s": 0.5, "metrics": (duel.RATE,), "seed": 1}
     with duel.request(duel.Asked(server(), server(), **{**usual, **more}), "a test") as made_:
         where = testbed.ThisHost(program.require_binary(), machine.placement())
-        run = campaign.begin(made_, tmp_path, where, None, show_duel.Progress(quiet=True))
+        run = campaign.begin(made_, tmp_path, where, None, show_duel.DuelView(quiet=True))
     return words.Duel(load(run), *duel.texts(run))
 
 

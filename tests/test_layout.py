@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from wsbench.analysis.reading import load
-from wsbench.cli import layout, reading, terminal
+from wsbench.cli import layout, reading, show_campaign, terminal
 from wsbench.host.installation import ROOT
 from wsbench.records.rundir import RunFolder
 
@@ -90,7 +90,7 @@ def test_every_list_fits_80_columns(monkeypatch, what):
 
 
 def test_the_result_of_a_campaign_fits_80_columns_and_breaks_no_number(monkeypatch):
-    lines = Screen().lines_of(monkeypatch, terminal.campaign_summary, load(RunFolder.open(QUICK)))
+    lines = Screen().lines_of(monkeypatch, show_campaign.summary, load(RunFolder.open(QUICK)))
     assert [line for line in lines if len(line) > 80] == []
     assert any(line.startswith("uwebsockets@20  ") and "≥ 252,000 (244,000–260,000)" in line for line in lines)
 

@@ -1,15 +1,19 @@
 """What a load shows while it runs."""
 
 import contextlib
+import io
 import os
 import re
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 from conftest import PATIENCE_S, WSBENCH
+from rich.console import Console
 
-from wsbench.cli import live
+from wsbench.cli import live, show_campaign, terminal
+from wsbench.metrics.trial_data import TrialData
 from wsbench.records.samples import MachineCpu, MachineSample, ProcessSample, Program, ProgramsSample, SamplerCost
 
 S = 1_000_000_000
@@ -85,3 +89,40 @@ def test_a_terminal_has_the_last_seconds_and_a_word_on_them(pong, tmp_path, envi
         assert any(re.fullmatch(wanted, line.rstrip()) for line in lines), (wanted, lines)
     assert any(re.search(r"engine CPU \d+%", line) for line in lines)
     assert any(re.match(r"● (VALID|SUSPECT|INVALID) so far", line) for line in lines)
+
+
+def shown_of(run, columns: int | None, monkeypatch) -> list[str]:
+    """What is printed while the trials of a campaign end, on a terminal that is so wide, or on none."""
+    written = io.StringIO()
+    if columns is not None:
+        written.isatty = lambda: True
+    printing = Console(highlight=False, width=columns or 100, height=12, soft_wrap=columns is None, file=written, color_system=None)
+    monkeypatch.setattr(sys, "stdout", written)
+    for module in (terminal, show_campaign):
+        monkeypatch.setattr(module, "console", printing)
+    ended = list(run.finished())
+    with show_campaign.CampaignView() as view:
+        for done, (folder, record) in enumerate(ended):
+            view.trials_begin([run.order[done]], done, len(ended), 60.0)
+            view.trial_ends(TrialData(folder, record))
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).replace("\r", "\n").splitlines()
+
+
+def test_a_campaign_has_a_short_line_a_trial_and_says_once_what_spoils_it(run, monkeypatch):
+    lines = shown_of(run, None, monkeypatch)
+    assert len(lines) == sum(1 for _ in run.finished())
+    assert sum("engine was the limit" in line for line in lines) == 1
+    assert re.fullmatch(r"\[1/34\] .+ connections=\d+  [\d,]+ messages/s  VALID", lines[0])
+    assert sum("failed: " in line for line in lines) == 1
+
+
+def test_a_terminal_has_a_table_of_the_servers_and_cells_that_ran_last(run, monkeypatch):
+    lines = shown_of(run, 80, monkeypatch)
+    assert max(map(len, lines)) <= 80
+    *rows, now = lines[-7:]
+    assert [row.split()[0] for row in rows] == sorted(row.split()[0] for row in rows)
+    assert [row.split()[-3:] for row in rows if row.startswith("reference@1.0  ") and "connections=2" in row] == [
+        ["29,818", "2", "1"]
+    ]
+    assert now.startswith("[34/34] ")
+    assert now.rstrip().endswith("about 1 min 00 s left")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from rich.console import Group
 from rich.text import Text
 
-from wsbench.cli.terminal import COLOUR, LiveLine, console, duration, progress, shown
+from wsbench.cli.terminal import COLOUR, Redrawn, console, duration, progress, shown
 from wsbench.engine.histogram import Interval, parse_line
 from wsbench.metrics import host_checks
 from wsbench.metrics.findings import Finding, Kind, worst
@@ -38,14 +38,14 @@ LEVELS, LAMP = ("▁▂▃▄▅▆▇█", "_.-=+*#@"), ("●", "*")
 NAME, VALUE = 10, 9
 
 
-class LoadView:
+class LoadView(Redrawn):
     """Reads a running load several times a second. It draws on a terminal, writes one line a second elsewhere, or nothing if
     quiet. `plan_seconds`: of the measured window, if it is limited by time."""
 
     def __init__(self, plan_seconds: float | None, quiet: bool) -> None:
+        super().__init__()
         self._seconds = plan_seconds
         self._quiet = quiet
-        self._live = LiveLine()
         self._files: list[tuple[Tail, Tail]] = []
         self._at: dict[int, list[Tick]] = {}
         self._shown: Tick | None = None
@@ -56,12 +56,6 @@ class LoadView:
         self._tails: deque[float] = deque(maxlen=MOST)
         self._threads: int | None = None
         self._sides = Sides()
-
-    def __enter__(self) -> LoadView:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._live.clear()
 
     def say(self, text: str) -> None:
         if not self._quiet:
@@ -134,7 +128,7 @@ class LoadView:
             ]
             progress.print(shown(", ".join(told)))
             return
-        self._live.show(
+        self.show(
             Group(
                 _words({"": now.phase, **head}, "red" if now.failed else ""),
                 _spark("answered/s", f"{rate:,.0f}", self._rates),

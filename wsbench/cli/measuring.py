@@ -16,6 +16,7 @@ from wsbench.cli import (
     load_options,
     reading,
     require_report,
+    show_campaign,
     show_capacity,
     show_check,
     show_duel,
@@ -154,7 +155,7 @@ def plan_campaign(arguments) -> int:
     serving = [variant for variant in asked.variants if variant.name not in left_out]
     control = ordering.control_of(asked.experiment.timing.rounds, serving, asked.control)
     order = ordering.order_of(asked.experiment, serving, asked.seed, control)
-    rows = [[str(one.number), str(one.round), one.name, terminal.cell_text(one.cell)] for one in order]
+    rows = [[str(one.number), str(one.round), one.name, show_campaign.cell_text(one.cell)] for one in order]
     terminal.table(None, ["trial", "round", "server", "cell"], rows, right={0, 1})
     placed = machine.placement()
     estimate = terminal.duration(estimate_s(asked.experiment, len(order)))
@@ -174,7 +175,6 @@ def run_campaign(arguments) -> int:
     if not arguments.no_report:
         require_report()
         require_drawings()
-    watcher = terminal.Progress()
     if (arguments.experiment is None) == (arguments.resume is None):
         raise UserError("expected either an experiment or --resume RUN (see `wsbench run --help`)")
     if arguments.anyway and arguments.resume is None:
@@ -183,7 +183,7 @@ def run_campaign(arguments) -> int:
     asked = request_of(arguments) if unfinished is None else None
     if asked is not None and arguments.install:
         install_for(asked.variants)
-    with _testbed(arguments) as where:
+    with _testbed(arguments) as where, show_campaign.CampaignView() as watcher:
         if unfinished is not None:
             searching = _searching(arguments)
             run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again, searching, arguments.anyway)
@@ -193,7 +193,7 @@ def run_campaign(arguments) -> int:
     if results.searched is not None:
         show_capacity.summary(results)
     else:
-        terminal.campaign_summary(results)
+        show_campaign.summary(results)
     _tell_end(results)
     if not arguments.no_report:
         reading.write_report(run, results)
@@ -260,9 +260,9 @@ def duel_servers(arguments) -> int:
         as_is=arguments.as_is,
     )
     end_leftovers(sys.stderr)
-    with duel.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as made:
+    with duel.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as made, show_duel.DuelView(quiet) as watcher:
         where = testbed.ThisHost(program.require_binary(), machine.placement())
-        run = campaign.begin(made, reading.RUNS, where, None, show_duel.Progress(quiet))
+        run = campaign.begin(made, reading.RUNS, where, None, watcher)
     results = load_results(run)
     found = _duel_of(results)
     show_duel.result(found, conditions, arguments.json, arguments.markdown)
@@ -311,9 +311,9 @@ def find_capacity(arguments) -> int:
         seed=arguments.seed,
     )
     end_leftovers(sys.stderr)
-    with capacity.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as made:
+    view = show_duel.DuelView(quiet=True) if arguments.json else show_campaign.CampaignView()
+    with capacity.request(asked, "wsbench " + shlex.join(sys.argv[1:])) as made, view as watcher:
         where = testbed.ThisHost(program.require_binary(), machine.placement())
-        watcher = show_duel.Progress(quiet=True) if arguments.json else terminal.Progress()
         run = campaign.begin(made, reading.RUNS, where, None, watcher)
     results = load_results(run)
     if arguments.json:
@@ -395,5 +395,5 @@ def test_itself(arguments) -> int:
     for name in arguments.checks:
         if name not in runner.CHECKS:
             raise UserError(f"unknown check {name!r}; known: {', '.join(runner.CHECKS)}")
-    rows = runner.run(arguments.checks, terminal.Progress().say)
+    rows = runner.run(arguments.checks, terminal.say)
     return terminal.selftest_table(rows)

@@ -7,30 +7,31 @@ import time
 
 from wsbench import __version__
 from wsbench.checks.contract import Gated
-from wsbench.cli.terminal import LiveLine, console, duration, shown, table
+from wsbench.cli.terminal import Redrawn, console, duration, shown, table
 
 COLOUR = {"passes": "green", "fails": "red", "skipped": "yellow"}
 
 
-class Progress:
+class Progress(Redrawn):
     """Progress: a live line on a terminal and one line per server; nothing with --json."""
 
     def __init__(self, servers: int, quiet: bool) -> None:
-        self._servers, self._quiet, self._line = servers, quiet, LiveLine()
+        super().__init__()
+        self._servers, self._quiet = servers, quiet
         self._began, self._done, self._name = time.monotonic(), 0, ""
 
     def begin(self, name: str) -> None:
         self._name = name
 
     def say(self, line: str) -> None:
-        self._live(line)
+        self._tell(line)
 
     def watch(self, tried: str) -> None:
-        self._live(f"{self._name}: {tried}")
+        self._tell(f"{self._name}: {tried}")
 
-    def _live(self, text: str) -> None:
+    def _tell(self, text: str) -> None:
         if not self._quiet:
-            self._line.show(f"[{self._done + 1}/{self._servers}] {text}{self._left()}")
+            self.show(f"[{self._done + 1}/{self._servers}] {text}{self._left()}")
 
     def _left(self) -> str:
         """An estimate from the mean duration of the servers so far."""
@@ -48,7 +49,7 @@ class Progress:
         cases = f"; Autobahn: {gated.cases.text}" if gated.cases else ""
         left = self._left() if self._done < self._servers else ""
         head = f"[{self._done}/{self._servers}] {gated.variant.name}"
-        self._line.clear()
+        self.clear()
         rest = shown(f"{found}{cases} ({duration(gated.took_s)}){left}")
         console.print(f"{shown(head)}  [{COLOUR[gated.outcome]}]{gated.outcome}[/]  {rest}")
 

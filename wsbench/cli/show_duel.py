@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from wsbench.cli import values
 from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
-from wsbench.cli.terminal import LiveLine, console, duration, shown
+from wsbench.cli.terminal import Redrawn, console, duration, shown
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records.rundir import TrialFolder, TrialOrder
+
+if TYPE_CHECKING:
+    from wsbench.analysis.until import Standing
 
 
 def add(made) -> None:
@@ -73,23 +77,26 @@ def add(made) -> None:
     written.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-class Progress:
-    """One line a round; a live line on a terminal. `quiet`: lines go to standard error."""
+class DuelView(Redrawn):
+    """What is decided so far, redrawn after each round on a terminal; elsewhere one line a round. `quiet`: lines go to standard
+    error."""
 
     def __init__(self, quiet: bool) -> None:
+        super().__init__()
         self._quiet = quiet
-        self._line = LiveLine()
+        self._head = ""
+        self._standing: Standing | None = None
 
     def say(self, line: str) -> None:
-        self._line.clear()
+        self.clear()
         if self._quiet:
             print(shown(line), file=sys.stderr)
         else:
             console.print(shown(line))
 
     def trials_begin(self, orders: list[TrialOrder], done: int, total: int, left_s: float) -> None:
-        if not self._quiet:
-            self._line.show(f"round {orders[0].round} … about {duration(left_s)}")
+        self._head = f"round {orders[0].round}"
+        self._draw()
 
     def trial_runs(self, folder: TrialFolder) -> None:
         pass
@@ -106,6 +113,28 @@ class Progress:
         found = verdict(trial)
         for one in found.outcomes:
             self.say(f"round {record.round}: {record.name}: {one.seen}")
+
+    def round_ends(self, standing: Standing) -> None:
+        self._standing = standing
+        if self._quiet or not sys.stdout.isatty():
+            self.say(standing.words)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._quiet or not sys.stdout.isatty():
+            return
+        from wsbench.analysis import titles, wording
+
+        now, lines = self._standing, []
+        head = self._head
+        if now is not None:
+            left_s = max(0.0, now.until.budget_s - now.spent_s)
+            head += f", at most {duration(left_s)} left"
+            for one in now.comparisons:
+                found = None if one.decision is None else wording.decided(one.decision)
+                says = "decided" if one.decided else "open"
+                lines.append(f"  {titles.title(one.metric)}: B/A {found or 'not known yet'}: {says}")
+        self.show("\n".join([head, *lines]))
 
 
 def result(found, gates: list, as_json: bool, as_markdown: bool) -> None:

@@ -69,7 +69,7 @@ def build_servers(variants: list[Variant], jobs: int) -> int:
 
 
 def build_with_progress(variants: list[Variant], jobs: int, quiet: bool = False) -> dict[str, build.Built]:
-    say = terminal.Progress().say
+    say = terminal.say
 
     def tell(now: build.Progress) -> None:
         if quiet:

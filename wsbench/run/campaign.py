@@ -38,6 +38,7 @@ from wsbench.servers import catalogue
 from wsbench.servers.catalogue import Variant
 
 if TYPE_CHECKING:
+    from wsbench.analysis.until import Standing
     from wsbench.run.deciding import Referee
     from wsbench.run.searching import Searches
 
@@ -49,6 +50,7 @@ class Watcher(Protocol):
     def trials_begin(self, orders: list[TrialOrder], done: int, total: int, left_s: float) -> None: ...
     def trial_runs(self, folder: TrialFolder) -> None: ...
     def trial_ends(self, trial: TrialData) -> None: ...
+    def round_ends(self, standing: Standing) -> None: ...
 
 
 def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watcher: Watcher) -> RunFolder:
@@ -244,7 +246,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         course.search(searches)
     if referee is not None:
         # Without a decision the rounds end, and what they measured is kept.
-        while contained.part("decision after a round", lambda: referee.goes_on(watcher.say), lambda _: False):
+        while contained.part("decision after a round", lambda: referee.goes_on(watcher.round_ends), lambda _: False):
             course.finish(course.begin_round(record.until.alive))
     testbed.be_whole(watcher.say)
     run.write(_machines(testbed, "-after"))

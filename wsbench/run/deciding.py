@@ -25,13 +25,13 @@ class Referee:
         """A trial that has just ended."""
         self._growing.add(trial)
 
-    def goes_on(self, say: Callable[[str], None]) -> bool:
-        """Whether another round follows; writes the data set if none does. `say` gets a line about this one."""
+    def goes_on(self, tell: Callable[[until.Standing], None]) -> bool:
+        """Whether another round follows; writes the data set if none does. `tell` gets what is decided after this one."""
         spent_s = self._seconds() - self._began_s
         self._run.write_json("campaign.json", self._run.campaign.model_copy(update={"spent_s": spent_s}))
         results = reading.load(self._run, known=self._growing.data)
         standing = until.standing(results)
-        say(standing.words)
+        tell(standing)
         if standing.ended is not None:
             tables.write(self._run, results.data)
         return standing.ended is None
