@@ -292,8 +292,9 @@ def test_a_server_against_itself_is_equal_or_undecided(tmp_path):
 @pytest.mark.system
 def test_urls_are_one_process_each_and_never_stopped(own, tmp_path):  # noqa: F811
     process, port = own
-    done = fight(tmp_path, f"ws://127.0.0.1:{port}/chat", "reference", "--budget", "5s", "--pid", f"A={process.pid}", *SHORT)
+    done = fight(tmp_path, f"ws://127.0.0.1:{port}/chat", "reference", "--budget", "5s", *SHORT)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf"^ws://127.0.0.1:{port}/chat: python\S* \(process {process.pid}\) is sampled$", done.stdout, re.M)
     assert "one process each was compared and not restarted" in done.stdout
     assert process.poll() is None
     assert len(os.sched_getaffinity(process.pid)) == len(os.sched_getaffinity(0))
@@ -338,25 +339,42 @@ def test_as_is_turns_that_the_host_disturbed_count(tmp_path, monkeypatch):
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("dies", ["false --at-once", server(OWN_DIES="1")])
-def test_a_contender_that_does_not_start_is_one_plain_line(tmp_path, dies):
-    done = fight(tmp_path, dies, "reference", *SHORT, quiet=False)
+@pytest.mark.parametrize(
+    ("contender", "said"),
+    [
+        ("false --at-once", "the server ended before it was ready, with exit code 1"),
+        (server(OWN_DIES="1"), "the server ended before it was ready, with exit code 7; it wrote: the database is away"),
+        (server(OWN_PATH="/other"), r"the server was not ready: it answers /echo with status 404; is the path right\?"),
+        (server(PORT="0"), r"the server was not ready: it listens at port \d+ and not at \$PORT, \d+"),
+    ],
+)
+def test_a_command_that_serves_nothing_is_one_plain_line(tmp_path, contender, said):
+    done = fight(tmp_path, contender, "reference", *SHORT, quiet=False)
     assert done.returncode == 4, "something was started"
-    assert done.stderr.count("\n") == 1
-    assert "A@command cannot run" in done.stderr
-    assert ("the database is away" in done.stderr) == ("OWN_DIES" in dies)
+    assert re.fullmatch(rf"wsbench: {re.escape(contender)}: {said}\n", done.stderr)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.system
+@pytest.mark.parametrize(("path", "said"), [("/elsewhere", "answers /elsewhere with status 404; correct the path")])
+def test_a_url_that_serves_nothing_is_one_plain_line(own, tmp_path, path, said):  # noqa: F811
+    url = f"ws://127.0.0.1:{own[1]}{path}"
+    done = fight(tmp_path, url, "reference", *SHORT, quiet=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"wsbench: {url} {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.system
 def test_an_interrupted_duel_leaves_no_process_and_can_be_resumed(tmp_path):
-    command = [*QUIET, "duel", server(), server(1000), "--path", "/ws", "--budget", "30s", *SHORT]
+    ours = [f"{server(spin_us)} {tmp_path}" for spin_us in (0, 1000)]
+    command = [*QUIET, "duel", *ours, "--path", "/ws", "--budget", "30s", *SHORT]
     going = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for(lambda: list(tmp_path.glob("runs/*/0003")), "a second round")
     going.send_signal(signal.SIGTERM)
     said, _ = going.communicate(timeout=PATIENCE_S)
     assert going.returncode == exits.TERMINATED, said
-    wait_for(lambda: not processes_with("own_server.py"), "the end of its servers")
+    wait_for(lambda: not processes_with(f"own_server.py {tmp_path}"), "the end of its servers")
     run = only_run(tmp_path)
     assert run.finished_numbers() < {one.number for one in run.order}
     command = [*QUIET, "run", "--resume", str(run.path), "--no-report"]

@@ -189,7 +189,7 @@ def test_in_a_closed_loop_the_time_limit_alone_says_which_replies_are_lost(wsben
 def test_a_path_that_it_refuses_is_told_at_once(wsbench, port):
     done = wsbench("load", f"ws://127.0.0.1:{port}/elsewhere", "--start", COMMAND, *QUICK)
     assert done.returncode == exits.NOTHING_USABLE
-    assert "failed: the server answers /elsewhere with status 404; check the path and the headers" in done.stdout
+    assert "failed: the server was not ready: it answers /elsewhere with status 404; is the path right?" in done.stdout
     assert is_free(port)
 
 

@@ -113,6 +113,7 @@ class Running:
     """As much of a server as `await_ready` asks for."""
 
     exit_code = None
+    pid = 0
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from wsbench import metrics
-from wsbench.cli import require_report, show_claims, show_servers, terminal
+from wsbench.cli import require_report, show_campaign, show_claims, show_servers, terminal
 from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
 from wsbench.experiments import experiment
 from wsbench.host import machine, places
@@ -142,7 +142,7 @@ def tell_history(arguments) -> int:
         rows.append(
             [
                 line.server,
-                terminal.cell_text(dict(line.cell)),
+                show_campaign.cell_text(dict(line.cell)),
                 str(len(values)),
                 shown,
                 steps or line.reason or "none found",

@@ -36,6 +36,16 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def ports(pid: int) -> list[int]:
+    """The TCP ports at which the process or its children listen. Empty if their sockets may not be read."""
+    try:
+        trees = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        found = [socket for one in trees for socket in one.net_connections(kind="tcp")]
+    except psutil.Error:
+        return []
+    return sorted({one.laddr.port for one in found if one.status == psutil.CONN_LISTEN})
+
+
 def listens(pids: Iterable[int], port: int) -> bool | None:
     """Whether a process of these trees listens at the port. None if their sockets may not be read."""
     try:

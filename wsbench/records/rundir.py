@@ -38,6 +38,7 @@ CONTROL = " (control)"  # suffix of the server that runs a second time in every 
 CAMPAIGN, RECORD = "campaign.json", "trial.json"
 AWAY = "the server is away"  # how the reason begins that nothing answers at the URL of a server that runs already
 CHECK_ENDED = "check failed to run"  # how the reason of a server begins that was left out because its check had no result
+COMMAND, RUNNING = "command", "running"  # variants that are no rows of the catalogue: a user's command, and a user's URL
 LAST_EVENTS_BYTES = 64 << 10  # longer than one second of an engine's ticks
 LOG_LINES = 20  # of a server's log, in its trial's record and shown of one
 TOLD_LATE = (Gate, Exchange, Broadcast, Copies, Receivers)
@@ -126,6 +127,17 @@ class ServerRow(Frozen):
     @property
     def name(self) -> str:
         return f"{self.server}@{self.variant}"
+
+    @property
+    def title(self) -> str:
+        """Its name or, for a command or a URL, what its user wrote."""
+        return self.library if self.variant in (COMMAND, RUNNING) else self.name
+
+    @property
+    def why_skipped(self) -> str:
+        """Which server was left out, and why."""
+        why = (self.skipped or "").removeprefix(f"{CHECK_ENDED}: ").removeprefix(f"{AWAY}: ")
+        return why if why.startswith(self.title) else f"{self.title}: {why}"
 
     @property
     def was_checked(self) -> bool:

@@ -65,10 +65,11 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         watcher.say(f"override: {departure}")
     rows = _prepare(asked, testbed, port, watcher)
     variants = [variant for variant, row in rows if row.skipped is None]
-    if asked.until is not None and asked.until.pair and (lacking := [row for _, row in rows if row.skipped is not None]):
-        raise _lacking(lacking)(f"{lacking[0].name} cannot run: {lacking[0].skipped}")
-    if not variants:
-        raise _lacking([row for _, row in rows])("no server can run: " + "; ".join(f"{row.name}: {row.skipped}" for _, row in rows))
+    lacking = [row for _, row in rows if row.skipped is not None]
+    if lacking and (not variants or (asked.until is not None and asked.until.pair)):
+        raise _lacking(lacking)("; ".join(row.why_skipped for row in lacking))
+    for row in lacking:
+        watcher.say(f"skipped {row.why_skipped}")
     for line in preparing.cells_left_out(asked.experiment, variants):
         watcher.say(line)
     rounds = asked.experiment.timing.rounds if asked.until is None else ordering.LEAST_PLANNED
@@ -412,8 +413,6 @@ def _prepare(asked: Request, testbed: Testbed, port: int | None, watcher: Watche
     rows = []
     for variant in asked.variants:
         row = found.get(variant.name) or preparing.left_out(variant, reasons[variant.name])
-        if row.skipped is not None:
-            watcher.say(f"skipped {row.name}: {row.skipped}")
         rows.append((variant, row))
     return rows
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import ipaddress
 import json
 import shlex
 import shutil
@@ -17,18 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wsbench import metrics
-from wsbench.records.errors import UserError
+from wsbench.host import running
+from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.goals import Goal
-from wsbench.records.rundir import CONTROL, RunFolder
+from wsbench.records.rundir import COMMAND, CONTROL, RUNNING, RunFolder
 from wsbench.run import request as request_of
-from wsbench.servers import catalogue, manifest
+from wsbench.servers import catalogue, manifest, serving
 from wsbench.sessions import session_file
 
 #: The name of the experiment, and so of the campaign's folder.
 NAME = "duel"
 RATE, CPU = "messages_per_s", "server_cpu_us_per_message"
-#: Rows of the manifests of a duel.
-COMMAND, RUNNING = "command", "running"
 #: The user's session file, next to the manifest.
 SESSION = "session.toml"
 
@@ -88,6 +88,7 @@ def contender(text: str, letter: str, path: str | None, pid: int | None = None, 
         session_file.read(session_file.path_of(spoken.session))
     file = None if spoken is None else spoken.file
     if "://" in text:
+        pid = _found(text) if pid is None else pid
         return Contender(text, f"{letter}@{RUNNING}", _running(text, path, pid, spoken), pid is not None, file)
     if pid is not None:
         raise UserError(f"--pid {letter}={pid}: only a URL has a process that runs already")
@@ -146,11 +147,7 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
 def texts(run: RunFolder) -> tuple[str, str]:
     """Both contenders of a campaign in the user's words."""
     rows = {row.name: row for row in run.servers}
-    return tuple(_text(rows[name.removesuffix(CONTROL)]) for name in run.campaign.until.pair)
-
-
-def _text(row) -> str:
-    return row.library if row.variant in (COMMAND, RUNNING) and row.server in ("A", "B") else row.name
+    return tuple(rows[name.removesuffix(CONTROL)].title for name in run.campaign.until.pair)
 
 
 def _running(text: str, path: str | None, pid: int | None, spoken: Spoken | None) -> str:
@@ -159,6 +156,15 @@ def _running(text: str, path: str | None, pid: int | None, spoken: Spoken | None
     except ValueError as error:
         raise UserError(str(error)) from error
     return _manifest(text, RUNNING, None if found.path else path, {"url": text} | ({} if pid is None else {"pid": pid}), spoken)
+
+
+def _found(url: str) -> int | None:
+    """The process of this machine that serves a loopback URL. None if there is none, or several that are not one tree."""
+    with contextlib.suppress(ValueError, TrialFailed):
+        at = manifest.address(url)
+        if ipaddress.ip_address(host := serving.resolved(at)).is_loopback and len(pids := running.serving(host, at.port)) == 1:
+            return pids[0]
+    return None
 
 
 def _command(text: str, path: str | None, spoken: Spoken | None) -> str:

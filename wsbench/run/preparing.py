@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from wsbench.checks import contract
 from wsbench.checks.use import Use
 from wsbench.experiments.experiment import Experiment
+from wsbench.host import running
 from wsbench.records import contained
 from wsbench.records.engine_files import NoLoop
 from wsbench.records.errors import TrialFailed
-from wsbench.records.rundir import CHECK_ENDED, CheckResult, RunningRow, ServerRow
+from wsbench.records.rundir import CHECK_ENDED, COMMAND, RUNNING, CheckResult, RunningRow, ServerRow
 from wsbench.servers import build, serving
 from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Running, Started
@@ -109,19 +110,19 @@ def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable
     variant = wanted.variant
     if built.problem is not None:
         return _row(variant, built, [], built.problem)
-    say(f"checking {variant.name}")
+    say(f"checking {variant.manifest.library if variant.variant in (COMMAND, RUNNING) else variant.name}")
     try:
         checks = contract.check(variant, [wanted.served], port, wanted.use)
     except TrialFailed as failure:
-        said = serving.last_lines(contract.log_of(variant, "check"))[-1:] if isinstance(variant.table, Started) else []
+        log = contract.log_of(variant, "check")
+        said = serving.telling(serving.last_lines(log)) if str(failure).startswith(serving.ENDED) else []
         return _row(variant, built, [], f"{CHECK_ENDED}: {'; it wrote: '.join([str(failure), *said])}")
     except Exception as error:
         return _row(variant, built, [], f"{CHECK_ENDED}: {contained.fault(f'checks of {variant.name}', error)}")
-    if isinstance(variant.table, Running) and variant.table.pid is None:
-        say(
-            f"{variant.name}: its process is unknown, so it is not sampled and may use the engine's CPUs; add `pid` to its "
-            "manifest, or --pid to the command"
-        )
+    if isinstance(variant.table, Running):
+        pid, url = variant.table.pid, variant.table.url
+        unknown = "its process is unknown, so it is not sampled and may use the engine's CPUs; name it with --pid, or `pid`"
+        say(f"{url}: {unknown}" if pid is None else f"{url}: {running.name(pid)} (process {pid}) is sampled")
     # A server that has ended fails every check that follows: the cause is told.
     wrong = sorted((one for one in checks if one.required and not one.passed), key=lambda one: one.name != contract.ALIVE)
     reason = f"fails {wrong[0].name} ({wrong[0].section}): {wrong[0].detail}" if wrong else None

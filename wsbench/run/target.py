@@ -143,7 +143,7 @@ class StartedSide(Side):
             server = Server(list(asked.start), Path.cwd(), {**os.environ, **self.env}, cpus, self._log)
             self._server = self._stack.enter_context(server)
             self.pids = [server.pid]
-            self._await(server)
+            serving.await_ready(server, asked.host, asked.port, asked.question, name=asked.name, headers=asked.headers)
         except BaseException:
             self.__exit__()
             raise
@@ -156,20 +156,6 @@ class StartedSide(Side):
         if self._server is not None and self.exit_words is None:
             self.exit_words = self._server.stop()
         self._stack.close()
-
-    def _await(self, server: Server) -> None:
-        """Waits until the URL is served. TrialFailed if the command ends first, or refuses the request for good."""
-        asked, until, answer = self._asked, time.monotonic() + serving.READY_S, None
-        while time.monotonic() < until:
-            if server.exit_code is not None:
-                raise TrialFailed(f"the server ended before it was ready, with {server.exit_words}")
-            answer = serving.asked(asked.host, asked.port, asked.question, asked.name, asked.headers)
-            if answer is None:
-                return
-            if answer.refused:
-                raise TrialFailed(f"the server {answer.words}; check the path and the headers")
-            time.sleep(0.02)
-        raise TrialFailed(f"the server was not ready within {serving.READY_S:g} s: it {answer.words}")
 
     def look(self) -> None:
         super().look()

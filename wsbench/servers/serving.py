@@ -11,6 +11,7 @@ import errno
 import http.client
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import time
@@ -31,7 +32,14 @@ from wsbench.servers.manifest import Address, Offer, Running, address
 
 HOST = "127.0.0.1"
 LOG = "server.log"
+ENDED = "the server ended before it was ready"
 READY_S = 60.0
+#: A server that refuses the request for so long, by a status such as 404, will not be ready.
+UNLIKELY_S = 2.0
+#: From then on, a server that listens at other ports only is not waited for.
+ELSEWHERE_S = 5.0
+#: What names an error in a program's output.
+ERROR = re.compile(r"error\b|exception\b|panic|fatal", re.IGNORECASE)
 #: Processes that run at the same time look for ports so far apart: between the look and the server's bind another could take it.
 APART = 97
 #: Time limit of one readiness check.
@@ -268,17 +276,33 @@ def document(paths: Mapping[str, str], size: int) -> str:
     return f"{path}{'&' if '?' in path else '?'}size={size}"
 
 
-def await_ready(server: Server, host: str, port: int, question: Question, sealed: bool = False) -> None:
-    """Waits for an answer, never for a log line. TrialFailed if the server ends, does not answer within READY_S, or is ready for
-    this question without the TLS that it should have."""
-    until, answer = time.monotonic() + READY_S, None
-    while time.monotonic() < until:
+def await_ready(
+    server: Server,
+    host: str,
+    port: int,
+    question: Question,
+    sealed: bool = False,
+    name: str | None = None,
+    headers: Headers = (),
+) -> None:
+    """Waits for an answer, never for a log line. TrialFailed if the server ends, does not answer within READY_S, is ready for this
+    question without the TLS that it should have, or for UNLIKELY_S refuses the request or listens only elsewhere."""
+    until, answer, unlikely = time.monotonic() + READY_S, None, None
+    while (now := time.monotonic()) < until:
         if server.exit_code is not None:
-            raise TrialFailed("the server ended before it was ready")
-        if (answer := asked(host, port, question, sealed=sealed)) is None:
+            raise TrialFailed(f"{ENDED}, with {server.exit_words}")
+        if (answer := asked(host, port, question, name, headers, sealed)) is None:
             return
         if sealed and asked(host, port, question) is None:
             raise TrialFailed("the server was not ready: it answers without TLS")
+        if not answer.refused:
+            unlikely = None
+        elif unlikely is None:
+            unlikely = now
+        elif now - unlikely > UNLIKELY_S:
+            raise TrialFailed(f"the server was not ready: it {answer.words}; is the path right?")
+        if now > until - READY_S + ELSEWHERE_S and (found := running.ports(server.pid)) and port not in found:
+            raise TrialFailed(f"the server was not ready: it listens at port {found[0]} and not at $PORT, {port}")
         time.sleep(0.02)
     raise TrialFailed(f"the server was not ready within {READY_S:g} s: it {answer.words}")
 
@@ -352,6 +376,11 @@ def last_lines(log: Path) -> list[str]:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
     return [line[:500] for line in lines]
+
+
+def telling(lines: list[str]) -> list[str]:
+    """The line that says why a program ended: the last that names an error, else the last; none if it wrote nothing."""
+    return ([line for line in lines if ERROR.search(line)] or lines)[-1:]
 
 
 def require_small(log: Path) -> None:
