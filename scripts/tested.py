@@ -6,7 +6,7 @@
 All tests run once, with what they start, which tells who reaches what. A mutant flips a comparison, `and` and `or`, or an operator
 of arithmetic, drops a `not`, or adds 1 to a number. It is killed if one of the tests that reach its line fails, or one of a file
 that imports its module or its package; what a fixture or an import runs, only the latter find. `--limit`: the seconds that such a
-group of tests may take; a mutant that takes longer is killed too.
+group of tests may take; a mutant with which they take longer has timed out, whether it or they are slow.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -172,13 +173,14 @@ class Suite:
         tests = [f"{self.files[name]}::{test}" for _, name, test in near]
         return [found for found in (tests, *([self.files[name] for name in names] for names in (direct, others))) if found]
 
-    def notices(self, place: Path, tests: list[str], limit_s: float) -> bool:
+    def notices(self, place: Path, tests: list[str], limit_s: float) -> str | None:
+        """How these tests notice a change, if they do."""
         failing = [f"--deselect={test}" for test in self.failing]
         try:
             done = pytest(place, *self.selection, "-x", "-n0", *failing, *tests, limit_s=limit_s)
         except subprocess.TimeoutExpired:
-            return True
-        return done.returncode not in (0, 5)  # 5: none of them was selected
+            return "timed out"
+        return None if done.returncode in (0, 5) else "killed"  # 5: none of them was selected
 
 
 def main() -> int:
@@ -206,22 +208,22 @@ def main() -> int:
         whole = ROOT / file
         try:
             (place / file).write_text(text, encoding="utf-8")
-            noticed = any(suite.notices(place, tests, options.limit) for tests in groups)
+            noticed = next(filter(None, (suite.notices(place, tests, options.limit) for tests in groups)), None)
         finally:
             shutil.copy2(whole, place / file)  # with its time, so that what is compiled is still right
             free.put(place)
-        return ("killed" if noticed else "survived" if groups else "untested"), f"{file}:{change}"
+        return noticed or ("survived" if groups else "untested"), f"{file}:{change}"
 
     if not chosen:
         return int(bool(suite.failing))
-    killed = 0
+    found: Counter[str] = Counter()
     with ExitStack() as copies, ThreadPoolExecutor(options.jobs) as pool:
         for _ in range(options.jobs):
             free.put(copies.enter_context(copied()))
         for number, (said, change) in enumerate(pool.map(lambda one: tried(*one), chosen), 1):
-            killed += said == "killed"
-            print(f"{number}: killed {killed}; {said}: {change}", flush=True)
-    print(f"killed {killed} of {len(chosen)} ({100 * killed / len(chosen):.0f} %)")
+            found[said] += 1
+            print(f"{number}: killed {found['killed']}; {said}: {change}", flush=True)
+    print(", ".join(f"{said}: {count} of {len(chosen)} ({count / len(chosen):.0%})" for said, count in found.most_common()))
     return 0
 
 
