@@ -34,7 +34,7 @@ TESTED  := reference@* netty go-net-websocket node-ws json-rpc aedes
 REPORTS := $(patsubst %/campaign.json,%/report.html,$(wildcard results/*/campaign.json))
 
 .PHONY: quick check test test-all lint test-system test-root test-engine compiled-engine test-servers test-wheel coverage mutants docs site faults simulate \
-        setup setup-test fuzz check-all check-builds check-fresh wheel bench-engine clean
+        setup setup-test fuzz check-all check-builds check-fresh wheel wheels bench-engine clean
 
 quick: setup
 	$(WSBENCH) run quick --install
@@ -171,6 +171,12 @@ wheel: $(WHEEL)/.done
 	rm -rf dist
 	$(FOUND) $(WHEEL)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(WHEEL)/bin/auditwheel show dist/*.whl
+
+# The wheels of a release: for this machine, and for arm64, whose engine carries out a load in qemu-user where that is installed.
+wheels: wheel
+	$(FOUND) rustup target add aarch64-unknown-linux-gnu
+	WSBENCH_ARCH=aarch64 $(FOUND) $(WHEEL)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	scripts/foreign_engine.sh dist/*aarch64.whl
 
 # A wheel with the checkout's engine in an empty environment, and its first load. `check-fresh` does the same with one of `make wheel`.
 test-wheel: setup

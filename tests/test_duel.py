@@ -321,7 +321,7 @@ def test_a_duel_whose_turns_are_all_disturbed_ends_after_the_first_round_and_say
     assert found.standing.rounds == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round 1:")]
     turns = found.results.turns[1]
-    assert f"{turns} of {turns} turns were disturbed and left out, for example: " in line
+    assert f"{turns} of {turns} turns left out: " in line
     assert re.search(r"\(busiest: .*\d%.*\)", line), "the program and its share of a CPU"
     assert "--as-is" in line
     assert exit_code(found, [gates.parse("messages_per_s < -3 %")]) == 4

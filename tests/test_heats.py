@@ -189,8 +189,8 @@ def test_a_disturbed_turn_says_why(changes, why):
     [
         ([0.0, 0.0, 0.0, 0.0], []),
         ([0.03, 0.05, 0.03, 0.5], ["the hypervisor took 3.6% of the CPU time of the turns that count"]),
-        ([0.0, 0.0, 0.5, 0.5], ["2 of 4 turns were disturbed and left out"]),
-        ([0.0, 0.5, 0.5, 0.5], ["3 of 4 turns were disturbed and left out"]),
+        ([0.0, 0.0, 0.5, 0.5], ["2 of 4 turns left out: "]),
+        ([0.0, 0.5, 0.5, 0.5], ["3 of 4 turns left out: "]),
     ],
 )
 def test_what_the_turns_of_a_heat_say_about_its_host(steal_s, words):

@@ -187,4 +187,4 @@ def test_a_flood_beside_the_replies_is_told(tmp_path, times, kind):
     data.__dict__["measured"] = data.measured.model_copy(update={"bytes_received": came})
     found = verdict(data)
     assert found.of("throughput") == kind
-    assert ("a flood delays other connections" in " ".join(said(found))) == (kind == "SUSPECT")
+    assert ("the server sends more than it was asked for" in " ".join(said(found))) == (kind == "SUSPECT")

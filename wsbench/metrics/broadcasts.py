@@ -15,7 +15,7 @@ from wsbench.records.session_table import Session, SessionCounts
 
 NOT_PUSH = "the scenario has no broadcasts"
 NOT_SESSION = "the scenario is no session"
-#: The tag of the time until the last member of a room has a message.
+#: The tag of the time until the last member of a room receives a message.
 LAST = "push_last"
 
 

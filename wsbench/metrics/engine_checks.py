@@ -255,12 +255,12 @@ def _engine(trial: TrialData) -> Iterator[Finding]:
 
 def _wait(trial: TrialData) -> Iterator[Finding]:
     """The engine's run-queue wait against each number that it would distort, the tail first. Steal is a check of the host."""
-    if trial.holds_only:
-        return
-    found = metrics.measure(trial, ["engine_wait_percent", "engine_wait_us_per_message"])
     times = trial.times
-    if found.reasons or times is None or not times.count:
-        reason = next(iter(found.reasons.values()), "no latency was recorded")
+    if trial.holds_only or times is None or not times.count:
+        return  # there is no number that a wait could have changed
+    found = metrics.measure(trial, ["engine_wait_percent", "engine_wait_us_per_message"])
+    if found.reasons:
+        reason = next(iter(found.reasons.values()))
         seen = f"how long the engine waited for a CPU is unknown: {reason}"
         yield finding("engine", "wait", seen, "Use a kernel with schedstat.", **dict.fromkeys(RATES, "SUSPECT"))
         return

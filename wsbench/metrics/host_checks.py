@@ -82,9 +82,9 @@ def turns(trial: TrialData) -> Iterator[Finding]:
     share = len(left_out) / len(every) if every else 1.0
     if kind := beyond("disturbed_turns", share):
         most = max(set(left_out), key=left_out.count) if left_out else "no slice was recorded"
-        became, word = ("counted as asked", "SUSPECT") if trial.record.as_is else ("left out", kind)
+        became, word = ("counted, as asked", "SUSPECT") if trial.record.as_is else ("left out", kind)
         names = "".join(trace.busiest for trace in trial.machines.values())
-        seen = f"{len(left_out)} of {len(every)} turns were disturbed and {became}, for example: {most}{names}"
+        seen = f"{len(left_out)} of {len(every)} turns {became}: {most}{names}"
         yield finding("host", "turns", seen, QUIETER, **_in_window(word))
     lead_s, as_is = trial.plan.slices.lead_s, trial.record.as_is
     kept = [turn for turn in trial.samples_of(TurnSample) if as_is or slices.disturbed_by(turn, lead_s) is None]

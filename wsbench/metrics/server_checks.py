@@ -156,8 +156,8 @@ def flood(trial: TrialData) -> Iterator[Finding]:
     opens = trial.plan.tls is not None and isinstance(loop, Closed) and loop.messages_per_connection is not None
     most = 2 * replies * (scenario.bytes + WRAPPING_BYTES + (OPENING_BYTES if opens else 0))
     if (came := trial.measured.bytes_received) > most:
-        seen = f"{came:,} bytes arrived with {replies:,} replies of {scenario.bytes:,}: a flood delays other connections"
-        yield finding("server", "flood", seen, "Check what the server sends besides replies.", **dict.fromkeys(LOAD, "SUSPECT"))
+        seen = f"{came:,} bytes arrived with {replies:,} replies of {scenario.bytes:,}: the server sends more than it was asked for"
+        yield finding("server", "flood", seen, "Load a chat or a broadcast with its session (`--session`).", **dict.fromkeys(LOAD, "SUSPECT"))
 
 
 def ran_out(trial: TrialData) -> Iterator[Finding]:

@@ -44,9 +44,10 @@ def step_times(trial: TrialData, setup: bool = True) -> dict[str, Histogram]:
 
 def rate(trial: TrialData) -> str:
     """`12,345 messages/s over 10.00 s`."""
+    if trial.window_s is None:
+        return "nothing was measured"
     found = metrics.rates.messages_per_s(trial)
-    window = "the measured window did not begin" if trial.window_s is None else f"over {trial.window_s:.2f} s"
-    return f"{'no rate' if found is None else f'{found:,.0f} messages/s'} {window}"
+    return f"{'no rate' if found is None else f'{found:,.0f} messages/s'} over {trial.window_s:.2f} s"
 
 
 def answer(trial: TrialData, found: Verdict) -> str:
