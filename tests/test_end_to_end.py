@@ -93,7 +93,7 @@ def test_only_some_cells_run_and_a_resumed_campaign_keeps_to_them(wsbench, exper
     only = ("--only", "connections=4")
     for wrong, line in (
         ("connections=5", "no connections of 5; allowed: 2, 4"),
-        ("depth=1", "'depth' is not swept; allowed: conn"),
+        ("depth=1", "no values of 'depth' to choose from; it can be narrowed by conn"),
     ):
         refused = wsbench("run", str(experiment), "--only", wrong)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

@@ -157,7 +157,9 @@ def flood(trial: TrialData) -> Iterator[Finding]:
     most = 2 * replies * (scenario.bytes + WRAPPING_BYTES + (OPENING_BYTES if opens else 0))
     if (came := trial.measured.bytes_received) > most:
         seen = f"{came:,} bytes arrived with {replies:,} replies of {scenario.bytes:,}: the server sends more than it was asked for"
-        yield finding("server", "flood", seen, "Load a chat or a broadcast with its session (`--session`).", **dict.fromkeys(LOAD, "SUSPECT"))
+        yield finding(
+            "server", "flood", seen, "Load a chat or a broadcast with its session (`--session`).", **dict.fromkeys(LOAD, "SUSPECT")
+        )
 
 
 def ran_out(trial: TrialData) -> Iterator[Finding]:

@@ -390,7 +390,8 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """The folder of an existing campaign. UserError if there is none."""
         if not (path / CAMPAIGN).is_file():
-            raise UserError(f"{path} is not a run directory: it has no campaign.json")
+            why = "is a single load: its page is written by `wsbench load … --report FILE`" if (path / RECORD).is_file() else None
+            raise UserError(f"{path} {why or 'is not a run directory: it has no campaign.json'}")
         return cls(path)
 
     def read(self, name: str) -> bytes:

@@ -11,6 +11,7 @@ import secrets
 import socket
 import ssl
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -274,7 +275,8 @@ def _document_length(asked: Request, url: SplitResult, usual_port: int) -> int:
     except (OSError, http.client.HTTPException) as error:
         raise UserError(f"{url.geturl()}: {error or type(error).__name__}") from error
     if reply.status != 200:
-        raise UserError(f"{url.geturl()} answers {reply.status}; wsbench measures only documents that answer 200")
+        remedy = "; for a WebSocket, write ws://" if reply.status == HTTPStatus.UPGRADE_REQUIRED else ""
+        raise UserError(f"{url.geturl()} answers {reply.status}; wsbench measures only documents that answer 200{remedy}")
     if len(body) > LARGEST_DOCUMENT:
         raise UserError(f"{url.geturl()} is longer than {LARGEST_DOCUMENT >> 20} MiB or endless; give its length with --bytes")
     return len(body)

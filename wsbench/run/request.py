@@ -111,7 +111,8 @@ def _kept(swept: Sweep, only: list[str]) -> Sweep:
     for one in only:
         key, _, named = one.partition("=")
         if key not in swept:
-            raise UserError(f"--only: {key!r} is not swept; allowed: {', '.join(swept) or 'nothing, for there is one cell'}")
+            keys = f"by {', '.join(swept)}" if swept else "nowhere: it has one cell"
+            raise UserError(f"--only: this experiment has no values of {key!r} to choose from; it can be narrowed {keys}")
         allowed = [_written(value) for value in swept[key]]
         if unknown := [text for text in named.split(",") if text not in allowed]:
             raise UserError(f"--only: no {key} of {', '.join(unknown)}; allowed: {', '.join(allowed)}")
