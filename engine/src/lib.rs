@@ -45,7 +45,6 @@ mod scenario;
 mod schedule;
 mod sending;
 mod session;
-mod setting_up;
 #[cfg(test)]
 mod simulation;
 mod siphash;

@@ -73,7 +73,8 @@ impl Reader {
         mark: Option<&Mark>,
     ) -> Result<Option<Incoming<'a>>, Failure> {
         if let Some(mark) = mark
-            && self.take_whole(input, script, mark)
+            && !self.in_message()
+            && script.take_reply(input, mark)
         {
             return Ok(Some(Incoming::Reply { wrong: None, fragmented: false, shift: 0 }));
         }
@@ -115,25 +116,8 @@ impl Reader {
         }
     }
 
-    /// Fast path for the usual reply: complete, in one frame, and correct. Any other input stays at
-    /// the front of `input`.
-    #[inline]
-    pub fn take_whole(&self, input: &mut &[u8], script: &Script, mark: &Mark) -> bool {
-        if self.in_message() {
-            return false;
-        }
-        let behind = script.head.strip(input);
-        let Some((reply, rest)) = behind.and_then(|behind| behind.split_at_checked(script.length)) else {
-            return false;
-        };
-        let right = script.is_reply_to(mark, reply);
-        if right {
-            *input = rest;
-        }
-        right
-    }
-
-    /// The same for a message whose content cannot be known in advance.
+    /// Fast path for a message whose content cannot be known in advance: complete, and in one frame. Any other input stays
+    /// at the front of `input`.
     #[inline]
     pub fn take_content<'a>(&self, input: &mut &'a [u8], script: &Script) -> Option<&'a [u8]> {
         if self.in_message() {

@@ -1,19 +1,21 @@
 //! Incoming data: every reply is read, checked and recorded, and every kind of failure has a name.
 //! Part of the worker, and the hot path.
 
-use crate::connection::{Connection, Pending, Reader, State};
+use crate::connection::{Connection, Kept, Pending, Reader, State};
 use crate::control::Phase;
 use crate::failure::{Failure, Kind};
 use crate::http;
 use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
-use crate::scenario::{self, Mark, Message};
+use crate::scenario::{self, Message};
 use crate::sending::broken;
 use crate::system::System;
 use crate::tags::{Part, Tag};
 use crate::worker::Worker;
 use std::io;
 
+/// A reply to a message that no peer can have read.
+pub const TOO_EARLY: &str = "an answer that came before its question was sent";
 /// In a flood of Pings only the newest is answered, once this much is queued to be sent (RFC 6455 §5.5.3).
 const PONGS_BYTES: usize = 64 << 10;
 
@@ -137,9 +139,11 @@ impl<S: System> Worker<S> {
                 return Ok(());
             }
             let message = connection.expected();
-            // A session's reply is a record, and its request is found by that.
-            let oldest = if self.users.is_some() { None } else { connection.under_way.oldest() };
-            let mark = oldest.map(|oldest| &oldest.mark);
+            let mark = match connection.under_way.oldest() {
+                Some(Pending { kept: Kept::Mark(mark), .. }) => Some(mark),
+                // A session's reply is a record, and its request is found by that.
+                _ => None,
+            };
             match &mut connection.reader {
                 Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message, mark)? {
                     None => {}
@@ -207,14 +211,15 @@ impl<S: System> Worker<S> {
         let connection = &mut self.connections[index];
         let Reader::Frames(reader) = &connection.reader else { return };
         let is_plain = connection.state == State::Open && !connection.leaving && self.timeline.slices.is_none();
-        if !is_plain || now >= self.timeline.drain_ns || self.finished {
+        if !is_plain || reader.in_message() || now >= self.timeline.drain_ns || self.finished {
             return;
         }
         let accepted = connection.accepted();
         let (mut answered, mut measured) = (0, 0);
         'replies: for part in connection.under_way.parts() {
             for message in part {
-                if !message.ends_within(accepted) || !reader.take_whole(input, &self.script, &message.mark) {
+                let Kept::Mark(mark) = &message.kept else { break 'replies };
+                if !message.ends_within(accepted) || !self.script.take_reply(input, mark) {
                     break 'replies;
                 }
                 answered += 1;
@@ -229,7 +234,7 @@ impl<S: System> Worker<S> {
         let renewed = self.pacer.take_places(answered, now, counted_from_ns);
         let measures = now >= self.timeline.measure_ns;
         let like =
-            Pending { due_ns: now, sent_ns: now, end: connection.written, measured: measures, mark: Mark::default() };
+            Pending { due_ns: now, sent_ns: now, end: connection.written, measured: measures, kept: Kept::Nothing };
         let mut next = Message { connection: connection.number, sequence: connection.sequence + 1 };
         let mut left = renewed;
         for part in connection.under_way.parts() {
@@ -274,7 +279,7 @@ impl<S: System> Worker<S> {
     fn unasked(&self, index: usize) -> Failure {
         let what = match self.connections[index].under_way.is_empty() {
             true => "a message that nothing was waiting for",
-            false => "an answer that came before its question was sent",
+            false => TOO_EARLY,
         };
         Failure::new(Kind::UnexpectedReply, what)
     }
@@ -364,9 +369,9 @@ impl<S: System> Worker<S> {
             self.accounts.record.duration(Tag::Response, part, due_ns, awake(sent_ns, now));
             self.accounts.record.duration(Tag::SendLag, part, due_ns, begun_ns);
         }
-        if self.users.is_some() {
+        if let Some(request) = message.request() {
             let begun_ns = if paced { due_ns } else { sent_ns };
-            self.accounts.record.duration(Tag::step(message.mark.step()), part, begun_ns, awake(sent_ns, now));
+            self.accounts.record.duration(Tag::step(request.step.into()), part, begun_ns, awake(sent_ns, now));
         }
     }
 }

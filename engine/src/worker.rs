@@ -6,7 +6,7 @@
 //! This file is the loop. What has a state of its own is in its own type: `Timeline` (phases and windows), `Pacer` (what is
 //! due), `Accounts` (what is counted), `Outbox` (what is written), `Broadcasts`, `Users` (of a session), `Stops` (what this
 //! worker is late by), `Sweep` (what may be overdue). The other methods of the worker connect them, by subject: phases.rs,
-//! opening.rs, ending.rs, sending.rs, receiving.rs, conversing.rs, setting_up.rs, broadcasting.rs, overdue.rs.
+//! opening.rs, ending.rs, sending.rs, receiving.rs, conversing.rs, broadcasting.rs, overdue.rs.
 //!
 //! When may what be called?
 //!

@@ -118,6 +118,19 @@ pub enum Await {
     Nothing {},
 }
 
+/// A step that was sent. It is kept until it is answered, so that nothing is computed again for the answer.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed)]
+pub struct Request {
+    /// Its number on its connection.
+    pub sequence: u64,
+    /// That of its postmark.
+    pub check: u32,
+    pub step: u8,
+    /// Its last reply has not arrived, but an error has.
+    pub has_failed: bool,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Keepalive {
@@ -200,6 +213,11 @@ impl Table {
     #[inline]
     pub fn seen<'a>(&self, record: Record<'a>) -> Seen<'a, '_> {
         self.fields.of(record)
+    }
+
+    #[inline]
+    pub fn step_of(&self, request: &Request) -> &Step {
+        &self.session.steps[usize::from(request.step)]
     }
 
     /// What a record is: the rule that applies to it, if one does.
