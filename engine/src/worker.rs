@@ -24,7 +24,7 @@
 
 use crate::accounts::Accounts;
 use crate::connection::Connection;
-use crate::control::{Control, Report, Reports, Tick};
+use crate::control::{self, Control, Report, Reports, Tick};
 use crate::handshake::Offer;
 use crate::http;
 use crate::outbox::Outbox;
@@ -45,6 +45,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// Size of the read buffer: for the replies that can be in flight on a connection, as far as that
 /// helps: what was read is still in the core's cache when it is checked. A peer that floods delays the others by the time
@@ -114,6 +115,15 @@ pub struct Common {
     pub control: Arc<Control>,
     pub board: Arc<Board>,
     pub reports: Reports,
+}
+
+impl Common {
+    /// With the other end of the workers' reports. An error is the plan's or this host's, in one line.
+    pub fn new(plan: &Arc<Plan>) -> Result<(Common, Receiver<(usize, Report)>), String> {
+        let (reports, receiver) = control::channel(plan.threads);
+        let (tls, board) = (tls::Client::new(plan)?, Arc::new(Board::new(plan)));
+        Ok((Common { plan: plan.clone(), tls, control: Arc::default(), board, reports }, receiver))
+    }
 }
 
 impl<S: System> Worker<S> {

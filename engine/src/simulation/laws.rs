@@ -1,9 +1,10 @@
 //! Invariants after every step of a worker, whatever its servers do, and at its end.
 
+use super::copies::{Said, Truth};
 use super::dues::Dues;
-use super::hub::{Said, Truth};
+use super::machine::Simulated;
 use super::times::{self, Recorded, Times, Values};
-use super::world::{Simulated, World};
+use super::world::World;
 use crate::clock::SECOND_NS;
 use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
