@@ -160,10 +160,7 @@ impl UnderWay {
 
     /// The request at this slot will fail.
     pub fn fail_later(&mut self, slot: usize) {
-        let pending = match &mut self.queue {
-            Some(queue) => queue.get_mut(slot),
-            None => self.only.as_mut().filter(|_| slot == 0),
-        };
+        let pending = self.parts().into_iter().flatten().nth(slot);
         if let Some(Pending { kept: Kept::Request(request), .. }) = pending {
             request.has_failed = true;
         }
@@ -207,11 +204,6 @@ impl UnderWay {
     }
 
     #[inline]
-    pub fn take(&mut self) -> Option<Pending> {
-        self.take_at(0)
-    }
-
-    #[inline]
     pub fn take_at(&mut self, slot: usize) -> Option<Pending> {
         match &mut self.queue {
             Some(queue) if slot == 0 => queue.pop_front(),
@@ -222,8 +214,7 @@ impl UnderWay {
 
     /// Everything from byte `from` on was sealed: messages end where their last records end.
     pub fn sealed(&mut self, from: u32, records: &tls::Records) {
-        let all = self.only.iter_mut().chain(self.queue.iter_mut().flat_map(|queue| queue.iter_mut()));
-        for message in all.rev() {
+        for message in self.parts().into_iter().flatten().rev() {
             let plain = message.end.wrapping_sub(from) as i32;
             if plain <= 0 {
                 break;

@@ -132,7 +132,7 @@ impl<S: System> Worker<S> {
         user.turn = if turn + 1 < body.len() { turn + 1 } else { 0 };
         let template = body[turn].sends.expect("checked with the plan");
         let step = (session.setup + turn) as u8;
-        let publishes = users.table.is_marked(template);
+        let publishes = users.table.marked[template];
         let check = self.write_template(index, template, sequence, now);
         if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
             let measured = self.timeline.is_measured(now);
@@ -160,12 +160,12 @@ impl<S: System> Worker<S> {
             captured: &users.all[index].captured,
             letters: &table.letters,
         };
-        if table.is_marked(template) {
+        if table.marked[template] {
             filling.check = table.post.check(filling.postmark());
         }
         let check = filling.check;
         self.outbox.whole.clear();
-        table.template(template).write(&filling, &mut self.outbox.whole);
+        table.templates[template].write(&filling, &mut self.outbox.whole);
         if table.session.traced {
             let (what, content) = (Some(table.name_of(template).into()), self.outbox.whole.clone());
             self.accounts.record.exchange(Exchange { t_ns: now, connection: number, sent: true, what, content });
@@ -306,7 +306,7 @@ impl<S: System> Worker<S> {
                 let Kept::Request(request) = pending.kept else { return Ok(()) };
                 let connection = &self.connections[index];
                 let step = table.step_of(&request);
-                let is_marked = marked && step.sends.is_some_and(|template| table.is_marked(template));
+                let is_marked = marked && step.sends.is_some_and(|template| table.marked[template]);
                 let postmark = Postmark {
                     user: connection.number,
                     sequence: request.sequence as u32,
@@ -330,7 +330,7 @@ impl<S: System> Worker<S> {
                         let what = format!("an error in step {:?}", step.name);
                         self.fail_at(index, slot, Failure::new(Kind::ReplyError, what));
                     }
-                    None if last => self.answered_at(index, slot, now),
+                    None if last => self.answered(index, slot, now),
                     None => {}
                 }
             }
@@ -376,7 +376,7 @@ impl<S: System> Worker<S> {
         pushes.in_window += u64::from(self.timeline.in_window);
         let Some(Postmark { user, sequence, t_ns, clock }) = mark else { return };
         let measured = self.timeline.is_measured(t_ns);
-        let part = if measured { Part::Measured } else { Part::Warmup };
+        let part = Part::of(measured);
         let counts = match &self.board.rooms {
             None => clock == self.board.clock,
             Some(rooms) if !rooms.is_for(user, self.connections[index].number) => {
@@ -406,7 +406,7 @@ impl<S: System> Worker<S> {
             && let Some((slot, pending)) = connection.under_way.find(sequence.into())
             && pending.request().is_some_and(|request| table.step_of(request).awaits == (Await::Own {}))
         {
-            self.answered_at(index, slot, now);
+            self.answered(index, slot, now);
         }
     }
 
@@ -422,7 +422,7 @@ impl<S: System> Worker<S> {
         while let Some(copies) = self.users.as_mut().and_then(|users| users.copies.pop()) {
             let latest_ns = self.board.rooms.as_ref().and_then(|rooms| rooms.received(&copies));
             if let Some(latest_ns) = latest_ns {
-                let part = if self.timeline.is_measured(copies.sent_ns) { Part::Measured } else { Part::Warmup };
+                let part = Part::of(self.timeline.is_measured(copies.sent_ns));
                 self.timed(Tag::PushLast, part, copies.sent_ns, latest_ns);
             }
         }

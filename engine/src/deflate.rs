@@ -111,12 +111,6 @@ pub struct Inflater {
     finals: u32,
 }
 
-impl std::fmt::Debug for Inflater {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(formatter, "Inflater")
-    }
-}
-
 impl Inflater {
     pub fn new(takeover: bool) -> Inflater {
         Inflater { stream: Decompress::new(false), takeover, large: Vec::new(), window: Vec::new(), finals: 0 }

@@ -173,28 +173,20 @@ impl<S: System> Worker<S> {
             self.http_reply(index, reply, now);
         }
         let connection = &self.connections[index];
-        match connection.state {
+        let (kind, what) = match connection.state {
             State::AwaitingClose => {
-                self.account(index, now);
+                self.account(index, 0, now);
                 self.close(index);
-                self.go_on(index, now);
+                return self.go_on(index, now);
             }
-            State::Closing => self.close_handshake_done(index, now),
-            State::Closed | State::Connecting => {}
-            State::Securing | State::Handshaking => {
-                self.fail(index, Failure::new(Kind::HandshakeClosed, "closed before its answer"))
-            }
-            State::SettingUp => {
-                let what = "closed in the middle of the setup";
-                self.fail(index, Failure::new(Kind::SetupFailed, what))
-            }
-            State::Open | State::Leaving if connection.reader.in_reply() => {
-                self.fail(index, Failure::new(Kind::ClosedEarly, "in the middle of a reply"))
-            }
-            State::Open | State::Leaving => {
-                self.fail(index, Failure::new(Kind::ClosedEarly, "no Close frame, no announcement"))
-            }
-        }
+            State::Closing => return self.close_handshake_done(index, now),
+            State::Closed | State::Connecting => return,
+            State::Securing | State::Handshaking => (Kind::HandshakeClosed, "closed before its answer"),
+            State::SettingUp => (Kind::SetupFailed, "closed in the middle of the setup"),
+            _ if connection.reader.in_reply() => (Kind::ClosedEarly, "in the middle of a reply"),
+            State::Open | State::Leaving => (Kind::ClosedEarly, "no Close frame, no announcement"),
+        };
+        self.fail(index, Failure::new(kind, what));
     }
 
     // ---- failing ---------------------------------------------------------------------------------------------------
@@ -218,7 +210,7 @@ impl<S: System> Worker<S> {
         };
         let mut measured = 0;
         for _ in 0..hit {
-            measured += u64::from(connection.under_way.take().is_some_and(|message| message.measured));
+            measured += u64::from(connection.under_way.take_at(0).is_some_and(|message| message.measured));
         }
         self.accounts.failed(failure, hit as u64, measured, self.timeline.phase != Phase::Warmup, now);
         if !spoils {

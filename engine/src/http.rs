@@ -38,9 +38,12 @@ pub struct Reader {
 }
 
 pub fn request(plan: &Plan, persistent: bool) -> Vec<u8> {
-    let connection = if persistent { "keep-alive" } else { "close" };
-    let mut head =
-        format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: {connection}\r\n", plan.target.path, plan.target.host);
+    head(plan, if persistent { "Connection: keep-alive\r\n" } else { "Connection: close\r\n" })
+}
+
+/// A request's head: these lines, and the plan's.
+pub fn head(plan: &Plan, lines: &str) -> Vec<u8> {
+    let mut head = format!("GET {} HTTP/1.1\r\nHost: {}\r\n{lines}", plan.target.path, plan.target.host);
     for (name, value) in &plan.headers {
         head += &format!("{name}: {value}\r\n");
     }

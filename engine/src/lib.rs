@@ -29,6 +29,7 @@ pub mod leash;
 mod lending;
 mod merge;
 mod message;
+mod names;
 mod opening;
 mod outbox;
 mod overdue;

@@ -23,7 +23,7 @@ pub enum Incoming<'a> {
     Close(Vec<u8>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Reader {
     header: [u8; frame::LONGEST_HEADER],
     header_length: u8,
@@ -42,7 +42,7 @@ pub struct Reader {
 }
 
 /// Fields that most connections never need.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Rare {
     /// The part received of a stamp that arrives in pieces.
     cut_stamp: Vec<u8>,
@@ -170,7 +170,7 @@ impl Reader {
         if header.compressed && !(may_compress && self.rare.as_ref().is_some_and(|rare| rare.inflater.is_some())) {
             return Err(Failure::new(Kind::ReservedBits, format!("RSV1 with opcode {}", header.opcode)));
         }
-        if header.is_control() {
+        if header.opcode >= frame::CLOSE {
             return Ok(());
         }
         match (header.opcode, self.message_opcode) {

@@ -52,24 +52,22 @@ impl Board {
 
     /// Adds a receiver; returns the number of the first broadcast that it is expected to receive.
     pub fn join(&self, t_ns: u64) -> u32 {
-        let mut readers = self.readers.lock().expect("no holder panics");
-        readers.count += 1;
-        if readers.rising {
-            readers.changes.pop();
-        }
-        let count = readers.count;
-        readers.changes.push((t_ns, count));
-        readers.rising = true;
-        self.count.load(SeqCst) as u32
+        self.change(t_ns, true)
     }
 
     /// Removes a receiver; returns the number of the first broadcast that it is not expected to receive.
     pub fn leave(&self, t_ns: u64) -> u32 {
-        let mut readers = self.readers.lock().expect("no holder panics");
-        readers.count -= 1;
-        let count = readers.count;
-        readers.changes.push((t_ns, count));
-        readers.rising = false;
+        self.change(t_ns, false)
+    }
+
+    fn change(&self, t_ns: u64, joins: bool) -> u32 {
+        let readers = &mut *self.readers.lock().expect("no holder panics");
+        readers.count = if joins { readers.count + 1 } else { readers.count - 1 };
+        if joins && readers.rising {
+            readers.changes.pop();
+        }
+        readers.changes.push((t_ns, readers.count));
+        readers.rising = joins;
         self.count.load(SeqCst) as u32
     }
 

@@ -93,7 +93,7 @@ impl<S: System> Worker<S> {
         if let Some((1.., Some(stamp_ns))) = received
             && self.timeline.phase >= Phase::Warmup
         {
-            let part = if self.timeline.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
+            let part = Part::of(self.timeline.phase >= Phase::Measure);
             self.accounts.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.unix_ns());
         }
         Ok(received.map(|(count, _)| count))
@@ -224,7 +224,7 @@ impl<S: System> Worker<S> {
                 }
                 answered += 1;
                 measured += u64::from(message.measured);
-                let part = if message.measured { Part::Measured } else { Part::Warmup };
+                let part = Part::of(message.measured);
                 self.accounts.record.duration(Tag::Service, part, message.sent_ns, now);
             }
         }
@@ -264,7 +264,7 @@ impl<S: System> Worker<S> {
         }
         match wrong {
             Some(failure) => self.fail(index, failure),
-            None => self.answered(index, now),
+            None => self.answered(index, 0, now),
         }
     }
 
@@ -316,9 +316,9 @@ impl<S: System> Worker<S> {
             return;
         } else if reply.closes {
             // The next message uses a new connection.
-            self.account(index, now);
+            self.account(index, 0, now);
         } else {
-            self.answered(index, now);
+            self.answered(index, 0, now);
         }
         if reply.closes && self.connections[index].state == State::Open {
             match self.connections[index].leaving {
@@ -328,26 +328,15 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// A correct reply: it is recorded, and the connection continues.
+    /// A correct reply to one of the messages in flight: it is recorded, and the connection continues.
     #[inline]
-    fn answered(&mut self, index: usize, now: u64) {
-        self.answered_at(index, 0, now);
-    }
-
-    /// The same for any message in flight.
-    #[inline]
-    pub fn answered_at(&mut self, index: usize, slot: usize, now: u64) {
-        self.account_at(index, slot, now);
+    pub fn answered(&mut self, index: usize, slot: usize, now: u64) {
+        self.account(index, slot, now);
         self.go_on(index, now);
     }
 
     #[inline]
-    pub fn account(&mut self, index: usize, now: u64) {
-        self.account_at(index, 0, now);
-    }
-
-    #[inline]
-    fn account_at(&mut self, index: usize, slot: usize, now: u64) {
+    pub fn account(&mut self, index: usize, slot: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
         let Some(message) = connection.under_way.take_at(slot) else { return };
@@ -355,7 +344,7 @@ impl<S: System> Worker<S> {
         connection.replies += 1;
         self.accounts.answered(1, u64::from(measured), self.timeline.in_window, now);
         let awake = |from_ns, to_ns| self.timeline.awake(from_ns, to_ns);
-        let part = if measured { Part::Measured } else { Part::Warmup };
+        let part = Part::of(measured);
         if per_request {
             let (opened_ns, replied_ns) = (connection.opened_ns, connection.replied_ns);
             self.accounts.record.duration(Tag::Service, part, sent_ns, awake(sent_ns, replied_ns));

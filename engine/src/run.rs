@@ -221,7 +221,7 @@ impl Run {
             measure_from(&self.plan, &self.control, clock::now_ns() + AHEAD_NS);
         } else {
             // The time has passed; no tick may precede it unless it was already written.
-            let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns());
+            let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns);
             self.ticks.expect(t_ns);
             self.control.begin_at(Phase::Drain, t_ns);
         }

@@ -7,6 +7,7 @@ use crate::plan::{Plan, Until};
 use crate::record::Counters;
 use crate::slices::{Edge, Slices};
 
+#[derive(Default)]
 pub struct Timeline {
     pub phase: Phase,
     /// The measured window, or that of the current slice; unknown times are "never".
@@ -38,19 +39,7 @@ pub enum Reached {
 
 impl Timeline {
     pub fn new() -> Timeline {
-        Timeline {
-            phase: Phase::Connect,
-            measure_ns: u64::MAX,
-            drain_ns: u64::MAX,
-            loads: false,
-            in_window: false,
-            slices: None,
-            moment_ns: 0,
-            measured: None,
-            origin_ns: 0,
-            ticks: 0,
-            opened: None,
-        }
+        Timeline { measure_ns: u64::MAX, drain_ns: u64::MAX, ..Timeline::default() }
     }
 
     /// Ticks count from here.

@@ -172,27 +172,20 @@ pub struct Table {
     /// Requests have identifiers of two bytes, which repeat.
     pub has_identifiers: bool,
     fields: Fields,
-    tests: Vec<Vec<Ready>>,
-    templates: Vec<Template>,
-    marked: Vec<bool>,
+    /// By rule. Where a test compares with a number, with that.
+    tests: Vec<Vec<(Test, Option<u64>)>>,
+    pub templates: Vec<Template>,
+    /// By template: whether messages of it have a postmark.
+    pub marked: Vec<bool>,
     lines: Vec<Vec<Vec<u8>>>,
-}
-
-enum Ready {
-    Begins(Vec<u8>),
-    Is(usize, Vec<u8>, Option<u64>),
-    Has(usize),
-    Lacks(usize),
 }
 
 impl Table {
     /// Fails if the data cannot be read.
     pub fn new(session: &Session, seed: u64) -> io::Result<Table> {
-        let ready = |test: &Test| match test {
-            Test::Begins { text } => Ready::Begins(text.clone().into_bytes()),
-            Test::Is { field, text } => Ready::Is(*field, text.clone().into_bytes(), text.parse().ok()),
-            Test::Has { field } => Ready::Has(*field),
-            Test::Lacks { field } => Ready::Lacks(*field),
+        let ready = |test: &Test| {
+            let number = if let Test::Is { text, .. } = test { text.parse().ok() } else { None };
+            (test.clone(), number)
         };
         let mut random = fastrand::Rng::with_seed(seed);
         let letters = SHIFTS + longest_letters(session.templates.iter().flatten()).next_multiple_of(BLOCK);
@@ -224,21 +217,17 @@ impl Table {
     #[inline]
     pub fn judge(&self, seen: &mut Seen, shapes: &mut Shapes) -> Result<Option<usize>, Failure> {
         seen.scan(shapes)?;
-        let holds = |test: &Ready| match test {
-            Ready::Begins(text) => seen.record.bytes.starts_with(text),
-            Ready::Is(field, text, number) => match seen.value(*field) {
-                Some(fields::Value::Bytes(bytes)) => bytes == text,
+        let holds = |(test, number): &(Test, Option<u64>)| match test {
+            Test::Begins { text } => seen.record.bytes.starts_with(text.as_bytes()),
+            Test::Is { field, text } => match seen.value(*field) {
+                Some(fields::Value::Bytes(bytes)) => bytes == text.as_bytes(),
                 Some(fields::Value::Number(found)) => *number == Some(found),
                 None => false,
             },
-            Ready::Has(field) => seen.value(*field).is_some(),
-            Ready::Lacks(field) => seen.value(*field).is_none(),
+            Test::Has { field } => seen.value(*field).is_some(),
+            Test::Lacks { field } => seen.value(*field).is_none(),
         };
         Ok(self.tests.iter().position(|tests| tests.iter().all(holds)))
-    }
-
-    pub fn template(&self, number: usize) -> &Template {
-        &self.templates[number]
     }
 
     /// What a template is for, in a trace: a step, a rule that answers, or a keep-alive.
@@ -247,12 +236,6 @@ impl Table {
         let step = steps.iter().find(|step| step.sends == Some(template)).map(|step| &step.name);
         let answers = |rule: &&Rule| rule.does == (Action::Answer { template });
         step.or_else(|| rules.iter().find(answers).map(|rule| &rule.name)).map_or("keep-alive", String::as_str)
-    }
-
-    /// Whether messages of this template have a postmark.
-    #[inline]
-    pub fn is_marked(&self, template: usize) -> bool {
-        self.marked[template]
     }
 
     /// The columns of a user.

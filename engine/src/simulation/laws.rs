@@ -36,24 +36,17 @@ macro_rules! law {
 pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let count = |what: Counted| worker.connections.iter().filter(|one| one.state.counted() == what).count();
     let counters = &worker.accounts.record.counters;
-    law!(
-        worker.accounts.opening == count(Counted::Opening),
-        "opening: {} counted, {} are",
-        worker.accounts.opening,
-        count(Counted::Opening)
-    );
-    law!(
-        worker.accounts.closing == count(Counted::Closing),
-        "closing: {} counted, {} are",
-        worker.accounts.closing,
-        count(Counted::Closing)
-    );
-    law!(
-        counters.open as usize == count(Counted::Open),
-        "open: {} counted, {} are",
-        counters.open,
-        count(Counted::Open)
-    );
+    let under_way = || worker.connections.iter().flat_map(|one| one.under_way.all());
+    let measured = under_way().filter(|one| one.measured).count();
+    for (what, counted, are) in [
+        ("opening", worker.accounts.opening, count(Counted::Opening)),
+        ("closing", worker.accounts.closing, count(Counted::Closing)),
+        ("open", counters.open as usize, count(Counted::Open)),
+        ("in flight", worker.accounts.in_flight as usize, under_way().count()),
+        ("measured", worker.accounts.measured_in_flight as usize, measured),
+    ] {
+        law!(counted == are, "{what}: {counted} counted, {are} are");
+    }
     let at_once = worker.at_once();
     law!(
         worker.plan.connection_per_request() || worker.accounts.opening <= at_once,
@@ -61,19 +54,6 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         worker.accounts.opening
     );
     law!(worker.outbox.bytes.is_empty(), "{} bytes were written for nobody", worker.outbox.bytes.len());
-
-    let under_way: usize = worker.connections.iter().map(|one| one.under_way.len()).sum();
-    law!(
-        worker.accounts.in_flight as usize == under_way,
-        "in flight: {} counted, {under_way} are",
-        worker.accounts.in_flight
-    );
-    let measured = worker.connections.iter().flat_map(|one| one.under_way.all()).filter(|one| one.measured).count();
-    law!(
-        worker.accounts.measured_in_flight as usize == measured,
-        "measured: {} counted, {measured} are",
-        worker.accounts.measured_in_flight
-    );
     if !worker.script.is_notice() {
         let told = counters.answered + counters.failed + worker.accounts.in_flight;
         law!(counters.sent == told, "{counters:?} with {} in flight", worker.accounts.in_flight);
@@ -81,8 +61,7 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         let told = ledger.answered + ledger.failed + worker.accounts.measured_in_flight;
         law!(ledger.sent == told, "{ledger:?} with {} in flight", worker.accounts.measured_in_flight);
         law!(ledger.sent <= counters.sent && ledger.answered <= counters.answered, "{ledger:?} of {counters:?}");
-    }
-    if worker.script.is_notice() {
+    } else {
         let ledger = &worker.accounts.record.ledger;
         let more = ledger.answered > ledger.sent || counters.answered > counters.sent;
         law!(worker.plan.threads > 1 || !more, "more copies than were expected: {ledger:?}, {counters:?}");
@@ -91,8 +70,7 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         law!(counters.established >= counters.open, "established < open: {counters:?}");
     }
     if let Some(slices) = &worker.timeline.slices {
-        let strays =
-            worker.connections.iter().flat_map(|one| one.under_way.all()).find(|one| !slices.sends_at(one.due_ns));
+        let strays = under_way().find(|one| !slices.sends_at(one.due_ns));
         law!(strays.is_none(), "a message is due outside the slices: {strays:?}");
         law!(
             worker.timeline.loads || worker.pacer.backlog.is_empty(),

@@ -104,9 +104,15 @@ impl Conduct {
     }
 }
 
-/// Misdeeds of a server.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Misdeed {
+macro_rules! misdeeds {
+    ($($(#[$words:meta])* $misdeed:ident,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Misdeed { $($(#[$words])* $misdeed),* }
+        const MISDEEDS: &[Misdeed] = &[$(Misdeed::$misdeed),*];
+    };
+}
+
+misdeeds! {
     Refuses,
     NeverConnects,
     /// Sends the correct reply before any request.
@@ -128,27 +134,6 @@ pub enum Misdeed {
     /// Asks, and reads nothing any more.
     AsksOnly,
 }
-
-const MISDEEDS: &[Misdeed] = &[
-    Misdeed::Refuses,
-    Misdeed::NeverConnects,
-    Misdeed::SpeaksFirst,
-    Misdeed::BadHandshake,
-    Misdeed::Silent,
-    Misdeed::Resets,
-    Misdeed::ResetsBehindAReply,
-    Misdeed::Ends,
-    Misdeed::Garbage,
-    Misdeed::AlteredByte,
-    Misdeed::Twice,
-    Misdeed::HalfAReply,
-    Misdeed::Pings,
-    Misdeed::LongClose,
-    Misdeed::Reserved,
-    Misdeed::HugeLength,
-    Misdeed::EmptyFragments,
-    Misdeed::AsksOnly,
-];
 
 /// A server's side of one connection.
 #[derive(Default)]
