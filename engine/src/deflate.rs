@@ -155,10 +155,8 @@ impl Inflater {
             if status == Status::StreamEnd {
                 self.finals += 1;
                 if self.finals > FINAL_BLOCKS {
-                    return Err(Failure::new(
-                        Kind::BadDeflate,
-                        format!("more than {FINAL_BLOCKS} final blocks in a message"),
-                    ));
+                    let what = format!("more than {FINAL_BLOCKS} final blocks in a message");
+                    return Err(Failure::new(Kind::BadDeflate, what));
                 }
                 // A final block (§7.2.3.4) ends the stream, not the context: later data may refer to earlier data.
                 self.stream.reset(false);

@@ -138,10 +138,8 @@ impl<S: System> Worker<S> {
             [high, low, reason @ ..] => (Some(u16::from_be_bytes([*high, *low])), reason),
         };
         if let Some(code) = code.filter(|code| !may_be_sent(*code)) {
-            return Failure::new(
-                Kind::BadControl,
-                format!("a Close frame with code {code}, which no endpoint may send"),
-            );
+            let what = format!("a Close frame with code {code}, which no endpoint may send");
+            return Failure::new(Kind::BadControl, what);
         }
         if let Err(error) = std::str::from_utf8(reason) {
             let what = format!("a Close frame whose reason is no UTF-8, at byte {}", error.valid_up_to());

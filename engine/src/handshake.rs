@@ -65,10 +65,8 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
     };
     let code = response.code.expect("a complete head has a status");
     if code != 101 {
-        return Err(Failure::new(
-            Kind::HandshakeStatus,
-            format!("status {code} {}", response.reason.unwrap_or_default()),
-        ));
+        let what = format!("status {code} {}", response.reason.unwrap_or_default());
+        return Err(Failure::new(Kind::HandshakeStatus, what));
     }
     let values = |name: &'static str| {
         let named = response.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
