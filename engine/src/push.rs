@@ -106,12 +106,6 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub fn add(&mut self, t_ns: u64) {
-        self.first_ns = if self.received == 0 { t_ns } else { self.first_ns };
-        self.last_ns = t_ns;
-        self.received += 1;
-    }
-
     pub fn merge(&mut self, other: &Delivery) {
         if other.received > 0 {
             self.first_ns = if self.received == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
@@ -138,7 +132,7 @@ impl Broadcasts {
         if self.deliveries.len() <= number {
             self.deliveries.resize(number + 1, Delivery::default());
         }
-        self.deliveries[number].add(now);
+        self.deliveries[number].merge(&Delivery { received: 1, first_ns: now, last_ns: now });
     }
 }
 

@@ -49,13 +49,8 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
             Deed::Right | Deed::Late(_) => u32::from(is_right),
             Deed::Leaks => u32::from(is_right || !is_here),
             Deed::WrongRooms => u32::from(!is_here),
-            Deed::TwiceForNone => {
-                if is_right {
-                    [0, 2, 1][luck as usize % 3]
-                } else {
-                    0
-                }
-            }
+            Deed::TwiceForNone if is_right => [0, 2, 1][luck as usize % 3],
+            Deed::TwiceForNone => 0,
             Deed::Own => u32::from(is_here),
             Deed::Loses => u32::from(is_right && luck > 0),
         };
@@ -83,7 +78,7 @@ pub fn deliver(world: &mut World, wire: usize, copy: Copy) {
 }
 
 /// A client is given a copy: counts what it is to it. Returns the copies and answers that it is.
-pub fn give(world: &mut World, wire: usize, published: Published) -> impl Iterator<Item = Unit> + use<> {
+pub fn give(world: &mut World, wire: usize, published: Published) -> [Option<Unit>; 2] {
     let Published { publisher, sequence, number } = published;
     let hub = world.conduct.hub.expect("there are rooms");
     let member = world.wires[wire].peer.number;
@@ -105,5 +100,5 @@ pub fn give(world: &mut World, wire: usize, published: Published) -> impl Iterat
         }
         reply = (hub.answers_by_copy && member == publisher).then_some(Unit::Answer);
     }
-    copy.into_iter().chain(reply)
+    [copy, reply]
 }

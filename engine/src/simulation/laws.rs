@@ -36,7 +36,7 @@ macro_rules! law {
 pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let Worker { connections, accounts, script, outbox, plan, timeline, pacer, system, .. } = worker;
     let count = |what: Counted| connections.iter().filter(|one| one.state.counted() == what).count();
-    let counters = &accounts.record.counters;
+    let (Record { counters, ledger, .. }, now) = (&accounts.record, system.world.borrow().now);
     let under_way = || connections.iter().flat_map(|one| one.under_way.all());
     let measured = under_way().filter(|one| one.measured).count();
     for (what, counted, are) in [
@@ -58,12 +58,10 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     if !script.is_notice() {
         let told = counters.answered + counters.failed + accounts.in_flight;
         law!(counters.sent == told, "{counters:?} with {} in flight", accounts.in_flight);
-        let ledger = &accounts.record.ledger;
         let told = ledger.answered + ledger.failed + accounts.measured_in_flight;
         law!(ledger.sent == told, "{ledger:?} with {} in flight", accounts.measured_in_flight);
         law!(ledger.sent <= counters.sent && ledger.answered <= counters.answered, "{ledger:?} of {counters:?}");
     } else {
-        let ledger = &accounts.record.ledger;
         let more = ledger.answered > ledger.sent || counters.answered > counters.sent;
         law!(plan.threads > 1 || !more, "more copies than were expected: {ledger:?}, {counters:?}");
     }
@@ -93,22 +91,22 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         let kept = one.unsent.as_ref().map_or(0, |unsent| unsent.left().len());
         law!(kept <= bound, "{index} keeps {kept} bytes, {bound} may be");
         if let Some(socket) = one.socket.as_ref().filter(|_| !script.is_notice()) {
-            let read = system.messages_read(socket);
+            let read = system.wire(socket).peer.messages;
             law!(one.replies <= read, "{index} has {} answers, and its server has had {read} messages", one.replies);
         }
         let keeps = plan.deflate.is_some_and(|wanted| wanted.client_context_takeover);
         law!(keeps || one.deflater.is_none(), "{index} has a compressor of its own, and keeps nothing");
-        let heard = one.socket.as_ref().and_then(|socket| system.interest(socket));
+        let heard = one.socket.as_ref().and_then(|socket| system.wire(socket).interest);
         let waits = one.unsent.is_some() && state != State::Connecting;
         law!(!waits || heard == Some(Interest::ReadWrite), "{index} keeps {kept} bytes, and waits for {heard:?}");
         law!(state == State::Closed || heard.is_some(), "{index} is {state:?}, and nobody hears of it");
-        let overlooked = one.socket.as_ref().is_some_and(|socket| system.is_overlooked(socket));
+        let overlooked = one.socket.as_ref().is_some_and(|socket| system.wire(socket).reported);
         law!(
             !overlooked || state == State::Connecting || !worker.goes_on(),
             "{index} is {state:?}, and what it has is not looked at"
         );
         if let Some(socket) = one.socket.as_ref().filter(|_| state != State::Connecting && worker.goes_on()) {
-            let (readable, writable) = system.is_silent(socket);
+            let (readable, writable) = system.wire(socket).is_silent(now);
             law!(
                 !readable || one.unread || heard == Some(Interest::Nothing),
                 "{index} has more to read, and nobody hears of it"

@@ -9,7 +9,7 @@ use super::world::{AHEAD_OF_EPOCH_NS, MS, Piece, Wire, World};
 use crate::clock::Usage;
 use crate::plan::Plan;
 use crate::system::{Event, Interest, System};
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::io;
 use std::rc::Rc;
 
@@ -120,13 +120,8 @@ impl World {
         }
         let worker = found.worker;
         for unit in given {
-            match unit {
-                Unit::Published(copy) => {
-                    let units = hub::give(self, wire, copy);
-                    self.unread[worker].extend(units.map(|unit| (wire, unit)));
-                }
-                unit => self.unread[worker].push((wire, unit)),
-            }
+            let units = if let Unit::Published(copy) = unit { hub::give(self, wire, copy) } else { [Some(unit), None] };
+            self.unread[worker].extend(units.into_iter().flatten().map(|unit| (wire, unit)));
         }
         Ok(Some(count))
     }
@@ -144,7 +139,7 @@ impl World {
         self.release();
         let mut news = self.news_of(worker);
         while news.is_empty() && self.now < until {
-            let next = self.held_by(worker).map(|wire| wire.next_ns(self.now)).min().unwrap_or(u64::MAX);
+            let next = self.held_by(worker).map(|(_, wire)| wire.next_ns(self.now)).min().unwrap_or(u64::MAX);
             let released = self.held.iter().map(|(at_ns, ..)| *at_ns).min().unwrap_or(u64::MAX);
             self.now = next.min(released).min(until);
             self.release();
@@ -169,15 +164,13 @@ impl World {
             _ => self.random.u64(..3_000),
         };
         self.now += stop_ns;
-        if stop_ns > self.reply_ns
-            && self.live.iter().any(|&wire| self.wires[wire].worker == worker && self.times.awaits(wire))
-        {
+        if stop_ns > self.reply_ns && self.held_by(worker).any(|(at, _)| self.times.awaits(at)) {
             self.reach("a worker stands still for longer than reply_s, and awaits an answer");
         }
         if self.chance(50) {
             // An event without anything to read.
-            let reads = |wire: &&Wire| matches!(wire.interest, Some(Interest::Read)) && !wire.gone;
-            let more = self.held_by(worker).filter(reads).map(|wire| wire.index).next();
+            let reads = |wire: &Wire| matches!(wire.interest, Some(Interest::Read)) && !wire.gone;
+            let more = self.held_by(worker).find(|(_, wire)| reads(wire)).map(|(_, wire)| wire.index);
             let told = |index: &usize| events.iter().any(|event| event.index == *index) || unreported.contains(index);
             let more = more.filter(|index| !told(index));
             events.extend(more.map(|index| Event { index, writable: false, goes_on: false }));
@@ -213,27 +206,8 @@ impl Simulated {
         Simulated { world, worker, news: Vec::new(), unreported: Vec::new() }
     }
 
-    /// The number of whole messages that the server received.
-    pub fn messages_read(&self, socket: &Socket) -> u64 {
-        self.world.borrow().wires[socket.wire].peer.messages
-    }
-
-    /// Whether it was reported, and its worker has not asked what there is.
-    pub fn is_overlooked(&self, socket: &Socket) -> bool {
-        self.world.borrow().wires[socket.wire].reported
-    }
-
-    /// Whether a socket has something to read, and whether it can be written to, and no event will tell.
-    pub fn is_silent(&self, socket: &Socket) -> (bool, bool) {
-        let world = self.world.borrow();
-        let (wire, now) = (&world.wires[socket.wire], world.now);
-        let silent = wire.event(now).is_none();
-        (silent && wire.has_news(now), silent && wire.is_writable(now))
-    }
-
-    /// The event that a socket would have.
-    pub fn interest(&self, socket: &Socket) -> Option<Interest> {
-        self.world.borrow().wires[socket.wire].interest
+    pub fn wire(&self, socket: &Socket) -> Ref<'_, Wire> {
+        Ref::map(self.world.borrow(), |world| &world.wires[socket.wire])
     }
 }
 

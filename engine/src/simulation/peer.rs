@@ -66,15 +66,8 @@ pub enum Work {
 impl Conduct {
     pub fn of(plan: &Plan, hostile_one_in: u32, documents: Option<u32>, random: &mut Rng) -> Conduct {
         let rooms = plan.session().and_then(|session| session.rooms);
-        let deeds = [
-            Deed::Leaks,
-            Deed::WrongRooms,
-            Deed::TwiceForNone,
-            Deed::Own,
-            Deed::Loses,
-            Deed::Late(50),
-            Deed::Late(300),
-        ];
+        use Deed::{Late, Leaks, Loses, Own, TwiceForNone, WrongRooms};
+        let deeds = [Leaks, WrongRooms, TwiceForNone, Own, Loses, Late(50), Late(300)];
         let deed = if hostile_one_in > 0 { deeds[random.usize(..deeds.len())] } else { Deed::Right };
         let awaits_own = |session: &Session| session.body()[0].awaits == Await::Own {};
         let answers_by_copy = plan.session().is_some_and(awaits_own);

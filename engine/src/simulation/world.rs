@@ -86,6 +86,12 @@ impl Wire {
         happens.then(|| Event { index: self.index, writable: self.is_writable(now), goes_on })
     }
 
+    /// Whether it has something to read, and whether it can be written to, and no event will tell.
+    pub fn is_silent(&self, now: u64) -> (bool, bool) {
+        let silent = self.event(now).is_none();
+        (silent && self.has_news(now), silent && self.is_writable(now))
+    }
+
     pub fn next_ns(&self, now: u64) -> u64 {
         let later = |at: u64| if at > now { at } else { u64::MAX };
         let next = self.inbound.iter().map(|(at, _)| later(*at)).min().unwrap_or(u64::MAX);
@@ -182,35 +188,27 @@ impl World {
     /// A worker has taken its last step. What has come on connections that are still opening is nobody's.
     pub fn finishes(&mut self, worker: usize, is_open: impl Fn(usize) -> bool) {
         self.finishing[worker] = true;
-        self.owed = self
-            .live
-            .iter()
-            .filter(|&&wire| self.wires[wire].worker == worker && is_open(self.wires[wire].index))
-            .map(|&at| {
-                let wire = &self.wires[at];
-                let come = wire.inbound.iter().take_while(|(at, _)| *at <= self.now);
-                let bytes = come.map(|(_, piece)| if let Piece::Bytes(bytes) = piece { bytes.len() as u64 } else { 0 });
-                let come = wire.given + bytes.sum::<u64>();
-                // It is counted from behind, because units only leave in front.
-                (at, wire.units.iter().filter(|(end, _)| *end > come).count())
-            })
-            .collect();
+        let owed = |at: usize| {
+            let wire = &self.wires[at];
+            let come = wire.inbound.iter().take_while(|(at, _)| *at <= self.now);
+            let bytes = come.map(|(_, piece)| if let Piece::Bytes(bytes) = piece { bytes.len() as u64 } else { 0 });
+            let come = wire.given + bytes.sum::<u64>();
+            // It is counted from behind, because units only leave in front.
+            let behind = wire.units.iter().filter(|(end, _)| *end > come).count();
+            (wire.worker == worker && is_open(wire.index)).then_some((at, behind))
+        };
+        self.owed = self.live.iter().filter_map(|&at| owed(at)).collect();
     }
 
     /// A worker waits for the first time since it finishes: for the ends of its connections.
     pub fn parts(&mut self, worker: usize) {
         if self.finishing[worker] && !std::mem::replace(&mut self.over[worker], true) {
-            let rest = std::mem::take(&mut self.owed).into_iter();
-            self.left_unread += rest
-                .map(|(wire, behind)| {
-                    let wire = &self.wires[wire];
-                    if wire.gone || wire.interest == Some(Interest::Nothing) {
-                        0
-                    } else {
-                        wire.units.len().saturating_sub(behind)
-                    }
-                })
-                .sum::<usize>();
+            for (wire, behind) in std::mem::take(&mut self.owed) {
+                let wire = &self.wires[wire];
+                if !wire.gone && wire.interest != Some(Interest::Nothing) {
+                    self.left_unread += wire.units.len().saturating_sub(behind);
+                }
+            }
         }
     }
 
@@ -283,13 +281,12 @@ impl World {
         wire.inbound.push_back((at, piece));
     }
 
-    pub fn held_by(&self, worker: usize) -> impl Iterator<Item = &Wire> {
-        self.live.iter().map(|&wire| &self.wires[wire]).filter(move |wire| wire.worker == worker)
+    pub fn held_by(&self, worker: usize) -> impl Iterator<Item = (usize, &Wire)> {
+        self.live.iter().map(|&at| (at, &self.wires[at])).filter(move |(_, wire)| wire.worker == worker)
     }
 
     pub fn news_of(&self, worker: usize) -> Vec<(usize, Event)> {
-        let held = self.live.iter().filter(|&&wire| self.wires[wire].worker == worker);
-        held.filter_map(|&wire| Some((wire, self.wires[wire].event(self.now)?))).collect()
+        self.held_by(worker).filter_map(|(at, wire)| Some((at, wire.event(self.now)?))).collect()
     }
 
     /// These connections have something for their worker.
