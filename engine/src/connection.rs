@@ -60,7 +60,6 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// For a connection that is opening.
     pub fn new(transport: Transport) -> Reader {
         match transport {
             Transport::Websocket => Reader::Handshake(Vec::new()),
@@ -102,7 +101,6 @@ pub enum Kept {
 const _: () = assert!(size_of::<Pending>() == 40, "what is kept has no space of its own between its bytes");
 
 impl Pending {
-    /// Which request of a session it is.
     #[inline]
     pub fn request(&self) -> Option<&Request> {
         if let Kept::Request(request) = &self.kept { Some(request) } else { None }
@@ -158,7 +156,6 @@ impl UnderWay {
         Some((slot, &queue[slot]))
     }
 
-    /// The request at this slot will fail.
     pub fn fail_later(&mut self, slot: usize) {
         let pending = self.parts().into_iter().flatten().nth(slot);
         if let Some(Pending { kept: Kept::Request(request), .. }) = pending {

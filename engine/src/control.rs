@@ -55,7 +55,6 @@ pub struct Tick {
     /// Never left out: a phase ends here, or a slice begins or ends.
     pub is_fixed: bool,
     pub phase: Phase,
-    /// The phase that begins here, if one does.
     pub begins: Option<Phase>,
     /// When the worker took it.
     pub taken_ns: u64,

@@ -89,7 +89,6 @@ impl<S: System> Worker<S> {
         (&users.table.session.steps[user.step].name, user.step_ns)
     }
 
-    /// A record that arrives during the setup.
     fn on_record_in_setup(&mut self, index: usize, rule: usize, seen: &Seen, now: u64) -> Result<(), Failure> {
         let table = self.table();
         let &mut User { step: turn, step_ns: began_ns, request, .. } = self.user(index);
@@ -232,7 +231,6 @@ impl<S: System> Worker<S> {
 
     // ---- incoming --------------------------------------------------------------------------------------------------
 
-    /// A whole message.
     pub fn converse(&mut self, index: usize, message: &[u8], now: u64) -> Result<(), Failure> {
         let table = self.table();
         // Most texts are, and it is soon known.

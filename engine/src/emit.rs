@@ -72,7 +72,6 @@ impl Emit {
         self.flush()
     }
 
-    /// Reports that this process waits at a gate.
     pub fn gate(&mut self, gate: Gate) -> io::Result<()> {
         self.event(json!({"event": "gate", "t_ns": clock::now_ns(), "gate": gate.name()}))?;
         self.flush()

@@ -52,7 +52,6 @@ pub fn head(plan: &Plan, lines: &str) -> Vec<u8> {
 }
 
 impl Reader {
-    /// Whether a reply has begun but not ended.
     pub fn in_reply(&self) -> bool {
         !matches!(self.next, Next::Head) || !self.carry.is_empty()
     }

@@ -95,7 +95,6 @@ impl Outbox {
         }
     }
 
-    /// Writes the message in `whole` as one frame.
     pub fn one_frame(&mut self, key: [u8; 4]) {
         frame::write_header(&mut self.bytes, frame::WHOLE | self.opcode, self.whole.len(), key);
         frame::write_masked(&mut self.bytes, &self.whole, key, 0);

@@ -17,7 +17,6 @@ enum Overdue {
 }
 
 impl<S: System> Worker<S> {
-    /// Checks connections for timeouts.
     pub fn check_some(&mut self, now: u64) {
         let total = self.connections.len();
         if self.accounts.awaited() == 0 {

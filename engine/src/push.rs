@@ -21,7 +21,6 @@ pub struct Board {
     /// Open connections that read, over all workers. Locked while a broadcast is triggered, so that
     /// for each of them it is defined whether it is expected to receive it.
     readers: Mutex<Readers>,
-    /// If the plan has rooms.
     pub rooms: Option<RoomBoard>,
     pub draining: Draining,
     /// Identifies this process's clock; processes on other hosts have different ones.

@@ -20,7 +20,6 @@ pub const TOO_EARLY: &str = "an answer that came before its question was sent";
 const PONGS_BYTES: usize = 64 << 10;
 
 impl<S: System> Worker<S> {
-    /// A connection has an event.
     #[inline]
     pub fn on_readable(&mut self, index: usize) {
         if self.connections[index].state == State::Open && !self.reads(index) {
@@ -64,7 +63,6 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Reads bytes that a connection has received.
     #[inline]
     fn on_bytes(&mut self, index: usize, bytes: &[u8]) {
         let now = self.system.now_ns();
@@ -99,7 +97,6 @@ impl<S: System> Worker<S> {
         Ok(received.map(|(count, _)| count))
     }
 
-    /// Reads TLS records and their content.
     fn take_in_sealed(&mut self, index: usize, sealed: &[u8], now: u64) -> Result<(), Failure> {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();

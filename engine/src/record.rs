@@ -219,7 +219,6 @@ impl Record {
         Record { counters: self.counters, ..Record::default() }
     }
 
-    /// Errors of this kind since the last interval.
     pub fn take_errors(&mut self, kind: Kind) -> Option<(u64, String)> {
         self.errors.remove(&kind)
     }

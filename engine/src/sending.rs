@@ -162,7 +162,6 @@ impl<S: System> Worker<S> {
         Kept::Mark(mark)
     }
 
-    /// Writes the message in the outbox's `whole`.
     pub fn write_whole(&mut self, index: usize) {
         self.outbox.message(self.connections[index].deflater.as_deref_mut(), &mut self.random);
     }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-/// The last stops that are remembered.
 const MOST: usize = 16;
 
 #[derive(Default)]

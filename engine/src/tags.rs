@@ -11,7 +11,6 @@ named!(Tag {
 });
 
 impl Tag {
-    /// The time of a session's step.
     #[inline]
     pub fn step(number: usize) -> Tag {
         Tag::ALL[Tag::Step0 as usize + number]

@@ -88,7 +88,6 @@ impl Timeline {
         }
     }
 
-    /// Passes the edge of a slice that has been reached.
     pub fn pass_edge(&mut self) -> Edge {
         let (edge, slice) = self.slices.as_mut().expect("it has edges").pass();
         if edge == Edge::Start {
@@ -110,7 +109,6 @@ impl Timeline {
         });
     }
 
-    /// Closes the window that is open, if one is.
     pub fn close_window(&mut self, t_ns: u64, usage: Usage, counters: &Counters, held_up_ns: u64) {
         self.in_window = false;
         let Some(opened) = self.opened.take() else { return };
@@ -129,7 +127,6 @@ impl Timeline {
         });
     }
 
-    /// When the window that is open began.
     pub fn opened_ns(&self) -> Option<u64> {
         self.opened.map(|opened| opened.begin_ns)
     }

@@ -96,7 +96,6 @@ pub struct Worker<S: System> {
     pub broadcasts: Broadcasts,
     /// Connections that have yet to begin this phase.
     pub unstarted: Range<usize>,
-    /// When something was read last.
     pub read_ns: u64,
     /// Offset from `CLOCK_MONOTONIC` to the epoch.
     pub to_unix_ns: u64,
@@ -206,7 +205,6 @@ impl<S: System> Worker<S> {
         !self.finished && !self.control.stopped()
     }
 
-    /// Does what is due, then waits once for events.
     pub fn step(&mut self) {
         let now = self.act();
         self.wait(now);

@@ -150,7 +150,6 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// The publishers of each room.
     pub fn publishers(&self, connections: usize) -> u32 {
         let members = connections.div_ceil(self.count as usize) as u32;
         self.publishers.unwrap_or(members).min(members)
@@ -202,7 +201,6 @@ impl Table {
         })
     }
 
-    /// A record that is not judged yet.
     #[inline]
     pub fn seen<'a>(&self, record: Record<'a>) -> Seen<'a, '_> {
         self.fields.of(record)
@@ -238,7 +236,6 @@ impl Table {
         step.or_else(|| rules.iter().find(answers).map(|rule| &rule.name)).map_or("keep-alive", String::as_str)
     }
 
-    /// The columns of a user.
     pub fn columns(&self, user: u32) -> &[Vec<u8>] {
         match self.lines.len() {
             0 => &[],
@@ -246,7 +243,6 @@ impl Table {
         }
     }
 
-    /// A record that no rule expects, in words.
     #[cold]
     pub fn unexpected(&self, record: Record) -> Failure {
         Failure::new(Kind::UnexpectedReply, format!("no rule for {:?}", fields::excerpt(record.bytes)))

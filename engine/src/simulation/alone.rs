@@ -50,7 +50,6 @@ struct Memory {
     wires: Vec<Wire>,
     news: Vec<usize>,
     now: Cell<u64>,
-    /// The CPU time of the server.
     served_ns: u64,
 }
 

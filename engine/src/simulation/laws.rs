@@ -32,7 +32,6 @@ macro_rules! law {
     };
 }
 
-/// After every step.
 pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
     let Worker { connections, accounts, script, outbox, plan, timeline, pacer, system, .. } = worker;
     let count = |what: Counted| connections.iter().filter(|one| one.state.counted() == what).count();

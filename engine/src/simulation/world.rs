@@ -180,7 +180,6 @@ impl World {
         }
     }
 
-    /// A worker begins to act.
     pub fn wakes(&mut self, worker: usize) {
         self.woke_ns[worker] = self.now;
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 fn honest() -> SocketAddr {
-    websocket(|peer, _, opcode, payload| peer.send(opcode, &payload))
+    echo_server()
 }
 
 #[test]
