@@ -332,18 +332,15 @@ impl<S: System> Worker<S> {
                     None => {}
                 }
             }
-            Action::Fail { by: Some(field), last: false } => {
-                if let Some((slot, _)) = self.find(index, table, Some(field), &seen) {
-                    self.connections[index].under_way.fail_later(slot);
-                }
-            }
-            Action::Fail { by, .. } => {
-                let what = format!("{:?}: {}", rule.name, excerpt(record.bytes));
+            Action::Fail { by, last } => {
+                let failure = |kind| Failure::new(kind, format!("{:?}: {}", rule.name, excerpt(record.bytes)));
                 if by.is_none() {
-                    return Err(Failure::new(Kind::SessionFailed, what));
+                    return Err(failure(Kind::SessionFailed));
                 }
-                if let Some((slot, _)) = self.find(index, table, by, &seen) {
-                    self.fail_at(index, slot, Failure::new(Kind::ReplyError, what));
+                match self.find(index, table, by, &seen) {
+                    Some((slot, _)) if last => self.fail_at(index, slot, failure(Kind::ReplyError)),
+                    Some((slot, _)) => self.connections[index].under_way.fail_later(slot),
+                    None => {}
                 }
             }
         }

@@ -61,13 +61,12 @@ impl Emit {
     pub fn begin(&mut self, origin_ns: u64) -> io::Result<()> {
         (self.origin_ns, self.last_ns) = (origin_ns, origin_ns);
         let start = (clock::to_unix_ns() + origin_ns) as f64 / 1e9;
-        writeln!(self.latency, "#[wsbench-engine {}; nanoseconds]", env!("CARGO_PKG_VERSION"))?;
-        writeln!(self.latency, "#[Histogram log format version 1.3]")?;
-        writeln!(self.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
-        writeln!(self.latency, "#[BaseTime: {start:.3} (seconds since epoch)]")?;
         writeln!(
             self.latency,
-            "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
+            "#[wsbench-engine {}; nanoseconds]\n#[Histogram log format version 1.3]\n\
+             #[StartTime: {start:.3} (seconds since epoch)]\n#[BaseTime: {start:.3} (seconds since epoch)]\n\
+             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"",
+            env!("CARGO_PKG_VERSION")
         )?;
         self.flush()
     }

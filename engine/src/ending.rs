@@ -246,18 +246,12 @@ impl<S: System> Worker<S> {
     pub fn say_goodbye_to_all(&mut self) {
         let mut record = self.accounts.record.beside();
         std::mem::swap(&mut self.accounts.record, &mut record);
-        self.end_all();
+        (0..self.connections.len()).for_each(|index| self.end(index));
         self.read_to_the_end();
         std::mem::swap(&mut self.accounts.record, &mut record);
         if let Some((count, example)) = record.take_errors(Kind::UnexpectedReply) {
             let measured = record.measured_errors.get(&Kind::UnexpectedReply).copied().unwrap_or(0);
             self.accounts.record.error(Failure::new(Kind::UnexpectedReply, example), count, measured);
-        }
-    }
-
-    fn end_all(&mut self) {
-        for index in 0..self.connections.len() {
-            self.end(index);
         }
     }
 

@@ -218,22 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_known_length_is_read_in_any_pieces() {
-        let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
-        read_cut_everywhere(bytes, Reply { status: 200, length: 5, closes: true });
-    }
-
-    #[test]
-    fn a_chunked_reply_is_read_in_any_pieces() {
-        let bytes =
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nT: v\r\n\r\n";
-        read_cut_everywhere(bytes, Reply { status: 200, length: 8, closes: false });
-    }
-
-    #[test]
-    fn what_comes_before_the_reply_is_not_the_reply() {
-        let bytes = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-        read_cut_everywhere(bytes, Reply { status: 200, length: 2, closes: false });
+    fn a_reply_is_read_in_any_pieces_behind_what_comes_before_it() {
+        let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
+        for (lines, body, length, closes) in [
+            ("Content-Length: 5\r\nConnection: close", "hello", 5, true),
+            ("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nT: v\r\n\r\n", 8, false),
+        ] {
+            for before in ["", early] {
+                let bytes = format!("{before}HTTP/1.1 200 OK\r\n{lines}\r\n\r\n{body}");
+                read_cut_everywhere(bytes.as_bytes(), Reply { status: 200, length, closes });
+            }
+        }
     }
 
     #[test]

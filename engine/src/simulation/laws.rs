@@ -271,29 +271,19 @@ pub fn of_rooms(
     let said = || truth.said.iter().filter(|said| is_measured(said));
     let is_complete = |said: &Said| said.expected > 0 && said.received == said.expected;
     let complete = said().filter(|said| is_complete(said)).count() as u64;
-    let right = [
-        said().map(|said| said.expected).sum(),
-        said().map(|said| said.received).sum(),
-        truth.out_of_order,
-        truth.misplaced,
-        complete,
-        0,
-    ];
     let total = |of: fn(&Pushes) -> u64| finals.iter().flatten().map(|last| of(&last.pushes)).sum::<u64>();
     let last =
         recorded.iter().filter_map(|recorded| recorded.get(&(Tag::PushLast, Part::Measured))).map(Values::count).sum();
-    let told = [
-        total(|pushes| pushes.expected),
-        total(|pushes| pushes.received),
-        total(|pushes| pushes.out_of_order),
-        total(|pushes| pushes.misplaced),
-        last,
-        total(|pushes| pushes.last_unknown),
-    ];
-    law!(
-        told == right,
-        "expected, received, out of order, misplaced, last, let go: {told:?}, but {right:?} is the truth"
-    );
+    for (what, told, right) in [
+        ("expected", total(|pushes| pushes.expected), said().map(|said| said.expected).sum()),
+        ("received", total(|pushes| pushes.received), said().map(|said| said.received).sum()),
+        ("out of order", total(|pushes| pushes.out_of_order), truth.out_of_order),
+        ("misplaced", total(|pushes| pushes.misplaced), truth.misplaced),
+        ("last", last, complete),
+        ("let go", total(|pushes| pushes.last_unknown), 0),
+    ] {
+        law!(told == right, "{what}: {told} copies are told, {right} are true");
+    }
     let (is_measured, is_complete) =
         (|at: usize| is_measured(&truth.said[at]), |at: usize| is_complete(&truth.said[at]));
     times::of_copies(plan, times, recorded, from_ns, is_measured, is_complete)

@@ -1,7 +1,7 @@
 //! What servers say: frames, whole or in pieces, or the misdeed in place of what is right.
 
 use super::frames::{frame, frame_of};
-use super::peer::{Misdeed, Peer};
+use super::peer::Misdeed;
 use super::times::Unit;
 use super::world::{Piece, World};
 use crate::conversing::ANSWERS_BYTES;
@@ -34,15 +34,13 @@ pub fn say_unit(world: &mut World, wire: usize, answer: Answer, unit: Option<Uni
         peer.patience = peer.patience.saturating_sub(1);
         return world.say_unit(wire, &right, unit);
     }
-    let ends = |peer: &mut Peer| peer.mute = true;
-    match peer.misdeed.expect("it was looked at") {
+    let misdeed = peer.misdeed.expect("it was looked at");
+    use Misdeed::{AsksOnly, Ends, HalfAReply, LongClose, Resets, ResetsBehindAReply};
+    peer.mute |= matches!(misdeed, AsksOnly | Ends | HalfAReply | LongClose | Resets | ResetsBehindAReply);
+    match misdeed {
         Misdeed::Silent => {}
-        Misdeed::Resets => {
-            ends(peer);
-            world.arrive(wire, Piece::Reset);
-        }
-        Misdeed::ResetsBehindAReply => {
-            ends(peer);
+        Resets => world.arrive(wire, Piece::Reset),
+        ResetsBehindAReply => {
             // All at once: the reply, additional data, and the end.
             let mut words = [&right[..], b"\x81\x00and more"].concat();
             if let Some(sealed) = &mut peer.sealed {
@@ -51,10 +49,7 @@ pub fn say_unit(world: &mut World, wire: usize, answer: Answer, unit: Option<Uni
             world.arrive(wire, Piece::Bytes(words));
             world.arrive_after(wire, Piece::Reset, 0);
         }
-        Misdeed::Ends => {
-            ends(peer);
-            world.arrive(wire, Piece::End);
-        }
+        Ends => world.arrive(wire, Piece::End),
         Misdeed::Garbage => {
             let count = world.random.usize(1..300);
             let garbage: Vec<u8> = (0..count).map(|_| world.random.u8(..)).collect();
@@ -80,19 +75,13 @@ pub fn say_unit(world: &mut World, wire: usize, answer: Answer, unit: Option<Uni
             world.say_unit(wire, &right, unit);
             world.say_unit(wire, &right, unit);
         }
-        Misdeed::HalfAReply => {
-            ends(peer);
-            world.say(wire, &right[..right.len() / 2]);
-        }
+        HalfAReply => world.say(wire, &right[..right.len() / 2]),
         Misdeed::Pings => {
             let flood = frame(9, b"are you there?").repeat(world.random.usize(1..20_000));
             world.say(wire, &flood);
             world.say(wire, &right);
         }
-        Misdeed::LongClose => {
-            ends(peer);
-            world.say(wire, &frame(8, &[3u8; 125]));
-        }
+        LongClose => world.say(wire, &frame(8, &[3u8; 125])),
         Misdeed::Reserved => world.say(wire, &[0xf1, 0x01, b'x']),
         Misdeed::HugeLength => world.say(wire, &[0x81, 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
         Misdeed::EmptyFragments => {
@@ -100,8 +89,7 @@ pub fn say_unit(world: &mut World, wire: usize, answer: Answer, unit: Option<Uni
             many.extend([0x00, 0x00].repeat(world.random.usize(1..5000)));
             world.say(wire, &many);
         }
-        Misdeed::AsksOnly => {
-            ends(peer);
+        AsksOnly => {
             world.wires[wire].room_ns = u64::MAX;
             if let Some(length @ 1000..) = world.conduct.asks {
                 world.reach("a server asks and does not read");
