@@ -22,7 +22,8 @@ pub struct Timeline {
     pub moment_ns: u64,
     /// What was measured in all windows that have closed.
     pub measured: Option<Window>,
-    origin_ns: u64,
+    /// Ticks count from here.
+    pub origin_ns: u64,
     ticks: u64,
     /// The state at the start of the window that is open.
     opened: Option<Window>,
@@ -40,11 +41,6 @@ pub enum Reached {
 impl Timeline {
     pub fn new() -> Timeline {
         Timeline { measure_ns: u64::MAX, drain_ns: u64::MAX, ..Timeline::default() }
-    }
-
-    /// Ticks count from here.
-    pub fn begin(&mut self, origin_ns: u64) {
-        self.origin_ns = origin_ns;
     }
 
     /// What comes next, if `now` has reached it. A tick, or a phase that begins at the same time, has then been taken.

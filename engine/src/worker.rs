@@ -194,7 +194,7 @@ impl<S: System> Worker<S> {
     }
 
     pub fn begin(&mut self, origin_ns: u64) {
-        self.timeline.begin(origin_ns);
+        self.timeline.origin_ns = origin_ns;
         self.sweep.begin(origin_ns);
         if self.plan.stages.is_none() && !self.plan.connection_per_request() {
             self.ask_for_all(origin_ns);

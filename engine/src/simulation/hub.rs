@@ -60,7 +60,7 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
             match deed {
                 Deed::Late(most_ms) if luck == 0 => {
                     let until_ns = world.now + world.random.u64(..most_ms * MS);
-                    world.hold(until_ns, member, copy);
+                    world.held.push((until_ns, member, copy));
                 }
                 _ => deliver(world, member, copy),
             }

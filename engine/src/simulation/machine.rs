@@ -2,7 +2,7 @@
 //! reordered events, slow connects, and time off the CPU.
 
 use super::hub;
-use super::peer::Peer;
+use super::peer::{Misdeed, Peer};
 use super::server;
 use super::times::Unit;
 use super::world::{AHEAD_OF_EPOCH_NS, MS, Piece, Wire, World};
@@ -20,14 +20,14 @@ impl World {
     fn connect(&mut self, worker: usize, number: u32) -> usize {
         let peer = Peer::new(&self.conduct, number, &mut self.random);
         let delay = if self.chance(2) { 0 } else { self.random.u64(..5 * MS) };
-        let never = peer.never_connects();
+        let never = peer.misdeed == Some(Misdeed::NeverConnects);
         let urgent = self.chance(4);
         self.wires.push(Wire {
             worker,
             index: usize::MAX,
             urgent,
             made_ns: if never { u64::MAX } else { self.now + delay },
-            refused: peer.refuses(),
+            refused: peer.misdeed == Some(Misdeed::Refuses),
             peer,
             ..Wire::default()
         });
@@ -114,7 +114,9 @@ impl World {
             && end <= found.given
         {
             found.units.pop_front();
-            let more = found.peer.left && found.peer.says_twice() && matches!(unit, Unit::Answer);
+            // A reply that comes after the client's Close frame is one too many, and is to be told.
+            let twice = found.peer.misdeed == Some(Misdeed::Twice);
+            let more = found.peer.left && twice && matches!(unit, Unit::Answer);
             self.left_over += u64::from(more && !self.over[found.worker]);
             given.extend(Some(unit).filter(|_| !self.over[found.worker]));
         }

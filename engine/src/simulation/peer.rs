@@ -165,19 +165,6 @@ impl Peer {
         }
     }
 
-    pub fn refuses(&self) -> bool {
-        self.misdeed == Some(Misdeed::Refuses)
-    }
-
-    pub fn never_connects(&self) -> bool {
-        self.misdeed == Some(Misdeed::NeverConnects)
-    }
-
-    /// Whether a reply that comes after the client's Close frame is one too many, and is to be told.
-    pub fn says_twice(&self) -> bool {
-        self.misdeed == Some(Misdeed::Twice)
-    }
-
     /// Whether it is connected and takes part.
     pub fn is_member(&self) -> bool {
         !self.head && !self.mute

@@ -296,9 +296,4 @@ impl World {
             found.reported = found.worker == worker && events.iter().any(|event| event.index == found.index);
         }
     }
-
-    /// A copy that goes out at that time.
-    pub fn hold(&mut self, at_ns: u64, wire: usize, copy: Copy) {
-        self.held.push((at_ns, wire, copy));
-    }
 }
