@@ -24,7 +24,6 @@ impl Accounts {
         self.in_flight as usize + self.opening + self.closing
     }
 
-    /// Counts a connection in another state.
     pub fn moved(&mut self, before: Counted, after: Counted) {
         match before {
             Counted::Nowhere => {}
@@ -40,7 +39,6 @@ impl Accounts {
         }
     }
 
-    /// That many messages were sent.
     #[inline]
     pub fn sent(&mut self, count: u64, measured: bool) {
         self.in_flight += count;

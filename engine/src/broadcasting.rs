@@ -53,7 +53,7 @@ impl<S: System> Worker<S> {
             return true;
         };
         self.accounts.record.counters.sent += expected;
-        let part = if now >= self.timeline.measure_ns { Part::Measured } else { Part::Warmup };
+        let part = Part::of(now >= self.timeline.measure_ns);
         if part == Part::Measured {
             self.accounts.record.ledger.sent += expected;
         }
@@ -120,7 +120,7 @@ impl<S: System> Worker<S> {
         self.accounts.record.counters.sent += others;
         // The delivery time cannot be computed from another host's clock.
         let Some(sent_ns) = sent_ns else { return };
-        let part = if sent_ns >= self.timeline.measure_ns { Part::Measured } else { Part::Warmup };
+        let part = Part::of(sent_ns >= self.timeline.measure_ns);
         if part == Part::Measured {
             self.accounts.record.ledger.sent += others;
             self.accounts.record.ledger.answered += 1;

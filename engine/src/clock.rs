@@ -97,20 +97,19 @@ impl Usage {
     }
 
     pub fn plus(&self, more: &Usage) -> Usage {
-        Usage {
-            cpu_ns: self.cpu_ns + more.cpu_ns,
-            wait_ns: self.wait_ns.zip(more.wait_ns).map(|(one, other)| one + other),
-            voluntary_switches: self.voluntary_switches + more.voluntary_switches,
-            involuntary_switches: self.involuntary_switches + more.involuntary_switches,
-        }
+        self.with(more, |one, other| one + other)
     }
 
     pub fn since(&self, earlier: &Usage) -> Usage {
+        self.with(earlier, |now, before| now - before)
+    }
+
+    fn with(&self, other: &Usage, of: impl Fn(u64, u64) -> u64) -> Usage {
         Usage {
-            cpu_ns: self.cpu_ns - earlier.cpu_ns,
-            wait_ns: self.wait_ns.zip(earlier.wait_ns).map(|(now, before)| now - before),
-            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
-            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            cpu_ns: of(self.cpu_ns, other.cpu_ns),
+            wait_ns: self.wait_ns.zip(other.wait_ns).map(|(one, other)| of(one, other)),
+            voluntary_switches: of(self.voluntary_switches, other.voluntary_switches),
+            involuntary_switches: of(self.involuntary_switches, other.involuntary_switches),
         }
     }
 }

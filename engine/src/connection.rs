@@ -6,6 +6,7 @@ use crate::http;
 use crate::message;
 use crate::plan::Transport;
 use crate::scenario::{Mark, Message};
+use crate::session::Request;
 use crate::tls;
 use std::collections::VecDeque;
 
@@ -59,7 +60,6 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// For a connection that is opening.
     pub fn new(transport: Transport) -> Reader {
         match transport {
             Transport::Websocket => Reader::Handshake(Vec::new()),
@@ -87,10 +87,25 @@ pub struct Pending {
     /// Its end, as an offset in the byte stream of its connection.
     pub end: u32,
     pub measured: bool,
-    pub mark: Mark,
+    pub kept: Kept,
 }
 
+/// What is kept of a message to know its reply.
+#[derive(Clone, Copy, Debug)]
+pub enum Kept {
+    Nothing,
+    Mark(Mark),
+    Request(Request),
+}
+
+const _: () = assert!(size_of::<Pending>() == 40, "what is kept has no space of its own between its bytes");
+
 impl Pending {
+    #[inline]
+    pub fn request(&self) -> Option<&Request> {
+        if let Kept::Request(request) = &self.kept { Some(request) } else { None }
+    }
+
     /// Whether all of it is among so many bytes of its stream, modulo 2³².
     #[inline]
     pub fn ends_within(&self, bytes: u32) -> bool {
@@ -127,29 +142,24 @@ impl UnderWay {
         self.only.iter().chain(self.queue.iter().flat_map(|queue| queue.iter()))
     }
 
+    /// The session's request with this number, and its slot. They are in the order of their numbers.
     #[inline]
-    pub fn get(&self, slot: usize) -> Option<&Pending> {
-        self.queue.as_ref().map_or_else(|| self.only.as_ref().filter(|_| slot == 0), |queue| queue.get(slot))
-    }
-
-    /// The slot of a session's request. They are in the order of their numbers.
-    #[inline]
-    pub fn slot_of(&self, sequence: u64) -> Option<usize> {
+    pub fn find(&self, sequence: u64) -> Option<(usize, &Pending)> {
         // Most are answered in turn.
-        if self.oldest().is_some_and(|oldest| oldest.mark.sequence() == sequence) {
-            return Some(0);
+        let oldest = self.oldest()?;
+        if oldest.request()?.sequence == sequence {
+            return Some((0, oldest));
         }
-        self.queue.as_ref()?.binary_search_by_key(&sequence, |request| request.mark.sequence()).ok()
+        let queue = self.queue.as_ref()?;
+        let number = |pending: &Pending| pending.request().map(|request| request.sequence);
+        let slot = queue.binary_search_by_key(&Some(sequence), number).ok()?;
+        Some((slot, &queue[slot]))
     }
 
-    /// The request at this slot will fail.
     pub fn fail_later(&mut self, slot: usize) {
-        let request = match &mut self.queue {
-            Some(queue) => queue.get_mut(slot),
-            None => self.only.as_mut().filter(|_| slot == 0),
-        };
-        if let Some(request) = request {
-            request.mark.fail_later();
+        let pending = self.parts().into_iter().flatten().nth(slot);
+        if let Some(Pending { kept: Kept::Request(request), .. }) = pending {
+            request.has_failed = true;
         }
     }
 
@@ -191,11 +201,6 @@ impl UnderWay {
     }
 
     #[inline]
-    pub fn take(&mut self) -> Option<Pending> {
-        self.take_at(0)
-    }
-
-    #[inline]
     pub fn take_at(&mut self, slot: usize) -> Option<Pending> {
         match &mut self.queue {
             Some(queue) if slot == 0 => queue.pop_front(),
@@ -206,8 +211,7 @@ impl UnderWay {
 
     /// Everything from byte `from` on was sealed: messages end where their last records end.
     pub fn sealed(&mut self, from: u32, records: &tls::Records) {
-        let all = self.only.iter_mut().chain(self.queue.iter_mut().flat_map(|queue| queue.iter_mut()));
-        for message in all.rev() {
+        for message in self.parts().into_iter().flatten().rev() {
             let plain = message.end.wrapping_sub(from) as i32;
             if plain <= 0 {
                 break;

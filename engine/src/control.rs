@@ -4,30 +4,14 @@
 use crate::clock::Usage;
 use crate::failure::Kind;
 use crate::lending::{MOST_ENDS, MOST_LENT};
+use crate::names::named;
 use crate::push::Delivery;
 use crate::record::{Counters, Interval, Ledger, Partings, Pushes};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    Connect,
-    Warmup,
-    Measure,
-    Drain,
-}
-
-impl Phase {
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Connect => "connect",
-            Phase::Warmup => "warmup",
-            Phase::Measure => "measure",
-            Phase::Drain => "drain",
-        }
-    }
-}
+named!(#[derive(Default)] Phase { #[default] Connect "connect", Warmup "warmup", Measure "measure", Drain "drain" });
 
 /// The start times of phases, in clock nanoseconds, once they are known; 0 is "not yet".
 #[derive(Default)]
@@ -71,7 +55,6 @@ pub struct Tick {
     /// Never left out: a phase ends here, or a slice begins or ends.
     pub is_fixed: bool,
     pub phase: Phase,
-    /// The phase that begins here, if one does.
     pub begins: Option<Phase>,
     /// When the worker took it.
     pub taken_ns: u64,
@@ -81,6 +64,7 @@ pub struct Tick {
 }
 
 /// The results of a worker that has finished.
+#[derive(Default)]
 pub struct Final {
     pub counters: Counters,
     pub usage: Usage,

@@ -1,17 +1,18 @@
-//! Sessions: their steps in turn, the records that arrive, and keep-alives. Part of the worker, and a hot path. What a record is and what a message has in it is in `session`.
+//! Sessions: their setup, their steps in turn, the records that arrive, and keep-alives. Part of the worker, and a hot path.
+//! What a record is and what a message has in it is in `session`.
 
 use crate::blocks;
-use crate::connection::State;
+use crate::connection::{Kept, Pending, State};
 use crate::failure::{Failure, Kind};
 use crate::frame::Opcode;
+use crate::receiving::TOO_EARLY;
 use crate::record::Exchange;
 use crate::rooms::{self, Arrival};
-use crate::scenario::Mark;
 use crate::session::fields::{Seen, excerpt};
 use crate::session::postmark::Postmark;
 use crate::session::records::{Record, Records};
 use crate::session::template::{Filling, identifier};
-use crate::session::{Action, Await, Table};
+use crate::session::{Action, Await, Request, Rule, Session, Table};
 use crate::system::System;
 use crate::tags::{Part, Tag};
 use crate::users::{User, Users};
@@ -36,6 +37,83 @@ impl<S: System> Worker<S> {
         self.users.as_ref().expect("it is a session").table
     }
 
+    // ---- the setup -------------------------------------------------------------------------------------------------
+
+    /// A connection has shaken hands: its setup begins, whose steps come once, before it is open.
+    pub fn begin_setup(&mut self, index: usize, now: u64) {
+        let user = self.user(index);
+        (user.step, user.turn, user.answers_bytes) = (0, 0, 0);
+        user.rest.clear();
+        user.captured.iter_mut().for_each(Vec::clear);
+        self.connections[index].replied_ns = now;
+        self.move_to(index, State::SettingUp);
+        self.go_on_with_setup(index, now);
+    }
+
+    /// Sends the next step of the setup, or opens the connection behind the last one.
+    fn go_on_with_setup(&mut self, index: usize, now: u64) {
+        let session = &self.table().session;
+        loop {
+            let user = self.user(index);
+            user.step_ns = now;
+            let Some(step) = session.steps[..session.setup].get(user.step) else {
+                return self.set_up(index, session, now);
+            };
+            if let Some(template) = step.sends {
+                let sequence = self.next_number(index);
+                self.user(index).request = sequence;
+                self.write_template(index, template, sequence, now);
+            }
+            if step.awaits != (Await::Nothing {}) {
+                return;
+            }
+            self.user(index).step += 1;
+        }
+    }
+
+    fn set_up(&mut self, index: usize, session: &Session, now: u64) {
+        if session.setup > 0 {
+            self.timed(Tag::Setup, self.part_of_opening(index), self.connections[index].replied_ns, now);
+        }
+        self.established(index);
+        for which in 0..session.keepalives.len() {
+            self.keep_alive_later(index, which, now);
+        }
+        self.start(index, now);
+    }
+
+    /// The step of the setup that is awaited, and since when.
+    pub fn awaited_step(&self, index: usize) -> (&str, u64) {
+        let users = self.users.as_ref().expect("it is a session");
+        let user = &users.all[index];
+        (&users.table.session.steps[user.step].name, user.step_ns)
+    }
+
+    fn on_record_in_setup(&mut self, index: usize, rule: usize, seen: &Seen, now: u64) -> Result<(), Failure> {
+        let table = self.table();
+        let &mut User { step: turn, step_ns: began_ns, request, .. } = self.user(index);
+        let (step, Rule { name, does, .. }) = (&table.session.steps[turn], &table.session.rules[rule]);
+        if let Action::Fail { .. } = does {
+            let what = format!("step {:?}, {name:?}: {}", step.name, excerpt(seen.record.bytes));
+            return Err(Failure::new(Kind::SetupFailed, what));
+        }
+        if step.awaits != (Await::Rule { rule }) {
+            return Ok(());
+        }
+        let as_sent = if table.has_identifiers { identifier(request).into() } else { request };
+        if let Action::Reply { by: Some(field), .. } = *does
+            && seen.number(field) != Some(as_sent)
+        {
+            let what = format!("step {:?} is number {request}: {}", step.name, excerpt(seen.record.bytes));
+            self.fail(index, Failure::new(Kind::UnexpectedReply, what));
+            return Ok(());
+        }
+        self.user(index).step += 1;
+        self.timed(Tag::step(turn), self.part_of_opening(index), began_ns, now);
+        self.go_on_with_setup(index, now);
+        Ok(())
+    }
+
     // ---- outgoing --------------------------------------------------------------------------------------------------
 
     pub fn next_number(&mut self, index: usize) -> u64 {
@@ -45,15 +123,15 @@ impl<S: System> Worker<S> {
     }
 
     /// Writes the next step in turn as request `sequence`.
-    pub fn write_step(&mut self, index: usize, sequence: u64, now: u64) -> Mark {
+    pub fn write_step(&mut self, index: usize, sequence: u64, now: u64) -> Request {
         let users = self.users.as_mut().expect("it is a session");
         let session = &users.table.session;
         let (user, body) = (&mut users.all[index], session.body());
         let turn = user.turn;
         user.turn = if turn + 1 < body.len() { turn + 1 } else { 0 };
         let template = body[turn].sends.expect("checked with the plan");
-        let step = session.setup + turn;
-        let publishes = users.table.is_marked(template);
+        let step = (session.setup + turn) as u8;
+        let publishes = users.table.marked[template];
         let check = self.write_template(index, template, sequence, now);
         if let Some(rooms) = self.board.rooms.as_ref().filter(|_| publishes) {
             let measured = self.timeline.is_measured(now);
@@ -62,7 +140,7 @@ impl<S: System> Worker<S> {
             pushes.expected += if measured { expected.copies } else { 0 };
             pushes.last_unknown += u64::from(expected.evicts);
         }
-        Mark::of_step(sequence, step, check)
+        Request { sequence, check, step, has_failed: false }
     }
 
     /// Writes a message. Returns the check of its postmark.
@@ -81,12 +159,12 @@ impl<S: System> Worker<S> {
             captured: &users.all[index].captured,
             letters: &table.letters,
         };
-        if table.is_marked(template) {
+        if table.marked[template] {
             filling.check = table.post.check(filling.postmark());
         }
         let check = filling.check;
         self.outbox.whole.clear();
-        table.template(template).write(&filling, &mut self.outbox.whole);
+        table.templates[template].write(&filling, &mut self.outbox.whole);
         if table.session.traced {
             let (what, content) = (Some(table.name_of(template).into()), self.outbox.whole.clone());
             self.accounts.record.exchange(Exchange { t_ns: now, connection: number, sent: true, what, content });
@@ -118,6 +196,13 @@ impl<S: System> Worker<S> {
         Ok(())
     }
 
+    fn keep_alive_later(&mut self, index: usize, which: usize, now: u64) {
+        let generation = self.connections[index].generation;
+        let users = self.users();
+        let due_ns = now + (users.table.session.keepalives[which].every_s * 1e9) as u64;
+        users.keepalives.push(Reverse((due_ns, index as u32, generation, which as u32)));
+    }
+
     /// Sends the keep-alives that are due; none outside of a slice.
     pub fn keep_alive(&mut self, now: u64) {
         while let Some(&Reverse((due, index, generation, which))) =
@@ -132,8 +217,7 @@ impl<S: System> Worker<S> {
             if connection.generation != generation || connection.state != State::Open || connection.leaving {
                 continue;
             }
-            let next_ns = now + (keepalive.every_s * 1e9) as u64;
-            self.users().keepalives.push(Reverse((next_ns, index as u32, generation, which)));
+            self.keep_alive_later(index, which as usize, now);
             // One that waits behind other bytes keeps nothing alive.
             let waits = self.connections[index].unsent.is_some();
             if !waits && (self.timeline.slices.is_none() || self.timeline.loads) {
@@ -147,7 +231,6 @@ impl<S: System> Worker<S> {
 
     // ---- incoming --------------------------------------------------------------------------------------------------
 
-    /// A whole message.
     pub fn converse(&mut self, index: usize, message: &[u8], now: u64) -> Result<(), Failure> {
         let table = self.table();
         // Most texts are, and it is soon known.
@@ -211,84 +294,75 @@ impl<S: System> Worker<S> {
             self.write_answer(index, template, now)?;
         }
         if self.connections[index].state == State::SettingUp {
-            return self.on_record_in_setup(index, table, number, &seen, now);
+            return self.on_record_in_setup(index, number, &seen, now);
         }
         match rule.does {
             Action::Ignore {} | Action::Answer { .. } => {}
             Action::Push {} => self.push_came(index, table, record, now),
             Action::Reply { by, marked, last } => {
-                let Some(slot) = self.slot_of(index, table, by, &seen) else { return Ok(()) };
+                let Some((slot, pending)) = self.find(index, table, by, &seen) else { return Ok(()) };
+                let Kept::Request(request) = pending.kept else { return Ok(()) };
                 let connection = &self.connections[index];
-                let request = connection.under_way.get(slot).expect("it was found");
-                let mark = request.mark;
-                let step = &table.session.steps[mark.step()];
-                let is_marked = marked && step.sends.is_some_and(|template| table.is_marked(template));
+                let step = table.step_of(&request);
+                let is_marked = marked && step.sends.is_some_and(|template| table.marked[template]);
                 let postmark = Postmark {
                     user: connection.number,
-                    sequence: mark.sequence() as u32,
-                    t_ns: request.sent_ns,
+                    sequence: request.sequence as u32,
+                    t_ns: pending.sent_ns,
                     clock: self.board.clock,
                 };
-                if !connection.has_left(request) {
-                    self.fail(
-                        index,
-                        Failure::new(Kind::UnexpectedReply, "an answer that came before its question was sent"),
-                    );
+                if !connection.has_left(&pending) {
+                    self.fail(index, Failure::new(Kind::UnexpectedReply, TOO_EARLY));
                     return Ok(());
                 }
                 let wrong = if last && step.awaits != (Await::Rule { rule: number }) {
                     Some(format!("step {:?} was answered with {:?}", step.name, rule.name))
-                } else if is_marked && !table.post.is_first(record.bytes, postmark, mark.check()) {
+                } else if is_marked && !table.post.is_first(record.bytes, postmark, request.check) {
                     Some(format!("the answer to step {:?} does not repeat its postmark", step.name))
                 } else {
                     None
                 };
                 match wrong {
                     Some(what) => self.fail_at(index, slot, Failure::new(Kind::ReplyContent, what)),
-                    None if last && mark.has_failed() => {
-                        self.fail_at(
-                            index,
-                            slot,
-                            Failure::new(Kind::ReplyError, format!("an error in step {:?}", step.name)),
-                        );
+                    None if last && request.has_failed => {
+                        let what = format!("an error in step {:?}", step.name);
+                        self.fail_at(index, slot, Failure::new(Kind::ReplyError, what));
                     }
-                    None if last => self.answered_at(index, slot, now),
+                    None if last => self.answered(index, slot, now),
                     None => {}
                 }
             }
-            Action::Fail { by: Some(field), last: false } => {
-                if let Some(slot) = self.slot_of(index, table, Some(field), &seen) {
-                    self.connections[index].under_way.fail_later(slot);
-                }
-            }
-            Action::Fail { by, .. } => {
-                let what = format!("{:?}: {}", rule.name, excerpt(record.bytes));
+            Action::Fail { by, last } => {
+                let failure = |kind| Failure::new(kind, format!("{:?}: {}", rule.name, excerpt(record.bytes)));
                 if by.is_none() {
-                    return Err(Failure::new(Kind::SessionFailed, what));
+                    return Err(failure(Kind::SessionFailed));
                 }
-                if let Some(slot) = self.slot_of(index, table, by, &seen) {
-                    self.fail_at(index, slot, Failure::new(Kind::ReplyError, what));
+                match self.find(index, table, by, &seen) {
+                    Some((slot, _)) if last => self.fail_at(index, slot, failure(Kind::ReplyError)),
+                    Some((slot, _)) => self.connections[index].under_way.fail_later(slot),
+                    None => {}
                 }
             }
         }
         Ok(())
     }
 
-    /// Which of the requests in flight a record answers. If none, that is a failure.
-    fn slot_of(&mut self, index: usize, table: &Table, by: Option<usize>, seen: &Seen) -> Option<usize> {
+    /// Which of the requests in flight a record answers, and its slot. If none, that is a failure.
+    fn find(&mut self, index: usize, table: &Table, by: Option<usize>, seen: &Seen) -> Option<(usize, Pending)> {
         let under_way = &self.connections[index].under_way;
         let found = match by {
-            None => (!under_way.is_empty()).then_some(0),
+            None => under_way.oldest().map(|oldest| (0, oldest)),
             Some(field) => seen.number(field).and_then(|number| {
-                let oldest = under_way.oldest()?.mark.sequence();
-                under_way.slot_of(if table.has_identifiers { whole_number(oldest, number)? } else { number })
+                let whole = |number| whole_number(under_way.oldest()?.request()?.sequence, number);
+                under_way.find(if table.has_identifiers { whole(number)? } else { number })
             }),
         };
         if found.is_none() {
             let what = format!("no such request is in flight: {}", excerpt(seen.record.bytes));
             self.fail(index, Failure::new(Kind::UnexpectedReply, what));
+            return None;
         }
-        found
+        found.map(|(slot, pending)| (slot, *pending))
     }
 
     fn push_came(&mut self, index: usize, table: &Table, record: Record, now: u64) {
@@ -297,7 +371,7 @@ impl<S: System> Worker<S> {
         pushes.in_window += u64::from(self.timeline.in_window);
         let Some(Postmark { user, sequence, t_ns, clock }) = mark else { return };
         let measured = self.timeline.is_measured(t_ns);
-        let part = if measured { Part::Measured } else { Part::Warmup };
+        let part = Part::of(measured);
         let counts = match &self.board.rooms {
             None => clock == self.board.clock,
             Some(rooms) if !rooms.is_for(user, self.connections[index].number) => {
@@ -324,12 +398,10 @@ impl<S: System> Worker<S> {
         }
         let connection = &self.connections[index];
         if user == connection.number
-            && let Some(slot) = connection.under_way.slot_of(sequence.into())
+            && let Some((slot, pending)) = connection.under_way.find(sequence.into())
+            && pending.request().is_some_and(|request| table.step_of(request).awaits == (Await::Own {}))
         {
-            let request = connection.under_way.get(slot).expect("it was found");
-            if table.session.steps[request.mark.step()].awaits == (Await::Own {}) {
-                self.answered_at(index, slot, now);
-            }
+            self.answered(index, slot, now);
         }
     }
 
@@ -345,7 +417,7 @@ impl<S: System> Worker<S> {
         while let Some(copies) = self.users.as_mut().and_then(|users| users.copies.pop()) {
             let latest_ns = self.board.rooms.as_ref().and_then(|rooms| rooms.received(&copies));
             if let Some(latest_ns) = latest_ns {
-                let part = if self.timeline.is_measured(copies.sent_ns) { Part::Measured } else { Part::Warmup };
+                let part = Part::of(self.timeline.is_measured(copies.sent_ns));
                 self.timed(Tag::PushLast, part, copies.sent_ns, latest_ns);
             }
         }

@@ -85,50 +85,52 @@ pub fn alike(random: &mut Rng, bytes: &[u8], read: impl Fn(&[&[u8]]) -> Vec<Stri
 
 pub fn read_frames(script: &Script, inflating: Option<bool>, pieces: &[&[u8]]) -> Vec<String> {
     let mut reader = inflating.map_or_else(Reader::default, Reader::inflating);
-    let mut found = Vec::new();
-    for &(mut piece) in pieces {
-        while !piece.is_empty() {
-            let before = piece.len();
-            match reader.feed(&mut piece, script, MESSAGE, script.mark(MESSAGE).as_ref()) {
-                Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
-                Ok(Some(Incoming::Reply { wrong, fragmented, shift })) => {
-                    found.push(format!("reply {:?} {fragmented} {shift}", wrong.map(|wrong| wrong.kind)));
-                }
-                Ok(Some(other)) => found.push(match other {
-                    Incoming::Notice(text) => format!("notice {text:?}"),
-                    other => format!("{other:?}"),
-                }),
-                Err(Failure { kind, .. }) => {
-                    found.push(format!("{kind:?}"));
-                    return found;
-                }
+    let feed = |piece: &mut &[u8]| {
+        let incoming = reader.feed(piece, script, MESSAGE, script.mark(MESSAGE).as_ref())?;
+        Ok(incoming.map(|incoming| match incoming {
+            Incoming::Reply { wrong, fragmented, shift } => {
+                format!("reply {:?} {fragmented} {shift}", wrong.map(|wrong| wrong.kind))
             }
-            assert!(piece.len() < before, "every call takes something");
-        }
-    }
-    found.push(format!("in message: {}", reader.in_message()));
-    found
+            Incoming::Notice(text) => format!("notice {text:?}"),
+            other => format!("{other:?}"),
+        }))
+    };
+    read(pieces, feed).unwrap_or_else(|mut found| {
+        found.push(format!("in message: {}", reader.in_message()));
+        found
+    })
 }
 
 pub fn read_replies(pieces: &[&[u8]]) -> Vec<String> {
     let mut reader = http::Reader::default();
+    let feed = |piece: &mut &[u8]| Ok(reader.feed(piece, 10_000)?.map(|reply| format!("{reply:?}")));
+    read(pieces, feed).unwrap_or_else(|mut found| {
+        found.push(format!("in reply: {}, closed: {:?}", reader.in_reply(), reader.closed()));
+        found
+    })
+}
+
+/// What a reader finds: `Ok` if it ends with a failure, otherwise `Err`.
+fn read(
+    pieces: &[&[u8]],
+    mut feed: impl FnMut(&mut &[u8]) -> Result<Option<String>, Failure>,
+) -> Result<Vec<String>, Vec<String>> {
     let mut found = Vec::new();
     for &(mut piece) in pieces {
         while !piece.is_empty() {
             let before = piece.len();
-            match reader.feed(&mut piece, 10_000) {
+            match feed(&mut piece) {
                 Ok(None) => assert!(piece.is_empty(), "it has taken everything"),
-                Ok(Some(reply)) => found.push(format!("{reply:?}")),
+                Ok(what) => found.extend(what),
                 Err(Failure { kind, .. }) => {
                     found.push(format!("{kind:?}"));
-                    return found;
+                    return Ok(found);
                 }
             }
             assert!(piece.len() < before, "every call takes something");
         }
     }
-    found.push(format!("in reply: {}, closed: {:?}", reader.in_reply(), reader.closed()));
-    found
+    Err(found)
 }
 
 /// As a worker does: the whole input so far, whenever more has arrived.

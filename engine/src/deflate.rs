@@ -111,12 +111,6 @@ pub struct Inflater {
     finals: u32,
 }
 
-impl std::fmt::Debug for Inflater {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(formatter, "Inflater")
-    }
-}
-
 impl Inflater {
     pub fn new(takeover: bool) -> Inflater {
         Inflater { stream: Decompress::new(false), takeover, large: Vec::new(), window: Vec::new(), finals: 0 }
@@ -161,10 +155,8 @@ impl Inflater {
             if status == Status::StreamEnd {
                 self.finals += 1;
                 if self.finals > FINAL_BLOCKS {
-                    return Err(Failure::new(
-                        Kind::BadDeflate,
-                        format!("more than {FINAL_BLOCKS} final blocks in a message"),
-                    ));
+                    let what = format!("more than {FINAL_BLOCKS} final blocks in a message");
+                    return Err(Failure::new(Kind::BadDeflate, what));
                 }
                 // A final block (§7.2.3.4) ends the stream, not the context: later data may refer to earlier data.
                 self.stream.reset(false);

@@ -30,7 +30,8 @@ pub struct Emit {
     /// The one that is being written.
     histogram: Histogram<u64>,
     origin_ns: u64,
-    last_ns: u64,
+    /// The time of the last tick.
+    pub last_ns: u64,
     used: (u64, Option<u64>),
 }
 
@@ -60,18 +61,16 @@ impl Emit {
     pub fn begin(&mut self, origin_ns: u64) -> io::Result<()> {
         (self.origin_ns, self.last_ns) = (origin_ns, origin_ns);
         let start = (clock::to_unix_ns() + origin_ns) as f64 / 1e9;
-        writeln!(self.latency, "#[wsbench-engine {}; nanoseconds]", env!("CARGO_PKG_VERSION"))?;
-        writeln!(self.latency, "#[Histogram log format version 1.3]")?;
-        writeln!(self.latency, "#[StartTime: {start:.3} (seconds since epoch)]")?;
-        writeln!(self.latency, "#[BaseTime: {start:.3} (seconds since epoch)]")?;
         writeln!(
             self.latency,
-            "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
+            "#[wsbench-engine {}; nanoseconds]\n#[Histogram log format version 1.3]\n\
+             #[StartTime: {start:.3} (seconds since epoch)]\n#[BaseTime: {start:.3} (seconds since epoch)]\n\
+             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"",
+            env!("CARGO_PKG_VERSION")
         )?;
         self.flush()
     }
 
-    /// Reports that this process waits at a gate.
     pub fn gate(&mut self, gate: Gate) -> io::Result<()> {
         self.event(json!({"event": "gate", "t_ns": clock::now_ns(), "gate": gate.name()}))?;
         self.flush()
@@ -79,11 +78,6 @@ impl Emit {
 
     pub fn phase(&mut self, phase: Phase, t_ns: u64, entered_ns: u64) -> io::Result<()> {
         self.event(json!({"event": "phase", "t_ns": t_ns, "phase": phase.name(), "entered_ns": entered_ns}))
-    }
-
-    /// The time of the last tick.
-    pub fn last_ns(&self) -> u64 {
-        self.last_ns
     }
 
     /// Since the engine began.
@@ -228,11 +222,11 @@ impl Emit {
                 "copies_misplaced": total(|end| end.pushes.misplaced), "last_unknown": total(|end| end.pushes.last_unknown),
             })),
             "errors": errors,
-            "closes": partings.closes.iter().map(|(code, close)| json!({
-                "code": code, "count": close.count, "reason": close.reason,
+            "closes": partings.closes.iter().map(|(code, (count, reason))| json!({
+                "code": code, "count": count, "reason": reason,
             })).collect::<Vec<_>>(),
-            "refusals": partings.refusals.iter().map(|(status, refusal)| json!({
-                "status": status, "count": refusal.count, "body": refusal.body,
+            "refusals": partings.refusals.iter().map(|(status, (count, refusal))| json!({
+                "status": status, "count": count, "body": refusal.body,
                 "location": refusal.location, "retry_after": refusal.retry_after,
             })).collect::<Vec<_>>(),
             "threads": threads,

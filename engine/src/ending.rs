@@ -138,10 +138,8 @@ impl<S: System> Worker<S> {
             [high, low, reason @ ..] => (Some(u16::from_be_bytes([*high, *low])), reason),
         };
         if let Some(code) = code.filter(|code| !may_be_sent(*code)) {
-            return Failure::new(
-                Kind::BadControl,
-                format!("a Close frame with code {code}, which no endpoint may send"),
-            );
+            let what = format!("a Close frame with code {code}, which no endpoint may send");
+            return Failure::new(Kind::BadControl, what);
         }
         if let Err(error) = std::str::from_utf8(reason) {
             let what = format!("a Close frame whose reason is no UTF-8, at byte {}", error.valid_up_to());
@@ -173,28 +171,20 @@ impl<S: System> Worker<S> {
             self.http_reply(index, reply, now);
         }
         let connection = &self.connections[index];
-        match connection.state {
+        let (kind, what) = match connection.state {
             State::AwaitingClose => {
-                self.account(index, now);
+                self.account(index, 0, now);
                 self.close(index);
-                self.go_on(index, now);
+                return self.go_on(index, now);
             }
-            State::Closing => self.close_handshake_done(index, now),
-            State::Closed | State::Connecting => {}
-            State::Securing | State::Handshaking => {
-                self.fail(index, Failure::new(Kind::HandshakeClosed, "closed before its answer"))
-            }
-            State::SettingUp => {
-                let what = "closed in the middle of the setup";
-                self.fail(index, Failure::new(Kind::SetupFailed, what))
-            }
-            State::Open | State::Leaving if connection.reader.in_reply() => {
-                self.fail(index, Failure::new(Kind::ClosedEarly, "in the middle of a reply"))
-            }
-            State::Open | State::Leaving => {
-                self.fail(index, Failure::new(Kind::ClosedEarly, "no Close frame, no announcement"))
-            }
-        }
+            State::Closing => return self.close_handshake_done(index, now),
+            State::Closed | State::Connecting => return,
+            State::Securing | State::Handshaking => (Kind::HandshakeClosed, "closed before its answer"),
+            State::SettingUp => (Kind::SetupFailed, "closed in the middle of the setup"),
+            _ if connection.reader.in_reply() => (Kind::ClosedEarly, "in the middle of a reply"),
+            State::Open | State::Leaving => (Kind::ClosedEarly, "no Close frame, no announcement"),
+        };
+        self.fail(index, Failure::new(kind, what));
     }
 
     // ---- failing ---------------------------------------------------------------------------------------------------
@@ -218,7 +208,7 @@ impl<S: System> Worker<S> {
         };
         let mut measured = 0;
         for _ in 0..hit {
-            measured += u64::from(connection.under_way.take().is_some_and(|message| message.measured));
+            measured += u64::from(connection.under_way.take_at(0).is_some_and(|message| message.measured));
         }
         self.accounts.failed(failure, hit as u64, measured, self.timeline.phase != Phase::Warmup, now);
         if !spoils {
@@ -256,18 +246,12 @@ impl<S: System> Worker<S> {
     pub fn say_goodbye_to_all(&mut self) {
         let mut record = self.accounts.record.beside();
         std::mem::swap(&mut self.accounts.record, &mut record);
-        self.end_all();
+        (0..self.connections.len()).for_each(|index| self.end(index));
         self.read_to_the_end();
         std::mem::swap(&mut self.accounts.record, &mut record);
         if let Some((count, example)) = record.take_errors(Kind::UnexpectedReply) {
             let measured = record.measured_errors.get(&Kind::UnexpectedReply).copied().unwrap_or(0);
             self.accounts.record.error(Failure::new(Kind::UnexpectedReply, example), count, measured);
-        }
-    }
-
-    fn end_all(&mut self) {
-        for index in 0..self.connections.len() {
-            self.end(index);
         }
     }
 

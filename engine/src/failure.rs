@@ -1,21 +1,9 @@
-//! Why a message or a connection failed. The names of the kinds are the contract's.
+//! Why a message or a connection failed.
 
+use crate::names::named;
 use std::borrow::Cow;
 
-macro_rules! kinds {
-    ($($variant:ident $name:literal),* $(,)?) => {
-        /// How a message or a connection failed; the names are the contract's.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Kind { $($variant),* }
-        impl Kind {
-            pub fn name(self) -> &'static str {
-                match self { $(Kind::$variant => $name),* }
-            }
-        }
-    };
-}
-
-kinds! {
+named!(Kind {
     ConnectRefused "connect_refused", ConnectTimeout "connect_timeout", ConnectFailed "connect_failed",
     HandshakeStatus "handshake_status", HandshakeAccept "handshake_accept", HandshakeInvalid "handshake_invalid",
     HandshakeTimeout "handshake_timeout", HandshakeClosed "handshake_closed",
@@ -27,7 +15,7 @@ kinds! {
     BadRecord "bad_record", ReplyError "reply_error", SessionFailed "session_failed",
     SetupFailed "setup_failed", SetupTimeout "setup_timeout",
     HttpInvalid "http_invalid", HttpStatus "http_status", HttpLength "http_length", HttpNotClosed "http_not_closed",
-}
+});
 
 impl Kind {
     /// An incorrect reply fails only its message; every other failure ends the connection.

@@ -44,12 +44,6 @@ pub struct Header {
     pub size: usize,
 }
 
-impl Header {
-    pub fn is_control(&self) -> bool {
-        self.opcode >= CLOSE
-    }
-}
-
 /// The header at the front of `bytes`; `None` if more bytes are needed. A header that no server may send is an error.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Failure> {

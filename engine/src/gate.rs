@@ -5,23 +5,11 @@
 use crate::clock;
 use crate::console;
 use crate::leash;
+use crate::names::named;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Gate {
-    Connect,
-    Begin,
-}
-
-impl Gate {
-    pub fn name(self) -> &'static str {
-        match self {
-            Gate::Connect => "connect",
-            Gate::Begin => "begin",
-        }
-    }
-}
+named!(Gate { Connect "connect", Begin "begin" });
 
 /// When to pass each gate; 0 is "not set".
 static INSTANTS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -38,8 +26,8 @@ pub fn hear(line: &str) {
 
 fn parse(line: &str) -> Option<(Gate, u64)> {
     let (name, t_ns) = line.split_once(' ')?;
-    let gate = [Gate::Connect, Gate::Begin].into_iter().find(|gate| gate.name() == name)?;
-    Some((gate, t_ns.parse().ok().filter(|&t_ns| t_ns > 0)?))
+    let gate = Gate::ALL.iter().find(|gate| gate.name() == name)?;
+    Some((*gate, t_ns.parse().ok().filter(|&t_ns| t_ns > 0)?))
 }
 
 /// When to pass the gate; `None` if no line came in time, or if this process is about to end.

@@ -3,6 +3,7 @@
 
 use crate::deflate::{self, Agreed};
 use crate::failure::{Failure, Kind};
+use crate::http;
 use crate::plan::{Deflate, Plan};
 use crate::record::{Refusal, printable};
 use base64::Engine;
@@ -26,21 +27,16 @@ pub fn accept(key: &str) -> String {
 }
 
 pub fn request(plan: &Plan, key: &str) -> Vec<u8> {
-    let mut head = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n",
-        plan.target.path, plan.target.host
+    let mut lines = format!(
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
     );
     if let Some(wanted) = plan.deflate {
-        head += &format!("Sec-WebSocket-Extensions: {}\r\n", deflate::offer(wanted));
+        lines += &format!("Sec-WebSocket-Extensions: {}\r\n", deflate::offer(wanted));
     }
     if !plan.subprotocols.is_empty() {
-        head += &format!("Sec-WebSocket-Protocol: {}\r\n", plan.subprotocols.join(", "));
+        lines += &format!("Sec-WebSocket-Protocol: {}\r\n", plan.subprotocols.join(", "));
     }
-    for (name, value) in &plan.headers {
-        head += &format!("{name}: {value}\r\n");
-    }
-    head += "\r\n";
-    head.into_bytes()
+    http::head(plan, &lines)
 }
 
 /// What a server may choose from.
@@ -69,10 +65,8 @@ pub fn verify(bytes: &[u8], key: &str, offer: &Offer) -> Result<Option<Answer>, 
     };
     let code = response.code.expect("a complete head has a status");
     if code != 101 {
-        return Err(Failure::new(
-            Kind::HandshakeStatus,
-            format!("status {code} {}", response.reason.unwrap_or_default()),
-        ));
+        let what = format!("status {code} {}", response.reason.unwrap_or_default());
+        return Err(Failure::new(Kind::HandshakeStatus, what));
     }
     let values = |name: &'static str| {
         let named = response.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
@@ -120,13 +114,8 @@ pub fn refusal(bytes: &[u8]) -> Option<(u16, Refusal)> {
         let line = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
         line.map(|line| printable(line.value))
     };
-    let refusal = Refusal {
-        count: 1,
-        body: printable(&bytes[size..]),
-        location: value("location"),
-        retry_after: value("retry-after"),
-    };
-    Some((response.code?, refusal))
+    let (location, retry_after) = (value("location"), value("retry-after"));
+    Some((response.code?, Refusal { body: printable(&bytes[size..]), location, retry_after }))
 }
 
 #[cfg(test)]

@@ -38,9 +38,12 @@ pub struct Reader {
 }
 
 pub fn request(plan: &Plan, persistent: bool) -> Vec<u8> {
-    let connection = if persistent { "keep-alive" } else { "close" };
-    let mut head =
-        format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: {connection}\r\n", plan.target.path, plan.target.host);
+    head(plan, if persistent { "Connection: keep-alive\r\n" } else { "Connection: close\r\n" })
+}
+
+/// A request's head: these lines, and the plan's.
+pub fn head(plan: &Plan, lines: &str) -> Vec<u8> {
+    let mut head = format!("GET {} HTTP/1.1\r\nHost: {}\r\n{lines}", plan.target.path, plan.target.host);
     for (name, value) in &plan.headers {
         head += &format!("{name}: {value}\r\n");
     }
@@ -49,7 +52,6 @@ pub fn request(plan: &Plan, persistent: bool) -> Vec<u8> {
 }
 
 impl Reader {
-    /// Whether a reply has begun but not ended.
     pub fn in_reply(&self) -> bool {
         !matches!(self.next, Next::Head) || !self.carry.is_empty()
     }
@@ -216,22 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_known_length_is_read_in_any_pieces() {
-        let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
-        read_cut_everywhere(bytes, Reply { status: 200, length: 5, closes: true });
-    }
-
-    #[test]
-    fn a_chunked_reply_is_read_in_any_pieces() {
-        let bytes =
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nT: v\r\n\r\n";
-        read_cut_everywhere(bytes, Reply { status: 200, length: 8, closes: false });
-    }
-
-    #[test]
-    fn what_comes_before_the_reply_is_not_the_reply() {
-        let bytes = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-        read_cut_everywhere(bytes, Reply { status: 200, length: 2, closes: false });
+    fn a_reply_is_read_in_any_pieces_behind_what_comes_before_it() {
+        let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
+        for (lines, body, length, closes) in [
+            ("Content-Length: 5\r\nConnection: close", "hello", 5, true),
+            ("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nT: v\r\n\r\n", 8, false),
+        ] {
+            for before in ["", early] {
+                let bytes = format!("{before}HTTP/1.1 200 OK\r\n{lines}\r\n\r\n{body}");
+                read_cut_everywhere(bytes.as_bytes(), Reply { status: 200, length, closes });
+            }
+        }
     }
 
     #[test]

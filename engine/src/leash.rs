@@ -30,7 +30,6 @@ fn pull(cause: u8) {
     let _ = CAUSE.compare_exchange(0, cause, SeqCst, SeqCst);
 }
 
-/// No gate was opened in time.
 pub fn not_begun() {
     pull(3);
 }

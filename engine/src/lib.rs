@@ -29,6 +29,7 @@ pub mod leash;
 mod lending;
 mod merge;
 mod message;
+mod names;
 mod opening;
 mod outbox;
 mod overdue;
@@ -45,7 +46,6 @@ mod scenario;
 mod schedule;
 mod sending;
 mod session;
-mod setting_up;
 #[cfg(test)]
 mod simulation;
 mod siphash;

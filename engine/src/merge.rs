@@ -4,7 +4,7 @@
 use crate::clock::Usage;
 use crate::control::{Final, Moment, Phase, Tick};
 use crate::lending::Set;
-use crate::record::{Counters, Errors, Exchange};
+use crate::record::{self, Counters, Errors, Exchange};
 use std::collections::BTreeMap;
 
 /// Incomplete ticks. When there are more, the first is merged into the one behind it: it is left out.
@@ -38,7 +38,7 @@ impl Merged {
         set(&mut self.set);
         self.exchanges.extend(exchanges);
         for (kind, (count, example)) in errors {
-            self.errors.entry(kind).or_insert((0, example)).0 += count;
+            record::count(&mut self.errors, kind, count, || example);
         }
     }
 }
@@ -180,17 +180,7 @@ mod tests {
     }
 
     fn last(record: &Record) -> Final {
-        Final {
-            counters: record.counters,
-            usage: Usage::default(),
-            ledger: Default::default(),
-            errors: BTreeMap::new(),
-            window: None,
-            broadcasts: Vec::new(),
-            pushes: Default::default(),
-            partings: Default::default(),
-            lost: false,
-        }
+        Final { counters: record.counters, ..Final::default() }
     }
 
     #[test]

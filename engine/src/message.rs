@@ -23,7 +23,7 @@ pub enum Incoming<'a> {
     Close(Vec<u8>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Reader {
     header: [u8; frame::LONGEST_HEADER],
     header_length: u8,
@@ -42,7 +42,7 @@ pub struct Reader {
 }
 
 /// Fields that most connections never need.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Rare {
     /// The part received of a stamp that arrives in pieces.
     cut_stamp: Vec<u8>,
@@ -73,7 +73,8 @@ impl Reader {
         mark: Option<&Mark>,
     ) -> Result<Option<Incoming<'a>>, Failure> {
         if let Some(mark) = mark
-            && self.take_whole(input, script, mark)
+            && !self.in_message()
+            && script.take_reply(input, mark)
         {
             return Ok(Some(Incoming::Reply { wrong: None, fragmented: false, shift: 0 }));
         }
@@ -115,25 +116,8 @@ impl Reader {
         }
     }
 
-    /// Fast path for the usual reply: complete, in one frame, and correct. Any other input stays at
-    /// the front of `input`.
-    #[inline]
-    pub fn take_whole(&self, input: &mut &[u8], script: &Script, mark: &Mark) -> bool {
-        if self.in_message() {
-            return false;
-        }
-        let behind = script.head.strip(input);
-        let Some((reply, rest)) = behind.and_then(|behind| behind.split_at_checked(script.length)) else {
-            return false;
-        };
-        let right = script.is_reply_to(mark, reply);
-        if right {
-            *input = rest;
-        }
-        right
-    }
-
-    /// The same for a message whose content cannot be known in advance.
+    /// Fast path for a message whose content cannot be known in advance: complete, and in one frame. Any other input stays
+    /// at the front of `input`.
     #[inline]
     pub fn take_content<'a>(&self, input: &mut &'a [u8], script: &Script) -> Option<&'a [u8]> {
         if self.in_message() {
@@ -186,7 +170,7 @@ impl Reader {
         if header.compressed && !(may_compress && self.rare.as_ref().is_some_and(|rare| rare.inflater.is_some())) {
             return Err(Failure::new(Kind::ReservedBits, format!("RSV1 with opcode {}", header.opcode)));
         }
-        if header.is_control() {
+        if header.opcode >= frame::CLOSE {
             return Ok(());
         }
         match (header.opcode, self.message_opcode) {

@@ -23,12 +23,10 @@ impl<S: System> Worker<S> {
         self.changes = joins.map(|(index, c)| (due(c.number), index as u32, Change::Join)).collect();
     }
 
-    /// This worker's share of the concurrent connects.
     pub fn at_once(&self) -> usize {
         self.plan.share(self.plan.connect.at_once as u64, self.index) as usize
     }
 
-    /// Lets users join and leave when they are due.
     pub fn make_changes(&mut self, now: u64) {
         while let Some(&(due, index, change)) = self.changes.front() {
             let full = change == Change::Join && self.accounts.opening >= self.at_once();
@@ -251,7 +249,6 @@ impl<S: System> Worker<S> {
         if self.users.is_some() { self.begin_setup(index, now) } else { self.established(index) }
     }
 
-    /// The connection is open and can take any message.
     pub fn established(&mut self, index: usize) {
         let part = self.part_of_opening(index);
         let replaces = std::mem::take(&mut self.connections[index].replaces);

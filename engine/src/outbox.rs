@@ -1,7 +1,7 @@
 //! What is written for the connection that is being served, until the kernel has it: masked frames, and the buffers that
 //! they are made in.
 
-use crate::connection::Pending;
+use crate::connection::{Kept, Pending};
 use crate::deflate::Deflater;
 use crate::frame;
 use crate::plan::{Mask, Plan};
@@ -90,11 +90,11 @@ impl Outbox {
             while position < script.length {
                 position += self.piece(script, &mark, key, position);
             }
-            *place = Pending { end: like.end.wrapping_add(self.bytes.len() as u32), mark, ..like };
+            let end = like.end.wrapping_add(self.bytes.len() as u32);
+            *place = Pending { end, kept: Kept::Mark(mark), ..like };
         }
     }
 
-    /// Writes the message in `whole` as one frame.
     pub fn one_frame(&mut self, key: [u8; 4]) {
         frame::write_header(&mut self.bytes, frame::WHOLE | self.opcode, self.whole.len(), key);
         frame::write_masked(&mut self.bytes, &self.whole, key, 0);

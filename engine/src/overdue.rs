@@ -17,7 +17,6 @@ enum Overdue {
 }
 
 impl<S: System> Worker<S> {
-    /// Checks connections for timeouts.
     pub fn check_some(&mut self, now: u64) {
         let total = self.connections.len();
         if self.accounts.awaited() == 0 {
@@ -83,8 +82,13 @@ impl<S: System> Worker<S> {
             State::Securing | State::Handshaking if later_than(connection.opened_ns, limits.connect_s) => {
                 Failure::new(Kind::HandshakeTimeout, format!("no answer within {} s", limits.connect_s))
             }
-            State::SettingUp if later_than(self.step_began_ns(index), limits.reply_s) => {
-                self.setup_timeout(index, limits.reply_s)
+            State::SettingUp => {
+                let (step, began_ns) = self.awaited_step(index);
+                if !later_than(began_ns, limits.reply_s) {
+                    return None;
+                }
+                let what = format!("step {step:?} has no answer within {} s", limits.reply_s);
+                Failure::new(Kind::SetupTimeout, what)
             }
             State::AwaitingClose if later_than(oldest_ns, limits.reply_s) => {
                 Failure::new(Kind::HttpNotClosed, format!("still open after {} s", limits.reply_s))

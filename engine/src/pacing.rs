@@ -115,7 +115,6 @@ impl Pacer {
         Some((due, index as usize, generation))
     }
 
-    /// The next due time.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         self.due_ns.min(self.pauses.peek().map_or(u64::MAX, |&Reverse((due, ..))| due))

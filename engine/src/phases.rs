@@ -36,12 +36,9 @@ impl<S: System> Worker<S> {
         let before = std::mem::replace(&mut self.timeline.phase, phase);
         match phase {
             Phase::Connect => unreachable!("the run begins with it"),
-            Phase::Warmup => {
-                let until = self.plan.warmup.expect("this phase is in the plan");
+            Phase::Warmup | Phase::Measure => {
+                let until = self.plan.warmup.filter(|_| phase == Phase::Warmup).unwrap_or(self.plan.measure);
                 self.pacer.limit(until, |messages| self.plan.share_of_messages(messages, self.index));
-            }
-            Phase::Measure => {
-                self.pacer.limit(self.plan.measure, |messages| self.plan.share_of_messages(messages, self.index));
             }
             Phase::Drain => {
                 self.lost |= matches!(self.plan.measure, Until::Seconds(_)) && self.is_deserted();

@@ -208,7 +208,6 @@ pub struct Plan {
     #[serde(deserialize_with = "present")]
     pub slices: Option<Slices>,
     pub drain_s: f64,
-    /// The time between two ticks.
     pub tick_s: f64,
     pub limits: Limits,
     pub threads: usize,
@@ -246,17 +245,14 @@ impl Plan {
         parse().map_err(|error: String| format!("{}: {error}", path.display()))
     }
 
-    /// The declared conversation, if the scenario is one.
     pub fn session(&self) -> Option<&Session> {
         if let Scenario::Session(session) = &self.scenario { Some(session) } else { None }
     }
 
-    /// Whether every message has its own connection.
     pub fn connection_per_request(&self) -> bool {
         matches!(self.scenario, Scenario::Doc { persistent: false, .. })
     }
 
-    /// Whether the kernel timestamps the arrival of this connection's bytes.
     #[inline]
     pub fn is_stamped(&self, connection: u32) -> bool {
         self.receive_stamps.is_some_and(|every| connection.is_multiple_of(every))
@@ -292,12 +288,10 @@ impl Plan {
         (first < senders).then_some((first, step.min(senders)))
     }
 
-    /// How many of `total` messages are this worker's.
     pub fn share_of_messages(&self, total: u64, worker: usize) -> u64 {
         self.messages_of(worker).map_or(0, |stride| part(total, stride))
     }
 
-    /// This process's own connections.
     pub fn own_connections(&self) -> usize {
         (0..self.threads).map(|worker| self.share(self.connections as u64, worker) as usize).sum()
     }

@@ -21,7 +21,6 @@ pub struct Board {
     /// Open connections that read, over all workers. Locked while a broadcast is triggered, so that
     /// for each of them it is defined whether it is expected to receive it.
     readers: Mutex<Readers>,
-    /// If the plan has rooms.
     pub rooms: Option<RoomBoard>,
     pub draining: Draining,
     /// Identifies this process's clock; processes on other hosts have different ones.
@@ -52,24 +51,22 @@ impl Board {
 
     /// Adds a receiver; returns the number of the first broadcast that it is expected to receive.
     pub fn join(&self, t_ns: u64) -> u32 {
-        let mut readers = self.readers.lock().expect("no holder panics");
-        readers.count += 1;
-        if readers.rising {
-            readers.changes.pop();
-        }
-        let count = readers.count;
-        readers.changes.push((t_ns, count));
-        readers.rising = true;
-        self.count.load(SeqCst) as u32
+        self.change(t_ns, true)
     }
 
     /// Removes a receiver; returns the number of the first broadcast that it is not expected to receive.
     pub fn leave(&self, t_ns: u64) -> u32 {
-        let mut readers = self.readers.lock().expect("no holder panics");
-        readers.count -= 1;
-        let count = readers.count;
-        readers.changes.push((t_ns, count));
-        readers.rising = false;
+        self.change(t_ns, false)
+    }
+
+    fn change(&self, t_ns: u64, joins: bool) -> u32 {
+        let readers = &mut *self.readers.lock().expect("no holder panics");
+        readers.count = if joins { readers.count + 1 } else { readers.count - 1 };
+        if joins && readers.rising {
+            readers.changes.pop();
+        }
+        readers.changes.push((t_ns, readers.count));
+        readers.rising = joins;
         self.count.load(SeqCst) as u32
     }
 
@@ -108,12 +105,6 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub fn add(&mut self, t_ns: u64) {
-        self.first_ns = if self.received == 0 { t_ns } else { self.first_ns };
-        self.last_ns = t_ns;
-        self.received += 1;
-    }
-
     pub fn merge(&mut self, other: &Delivery) {
         if other.received > 0 {
             self.first_ns = if self.received == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
@@ -140,7 +131,7 @@ impl Broadcasts {
         if self.deliveries.len() <= number {
             self.deliveries.resize(number + 1, Delivery::default());
         }
-        self.deliveries[number].add(now);
+        self.deliveries[number].merge(&Delivery { received: 1, first_ns: now, last_ns: now });
     }
 }
 

@@ -1,24 +1,25 @@
 //! Incoming data: every reply is read, checked and recorded, and every kind of failure has a name.
 //! Part of the worker, and the hot path.
 
-use crate::connection::{Connection, Pending, Reader, State};
+use crate::connection::{Connection, Kept, Pending, Reader, State};
 use crate::control::Phase;
 use crate::failure::{Failure, Kind};
 use crate::http;
 use crate::message::Incoming;
 use crate::plan::{Loop, Scenario};
-use crate::scenario::{self, Mark, Message};
+use crate::scenario::{self, Message};
 use crate::sending::broken;
 use crate::system::System;
 use crate::tags::{Part, Tag};
 use crate::worker::Worker;
 use std::io;
 
+/// A reply to a message that no peer can have read.
+pub const TOO_EARLY: &str = "an answer that came before its question was sent";
 /// In a flood of Pings only the newest is answered, once this much is queued to be sent (RFC 6455 §5.5.3).
 const PONGS_BYTES: usize = 64 << 10;
 
 impl<S: System> Worker<S> {
-    /// A connection has an event.
     #[inline]
     pub fn on_readable(&mut self, index: usize) {
         if self.connections[index].state == State::Open && !self.reads(index) {
@@ -62,7 +63,6 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// Reads bytes that a connection has received.
     #[inline]
     fn on_bytes(&mut self, index: usize, bytes: &[u8]) {
         let now = self.system.now_ns();
@@ -91,13 +91,12 @@ impl<S: System> Worker<S> {
         if let Some((1.., Some(stamp_ns))) = received
             && self.timeline.phase >= Phase::Warmup
         {
-            let part = if self.timeline.phase >= Phase::Measure { Part::Measured } else { Part::Warmup };
+            let part = Part::of(self.timeline.phase >= Phase::Measure);
             self.accounts.record.duration(Tag::ReceiveDelay, part, stamp_ns, self.system.unix_ns());
         }
         Ok(received.map(|(count, _)| count))
     }
 
-    /// Reads TLS records and their content.
     fn take_in_sealed(&mut self, index: usize, sealed: &[u8], now: u64) -> Result<(), Failure> {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -137,9 +136,11 @@ impl<S: System> Worker<S> {
                 return Ok(());
             }
             let message = connection.expected();
-            // A session's reply is a record, and its request is found by that.
-            let oldest = if self.users.is_some() { None } else { connection.under_way.oldest() };
-            let mark = oldest.map(|oldest| &oldest.mark);
+            let mark = match connection.under_way.oldest() {
+                Some(Pending { kept: Kept::Mark(mark), .. }) => Some(mark),
+                // A session's reply is a record, and its request is found by that.
+                _ => None,
+            };
             match &mut connection.reader {
                 Reader::Frames(reader) => match reader.feed(&mut input, &self.script, message, mark)? {
                     None => {}
@@ -207,19 +208,20 @@ impl<S: System> Worker<S> {
         let connection = &mut self.connections[index];
         let Reader::Frames(reader) = &connection.reader else { return };
         let is_plain = connection.state == State::Open && !connection.leaving && self.timeline.slices.is_none();
-        if !is_plain || now >= self.timeline.drain_ns || self.finished {
+        if !is_plain || reader.in_message() || now >= self.timeline.drain_ns || self.finished {
             return;
         }
         let accepted = connection.accepted();
         let (mut answered, mut measured) = (0, 0);
         'replies: for part in connection.under_way.parts() {
             for message in part {
-                if !message.ends_within(accepted) || !reader.take_whole(input, &self.script, &message.mark) {
+                let Kept::Mark(mark) = &message.kept else { break 'replies };
+                if !message.ends_within(accepted) || !self.script.take_reply(input, mark) {
                     break 'replies;
                 }
                 answered += 1;
                 measured += u64::from(message.measured);
-                let part = if message.measured { Part::Measured } else { Part::Warmup };
+                let part = Part::of(message.measured);
                 self.accounts.record.duration(Tag::Service, part, message.sent_ns, now);
             }
         }
@@ -229,7 +231,7 @@ impl<S: System> Worker<S> {
         let renewed = self.pacer.take_places(answered, now, counted_from_ns);
         let measures = now >= self.timeline.measure_ns;
         let like =
-            Pending { due_ns: now, sent_ns: now, end: connection.written, measured: measures, mark: Mark::default() };
+            Pending { due_ns: now, sent_ns: now, end: connection.written, measured: measures, kept: Kept::Nothing };
         let mut next = Message { connection: connection.number, sequence: connection.sequence + 1 };
         let mut left = renewed;
         for part in connection.under_way.parts() {
@@ -259,7 +261,7 @@ impl<S: System> Worker<S> {
         }
         match wrong {
             Some(failure) => self.fail(index, failure),
-            None => self.answered(index, now),
+            None => self.answered(index, 0, now),
         }
     }
 
@@ -274,7 +276,7 @@ impl<S: System> Worker<S> {
     fn unasked(&self, index: usize) -> Failure {
         let what = match self.connections[index].under_way.is_empty() {
             true => "a message that nothing was waiting for",
-            false => "an answer that came before its question was sent",
+            false => TOO_EARLY,
         };
         Failure::new(Kind::UnexpectedReply, what)
     }
@@ -311,9 +313,9 @@ impl<S: System> Worker<S> {
             return;
         } else if reply.closes {
             // The next message uses a new connection.
-            self.account(index, now);
+            self.account(index, 0, now);
         } else {
-            self.answered(index, now);
+            self.answered(index, 0, now);
         }
         if reply.closes && self.connections[index].state == State::Open {
             match self.connections[index].leaving {
@@ -323,26 +325,15 @@ impl<S: System> Worker<S> {
         }
     }
 
-    /// A correct reply: it is recorded, and the connection continues.
+    /// A correct reply to one of the messages in flight: it is recorded, and the connection continues.
     #[inline]
-    fn answered(&mut self, index: usize, now: u64) {
-        self.answered_at(index, 0, now);
-    }
-
-    /// The same for any message in flight.
-    #[inline]
-    pub fn answered_at(&mut self, index: usize, slot: usize, now: u64) {
-        self.account_at(index, slot, now);
+    pub fn answered(&mut self, index: usize, slot: usize, now: u64) {
+        self.account(index, slot, now);
         self.go_on(index, now);
     }
 
     #[inline]
-    pub fn account(&mut self, index: usize, now: u64) {
-        self.account_at(index, 0, now);
-    }
-
-    #[inline]
-    fn account_at(&mut self, index: usize, slot: usize, now: u64) {
+    pub fn account(&mut self, index: usize, slot: usize, now: u64) {
         let per_request = self.plan.connection_per_request();
         let connection = &mut self.connections[index];
         let Some(message) = connection.under_way.take_at(slot) else { return };
@@ -350,7 +341,7 @@ impl<S: System> Worker<S> {
         connection.replies += 1;
         self.accounts.answered(1, u64::from(measured), self.timeline.in_window, now);
         let awake = |from_ns, to_ns| self.timeline.awake(from_ns, to_ns);
-        let part = if measured { Part::Measured } else { Part::Warmup };
+        let part = Part::of(measured);
         if per_request {
             let (opened_ns, replied_ns) = (connection.opened_ns, connection.replied_ns);
             self.accounts.record.duration(Tag::Service, part, sent_ns, awake(sent_ns, replied_ns));
@@ -364,9 +355,9 @@ impl<S: System> Worker<S> {
             self.accounts.record.duration(Tag::Response, part, due_ns, awake(sent_ns, now));
             self.accounts.record.duration(Tag::SendLag, part, due_ns, begun_ns);
         }
-        if self.users.is_some() {
+        if let Some(request) = message.request() {
             let begun_ns = if paced { due_ns } else { sent_ns };
-            self.accounts.record.duration(Tag::step(message.mark.step()), part, begun_ns, awake(sent_ns, now));
+            self.accounts.record.duration(Tag::step(request.step.into()), part, begun_ns, awake(sent_ns, now));
         }
     }
 }

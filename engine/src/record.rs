@@ -57,17 +57,9 @@ pub struct Pushes {
     pub last_unknown: u64,
 }
 
-/// The reason of a server's Close frame.
-#[derive(Clone, Debug)]
-pub struct Close {
-    pub count: u64,
-    pub reason: String,
-}
-
 /// A server's answer to an opening handshake that is not 101.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    pub count: u64,
     /// The beginning of what came with the head.
     pub body: String,
     pub location: Option<String>,
@@ -77,8 +69,21 @@ pub struct Refusal {
 /// How servers ended connections and refused them, in their own words: those of the first of each code and status.
 #[derive(Clone, Debug, Default)]
 pub struct Partings {
-    pub closes: BTreeMap<Option<u16>, Close>,
-    pub refusals: BTreeMap<u16, Refusal>,
+    /// By code, with the reason.
+    pub closes: Counted<Option<u16>, String>,
+    pub refusals: Counted<u16, Refusal>,
+}
+
+/// How often something came, and an example.
+pub type Counted<Key, Example> = BTreeMap<Key, (u64, Example)>;
+
+pub fn count<Key: Ord, Example>(
+    all: &mut Counted<Key, Example>,
+    key: Key,
+    count: u64,
+    first: impl FnOnce() -> Example,
+) {
+    all.entry(key).or_insert_with(|| (0, first())).0 += count;
 }
 
 /// Further codes and statuses are not kept.
@@ -88,27 +93,24 @@ impl Partings {
     #[cold]
     pub fn closed(&mut self, code: Option<u16>, reason: &[u8]) {
         if self.closes.len() < MOST_PARTINGS || self.closes.contains_key(&code) {
-            let first = || Close { count: 0, reason: printable(reason) };
-            self.closes.entry(code).or_insert_with(first).count += 1;
+            count(&mut self.closes, code, 1, || printable(reason));
         }
     }
 
     #[cold]
     pub fn refused(&mut self, status: u16, refusal: Refusal) {
         if self.refusals.len() < MOST_PARTINGS || self.refusals.contains_key(&status) {
-            let count = refusal.count;
-            self.refusals.entry(status).or_insert(Refusal { count: 0, ..refusal }).count += count;
+            count(&mut self.refusals, status, 1, || refusal);
         }
     }
 
     /// Those of another worker too.
     pub fn add(&mut self, other: &Partings) {
-        for (code, Close { count, reason }) in &other.closes {
-            self.closes.entry(*code).or_insert(Close { count: 0, reason: reason.clone() }).count += count;
+        for (&code, (times, reason)) in &other.closes {
+            count(&mut self.closes, code, *times, || reason.clone());
         }
-        for (status, refusal) in &other.refusals {
-            let first = || Refusal { count: 0, ..refusal.clone() };
-            self.refusals.entry(*status).or_insert_with(first).count += refusal.count;
+        for (&status, (times, refusal)) in &other.refusals {
+            count(&mut self.refusals, status, *times, || refusal.clone());
         }
     }
 }
@@ -121,7 +123,7 @@ pub fn printable(bytes: &[u8]) -> String {
     printed.collect::<String>().trim().to_string()
 }
 
-pub type Errors = BTreeMap<Kind, (u64, String)>;
+pub type Errors = Counted<Kind, String>;
 
 /// A message of a traced session that was sent, or a record that arrived.
 #[derive(Debug)]
@@ -200,8 +202,7 @@ impl Record {
     /// The same failure this many times, this many of them part of the measurement.
     pub fn error(&mut self, Failure { kind, example }: Failure, times: u64, measured: u64) {
         // The words may come from the server.
-        let first = || (0, example.chars().take(LONGEST_EXAMPLE).collect());
-        self.errors.entry(kind).or_insert_with(first).0 += times;
+        count(&mut self.errors, kind, times, || example.chars().take(LONGEST_EXAMPLE).collect());
         if measured > 0 {
             *self.measured_errors.entry(kind).or_insert(0) += measured;
         }
@@ -218,7 +219,6 @@ impl Record {
         Record { counters: self.counters, ..Record::default() }
     }
 
-    /// Errors of this kind since the last interval.
     pub fn take_errors(&mut self, kind: Kind) -> Option<(u64, String)> {
         self.errors.remove(&kind)
     }

@@ -87,7 +87,6 @@ impl RoomBoard {
         self.members[self.room(user)].fetch_sub(1, SeqCst);
     }
 
-    /// A member publishes.
     pub fn publish(&self, user: u32, sequence: u64, measured: bool) -> Expected {
         let members = self.members[self.room(user)].load(SeqCst);
         let copies = u64::from(members - u32::from(!self.rooms.own));
@@ -95,7 +94,6 @@ impl RoomBoard {
         Expected { copies, evicts: before & MEASURED != 0 && before & COPIES != 0 }
     }
 
-    /// Whether a copy of this user's message is for this member.
     #[inline]
     pub fn is_for(&self, publisher: u32, member: u32) -> bool {
         self.room(publisher) == self.room(member) && (self.rooms.own || publisher != member)
@@ -135,7 +133,6 @@ impl RoomBoard {
         self.slot(user) < self.publishers
     }
 
-    /// The publishers of a room.
     pub fn publishers(&self) -> usize {
         self.publishers as usize
     }

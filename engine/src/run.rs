@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::console;
-use crate::control::{self, Control, Final, Phase, Report};
+use crate::control::{Control, Final, Phase, Report};
 use crate::emit::Emit;
 use crate::gate::{self, Gate};
 use crate::leash;
@@ -11,7 +11,6 @@ use crate::merge::Merge;
 use crate::plan::{Plan, Until};
 use crate::poll::{Poll, Waker};
 use crate::push::{self, Board};
-use crate::tls;
 use crate::worker::{Common, Worker};
 use std::io;
 use std::path::Path;
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The workers see the start time before it comes.
-const AHEAD_NS: u64 = 2_000_000;
+pub const AHEAD_NS: u64 = 2_000_000;
 
 /// A process that begins this much later than requested uses its own start time.
 const LATE_NS: u64 = 1_000_000_000;
@@ -60,14 +59,7 @@ pub fn run(plan: Plan, folder: &Path, parent: u32) -> Result<(), Stop> {
         return Err(Stop::Plan("`gate_s` is set, but standard input is no pipe that could open a gate".into()));
     }
     let plan = Arc::new(plan);
-    let (reports, receiver) = control::channel(plan.threads);
-    let common = Common {
-        tls: tls::Client::new(&plan).map_err(Stop::Plan)?,
-        plan: plan.clone(),
-        control: Arc::new(Control::default()),
-        board: Arc::new(Board::new(&plan)),
-        reports,
-    };
+    let (common, receiver) = Common::new(&plan).map_err(Stop::Plan)?;
     let workers: Vec<Ready> = (0..plan.threads)
         .map(|index| spawn(index, common.clone(), tables))
         .collect::<Vec<_>>()
@@ -229,7 +221,7 @@ impl Run {
             measure_from(&self.plan, &self.control, clock::now_ns() + AHEAD_NS);
         } else {
             // The time has passed; no tick may precede it unless it was already written.
-            let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns());
+            let t_ns = last.into_iter().max().unwrap_or(t_ns).max(self.emit.last_ns);
             self.ticks.expect(t_ns);
             self.control.begin_at(Phase::Drain, t_ns);
         }

@@ -52,46 +52,11 @@ pub struct Message {
 
 /// The mark of a message with space for a whole stamp: its stamp, and the offset of its content. It
 /// is kept while the message is in flight, so that it is not computed again for the reply.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed)]
 pub struct Mark {
     pub stamp: [u8; stamp::LENGTH],
     offset: u16,
-}
-
-impl Mark {
-    /// That of a session's request, whose content is not kept: its number, which step it is, and the check of its postmark.
-    #[inline]
-    pub fn of_step(sequence: u64, step: usize, check: u32) -> Mark {
-        let mut mark = Mark { offset: step as u16, ..Mark::default() };
-        mark.stamp[..8].copy_from_slice(&sequence.to_ne_bytes());
-        mark.stamp[8..12].copy_from_slice(&check.to_ne_bytes());
-        mark
-    }
-
-    #[inline]
-    pub fn check(&self) -> u32 {
-        u32::from_ne_bytes(self.stamp[8..12].try_into().expect("four bytes"))
-    }
-
-    #[inline]
-    pub fn sequence(&self) -> u64 {
-        u64::from_ne_bytes(*self.stamp.first_chunk().expect("a stamp is longer"))
-    }
-
-    #[inline]
-    pub fn step(&self) -> usize {
-        self.offset.into()
-    }
-
-    /// Its last reply has not arrived, but an error has.
-    #[inline]
-    pub fn has_failed(&self) -> bool {
-        self.stamp[stamp::LENGTH - 1] != 0
-    }
-
-    pub fn fail_later(&mut self) {
-        self.stamp[stamp::LENGTH - 1] = 1;
-    }
 }
 
 /// The number of offsets at which a message's part of the drawn content may begin: that many
@@ -205,9 +170,23 @@ impl Script {
         })
     }
 
-    /// Whether the whole reply is that to the message with this mark. Messages without a mark are not identified by it.
+    /// Takes the usual reply off the front of `input`, if that begins with it: the message with this mark, whole and in one
+    /// frame.
     #[inline]
-    pub fn is_reply_to(&self, mark: &Mark, reply: &[u8]) -> bool {
+    pub fn take_reply(&self, input: &mut &[u8], mark: &Mark) -> bool {
+        let behind = self.head.strip(input);
+        let Some((reply, rest)) = behind.and_then(|behind| behind.split_at_checked(self.length)) else {
+            return false;
+        };
+        let right = self.is_reply_to(mark, reply);
+        if right {
+            *input = rest;
+        }
+        right
+    }
+
+    #[inline]
+    fn is_reply_to(&self, mark: &Mark, reply: &[u8]) -> bool {
         let Some((stamp, rest)) = reply.split_first_chunk() else { return false };
         *stamp == mark.stamp && self.is_content(mark.offset, stamp::LENGTH, rest)
     }
@@ -322,7 +301,6 @@ mod tests {
                 }
                 let known = script.mark(message).map(|mark| script.is_reply_to(&mark, &whole));
                 assert_eq!(known, (bytes >= stamp::LENGTH).then_some(true));
-                assert!(!script.is_reply_to(&Mark::default(), &whole));
                 assert!(!script.matches(Message { sequence: 98, ..message }, 0, &whole));
                 let mut wrong = whole.clone();
                 wrong[bytes - 1] ^= 1;

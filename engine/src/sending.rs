@@ -1,13 +1,13 @@
 //! Outgoing data: which message is next on a connection, its frames, and the one system call that
 //! sends it. Part of the worker, and the hot path.
 
-use crate::connection::{Pending, State};
+use crate::connection::{Kept, Pending, State};
 use crate::control::Phase;
 use crate::failure::{Failure, Kind};
 use crate::frame;
 use crate::outbox::PIECE_BYTES;
 use crate::plan::{Loop, Transport};
-use crate::scenario::{Mark, Message};
+use crate::scenario::Message;
 use crate::system::{Interest, System};
 use crate::worker::Worker;
 use std::io;
@@ -121,36 +121,36 @@ impl<S: System> Worker<S> {
         let (number, sequence) = (connection.number, connection.sequence);
         self.accounts.sent(1, measured);
         let new_connection = self.plan.connection_per_request();
-        let mut mark = Mark::default();
+        let mut kept = Kept::Nothing;
         match self.plan.transport {
-            Transport::Websocket if self.users.is_some() => mark = self.write_step(index, sequence, now),
-            Transport::Websocket => mark = self.write_message(index, Message { connection: number, sequence }),
+            Transport::Websocket if self.users.is_some() => kept = Kept::Request(self.write_step(index, sequence, now)),
+            Transport::Websocket => kept = self.write_message(index, Message { connection: number, sequence }),
             Transport::Tcp => self.outbox.bytes.extend_from_slice(b"Ping"),
             Transport::Http if new_connection => {}
             Transport::Http => self.outbox.bytes.extend_from_slice(&self.request),
         }
         let connection = &mut self.connections[index];
         let end = connection.written.wrapping_add(self.outbox.bytes.len() as u32);
-        connection.under_way.add(Pending { due_ns, sent_ns: now, end, measured, mark });
+        connection.under_way.add(Pending { due_ns, sent_ns: now, end, measured, kept });
         if new_connection {
             self.ask_to_open(index, now);
         }
     }
 
     #[inline]
-    fn write_message(&mut self, index: usize, message: Message) -> Mark {
+    fn write_message(&mut self, index: usize, message: Message) -> Kept {
         if self.plan.deflate.is_some() || self.plan.fragment_bytes.is_some() {
             self.outbox.whole.clear();
             self.script.write(message, &mut self.outbox.whole);
             self.write_whole(index);
-            return self.script.mark(message).unwrap_or_default();
+            return self.script.mark(message).map_or(Kept::Nothing, Kept::Mark);
         }
         let key = self.outbox.key(&mut self.random);
         let Some(mark) = self.script.mark(message) else {
             self.outbox.whole.clear();
             self.script.write(message, &mut self.outbox.whole);
             self.outbox.one_frame(key);
-            return Mark::default();
+            return Kept::Nothing;
         };
         let mut position = self.outbox.front(&self.script, &mark, key);
         while position < self.script.length {
@@ -159,10 +159,9 @@ impl<S: System> Worker<S> {
                 self.hand_over(index);
             }
         }
-        mark
+        Kept::Mark(mark)
     }
 
-    /// Writes the message in the outbox's `whole`.
     pub fn write_whole(&mut self, index: usize) {
         self.outbox.message(self.connections[index].deflater.as_deref_mut(), &mut self.random);
     }

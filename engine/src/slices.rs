@@ -31,7 +31,6 @@ const EDGES: [Edge; 3] = [Edge::Start, Edge::Open, Edge::Close];
 #[derive(Clone)]
 pub struct Slices {
     slices: Vec<Slice>,
-    /// Edges that have passed.
     passed: usize,
     /// When the current slice started and when it ends: a message sent and answered in between has seen no rest.
     started_ns: u64,

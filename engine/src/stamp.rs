@@ -21,7 +21,6 @@ impl Stamps {
         Stamps(SipHash::new([key(0), key(1)]))
     }
 
-    /// The keyed hash of these words.
     #[inline]
     pub fn hash_of<const WORDS: usize>(&self, words: [u64; WORDS]) -> u64 {
         let [hash] = self.0.hash(words.map(|word| [word]));

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// The last stops that are remembered.
 const MOST: usize = 16;
 
+#[derive(Default)]
 pub struct Stops {
     /// Every event of this time or earlier has been handled: what a server is late by is counted up to it.
     pub looked_ns: u64,
@@ -21,14 +21,7 @@ pub struct Stops {
 
 impl Stops {
     pub fn new() -> Stops {
-        Stops {
-            looked_ns: 0,
-            round_ns: 0,
-            round_events: 0,
-            back_ns: u64::MAX,
-            held_up_ns: 0,
-            last: VecDeque::with_capacity(MOST),
-        }
+        Stops { back_ns: u64::MAX, last: VecDeque::with_capacity(MOST), ..Stops::default() }
     }
 
     /// The worker acts again. A stop of more than `long_ns` is remembered.

@@ -40,7 +40,6 @@ pub trait System {
     /// How far it is ahead of the monotonic one.
     fn to_unix_ns(&self) -> u64;
 
-    /// The usage of this thread.
     fn usage(&self) -> Usage;
 
     /// Begins to connect connection `number` of the plan, without waiting.

@@ -7,6 +7,7 @@ use crate::plan::{Plan, Until};
 use crate::record::Counters;
 use crate::slices::{Edge, Slices};
 
+#[derive(Default)]
 pub struct Timeline {
     pub phase: Phase,
     /// The measured window, or that of the current slice; unknown times are "never".
@@ -21,7 +22,8 @@ pub struct Timeline {
     pub moment_ns: u64,
     /// What was measured in all windows that have closed.
     pub measured: Option<Window>,
-    origin_ns: u64,
+    /// Ticks count from here.
+    pub origin_ns: u64,
     ticks: u64,
     /// The state at the start of the window that is open.
     opened: Option<Window>,
@@ -38,24 +40,7 @@ pub enum Reached {
 
 impl Timeline {
     pub fn new() -> Timeline {
-        Timeline {
-            phase: Phase::Connect,
-            measure_ns: u64::MAX,
-            drain_ns: u64::MAX,
-            loads: false,
-            in_window: false,
-            slices: None,
-            moment_ns: 0,
-            measured: None,
-            origin_ns: 0,
-            ticks: 0,
-            opened: None,
-        }
-    }
-
-    /// Ticks count from here.
-    pub fn begin(&mut self, origin_ns: u64) {
-        self.origin_ns = origin_ns;
+        Timeline { measure_ns: u64::MAX, drain_ns: u64::MAX, ..Timeline::default() }
     }
 
     /// What comes next, if `now` has reached it. A tick, or a phase that begins at the same time, has then been taken.
@@ -99,7 +84,6 @@ impl Timeline {
         }
     }
 
-    /// Passes the edge of a slice that has been reached.
     pub fn pass_edge(&mut self) -> Edge {
         let (edge, slice) = self.slices.as_mut().expect("it has edges").pass();
         if edge == Edge::Start {
@@ -121,7 +105,6 @@ impl Timeline {
         });
     }
 
-    /// Closes the window that is open, if one is.
     pub fn close_window(&mut self, t_ns: u64, usage: Usage, counters: &Counters, held_up_ns: u64) {
         self.in_window = false;
         let Some(opened) = self.opened.take() else { return };
@@ -140,7 +123,6 @@ impl Timeline {
         });
     }
 
-    /// When the window that is open began.
     pub fn opened_ns(&self) -> Option<u64> {
         self.opened.map(|opened| opened.begin_ns)
     }

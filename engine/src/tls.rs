@@ -123,8 +123,9 @@ impl Session {
 
     /// Appends the plaintext that these bytes complete: also that of the records before one that is wrong.
     pub fn open(&mut self, mut sealed: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::new(Kind::Tls, error.to_string());
         while !sealed.is_empty() {
-            let taken = self.0.read_tls(&mut sealed).map_err(|error| Failure::new(Kind::Tls, error.to_string()))?;
+            let taken = self.0.read_tls(&mut sealed).map_err(failed)?;
             if taken == 0 {
                 // The peer has closed its side of TLS; later data is ignored (RFC 8446 §6.1).
                 return Ok(());
@@ -133,10 +134,7 @@ impl Session {
                 Ok(state) => {
                     let start = plain.len();
                     plain.resize(start + state.plaintext_bytes_to_read(), 0);
-                    self.0
-                        .reader()
-                        .read_exact(&mut plain[start..])
-                        .map_err(|error| Failure::new(Kind::Tls, error.to_string()))?;
+                    self.0.reader().read_exact(&mut plain[start..]).map_err(failed)?;
                 }
                 Err(error) => {
                     // It ends by blocking.

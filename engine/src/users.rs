@@ -7,7 +7,6 @@ use crate::session::shape::Shapes;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The users of a worker.
 pub struct Users {
     /// It is read as often as the worker's own state is changed, so it is not part of that. It lives as long as the process.
     pub table: &'static Table,
@@ -67,7 +66,6 @@ impl Users {
         has_room
     }
 
-    /// When the next keep-alive is due.
     pub fn next_ns(&self) -> u64 {
         self.keepalives.peek().map_or(u64::MAX, |&Reverse((due, ..))| due)
     }

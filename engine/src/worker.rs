@@ -6,7 +6,7 @@
 //! This file is the loop. What has a state of its own is in its own type: `Timeline` (phases and windows), `Pacer` (what is
 //! due), `Accounts` (what is counted), `Outbox` (what is written), `Broadcasts`, `Users` (of a session), `Stops` (what this
 //! worker is late by), `Sweep` (what may be overdue). The other methods of the worker connect them, by subject: phases.rs,
-//! opening.rs, ending.rs, sending.rs, receiving.rs, conversing.rs, setting_up.rs, broadcasting.rs, overdue.rs.
+//! opening.rs, ending.rs, sending.rs, receiving.rs, conversing.rs, broadcasting.rs, overdue.rs.
 //!
 //! When may what be called?
 //!
@@ -24,7 +24,7 @@
 
 use crate::accounts::Accounts;
 use crate::connection::Connection;
-use crate::control::{Control, Report, Reports, Tick};
+use crate::control::{self, Control, Report, Reports, Tick};
 use crate::handshake::Offer;
 use crate::http;
 use crate::outbox::Outbox;
@@ -45,6 +45,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// Size of the read buffer: for the replies that can be in flight on a connection, as far as that
 /// helps: what was read is still in the core's cache when it is checked. A peer that floods delays the others by the time
@@ -95,7 +96,6 @@ pub struct Worker<S: System> {
     pub broadcasts: Broadcasts,
     /// Connections that have yet to begin this phase.
     pub unstarted: Range<usize>,
-    /// When something was read last.
     pub read_ns: u64,
     /// Offset from `CLOCK_MONOTONIC` to the epoch.
     pub to_unix_ns: u64,
@@ -114,6 +114,15 @@ pub struct Common {
     pub control: Arc<Control>,
     pub board: Arc<Board>,
     pub reports: Reports,
+}
+
+impl Common {
+    /// With the other end of the workers' reports. An error is the plan's or this host's, in one line.
+    pub fn new(plan: &Arc<Plan>) -> Result<(Common, Receiver<(usize, Report)>), String> {
+        let (reports, receiver) = control::channel(plan.threads);
+        let (tls, board) = (tls::Client::new(plan)?, Arc::new(Board::new(plan)));
+        Ok((Common { plan: plan.clone(), tls, control: Arc::default(), board, reports }, receiver))
+    }
 }
 
 impl<S: System> Worker<S> {
@@ -185,7 +194,7 @@ impl<S: System> Worker<S> {
     }
 
     pub fn begin(&mut self, origin_ns: u64) {
-        self.timeline.begin(origin_ns);
+        self.timeline.origin_ns = origin_ns;
         self.sweep.begin(origin_ns);
         if self.plan.stages.is_none() && !self.plan.connection_per_request() {
             self.ask_for_all(origin_ns);
@@ -196,7 +205,6 @@ impl<S: System> Worker<S> {
         !self.finished && !self.control.stopped()
     }
 
-    /// Does what is due, then waits once for events.
     pub fn step(&mut self) {
         let now = self.act();
         self.wait(now);

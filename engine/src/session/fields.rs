@@ -127,7 +127,6 @@ impl<'a> Seen<'a, '_> {
         }
     }
 
-    /// The number that a field has.
     #[inline]
     pub fn number(&self, field: usize) -> Option<u64> {
         self.value(field)?.number()

@@ -139,7 +139,6 @@ pub fn space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Passes a value.
 #[inline]
 fn pass(text: &[u8], at: usize) -> Result<usize, usize> {
     match text.get(at) {
@@ -178,7 +177,6 @@ fn in_chunk(chunk: u64) -> Option<usize> {
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
-/// Passes an object or an array.
 fn pass_brackets(text: &[u8], mut at: usize) -> Result<usize, usize> {
     let mut depth = 0usize;
     while let Some(&byte) = text.get(at) {

@@ -118,6 +118,19 @@ pub enum Await {
     Nothing {},
 }
 
+/// A step that was sent. It is kept until it is answered, so that nothing is computed again for the answer.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed)]
+pub struct Request {
+    /// Its number on its connection.
+    pub sequence: u64,
+    /// That of its postmark.
+    pub check: u32,
+    pub step: u8,
+    /// Its last reply has not arrived, but an error has.
+    pub has_failed: bool,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Keepalive {
@@ -137,7 +150,6 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// The publishers of each room.
     pub fn publishers(&self, connections: usize) -> u32 {
         let members = connections.div_ceil(self.count as usize) as u32;
         self.publishers.unwrap_or(members).min(members)
@@ -159,27 +171,20 @@ pub struct Table {
     /// Requests have identifiers of two bytes, which repeat.
     pub has_identifiers: bool,
     fields: Fields,
-    tests: Vec<Vec<Ready>>,
-    templates: Vec<Template>,
-    marked: Vec<bool>,
+    /// By rule. Where a test compares with a number, with that.
+    tests: Vec<Vec<(Test, Option<u64>)>>,
+    pub templates: Vec<Template>,
+    /// By template: whether messages of it have a postmark.
+    pub marked: Vec<bool>,
     lines: Vec<Vec<Vec<u8>>>,
-}
-
-enum Ready {
-    Begins(Vec<u8>),
-    Is(usize, Vec<u8>, Option<u64>),
-    Has(usize),
-    Lacks(usize),
 }
 
 impl Table {
     /// Fails if the data cannot be read.
     pub fn new(session: &Session, seed: u64) -> io::Result<Table> {
-        let ready = |test: &Test| match test {
-            Test::Begins { text } => Ready::Begins(text.clone().into_bytes()),
-            Test::Is { field, text } => Ready::Is(*field, text.clone().into_bytes(), text.parse().ok()),
-            Test::Has { field } => Ready::Has(*field),
-            Test::Lacks { field } => Ready::Lacks(*field),
+        let ready = |test: &Test| {
+            let number = if let Test::Is { text, .. } = test { text.parse().ok() } else { None };
+            (test.clone(), number)
         };
         let mut random = fastrand::Rng::with_seed(seed);
         let letters = SHIFTS + longest_letters(session.templates.iter().flatten()).next_multiple_of(BLOCK);
@@ -196,31 +201,31 @@ impl Table {
         })
     }
 
-    /// A record that is not judged yet.
     #[inline]
     pub fn seen<'a>(&self, record: Record<'a>) -> Seen<'a, '_> {
         self.fields.of(record)
+    }
+
+    #[inline]
+    pub fn step_of(&self, request: &Request) -> &Step {
+        &self.session.steps[usize::from(request.step)]
     }
 
     /// What a record is: the rule that applies to it, if one does.
     #[inline]
     pub fn judge(&self, seen: &mut Seen, shapes: &mut Shapes) -> Result<Option<usize>, Failure> {
         seen.scan(shapes)?;
-        let holds = |test: &Ready| match test {
-            Ready::Begins(text) => seen.record.bytes.starts_with(text),
-            Ready::Is(field, text, number) => match seen.value(*field) {
-                Some(fields::Value::Bytes(bytes)) => bytes == text,
+        let holds = |(test, number): &(Test, Option<u64>)| match test {
+            Test::Begins { text } => seen.record.bytes.starts_with(text.as_bytes()),
+            Test::Is { field, text } => match seen.value(*field) {
+                Some(fields::Value::Bytes(bytes)) => bytes == text.as_bytes(),
                 Some(fields::Value::Number(found)) => *number == Some(found),
                 None => false,
             },
-            Ready::Has(field) => seen.value(*field).is_some(),
-            Ready::Lacks(field) => seen.value(*field).is_none(),
+            Test::Has { field } => seen.value(*field).is_some(),
+            Test::Lacks { field } => seen.value(*field).is_none(),
         };
         Ok(self.tests.iter().position(|tests| tests.iter().all(holds)))
-    }
-
-    pub fn template(&self, number: usize) -> &Template {
-        &self.templates[number]
     }
 
     /// What a template is for, in a trace: a step, a rule that answers, or a keep-alive.
@@ -231,13 +236,6 @@ impl Table {
         step.or_else(|| rules.iter().find(answers).map(|rule| &rule.name)).map_or("keep-alive", String::as_str)
     }
 
-    /// Whether messages of this template have a postmark.
-    #[inline]
-    pub fn is_marked(&self, template: usize) -> bool {
-        self.marked[template]
-    }
-
-    /// The columns of a user.
     pub fn columns(&self, user: u32) -> &[Vec<u8>] {
         match self.lines.len() {
             0 => &[],
@@ -245,7 +243,6 @@ impl Table {
         }
     }
 
-    /// A record that no rule expects, in words.
     #[cold]
     pub fn unexpected(&self, record: Record) -> Failure {
         Failure::new(Kind::UnexpectedReply, format!("no rule for {:?}", fields::excerpt(record.bytes)))

@@ -25,7 +25,6 @@ impl Postmark {
         [user, sequence, (t_ns >> 32) as u32, t_ns as u32, check, clock]
     }
 
-    /// Appends it.
     #[inline]
     pub fn write(self, check: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(FRONT);
@@ -34,7 +33,6 @@ impl Postmark {
         }
     }
 
-    /// Whether a text begins with it.
     #[inline]
     fn begins(self, check: u32, text: &[u8]) -> bool {
         let Some((front, found)) = text.get(..LENGTH).map(|mark| mark.split_at(FRONT.len())) else { return false };

@@ -183,10 +183,8 @@ fn line<'a>(input: &mut &'a [u8], counted: &[u8], longest: usize) -> Result<Next
     }
     let word = &text[memrchr(b' ', text).map_or(0, |space| space + 1)..];
     let Some(length) = decimal(word) else {
-        return Err(Failure::new(
-            Kind::BadRecord,
-            format!("no length at the end of {:?}", String::from_utf8_lossy(text)),
-        ));
+        let what = format!("no length at the end of {:?}", String::from_utf8_lossy(text));
+        return Err(Failure::new(Kind::BadRecord, what));
     };
     let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(end + 1);
     within(whole, longest)?;

@@ -153,7 +153,6 @@ impl Template {
         Template(pieces.iter().map(ready).collect())
     }
 
-    /// Appends the message.
     pub fn write(&self, filling: &Filling, out: &mut Vec<u8>) {
         for ready in &self.0 {
             match ready {

@@ -3,11 +3,10 @@
 
 use super::frames::{client_frame, frame_of};
 use crate::clock::{Usage, thread_ns};
-use crate::control::{self, Control, Phase, Report};
+use crate::control::{Phase, Report};
 use crate::handshake;
 use crate::plan::Plan;
-use crate::push::Board;
-use crate::run::begin_from;
+use crate::run::{AHEAD_NS, begin_from};
 use crate::system::{Event, Interest, System};
 use crate::worker::{Common, Worker};
 use serde_json::{Value, json};
@@ -51,7 +50,6 @@ struct Memory {
     wires: Vec<Wire>,
     news: Vec<usize>,
     now: Cell<u64>,
-    /// The CPU time of the server.
     served_ns: u64,
 }
 
@@ -152,10 +150,8 @@ fn cost_ns(scenario: &Value, depth: usize, messages: u64) -> f64 {
         "receive_stamps": null, "source_addresses": ["127.0.0.1"], "headers": [], "seed": 1, "shard": [0, 1], "gate_s": null,
     });
     let plan: Arc<Plan> = Arc::new(serde_json::from_value(plan).expect("a plan"));
-    let (sender, reports) = control::channel(1);
-    let control = Arc::new(Control::default());
-    let board = Arc::new(Board::new(&plan));
-    let common = Common { plan: plan.clone(), tls: None, control: control.clone(), board, reports: sender };
+    let (common, reports) = Common::new(&plan).expect("there is no TLS");
+    let control = common.control.clone();
     let mut worker = Worker::new(0, common, Memory::default()).expect("a worker");
     worker.begin(worker.system.now_ns());
     let own_ns = |worker: &Worker<Memory>| thread_ns() - worker.system.served_ns;
@@ -165,7 +161,7 @@ fn cost_ns(scenario: &Value, depth: usize, messages: u64) -> f64 {
         for (_, report) in reports.try_iter() {
             match report {
                 Report::Settled { .. } => {
-                    begin_from(&plan, &control, worker.system.now_ns() + 2_000_000);
+                    begin_from(&plan, &control, worker.system.now_ns() + AHEAD_NS);
                     begun_ns = own_ns(&worker);
                 }
                 Report::Counted { phase, .. } => {

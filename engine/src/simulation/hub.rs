@@ -1,10 +1,10 @@
-//! A server of rooms, and the truth about what its clients have: which copy of which message went to whom, in which
-//! order. It is counted by sets, and not as the engine does it.
+//! A server of rooms: which copy of which message goes to whom, in which order.
 
-use super::server::{Answer, Deed, Hub, Peer};
+use super::copies::{Copy, Published, Said};
+use super::peer::{Deed, Hub};
+use super::speech::{Answer, answer, say_unit};
 use super::times::Unit;
 use super::world::World;
-use std::collections::{BTreeMap, BTreeSet};
 
 const MS: u64 = 1_000_000;
 /// A copy so far behind a later one is not known to be the first (protocol/README.md, section 2).
@@ -12,39 +12,6 @@ const FAR: u32 = 96;
 
 /// So many of a publisher's messages were once followed.
 const KEPT: u32 = 64;
-
-/// A message on its way to one client.
-pub struct Copy {
-    opcode: u8,
-    content: Vec<u8>,
-    published: Published,
-}
-
-/// Which message it is: whose, which of them, and its place among all messages.
-#[derive(Clone, Copy)]
-pub struct Published {
-    publisher: u32,
-    sequence: u32,
-    number: usize,
-}
-
-/// A message that was published: when, and how many members must have it and have it.
-pub struct Said {
-    pub t_ns: u64,
-    pub expected: u64,
-    pub received: u64,
-}
-
-#[derive(Default)]
-pub struct Truth {
-    pub said: Vec<Said>,
-    pub misplaced: u64,
-    pub out_of_order: u64,
-    /// By publisher: the number of its latest message.
-    latest: BTreeMap<u32, u32>,
-    /// By client and publisher.
-    heard: BTreeMap<(u32, u32), BTreeSet<u32>>,
-}
 
 fn hexadecimal(digits: &[u8]) -> u64 {
     u64::from_str_radix(std::str::from_utf8(digits).expect("digits"), 16).expect("hexadecimal digits")
@@ -59,7 +26,7 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
     };
     let ack = |number: &str| Answer::Message(opcode, format!("{{\"ack\":{number}}}").into_bytes());
     if let Some(join) = number("\"join\":") {
-        return Peer::answer(world, wire, ack(join));
+        return answer(world, wire, ack(join));
     }
     let id = number("\"id\":").expect("a number");
     let mark = text.split_once("wsb1").expect("a postmark").1.as_bytes();
@@ -82,13 +49,8 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
             Deed::Right | Deed::Late(_) => u32::from(is_right),
             Deed::Leaks => u32::from(is_right || !is_here),
             Deed::WrongRooms => u32::from(!is_here),
-            Deed::TwiceForNone => {
-                if is_right {
-                    [0, 2, 1][luck as usize % 3]
-                } else {
-                    0
-                }
-            }
+            Deed::TwiceForNone if is_right => [0, 2, 1][luck as usize % 3],
+            Deed::TwiceForNone => 0,
             Deed::Own => u32::from(is_here),
             Deed::Loses => u32::from(is_right && luck > 0),
         };
@@ -98,7 +60,7 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
             match deed {
                 Deed::Late(most_ms) if luck == 0 => {
                     let until_ns = world.now + world.random.u64(..most_ms * MS);
-                    world.hold(until_ns, member, copy);
+                    world.held.push((until_ns, member, copy));
                 }
                 _ => deliver(world, member, copy),
             }
@@ -106,21 +68,21 @@ pub fn take(world: &mut World, wire: usize, opcode: u8, message: &[u8]) {
     }
     // Where a copy is the answer, nobody asks for another.
     if !answers_by_copy {
-        Peer::answer(world, wire, ack(id));
+        answer(world, wire, ack(id));
     }
 }
 
 pub fn deliver(world: &mut World, wire: usize, copy: Copy) {
     let Copy { opcode, content, published } = copy;
-    Peer::say_unit(world, wire, Answer::Message(opcode, content), Some(Unit::Published(published)));
+    say_unit(world, wire, Answer::Message(opcode, content), Some(Unit::Published(published)));
 }
 
 /// A client is given a copy: counts what it is to it. Returns the copies and answers that it is.
-pub fn give(world: &mut World, wire: usize, published: Published) -> impl Iterator<Item = Unit> + use<> {
+pub fn give(world: &mut World, wire: usize, published: Published) -> [Option<Unit>; 2] {
     let Published { publisher, sequence, number } = published;
     let hub = world.conduct.hub.expect("there are rooms");
     let member = world.wires[wire].peer.number;
-    let (mut copy, mut answer) = (None, None);
+    let (mut copy, mut reply) = (None, None);
     if member % hub.rooms != publisher % hub.rooms || !hub.own && member == publisher {
         world.truth.misplaced += 1;
     } else {
@@ -136,7 +98,7 @@ pub fn give(world: &mut World, wire: usize, published: Published) -> impl Iterat
                 world.reach("a copy is behind 64 later messages of its publisher");
             }
         }
-        answer = (hub.answers_by_copy && member == publisher).then_some(Unit::Answer);
+        reply = (hub.answers_by_copy && member == publisher).then_some(Unit::Answer);
     }
-    copy.into_iter().chain(answer)
+    [copy, reply]
 }

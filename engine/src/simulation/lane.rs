@@ -1,13 +1,13 @@
 //! The fast lane of `receiving` does what the other path does: with either of them a worker sends the same bytes and
 //! tells the same, whatever its servers and the kernel do.
 
-use super::server::Conduct;
-use super::world::{Simulated, World};
-use super::{AHEAD_NS, drawn_plan};
-use crate::control::{self, Control, Report};
+use super::machine::Simulated;
+use super::peer::Conduct;
+use super::plans::{drawn_plan, one};
+use super::world::World;
+use crate::control::{Phase, Report};
 use crate::plan::Plan;
-use crate::push::Board;
-use crate::run::begin_from;
+use crate::run::{AHEAD_NS, begin_from};
 use crate::worker::{Common, Worker};
 use fastrand::Rng;
 use serde_json::json;
@@ -17,16 +17,13 @@ use std::sync::Arc;
 
 /// A plain closed loop with one worker, otherwise drawn.
 fn plain_plan(random: &mut Rng, hostile: bool) -> Plan {
-    let choose = |random: &mut Rng, of: &[usize]| of[random.usize(..of.len())];
-    let bytes = choose(random, &[16, 16, 17, 60, 125, 126, 1000, 65_536]);
+    let bytes = one(random, &[16, 16, 17, 60, 125, 126, 1000, 65_536]);
     let mut plan = drawn_plan(random, hostile);
+    let depth = one(random, &[1, 2, 5, 16]);
     for (key, value) in [
         ("scenario", json!({"kind": "echo", "opcode": "text", "bytes": bytes, "content": null})),
         ("transport", json!("websocket")),
-        (
-            "loop",
-            json!({"kind": "closed", "depth": choose(random, &[1, 2, 5, 16]), "think": null, "messages_per_connection": null}),
-        ),
+        ("loop", json!({"kind": "closed", "depth": depth, "think": null, "messages_per_connection": null})),
         ("threads", json!(1)),
         ("warmup", if random.bool() { json!({"seconds": 0.1}) } else { json!(null) }),
         ("measure", if random.bool() { json!({"seconds": 0.3}) } else { json!({"messages": random.u64(1..300)}) }),
@@ -50,15 +47,8 @@ fn told(seed: u64, is_plain: bool) -> (Vec<String>, u64) {
     plan.check().expect("it is a valid plan");
     let conduct = Conduct::of(&plan, if hostile { random.u32(1..4) } else { 0 }, None, &mut random);
     let world = Rc::new(RefCell::new(World::new(random.u64(..), conduct, 0.7, &plan)));
-    let (sender, reports) = control::channel(1);
-    let control = Arc::new(Control::default());
-    let common = Common {
-        plan: plan.clone(),
-        tls: crate::tls::Client::new(&plan).expect("it verifies nothing"),
-        control: control.clone(),
-        board: Arc::new(Board::new(&plan)),
-        reports: sender,
-    };
+    let (common, reports) = Common::new(&plan).expect("it verifies nothing");
+    let control = common.control.clone();
     let mut worker = Worker::new(0, common, Simulated::new(world.clone(), 0)).expect("a worker");
     assert!(worker.is_plain);
     worker.is_plain = is_plain;
@@ -79,7 +69,7 @@ fn told(seed: u64, is_plain: bool) -> (Vec<String>, u64) {
                 Report::Settled { .. } => begin_from(&plan, &control, world.borrow().now + AHEAD_NS),
                 Report::Counted { phase, t_ns } => {
                     told.push(format!("{phase:?} {t_ns}"));
-                    control.begin_at(crate::control::Phase::Drain, t_ns);
+                    control.begin_at(Phase::Drain, t_ns);
                 }
                 Report::Tick(tick) => {
                     told.push(format!("{} {:?} {:?}", tick.t_ns, tick.counters, tick.interval.errors));

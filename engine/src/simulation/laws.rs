@@ -1,16 +1,17 @@
 //! Invariants after every step of a worker, whatever its servers do, and at its end.
 
+use super::copies::{Said, Truth};
 use super::dues::Dues;
-use super::hub::{Said, Truth};
+use super::machine::Simulated;
 use super::times::{self, Recorded, Times, Values};
-use super::world::{Simulated, World};
+use super::world::World;
 use crate::clock::SECOND_NS;
 use crate::connection::{Counted, State};
 use crate::control::{Final, Phase};
 use crate::conversing::ANSWERS_BYTES;
 use crate::draining::BEYOND_NS;
 use crate::plan::{Loop, Plan, Scenario, Transport};
-use crate::record::{Counters, Pushes};
+use crate::record::{Counters, Pushes, Record};
 use crate::slices::Slices;
 use crate::system::Interest;
 use crate::tags::{Part, Tag};
@@ -31,82 +32,54 @@ macro_rules! law {
     };
 }
 
-/// After every step.
 pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
-    let count = |what: Counted| worker.connections.iter().filter(|one| one.state.counted() == what).count();
-    let counters = &worker.accounts.record.counters;
-    law!(
-        worker.accounts.opening == count(Counted::Opening),
-        "opening: {} counted, {} are",
-        worker.accounts.opening,
-        count(Counted::Opening)
-    );
-    law!(
-        worker.accounts.closing == count(Counted::Closing),
-        "closing: {} counted, {} are",
-        worker.accounts.closing,
-        count(Counted::Closing)
-    );
-    law!(
-        counters.open as usize == count(Counted::Open),
-        "open: {} counted, {} are",
-        counters.open,
-        count(Counted::Open)
-    );
+    let Worker { connections, accounts, script, outbox, plan, timeline, pacer, system, .. } = worker;
+    let count = |what: Counted| connections.iter().filter(|one| one.state.counted() == what).count();
+    let (Record { counters, ledger, .. }, now) = (&accounts.record, system.world.borrow().now);
+    let under_way = || connections.iter().flat_map(|one| one.under_way.all());
+    let measured = under_way().filter(|one| one.measured).count();
+    for (what, counted, are) in [
+        ("opening", accounts.opening, count(Counted::Opening)),
+        ("closing", accounts.closing, count(Counted::Closing)),
+        ("open", counters.open as usize, count(Counted::Open)),
+        ("in flight", accounts.in_flight as usize, under_way().count()),
+        ("measured", accounts.measured_in_flight as usize, measured),
+    ] {
+        law!(counted == are, "{what}: {counted} counted, {are} are");
+    }
     let at_once = worker.at_once();
     law!(
-        worker.plan.connection_per_request() || worker.accounts.opening <= at_once,
+        plan.connection_per_request() || accounts.opening <= at_once,
         "{} are opening, {at_once} may be",
-        worker.accounts.opening
+        accounts.opening
     );
-    law!(worker.outbox.bytes.is_empty(), "{} bytes were written for nobody", worker.outbox.bytes.len());
-
-    let under_way: usize = worker.connections.iter().map(|one| one.under_way.len()).sum();
-    law!(
-        worker.accounts.in_flight as usize == under_way,
-        "in flight: {} counted, {under_way} are",
-        worker.accounts.in_flight
-    );
-    let measured = worker.connections.iter().flat_map(|one| one.under_way.all()).filter(|one| one.measured).count();
-    law!(
-        worker.accounts.measured_in_flight as usize == measured,
-        "measured: {} counted, {measured} are",
-        worker.accounts.measured_in_flight
-    );
-    if !worker.script.is_notice() {
-        let told = counters.answered + counters.failed + worker.accounts.in_flight;
-        law!(counters.sent == told, "{counters:?} with {} in flight", worker.accounts.in_flight);
-        let ledger = &worker.accounts.record.ledger;
-        let told = ledger.answered + ledger.failed + worker.accounts.measured_in_flight;
-        law!(ledger.sent == told, "{ledger:?} with {} in flight", worker.accounts.measured_in_flight);
+    law!(outbox.bytes.is_empty(), "{} bytes were written for nobody", outbox.bytes.len());
+    if !script.is_notice() {
+        let told = counters.answered + counters.failed + accounts.in_flight;
+        law!(counters.sent == told, "{counters:?} with {} in flight", accounts.in_flight);
+        let told = ledger.answered + ledger.failed + accounts.measured_in_flight;
+        law!(ledger.sent == told, "{ledger:?} with {} in flight", accounts.measured_in_flight);
         law!(ledger.sent <= counters.sent && ledger.answered <= counters.answered, "{ledger:?} of {counters:?}");
-    }
-    if worker.script.is_notice() {
-        let ledger = &worker.accounts.record.ledger;
+    } else {
         let more = ledger.answered > ledger.sent || counters.answered > counters.sent;
-        law!(worker.plan.threads > 1 || !more, "more copies than were expected: {ledger:?}, {counters:?}");
+        law!(plan.threads > 1 || !more, "more copies than were expected: {ledger:?}, {counters:?}");
     }
-    if worker.timeline.phase == Phase::Connect {
+    if timeline.phase == Phase::Connect {
         law!(counters.established >= counters.open, "established < open: {counters:?}");
     }
-    if let Some(slices) = &worker.timeline.slices {
-        let strays =
-            worker.connections.iter().flat_map(|one| one.under_way.all()).find(|one| !slices.sends_at(one.due_ns));
+    if let Some(slices) = &timeline.slices {
+        let strays = under_way().find(|one| !slices.sends_at(one.due_ns));
         law!(strays.is_none(), "a message is due outside the slices: {strays:?}");
-        law!(
-            worker.timeline.loads || worker.pacer.backlog.is_empty(),
-            "{} messages wait outside the slices",
-            worker.pacer.backlog.len()
-        );
+        law!(timeline.loads || pacer.backlog.is_empty(), "{} messages wait outside the slices", pacer.backlog.len());
     }
-    let most = worker.plan.depth();
-    let length = worker.plan.session().map_or(worker.script.length, |_| LONGEST_CALL);
-    let frames = length / worker.plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
+    let most = plan.depth();
+    let length = plan.session().map_or(script.length, |_| LONGEST_CALL);
+    let frames = length / plan.fragment_bytes.unwrap_or(usize::MAX) + 1;
     // Wrapping makes a message longer, but never doubles it.
-    let wrapped = 1 + usize::from(worker.plan.tls.is_some() || worker.plan.deflate.is_some());
-    let answers = worker.plan.session().map_or(0, |_| ANSWERS_BYTES + (64 << 10) + LONGEST_CALL + frames * FRAME_BYTES);
+    let wrapped = 1 + usize::from(plan.tls.is_some() || plan.deflate.is_some());
+    let answers = plan.session().map_or(0, |_| ANSWERS_BYTES + (64 << 10) + LONGEST_CALL + frames * FRAME_BYTES);
     let bound = wrapped * (most.min(64) * (length + frames * FRAME_BYTES) + answers + BESIDES_BYTES);
-    for (index, one) in worker.connections.iter().enumerate() {
+    for (index, one) in connections.iter().enumerate() {
         let state = one.state;
         law!(
             one.socket.is_some() == (state != State::Closed),
@@ -116,23 +89,23 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
         law!(one.under_way.len() <= most, "{index} has {} under way, {most} may be", one.under_way.len());
         let kept = one.unsent.as_ref().map_or(0, |unsent| unsent.left().len());
         law!(kept <= bound, "{index} keeps {kept} bytes, {bound} may be");
-        if let Some(socket) = one.socket.as_ref().filter(|_| !worker.script.is_notice()) {
-            let read = worker.system.messages_read(socket);
+        if let Some(socket) = one.socket.as_ref().filter(|_| !script.is_notice()) {
+            let read = system.wire(socket).peer.messages;
             law!(one.replies <= read, "{index} has {} answers, and its server has had {read} messages", one.replies);
         }
-        let keeps = worker.plan.deflate.is_some_and(|wanted| wanted.client_context_takeover);
+        let keeps = plan.deflate.is_some_and(|wanted| wanted.client_context_takeover);
         law!(keeps || one.deflater.is_none(), "{index} has a compressor of its own, and keeps nothing");
-        let heard = one.socket.as_ref().and_then(|socket| worker.system.interest(socket));
+        let heard = one.socket.as_ref().and_then(|socket| system.wire(socket).interest);
         let waits = one.unsent.is_some() && state != State::Connecting;
         law!(!waits || heard == Some(Interest::ReadWrite), "{index} keeps {kept} bytes, and waits for {heard:?}");
         law!(state == State::Closed || heard.is_some(), "{index} is {state:?}, and nobody hears of it");
-        let overlooked = one.socket.as_ref().is_some_and(|socket| worker.system.is_overlooked(socket));
+        let overlooked = one.socket.as_ref().is_some_and(|socket| system.wire(socket).reported);
         law!(
             !overlooked || state == State::Connecting || !worker.goes_on(),
             "{index} is {state:?}, and what it has is not looked at"
         );
         if let Some(socket) = one.socket.as_ref().filter(|_| state != State::Connecting && worker.goes_on()) {
-            let (readable, writable) = worker.system.is_silent(socket);
+            let (readable, writable) = system.wire(socket).is_silent(now);
             law!(
                 !readable || one.unread || heard == Some(Interest::Nothing),
                 "{index} has more to read, and nobody hears of it"
@@ -140,28 +113,29 @@ pub fn of_a_step(worker: &Worker<Simulated>) -> Result<(), String> {
             law!(!writable || one.unsent.is_none(), "{index} can send what it keeps, and nobody hears of it");
         }
         law!(one.unread == worker.unread.contains(&(index as u32)), "{index} is among the unread: {}", one.unread);
-        law!(one.in_line == worker.pacer.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
+        law!(one.in_line == pacer.line.contains(&(index as u32)), "{index} stands in line: {}", one.in_line);
     }
-    law!(worker.pacer.backlog.len() < 200_000, "{} messages are late", worker.pacer.backlog.len());
+    law!(pacer.backlog.len() < 200_000, "{} messages are late", pacer.backlog.len());
     nobody_is_forgotten(worker)
 }
 
 /// No connection of a closed loop stalls: it waits for a reply or for the end of its pause, or it is leaving.
 fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
-    let Loop::Closed { messages_per_connection: None, .. } = worker.plan.pace else { return Ok(()) };
-    let loads = match worker.timeline.phase {
-        _ if !worker.timeline.loads => false,
-        Phase::Warmup | Phase::Measure => worker.timeline.drain_ns > worker.system.world.borrow().now,
+    let Worker { connections, board, plan, timeline, pacer, system, .. } = worker;
+    let Loop::Closed { messages_per_connection: None, .. } = plan.pace else { return Ok(()) };
+    let loads = match timeline.phase {
+        _ if !timeline.loads => false,
+        Phase::Warmup | Phase::Measure => timeline.drain_ns > system.world.borrow().now,
         _ => false,
     };
-    if !loads || worker.pacer.quota == 0 || worker.finished {
+    if !loads || pacer.quota == 0 || worker.finished {
         return Ok(());
     }
-    let publishes = |number| worker.board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(number));
-    let can_send = worker.connections.iter().any(|one| publishes(one.number));
-    law!(can_send || !worker.pacer.counting, "it has messages, and nobody to send them");
-    for (index, one) in worker.connections.iter().enumerate() {
-        let waits = worker.pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.generation);
+    let publishes = |number| board.rooms.as_ref().is_none_or(|rooms| rooms.publishes(number));
+    let can_send = connections.iter().any(|one| publishes(one.number));
+    law!(can_send || !pacer.counting, "it has messages, and nobody to send them");
+    for (index, one) in connections.iter().enumerate() {
+        let waits = pacer.pauses.iter().any(|timer| timer.0.1 == index as u32 && timer.0.2 == one.generation);
         let begins = worker.unstarted.contains(&index);
         if publishes(one.number)
             && one.state == State::Open
@@ -170,10 +144,7 @@ fn nobody_is_forgotten(worker: &Worker<Simulated>) -> Result<(), String> {
             && !waits
             && !begins
         {
-            return Err(format!(
-                "{index} is open in {:?}, and nothing is under way or due on it",
-                worker.timeline.phase
-            ));
+            return Err(format!("{index} is open in {:?}, and nothing is under way or due on it", timeline.phase));
         }
     }
     Ok(())
@@ -211,17 +182,12 @@ pub fn of_what_is_due(worker: &Worker<Simulated>, dues: &Dues, acted_ns: u64) ->
     let world = worker.system.world.borrow();
     let until = |list: &[u64], t_ns: u64| list.partition_point(|&due_ns| due_ns <= t_ns) as u64;
     let between = |list: &[u64]| until(list, acted_ns)..=until(list, world.now);
-    let (counters, ledger, late) =
-        (&worker.accounts.record.counters, &worker.accounts.record.ledger, &worker.pacer.backlog);
-    let waits = late.iter().filter(|due_ns| dues.measured.binary_search(due_ns).is_ok()).count() as u64;
+    let (Record { counters, ledger, .. }, late) = (&worker.accounts.record, worker.pacer.backlog.len());
+    let waits = worker.pacer.backlog.iter().filter(|due_ns| dues.measured.binary_search(due_ns).is_ok()).count() as u64;
     let (told, right) = (ledger.sent + ledger.unsent + waits, between(&dues.measured));
     law!(right.contains(&told), "{right:?} are due, {waits} wait: {ledger:?}");
-    let (told, right) = (counters.sent + late.len() as u64, between(&dues.all));
-    law!(
-        worker.timeline.slices.is_some() || right.contains(&told),
-        "{right:?} are due, {} wait: {counters:?}",
-        late.len()
-    );
+    let (told, right) = (counters.sent + late as u64, between(&dues.all));
+    law!(worker.timeline.slices.is_some() || right.contains(&told), "{right:?} are due, {late} wait: {counters:?}");
     let next_ns = dues.all.get(until(&dues.all, acted_ns) as usize).copied().unwrap_or(u64::MAX);
     let until_ns = world.until_ns[worker.system.worker];
     law!(until_ns <= next_ns, "it waits until {until_ns}, and {next_ns} is due");
@@ -305,29 +271,19 @@ pub fn of_rooms(
     let said = || truth.said.iter().filter(|said| is_measured(said));
     let is_complete = |said: &Said| said.expected > 0 && said.received == said.expected;
     let complete = said().filter(|said| is_complete(said)).count() as u64;
-    let right = [
-        said().map(|said| said.expected).sum(),
-        said().map(|said| said.received).sum(),
-        truth.out_of_order,
-        truth.misplaced,
-        complete,
-        0,
-    ];
     let total = |of: fn(&Pushes) -> u64| finals.iter().flatten().map(|last| of(&last.pushes)).sum::<u64>();
     let last =
         recorded.iter().filter_map(|recorded| recorded.get(&(Tag::PushLast, Part::Measured))).map(Values::count).sum();
-    let told = [
-        total(|pushes| pushes.expected),
-        total(|pushes| pushes.received),
-        total(|pushes| pushes.out_of_order),
-        total(|pushes| pushes.misplaced),
-        last,
-        total(|pushes| pushes.last_unknown),
-    ];
-    law!(
-        told == right,
-        "expected, received, out of order, misplaced, last, let go: {told:?}, but {right:?} is the truth"
-    );
+    for (what, told, right) in [
+        ("expected", total(|pushes| pushes.expected), said().map(|said| said.expected).sum()),
+        ("received", total(|pushes| pushes.received), said().map(|said| said.received).sum()),
+        ("out of order", total(|pushes| pushes.out_of_order), truth.out_of_order),
+        ("misplaced", total(|pushes| pushes.misplaced), truth.misplaced),
+        ("last", last, complete),
+        ("let go", total(|pushes| pushes.last_unknown), 0),
+    ] {
+        law!(told == right, "{what}: {told} copies are told, {right} are true");
+    }
     let (is_measured, is_complete) =
         (|at: usize| is_measured(&truth.said[at]), |at: usize| is_complete(&truth.said[at]));
     times::of_copies(plan, times, recorded, from_ns, is_measured, is_complete)

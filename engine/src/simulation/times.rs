@@ -9,8 +9,8 @@
 //! the rest is for what the machine held the worker up, because a worker reads whatever is reported to it before it waits
 //! again, and never waits longer than until something is due (`laws`).
 
+use super::copies::Published;
 use super::dues::Dues;
-use super::hub::Published;
 use crate::control::Final;
 use crate::counts::shortest_of;
 use crate::plan::{Loop, Plan, Scenario, Until};

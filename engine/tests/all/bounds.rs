@@ -7,17 +7,12 @@ use crate::support::{Run, echo, engine, folder, open, run, start, start_as, with
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
-
-fn honest() -> SocketAddr {
-    websocket(|peer, _, opcode, payload| peer.send(opcode, &payload))
-}
 
 #[test]
 fn a_stop_of_the_engine_is_no_timeout_of_the_server() {
@@ -201,7 +196,7 @@ fn telling(output: Stdio, plan: &Value) -> (Run, String) {
 
 #[test]
 fn a_standard_output_that_is_closed_or_full_costs_no_measurement() {
-    let plan = with(echo(honest(), "text", 32), json!({"measure": {"seconds": 0.3}, "tick_s": 0.1}));
+    let plan = with(echo(echo_server(), "text", 32), json!({"measure": {"seconds": 0.3}, "tick_s": 0.1}));
     for output in [Stdio::piped(), Stdio::from(File::options().write(true).open("/dev/full").unwrap())] {
         let (run, words) = telling(output, &plan);
         assert_eq!((run.end()["outcome"].as_str(), words.as_str()), (Some("completed"), ""));
@@ -231,7 +226,7 @@ fn after_any_number_of_bytes(most: u64, check: impl Fn(u64) + Sync) {
 
 #[test]
 fn a_record_that_cannot_be_written_is_a_named_error_and_has_no_end() {
-    let plan = with(echo(honest(), "text", 32), json!({"measure": {"seconds": 0.2}, "tick_s": 0.05}));
+    let plan = with(echo(echo_server(), "text", 32), json!({"measure": {"seconds": 0.2}, "tick_s": 0.05}));
     after_any_number_of_bytes(6000, |bytes| {
         let mut command = engine();
         // SAFETY: only system calls, between fork and exec.
@@ -254,7 +249,7 @@ fn a_record_that_cannot_be_written_is_a_named_error_and_has_no_end() {
 
 #[test]
 fn a_standard_output_that_closes_in_the_middle_of_a_line_costs_no_measurement() {
-    let plan = with(echo(honest(), "text", 32), json!({"measure": {"seconds": 0.2}, "tick_s": 0.05}));
+    let plan = with(echo(echo_server(), "text", 32), json!({"measure": {"seconds": 0.2}, "tick_s": 0.05}));
     after_any_number_of_bytes(200, |bytes| {
         let mut running = start(&plan);
         let mut output = running.child.stdout.take().unwrap();
@@ -285,7 +280,7 @@ fn stuck() -> (PipeReader, PipeWriter) {
 #[test]
 fn a_standard_output_that_nobody_reads_delays_nothing() {
     let (_reader, writer) = stuck();
-    let plan = with(echo(honest(), "text", 32), json!({"measure": {"seconds": 0.3}, "tick_s": 0.1}));
+    let plan = with(echo(echo_server(), "text", 32), json!({"measure": {"seconds": 0.3}, "tick_s": 0.1}));
     let (run, words) = telling(writer.into(), &plan);
     assert_eq!((run.end()["outcome"].as_str(), words.as_str()), (Some("completed"), ""));
     assert!(run.all("tick").len() >= 4);
@@ -296,7 +291,7 @@ fn a_standard_error_that_nobody_reads_does_not_keep_it_from_ending() {
     let (_reader, writer) = stuck();
     let mut command = engine();
     command.stderr(writer);
-    let mut running = start_as(command, &with(echo(honest(), "text", 32), json!({"tick_s": 0.0})));
+    let mut running = start_as(command, &with(echo(echo_server(), "text", 32), json!({"tick_s": 0.0})));
     assert_eq!(running.status().code(), Some(2));
 }
 
@@ -306,7 +301,7 @@ fn a_record_that_cannot_be_written_in_time_has_fewer_ticks_and_loses_nothing() {
     let (plan, out) = (place.join("plan.json"), place.join("out"));
     let log = out.join("latency.hlog");
     let changes = json!({"measure": {"seconds": 2.0}, "tick_s": 0.05, "threads": 2, "connections": 4});
-    std::fs::write(&plan, with(echo(honest(), "text", 32), changes).to_string()).unwrap();
+    std::fs::write(&plan, with(echo(echo_server(), "text", 32), changes).to_string()).unwrap();
     std::fs::create_dir(&out).unwrap();
     // The times go to somebody who does not read for more than a second.
     let name = std::ffi::CString::new(log.to_str().unwrap()).unwrap();
@@ -376,7 +371,7 @@ fn a_kernel_without_epoll_pwait2_carries_out_every_plan() {
                 "loop": pace, "connections": 4, "threads": 2, "measure": {"seconds": 0.5}, "tick_s": 0.1,
                 "limits": {"connect_s": 1.0, "reply_s": 1.0, "deadline_s": 10.0},
             });
-            let run = start_as(command, &with(echo(honest(), "text", 32), changes)).finish();
+            let run = start_as(command, &with(echo(echo_server(), "text", 32), changes)).finish();
             run.lawful();
             run.errors_are(json!({}));
             assert_eq!(run.end()["outcome"], "completed");

@@ -29,7 +29,7 @@ fn the_example_run_is_what_the_engine_writes() {
     assert_eq!(run.phases(), ["connect", "warmup", "measure", "drain"]);
     assert_eq!(run.count("response"), run.measured("answered"), "an open loop knows when each message was due");
     let plan: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("plan.json")).unwrap()).unwrap();
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let target = json!({"address": address.to_string(), "replicas": [], "host": address.to_string(), "path": "/echo"});
     let again = crate::support::run(&with(plan, json!({"target": target})));
     let shape = |run: &Run| -> Vec<(Value, Value)> {
@@ -186,7 +186,7 @@ fn too_few_files_are_this_hosts_fault() {
 
 #[test]
 fn workers_with_their_own_file_tables_hold_more_than_the_limit_of_one() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let plan =
         with(echo(address, "text", 32), json!({"connections": 400, "threads": 4, "measure": {"messages": 4000}}));
     let mut limited = std::process::Command::new("sh");
@@ -228,7 +228,7 @@ fn a_run_by_time_obeys_the_contract() {
 
 #[test]
 fn events_are_written_in_the_order_of_their_time() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let run = run(&with(echo(address, "text", 16), json!({"warmup": {"seconds": 1.3}, "measure": {"seconds": 0.3}})));
     let times: Vec<u64> = run.events.iter().map(|event| event["t_ns"].as_u64().unwrap()).collect();
     assert!(
@@ -240,7 +240,7 @@ fn events_are_written_in_the_order_of_their_time() {
 
 #[test]
 fn every_phase_ends_with_a_tick() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let run = run(&with(echo(address, "text", 16), json!({"warmup": {"seconds": 0.3}, "measure": {"seconds": 0.3}})));
     let ticks: Vec<(&Value, &Value)> = run.all("tick").iter().map(|tick| (&tick["phase"], &tick["t_ns"])).collect();
     let phases = run.all("phase");
@@ -252,7 +252,7 @@ fn every_phase_ends_with_a_tick() {
 
 #[test]
 fn a_histogram_interval_belongs_to_one_phase() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let running =
         start(&with(echo(address, "text", 16), json!({"warmup": {"seconds": 0.4}, "measure": {"seconds": 0.4}})));
     let folder = running.folder.join("out");

@@ -177,7 +177,7 @@ fn think_time_sets_the_rate_and_the_response_counts_from_the_due_time() {
 
 #[test]
 fn the_first_message_waits_for_a_first_pause() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let think = json!({"kind": "constant", "mean_s": 60.0});
     let changes = json!({"loop": thinking(1, think, None), "measure": {"seconds": 0.3}});
     let run = run(&with(echo(address, "text", 32), changes));
@@ -187,7 +187,7 @@ fn the_first_message_waits_for_a_first_pause() {
 
 #[test]
 fn pauses_begun_in_a_counted_warmup_do_not_double_the_pace() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let think = json!({"kind": "constant", "mean_s": 0.25});
     let changes = json!({
         "loop": thinking(1, think, None), "connections": 2, "warmup": {"messages": 4}, "measure": {"seconds": 2.0},
@@ -285,8 +285,7 @@ fn two_workers_count_what_one_counts() {
         let changes = json!({
             "threads": threads, "connections": 10, "loop": closed(4), "measure": {"messages": 4000}, "tick_s": 0.05,
         });
-        let run =
-            run(&with(echo(websocket(|peer, _, opcode, payload| peer.send(opcode, &payload)), "text", 32), changes));
+        let run = run(&with(echo(echo_server(), "text", 32), changes));
         run.errors_are(json!({}));
         run.ledger_is(4000, 0, 0);
         assert_eq!([run.count("service"), run.count("connect")], [4000, 10]);

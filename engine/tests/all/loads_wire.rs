@@ -133,7 +133,7 @@ fn a_wrong_reply_with_content_from_a_file_is_reply_content_however_it_is_cut() {
 
 #[test]
 fn the_kernel_says_when_the_bytes_of_sampled_connections_came() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let plan = with(echo(address, "text", 32), json!({"connections": 4, "measure": {"messages": 400}}));
     assert_eq!(run(&plan).count("receive_delay"), 0);
     let all = run(&with(plan.clone(), json!({"receive_stamps": 1})));

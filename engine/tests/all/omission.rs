@@ -182,7 +182,7 @@ fn a_warmup_by_time_runs_into_the_measurement_without_a_pause() {
 
 #[test]
 fn a_count_is_shared_among_workers_and_met_exactly() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let plan = with(
         echo(address, "binary", 32),
         json!({"connections": 7, "threads": 3, "warmup": {"messages": 100}, "measure": {"messages": 1001}}),
@@ -213,7 +213,7 @@ fn a_worker_that_ends_first_stays_in_the_cumulative_counts() {
 
 #[test]
 fn fewer_messages_than_workers_are_sent_exactly() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let run =
         run(&with(echo(address, "text", 32), json!({"connections": 4, "threads": 4, "measure": {"messages": 2}})));
     run.ledger_is(2, 0, 0);

@@ -50,7 +50,7 @@ fn a_ping_over_websocket_is_text() {
 
 #[test]
 fn a_ping_answered_by_itself_is_reply_content() {
-    let address = websocket(|peer, _, opcode, payload| peer.send(opcode, &payload));
+    let address = echo_server();
     let run = run(&plan(json!({"kind": "ping"}), "websocket", address, "/ping"));
     run.errors_are(json!({"reply_content": 5}));
     let nothing: Value = json!(0);

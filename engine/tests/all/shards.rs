@@ -42,10 +42,6 @@ fn wait_at(running: &Running, gate: &str) {
     panic!("it never stood at {gate}: {:?}", running.events_so_far());
 }
 
-fn echo_server() -> SocketAddr {
-    websocket(|peer, _, opcode, payload| peer.send(opcode, &payload))
-}
-
 /// One connection for each of two shards.
 fn pair() -> Value {
     with(echo(echo_server(), "text", 32), json!({"connections": 2}))

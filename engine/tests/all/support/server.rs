@@ -65,6 +65,10 @@ pub fn websocket(
     })
 }
 
+pub fn echo_server() -> SocketAddr {
+    websocket(|peer, _, opcode, payload| peer.send(opcode, &payload))
+}
+
 /// An echo that does `misbehave` instead of answering message 3 of a connection.
 pub fn echo_until_third(
     misbehave: impl Fn(&mut Peer, u8, Vec<u8>) -> io::Result<()> + Send + Sync + 'static,
