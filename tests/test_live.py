@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from conftest import PATIENCE_S, WSBENCH
@@ -56,13 +55,9 @@ def test_what_spoils_a_load_is_said_while_it_runs(others, stolen, kind, seen):
     programs = ProgramsSample(
         t_ns=5 * S, of="programs", began_ns=0, programs=[Program(name="chrome", cpu_s=5 * others)], cpu_s=5 * others
     )
-    seconds = iter(range(6))
-    sampler = SimpleNamespace(now=lambda: sampled(next(seconds), others, stolen), other_programs=lambda: programs)
-    sides = live.Sides()
-    for _ in range(6):
-        sides.look(sampler)
-    assert {name: round(share, 6) for name, share in sides.shares().items()} == {"server": 0.4, "engine": 0.3}
-    assert [(one.kind, one.seen) for one in sides.findings(sampler)] == ([] if kind is None else [(kind, seen)])
+    samples = [one for second in range(6) for one in sampled(second, others, stolen)]
+    assert {name: round(share, 6) for name, share in live.shares(samples).items()} == {"server": 0.4, "engine": 0.3}
+    assert [(one.kind, one.seen) for one in live.findings(samples, programs)] == ([] if kind is None else [(kind, seen)])
 
 
 @pytest.mark.system

@@ -273,8 +273,8 @@ def test_json_is_one_document_and_its_exit_code_follows_from_it(wsbench, pong, t
 
 
 @pytest.mark.system
-def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench, pong):
-    done = wsbench("load", f"tcp://{pong}", "-c", "4", "-t", "2", "--warmup", "0", "--rate", "200", "-v")
+def test_without_a_terminal_there_is_a_plain_line_a_second(wsbench_process, pong):
+    done = wsbench_process("load", f"tcp://{pong}", "-c", "4", "-t", "2", "--warmup", "0", "--rate", "200", "-v")
     lines = [line for line in done.stderr.splitlines() if line.startswith("phase measure, open 4, sent/s ")]
     assert lines
     assert all("p99" in line and "failed 0" in line and "left" in line for line in lines)

@@ -1,15 +1,22 @@
 """A load while it runs: the last minute of its rate and p99, the CPU use of both sides, and whether it is still valid.
 
-It follows the files that the engine appends to, and asks the sampler once a second. What it says of the machine is what the verdict
-would say by then. It starts nothing.
+It follows the files that the engine appends to, and samples the machine once a second. What it says of the machine is what the
+verdict would say by then.
 """
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
+import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 from rich.console import Group
 from rich.text import Text
@@ -20,16 +27,21 @@ from wsbench.metrics import host_checks
 from wsbench.metrics.findings import Finding, Kind, worst
 from wsbench.metrics.limits import beyond
 from wsbench.metrics.tracks import MachineTrace, by_tree, cpu_s
-from wsbench.monitoring.sampler import Sampler
+from wsbench.monitoring import kernel, programs
+from wsbench.monitoring.sampler import Sampler, Tree
 from wsbench.records.engine_files import Tick, parse_event, summed
 from wsbench.records.frozen import Tail
 from wsbench.records.plain import line, time_text
 from wsbench.records.rundir import TrialFolder
-from wsbench.records.samples import MachineSample, ProcessSample, Sample, SamplerCost
+from wsbench.records.samples import MachineSample, ProcessSample, ProgramsSample, Sample, SamplerCost
 
 NS_PER_S = 1e9
 #: Latencies: the first of these that the last second has is shown.
 SHOWN = ("response", "push", "request", "service")
+#: How often the files are read.
+LOOK_S = 0.2
+#: How long is waited for the view once the load has ended.
+END_S = 5.0
 #: Seconds that are drawn, and the shortest stretch that is one of them.
 MOST, SHORTEST_S = 60, 0.9
 #: For a terminal with all characters, and for one with ASCII only.
@@ -38,18 +50,83 @@ LEVELS, LAMP = ("▁▂▃▄▅▆▇█", "_.-=+*#@"), ("●", "*")
 NAME, VALUE = 10, 9
 
 
-class LoadView(Redrawn):
-    """Reads a running load several times a second. It draws on a terminal, writes one line a second elsewhere, or nothing if
-    quiet. `plan_seconds`: of the measured window, if it is limited by time."""
+@dataclass(frozen=True)
+class Told:
+    """What the view of a load is told of it. `cpus`: those of server and engine; empty if either may use all."""
+
+    folder: Path
+    server: list[int]
+    engine: list[int]
+    cpus: list[int]
+
+
+class LoadView:
+    """Shows a running load in a process of its own, which gets a CPU only where nobody else wants one: what is measured comes
+    first. Drawn by the harness itself, once a second, it raised p99 by half. On a terminal it draws, elsewhere it writes one line a
+    second; nothing if `quiet`. `plan_seconds`: of the measured window, if it is limited by time."""
 
     def __init__(self, plan_seconds: float | None, quiet: bool) -> None:
+        self._quiet, self._told = quiet, None
+        forking = multiprocessing.get_context("fork")
+        here, there = forking.Pipe()
+        self._pipe, self._process = here, forking.Process(target=_show, args=(there, here, plan_seconds), daemon=True)
+
+    def __enter__(self) -> LoadView:
+        if not self._quiet:
+            self._process.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._quiet:
+            return
+        self._pipe.close()
+        with contextlib.suppress(OSError):  # not everybody may; a busy machine then ends it later
+            os.sched_setscheduler(self._process.pid, os.SCHED_OTHER, os.sched_param(0))
+        self._process.join(END_S)
+        if self._process.exitcode is None:
+            self._process.kill()
+            console.show_cursor()
+
+    def say(self, text: str) -> None:
+        """A line before the load."""
+        if not self._quiet:
+            progress.print(shown(text))
+
+    def look(self, folder: TrialFolder, sampler: Sampler) -> None:
+        """Called from time to time. `sampler` knows the processes."""
+        told = Told(folder.path, sampler.server_pids, sampler.engine_pids, sorted(sampler.cpus))
+        if not self._quiet and told != self._told:
+            self._told = told
+            sampler.run_beside(self._process.pid)
+            with contextlib.suppress(OSError):  # a view that has ended ends no load
+                self._pipe.send(told)
+
+
+def _show(pipe: Connection, parents: Connection, plan_seconds: float | None) -> None:
+    """The process of the view, until the load has ended or its process is gone."""
+    parents.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with View(plan_seconds) as view:
+        with contextlib.suppress(EOFError):
+            while True:
+                if pipe.poll(LOOK_S):
+                    view.tell(pipe.recv())
+                view.look()
+        view.look()
+
+
+class View(Redrawn):
+    """Reads the files of a running load, and shows each second of it."""
+
+    def __init__(self, plan_seconds: float | None) -> None:
         super().__init__()
         self._seconds = plan_seconds
-        self._quiet = quiet
+        self._folder: TrialFolder | None = None
         self._files: list[tuple[Tail, Tail]] = []
         self._at: dict[int, list[Tick]] = {}
         self._shown: Tick | None = None
-        self._measure: Tick | None = None
+        self._begun: Tick | None = None
         self._measure_ns: int | None = None
         self._latest: dict[str, Interval] = {}
         self._rates: deque[float] = deque(maxlen=MOST)
@@ -57,18 +134,18 @@ class LoadView(Redrawn):
         self._threads: int | None = None
         self._sides = Sides()
 
-    def say(self, text: str) -> None:
-        if not self._quiet:
-            progress.print(shown(text))
+    def tell(self, told: Told) -> None:
+        self._folder = TrialFolder(told.folder)
+        self._sides.tell(told)
 
-    def look(self, folder: TrialFolder, sampler: Sampler) -> None:
-        if self._quiet:
+    def look(self) -> None:
+        if self._folder is None:
             return
         if not self._files:
-            parts = folder.parts() or [folder]
+            parts = self._folder.parts() or [self._folder]
             self._files = [(Tail(part.path / "events.jsonl"), Tail(part.latency_log)) for part in parts]
-        if self._threads is None and (plan := folder.plan) is not None:
-            self._threads = None if plan.busy_poll else plan.threads
+            plan = self._folder.plan
+            self._threads = None if plan is None or plan.busy_poll else plan.threads
         for events, log in self._files:
             # The engine writes a tick before its latencies: what is read in the other order belongs together.
             lines = events.new_lines()
@@ -80,7 +157,7 @@ class LoadView(Redrawn):
                 if event.event == "phase" and event.phase == "measure":
                     self._measure_ns = event.t_ns
                 if isinstance(event, Tick):
-                    self._tick(event, sampler)
+                    self._tick(event)
 
     def _keep(self, interval: Interval) -> None:
         """Adds it to what its tag has of this second."""
@@ -89,7 +166,7 @@ class LoadView(Redrawn):
             interval = replace(interval, histogram=known.histogram + interval.histogram)
         self._latest[interval.tag] = interval
 
-    def _tick(self, tick: Tick, sampler: Sampler) -> None:
+    def _tick(self, tick: Tick) -> None:
         """Shown once all processes have written their tick of that instant."""
         here = self._at.setdefault(tick.t_ns, [])
         here.append(tick)
@@ -102,13 +179,13 @@ class LoadView(Redrawn):
             return
         if before is None or now.phase != before.phase:
             self._sides.begin()
-            self._measure = now
+            self._begun = now
         self._shown = now
-        self._sides.look(sampler)
+        self._sides.look()
         if before is not None and seconds >= SHORTEST_S:
-            self._show(before, now, seconds, sampler)
+            self._show(before, now, seconds)
 
-    def _show(self, before: Tick, now: Tick, seconds: float, sampler: Sampler) -> None:
+    def _show(self, before: Tick, now: Tick, seconds: float) -> None:
         rate = (now.answered - before.answered) / seconds
         times = self._times(now.phase)
         self._rates.append(rate)
@@ -116,7 +193,7 @@ class LoadView(Redrawn):
         head = {"open": f"{now.open:,}", "failed": f"{now.failed:,}", "left": self._left(now)}
         rest = {name: time_text(ns) for name, ns in times.items() if name != "p99"}
         cpu = {name: f"{share:.0%}" for name, share in self._sides.shares().items()}
-        kind, why = self._lamp(now, sampler)
+        kind, why = self._lamp(now)
         if not sys.stdout.isatty():
             sent = {"sent/s": f"{(now.sent - before.sent) / seconds:,.0f}", "answered/s": f"{rate:,.0f}"}
             all_times = {name: time_text(ns) for name, ns in times.items()}
@@ -153,10 +230,10 @@ class LoadView(Redrawn):
             return ""
         return duration(max(0.0, self._seconds - (tick.t_ns - self._measure_ns) / NS_PER_S))
 
-    def _lamp(self, now: Tick, sampler: Sampler) -> tuple[Kind, str]:
+    def _lamp(self, now: Tick) -> tuple[Kind, str]:
         """The word so far in this phase, and what spoils it."""
-        found: list[tuple[Kind, str]] = [(one.kind, one.seen) for one in self._sides.findings(sampler)]
-        began, seconds = self._measure, (now.t_ns - self._measure.t_ns) / NS_PER_S
+        found: list[tuple[Kind, str]] = [(one.kind, one.seen) for one in self._sides.findings()]
+        began, seconds = self._begun, (now.t_ns - self._begun.t_ns) / NS_PER_S
         if self._threads is not None and seconds > 0:
             busy = (now.cpu_ns - began.cpu_ns) / NS_PER_S / seconds / self._threads
             if beyond("engine_busy", busy):
@@ -174,35 +251,54 @@ class Sides:
 
     def __init__(self) -> None:
         self._samples: list[Sample] = []
+        self._trees: list[Tree] = []
+        self._machine = kernel.Machine()
+        self._began_ns = time.monotonic_ns()
+        self._programs = programs.used()
+        self._ours = {os.getpid(), os.getppid()}
+
+    def tell(self, told: Told) -> None:
+        self._trees = [Tree(of, *pids) for of, pids in (("server", told.server), ("engine", told.engine)) if pids]
+        self._machine = kernel.Machine(told.cpus)
+        self.begin()
 
     def begin(self) -> None:
         self._samples.clear()
 
-    def look(self, sampler: Sampler) -> None:
-        self._samples += sampler.now()
+    def look(self) -> None:
+        cost_ns = sum(kernel.cpu_clock_ns(pid) or 0 for pid in self._ours)
+        cost = SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=cost_ns)
+        self._samples += [*filter(None, (tree.sample() for tree in self._trees)), self._machine.sample(), cost]
 
     def shares(self) -> dict[str, float]:
         """Of one CPU, in the last second, by side."""
-        trees = by_tree([one for one in self._samples if isinstance(one, ProcessSample)])
-        found = {}
-        for side in ("server", "engine"):
-            if len(last := trees[side][-2:]) == 2:
-                before, after = last
-                found[side] = (cpu_s(after) - cpu_s(before)) * NS_PER_S / (after.t_ns - before.t_ns)
-        return found
+        return shares(self._samples)
 
-    def findings(self, sampler: Sampler) -> list[Finding]:
-        """What the verdict would say of the machine."""
-        machine = [one for one in self._samples if isinstance(one, MachineSample)]
-        trees = by_tree([one for one in self._samples if isinstance(one, ProcessSample)])
-        costs = [one for one in self._samples if isinstance(one, SamplerCost)]
-        if len(machine) < 2:
+    def findings(self) -> list[Finding]:
+        """What the verdict would say of the machine, with the programs that used most."""
+        if not findings(self._samples):
             return []
-        trace = MachineTrace(machine, trees, costs, complete=bool(trees["server"] and trees["engine"]))
-        found = list(host_checks.so_far(trace))
-        if found:
-            found = list(host_checks.so_far(replace(trace, programs=sampler.other_programs())))
-        return found
+        pids = {pid for tree in self._trees for pid in tree.pids}
+        return findings(self._samples, programs.since(self._began_ns, self._programs, self._ours | pids))
+
+
+def shares(samples: list[Sample]) -> dict[str, float]:
+    trees = by_tree([one for one in samples if isinstance(one, ProcessSample)])
+    found = {}
+    for side in ("server", "engine"):
+        if len(last := trees[side][-2:]) == 2:
+            before, after = last
+            found[side] = (cpu_s(after) - cpu_s(before)) * NS_PER_S / (after.t_ns - before.t_ns)
+    return found
+
+
+def findings(samples: list[Sample], used: ProgramsSample | None = None) -> list[Finding]:
+    """What the verdict would say of the machine. `used`: what other programs have used, to be named."""
+    machine = [one for one in samples if isinstance(one, MachineSample)]
+    trees = by_tree([one for one in samples if isinstance(one, ProcessSample)])
+    costs = [one for one in samples if isinstance(one, SamplerCost)]
+    complete = bool(trees["server"] and trees["engine"])
+    return list(host_checks.so_far(MachineTrace(machine, trees, costs, complete, used))) if len(machine) > 1 else []
 
 
 def _row(text: str, style: str = "") -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Lines that a table leaves free on a terminal.
 MARGIN = 6
+#: How often a running trial is drawn.
+AGAIN_S = 5.0
 
 
 @dataclass
@@ -46,6 +49,7 @@ class CampaignView(Redrawn):
         self._said: set[tuple[str, str]] = set()
         self._done = self._total = 0
         self._head = self._left = self._now = ""
+        self._drawn_s = 0.0
 
     def say(self, line: str) -> None:
         self.clear()
@@ -64,7 +68,10 @@ class CampaignView(Redrawn):
         self.draw()
 
     def trial_runs(self, folder: TrialFolder) -> None:
-        if sys.stdout.isatty() and (last := folder.latest()) is not None:
+        """Seldom drawn: drawing takes some ms of a CPU that the trial may want."""
+        if not sys.stdout.isatty() or time.monotonic() - self._drawn_s < AGAIN_S:
+            return
+        if (last := folder.latest()) is not None:
             self._now = f"{last.phase}: {last.open:,} open, {last.answered:,} answered, {last.failed:,} failed"
             self.draw()
 
@@ -108,6 +115,7 @@ class CampaignView(Redrawn):
     def draw(self) -> None:
         if not (sys.stdout.isatty() and self._head):
             return
+        self._drawn_s = time.monotonic()
         drawn = Table(box=None, pad_edge=False, header_style="bold")
         kinds = [kind for kind in (*KINDS, "failed", "stopped") if any(row.kinds[kind] for row in self._rows.values())]
         in_cells = any(cell for _, cell in self._rows)

@@ -82,7 +82,8 @@ class Sampler:
         self._quiet: Quiet | None = None
         self._longest_s = LONGEST_S
         self._group = kernel.own_group(server_pids[0]) if server_pids else None
-        self._machine = kernel.Machine(cpus, server_cpus)
+        self.cpus = tuple(cpus)
+        self._machine = kernel.Machine(self.cpus, server_cpus)
         self._programs = programs.used()
         self._beside: set[int] = set()
         self._began = time.monotonic()
@@ -107,7 +108,7 @@ class Sampler:
                 if not self._alone:
                     self._keep(self._cost())
                 self._look_at_shared_memory("ended")
-                self.tell(self.other_programs())
+                self.tell(self._other_programs())
                 self._write()
             finally:
                 self._close()
@@ -126,8 +127,12 @@ class Sampler:
         """The server's processes, as of the last search for children."""
         return [] if self._server is None else self._server.pids
 
+    @property
+    def engine_pids(self) -> list[int]:
+        return [] if self._engine is None else self._engine.pids
+
     def run_beside(self, *pids: int) -> None:
-        """Processes of other trials that run at the same time: they are not other programs."""
+        """Processes of other trials that run at the same time, or of wsbench: they are not other programs."""
         self._beside.update(pids)
 
     def look(self, fully: bool) -> int | None:
@@ -146,11 +151,6 @@ class Sampler:
         self._spent_ns += time.thread_time_ns() - used_ns
         known = [None if sample is None else sample.cpu_ns for sample in (server, engine)]
         return None if None in known else sum(known)
-
-    def now(self) -> list[Sample]:
-        """A sample of the server, the engine, the machine and the sampler itself, for a view: it is not kept."""
-        trees = [tree.sample() for tree in (self._server, self._engine) if tree is not None]
-        return [one for one in (*trees, self._machine.sample(), self._cost()()) if one is not None]
 
     def tell(self, sample: Sample | None) -> None:
         """Keeps a sample to be written. None is nothing to tell."""
@@ -212,8 +212,7 @@ class Sampler:
         if self._server is not None:
             self.tell(self._server.shared_memory(moment))
 
-    def other_programs(self) -> ProgramsSample:
-        """What programs outside the trial have used so far."""
+    def _other_programs(self) -> ProgramsSample:
         ours = {os.getpid(), *self._beside}.union(*(tree.pids for tree in (self._server, self._engine) if tree is not None))
         return programs.since(self._began_ns, self._programs, ours)
 
