@@ -1,5 +1,6 @@
 """`wsbench load` as its user meets it: options, plans, thresholds, exports, exit codes, Ctrl-C."""
 
+import contextlib
 import csv
 import io
 import json
@@ -11,11 +12,17 @@ import ssl
 import subprocess
 import threading
 import time
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 import trustme
 from conftest import PATIENCE_S, WSBENCH
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hdrh.histogram import HdrHistogram
 from run_maker import HOUR_NS, Trial, at_rate, failed, write_trial
 from websockets.sync.server import serve
@@ -355,6 +362,13 @@ def sealed(tmp_path):
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
+    with echoing(context) as address:
+        yield address, tmp_path / "ca.pem"
+
+
+@contextlib.contextmanager
+def echoing(context):
+    """The address of an echo server over TLS."""
 
     def echo(connection):
         for message in connection:
@@ -363,9 +377,34 @@ def sealed(tmp_path):
     with serve(echo, "127.0.0.1", 0, ssl=context, subprotocols=["chat"]) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"127.0.0.1:{server.socket.getsockname()[1]}", tmp_path / "ca.pem"
+        yield f"127.0.0.1:{server.socket.getsockname()[1]}"
         server.shutdown()
         thread.join()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("named", "days", "said"), [("127.0.0.1", 1, None), ("127.0.0.2", 1, "not valid for name"), ("127.0.0.1", -1, "expired")]
+)
+def test_a_certificate_that_signs_itself_is_trusted_by_ca_under_its_name_and_in_its_time(wsbench, tmp_path, named, days, said):
+    """As `openssl req -x509` makes it: it may also sign others."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    secret, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    mine = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "mine")])
+    made = x509.CertificateBuilder(mine, mine, secret.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(2)).not_valid_after(now + timedelta(days))
+    made = made.add_extension(x509.BasicConstraints(True, None), critical=True)
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(named))]), critical=False)
+    certificate.write_bytes(made.sign(secret, hashes.SHA256()).public_bytes(Encoding.PEM))
+    key.write_bytes(secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    with echoing(context) as address:
+        url, short = f"wss://{address}/", ("-c", "2", "-t", "0.5", "--warmup", "0", "--subprotocol", "chat")
+        done = wsbench("load", url, *short, "--ca", str(certificate), "--json")
+        assert (done.returncode == 2) == (said is not None), done.stderr
+        assert (said or "") in done.stderr
+        assert wsbench("load", url, *short).returncode == 2, "it is trusted by nobody else"
 
 
 @pytest.mark.system

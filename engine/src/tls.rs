@@ -3,12 +3,13 @@
 
 use crate::failure::{Failure, Kind};
 use crate::plan::{Plan, Tls as Wanted};
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -27,12 +28,9 @@ impl Client {
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("`tls`: {error}"))?;
-        let mut config = if wanted.verify {
-            builder.with_root_certificates(roots(wanted)?).with_no_client_auth()
-        } else {
-            let anything = Arc::new(Anything(provider));
-            builder.dangerous().with_custom_certificate_verifier(anything).with_no_client_auth()
-        };
+        let chains = if wanted.verify { Some(Chains::of(roots(wanted)?, provider.clone())?) } else { None };
+        let verifier = Arc::new(Verifier { provider, chains });
+        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.resumption = Resumption::disabled();
         let host = host_of(&plan.target.host);
         let name = ServerName::try_from(host.to_string())
@@ -49,19 +47,16 @@ impl Client {
     }
 }
 
-fn roots(wanted: &Wanted) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
+/// The certificates that are trusted: those of the user's file, or of this host.
+fn roots(wanted: &Wanted) -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = &wanted.ca else {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
+        let found = rustls_native_certs::load_native_certs().certs;
         let none = "this host has no root certificates: install ca-certificates, or name a file in `tls.ca`";
-        return if roots.is_empty() { Err(none.into()) } else { Ok(roots) };
+        return if found.is_empty() { Err(none.into()) } else { Ok(found) };
     };
-    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    for certificate in certificates.map_err(|error| format!("`tls.ca` is {path:?}: {error}"))? {
-        roots.add(certificate).map_err(|error| format!("`tls.ca` is {path:?}: {error}"))?;
-    }
-    if roots.is_empty() { Err(format!("`tls.ca` is {path:?}, which holds no certificate")) } else { Ok(roots) }
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = found.map_err(|error| format!("`tls.ca` is {path:?}: {error}"))?;
+    if found.is_empty() { Err(format!("`tls.ca` is {path:?}, which holds no certificate")) } else { Ok(found) }
 }
 
 /// Without the port; an IPv6 address without its brackets.
@@ -147,20 +142,53 @@ impl Session {
     }
 }
 
-/// Accepts every certificate: the plan's explicit opt-out, for servers under test with self-signed certificates.
+/// Accepts the certificates that `chains` accepts. Without them all: the plan's explicit opt-out.
 #[derive(Debug)]
-struct Anything(Arc<CryptoProvider>);
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    chains: Option<Chains>,
+}
 
-impl ServerCertVerifier for Anything {
+/// Chains that end at a trusted certificate. A trusted certificate is also accepted as the server's own, as other clients do: the
+/// usual self-signed one may sign others, for which webpki refuses it (`CaUsedAsEndEntity`).
+#[derive(Debug)]
+struct Chains {
+    trusted: Vec<CertificateDer<'static>>,
+    webpki: Arc<WebPkiServerVerifier>,
+}
+
+impl Chains {
+    fn of(trusted: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Result<Chains, String> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Chains {
+            trusted,
+            webpki: webpki.map_err(|error| format!("`tls`: no certificate can be trusted: {error}"))?,
+        })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let Some(Chains { trusted, webpki }) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
+        match webpki.verify_server_cert(own, between, name, ocsp, now) {
+            // Its dates were looked at before this.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
+                if trusted.iter().any(|one| one == own) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            said => said,
+        }
     }
 
     fn verify_tls12_signature(
@@ -169,7 +197,7 @@ impl ServerCertVerifier for Anything {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
@@ -179,11 +207,11 @@ impl ServerCertVerifier for Anything {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
