@@ -79,7 +79,8 @@ def positive(text: str) -> int:
     """`1000`, `1k`, `1.5M`."""
     whole = _in_thousands(text)
     if not _is_number(whole) or not 1 <= int(whole) <= LARGEST:
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1, such as 1000 or 1k")
+        most = f" to {LARGEST}" if _is_number(whole) and int(whole) > LARGEST else ""
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from 1{most}, such as 1000 or 1k")
     return int(whole)
 
 
