@@ -196,10 +196,11 @@ def spoil(run: RunFolder, how: str) -> None:
 
 
 def values(table, some: list[float]) -> None:
-    """Puts these numbers, again and again, in the place of all others."""
+    """Puts these numbers, at random, in the place of all others."""
     found = pq.read_table(table)
     place = found.schema.get_field_index("value")
-    made = [None if one is None else some[number % len(some)] for number, one in enumerate(found["value"].to_pylist())]
+    draw = random.Random(1)
+    made = [None if one is None else draw.choice(some) for one in found["value"].to_pylist()]
     pq.write_table(found.set_column(place, found.schema.field(place), pa.array(made, pa.float64())), table)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from wsbench import metrics
 from wsbench.engine.histogram import BROKEN, Histogram, decode, encode
+from wsbench.metrics import capacities
 from wsbench.metrics.findings import Kind, Verdict
 from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
@@ -103,6 +104,8 @@ class TrialResult:
 
     def is_bound(self, metric: str) -> bool:
         """True if its value is a lower bound: a rate, and the engine was the limit."""
+        if self.record.ladder is not None and metric.startswith("capacity_"):
+            return self.value(capacities.bound_of(metric)) == 1
         of = metrics.METRICS[metric]
         return self.verdict.bottleneck == "engine" and of.family == "throughput" and of.direction == "higher"
 

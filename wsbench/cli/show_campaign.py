@@ -84,8 +84,9 @@ class CampaignView(Redrawn):
         row = self._rows.setdefault((record.name, cell_text(record.cell)), Row())
         row.kinds[found.kind if record.outcome == "ok" else record.outcome] += 1
         if record.outcome == "ok":
-            rate = metrics.values(trial, ["messages_per_s"])["messages_per_s"]
-            row.last = "no rate" if rate is None else f"{rate:,.0f}"
+            name = "messages_per_s" if record.ladder is None else "capacity_per_s"
+            rate = metrics.values(trial, [name])[name]
+            row.last = ("no rate" if record.ladder is None else "coarse") if rate is None else f"{rate:,.0f}"
             said = f"{row.last}{'' if rate is None else ' messages/s'}  {_coloured(found.kind)}"
             telling = [one for one in (*found.instrument[:1], *found.outcomes) if one.kind != "VALID"]
         else:

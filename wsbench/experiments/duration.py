@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsbench.experiments.experiment import TAIL_S, Experiment
+from wsbench.experiments.experiment import GAP, TAIL_S, Experiment
 
 #: Start, stop and connect time per trial.
 OVERHEAD_S = 3.0
@@ -17,6 +17,8 @@ def estimate_s(asked: Experiment, trials: int) -> float:
     timing, measure_s = asked.timing, asked.measure_s or COUNTED_S
     if asked.capacity is not None:
         return trials * asked.capacity.budget_s
+    if asked.ladder is not None:
+        return trials * (OVERHEAD_S + timing.warmup_s + asked.ladder.rungs * measure_s * (1 + GAP))
     if asked.arrangement == "together":
         heats = timing.rounds * len(asked.cells())
         return OVERHEAD_S * trials + (timing.warmup_s + measure_s) * heats

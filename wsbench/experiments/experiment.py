@@ -24,7 +24,7 @@ from wsbench.records.errors import UserError, nearest
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
 from wsbench.records.goals import Searching
-from wsbench.records.rundir import Arrangement, CellValue, Probe
+from wsbench.records.rundir import Arrangement, CellValue, Ladder, Probe
 from wsbench.servers.settings import RuntimeName, RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
@@ -33,6 +33,8 @@ Scaled = Literal["connections", "messages", "heap"]
 WARMING = 0.5
 #: A probe of recovery: the overload and how long it lasts, then the light load, as shares of the load in question.
 OVERLOAD, OVERLOAD_S, RELIEF = 1.5, 4.0, 0.5
+#: Rungs and the gaps behind them last whole ticks of the engine, whose histograms are told apart. A gap as a share of its rung.
+RUNG_TICK_S, GAP = 0.2, 0.5
 #: results/instrument.md shows what other lengths give.
 SLICE_S, LEAD_S = 0.05, 0.02
 #: After a slice its replies are awaited, and its server may finish what it has begun.
@@ -109,12 +111,26 @@ class Capacity(Frozen):
         return self.model_copy(update=searching.given)
 
 
+class Climb(Frozen):
+    """With `loop = "ladder"`: what a server is to keep, such as "response.p99 < 20ms and lost = 0", and the ladder of rates that
+    each process of it carries. A rung lasts `timing.measure_s`, or as long as it takes to send enough messages.
+
+    `start`: messages per second where the first ladder begins. It is coarse, and doubles from rung to rung. Later ladders have
+    `rungs` rates in random order around what was found; `span`: how far, as a logarithm.
+    """
+
+    slos: Annotated[list[str], Field(min_length=1, max_length=3)]
+    start: Annotated[float, Field(gt=0)] = 1000.0
+    rungs: Annotated[int, Field(ge=4, le=40)] = 8
+    span: Annotated[float, Field(gt=0, le=2)] = 0.35
+
+
 class Experiment(Frozen):
     question: str
     reading: str
     servers: list[str]
     scenario: Literal["doc", "echo", "ping", "idle", "push", "rooms", "rpc"]
-    loop: Literal["closed", "open", "none", "capacity"]
+    loop: Literal["closed", "open", "none", "capacity", "ladder"]
     headline: str
     #: Differences below this share do not matter. None: the 3 % of METHODOLOGY.md.
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -125,6 +141,7 @@ class Experiment(Frozen):
     arrangement: Arrangement = "trials"
     timing: Timing = Timing()
     capacity: Capacity | None = None
+    ladder: Climb | None = None
     #: What `--scale` changes. Empty: the experiment has only one size. With `heap`, the processes of a server share it.
     scales: list[Scaled] = []
     stop: Stop | None = None
@@ -162,6 +179,21 @@ class Experiment(Frozen):
             steps[1:] = [(OVERLOAD * per_s, OVERLOAD_S), (RELIEF * per_s, probe.seconds - OVERLOAD_S)]
         rate = [Segment(from_per_s=rate, to_per_s=rate, for_s=for_s) for rate, for_s in steps if for_s]
         return load.model_copy(update={"connections": connections, "rate_per_s": None, "rate": rate})
+
+    def climbing(self, cell: dict[str, CellValue], runtime: RuntimeName | None, ladder: Ladder) -> Experiment:
+        """This experiment with the warm-up, the rungs and the gaps of one ladder as its load."""
+        warming, timing = WARMING * min(ladder.rates), self.timing
+        warmup_s = timing.warmup_s
+        if runtime in timing.warmup_of:
+            warmup_s = max(timing.warmup_of[runtime], min(WARM / warming, COLDEST_S))
+        steps = [(warming, warmup_s)] if warmup_s else []
+        for rate in ladder.rates:
+            steps += [(rate, ladder.rung_s), (ladder.relief_per_s, ladder.gap_s)]
+        rate = [Segment(from_per_s=per_s, to_per_s=per_s, for_s=for_s) for per_s, for_s in steps]
+        measure_s = len(ladder.rates) * (ladder.rung_s + ladder.gap_s)
+        load = self.load_of(cell).model_copy(update={"rate": rate})
+        timing = timing.model_copy(update={"warmup_s": warmup_s, "measure_s": measure_s, "tick_s": RUNG_TICK_S})
+        return self.model_copy(update={"load": load, "sweep": {}, "timing": timing})
 
     def _per_s(self, cell: dict[str, CellValue], probe: Probe) -> float:
         """The rate of a probe: messages per second in all."""
@@ -267,6 +299,13 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
 def _require_searchable(path: Path, experiment: Experiment, load: Load) -> None:
     """UserError unless a search for a capacity has what it needs, and nothing else has a part of it."""
     asked = experiment.capacity
+    if (experiment.ladder is not None) != (experiment.loop == "ladder"):
+        raise UserError(f"{path}: loop 'ladder' needs a table [ladder], and no other loop has one")
+    if experiment.ladder is not None:
+        timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
+        if experiment.scenario not in ("echo", "ping", "push", "rooms", "rpc") or experiment.arrangement != "trials" or not timed:
+            raise UserError(f"{path}: loop 'ladder' needs messages, 'timing.measure_s' and arrangement 'trials'")
+        return
     if (asked is not None) != (experiment.loop == "capacity"):
         raise UserError(f"{path}: loop 'capacity' needs a table [capacity], and no other loop has one")
     if asked is None:

@@ -7,18 +7,17 @@ import math
 from wsbench import metrics
 from wsbench.metrics.findings import Bottleneck
 from wsbench.metrics.limits import LIMITS
-from wsbench.metrics.trial_data import TrialData
-
-SERVER_BUSY = 0.90  # of its CPUs: because of sampling and kernel work, a saturated process tree seldom shows more
+from wsbench.metrics.trial_data import SERVER_BUSY, TrialData
 
 
 def bottleneck(trial: TrialData) -> Bottleneck:
     """The side that had no CPU left: the busier one, if it is past its limit. "neither" if an open loop's rate was met: nothing
-    limited it, and its throughput is no lower bound, even if the engine was full. "none" for connections that are only held.
+    limited it, and its throughput is no lower bound, even if the engine was full. "none" for connections that are only held, and
+    for a ladder, each of whose rungs has its own.
 
     "neither" also covers a server with fewer busy threads than CPUs, because samples are of whole process trees.
     """
-    if trial.holds_only:
+    if trial.holds_only or trial.record.ladder is not None:
         return "none"
     if rate_met(trial):
         return "neither"

@@ -4,6 +4,7 @@ here they have their names. What a single probe can show is computed here.
 
 from __future__ import annotations
 
+from wsbench.metrics import ladder
 from wsbench.metrics.parts import NO_PLAN
 from wsbench.metrics.registry import metric
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
@@ -14,12 +15,40 @@ OF_A_SEARCH = "only a search for a capacity has it, not a single trial"
 MOST_PROMISES = 3
 
 
-def _answer(name: str, unit: str, text: str) -> None:
+def _answer(name: str, unit: str, text: str, place: int | None = None) -> None:
     def compute(trial: TrialData) -> float:
-        raise Unmeasured(OF_A_SEARCH)
+        if trial.record.ladder is None or place is None:
+            raise Unmeasured(OF_A_SEARCH)
+        return of_ladder(trial, place).per_s
 
     compute.__name__, compute.__doc__ = name, text
     metric(unit, "higher", "throughput")(compute)
+
+
+def of_ladder(trial: TrialData, place: int) -> ladder.Capacity:
+    """Under the SLO at this place. Unmeasured if the ladder has none, is coarse, or did not reach it."""
+    climbed = known(trial.record.ladder, "only a ladder has the capacity of one process")
+    if place >= len(climbed.slos):
+        raise Unmeasured(f"the ladder has {len(climbed.slos)} SLOs")
+    if climbed.coarse:
+        raise Unmeasured(ladder.COARSE)
+    return ladder.capacity(trial.rungs, climbed.slos[place])
+
+
+def _is_bound(place: int) -> None:
+    def compute(trial: TrialData) -> int:
+        return int(of_ladder(trial, place).at_least)
+
+    compute.__name__ = bound_of(name_of("rate", place))
+    compute.__doc__ = (
+        f"1 if the {name_of('rate', place)} of a ladder is a lower bound, because the load generator ended it; else 0."
+    )
+    metric("count", "neither", "throughput")(compute)
+
+
+def bound_of(name: str) -> str:
+    """The metric that says whether this capacity of a ladder is a lower bound."""
+    return name.replace("_per_s", "_is_bound")
 
 
 def name_of(over: str, place: int, what: str = "") -> str:
@@ -31,10 +60,14 @@ def name_of(over: str, place: int, what: str = "") -> str:
 for _over, _unit, _load in (("rate", "messages/s", "rate of messages"), ("connections", "connections", "number of connections")):
     for _place, _which in enumerate(("first", "second", "third")[:MOST_PROMISES]):
         _of = f"of a search's {_which} promise"
-        _answer(name_of(_over, _place), _unit, f"Capacity: the highest {_load} that keeps the promise more often than not; {_of}.")
+        _text = f"Capacity: the highest {_load} that keeps the promise more often than not; {_of}."
+        _answer(name_of(_over, _place), _unit, _text, _place if _over == "rate" else None)
         _answer(name_of(_over, _place, "low"), _unit, f"Lower end of the 95 % interval of the capacity {_of}.")
         _answer(name_of(_over, _place, "high"), _unit, f"Upper end of the 95 % interval of the capacity {_of}.")
         _answer(name_of(_over, _place, "held"), _unit, f"The {_load} that a longer trial at the end confirmed; {_of}.")
+
+for _place in range(MOST_PROMISES):
+    _is_bound(_place)
 
 
 @metric("µs", "lower", "body")

@@ -336,3 +336,5 @@ CHECKS = (
     _start,
     _window,
 )
+#: Those that hold also beyond what a server carries.
+OF_LADDER = (_outcome, _ledger, _histograms, _held_up, _start, _window)

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram, Interval
 from wsbench.metrics import quiet, slices, spans
+from wsbench.metrics.ladder import Rung
 from wsbench.metrics.quiet import Stretch
 from wsbench.metrics.slices import Slice
 from wsbench.metrics.spans import NO_WINDOW, NS_PER_S, Span
@@ -27,6 +30,8 @@ from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.records.samples import MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree, TurnSample
 
 CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
+#: A server that uses this share of its CPUs is full: because of sampling and kernel work, a saturated tree seldom shows more.
+SERVER_BUSY = 0.9
 MOST_SAMPLED = 0.5  # with fewer slices, their CPU time is not that of the trial
 IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in steps of 5 %
 #: Times of the phase before the window.
@@ -95,6 +100,55 @@ class TrialData:
         """The same of the intervals that count."""
         intervals = (one for one in self._intervals() if not one.tag.startswith("warmup-"))
         return histogram.merge(one for one in intervals if counts(one))
+
+    @cached_property
+    def rungs(self) -> list[Rung]:
+        """What each rate of a ladder gave. Unmeasured for any other trial, or where its times are unknown."""
+        asked, plan = self.record.ladder, known(self.plan, NO_PLAN)
+        begin_ns, origin_ns = known(self.window, NO_WINDOW)[0], known(self.origin_ns, NO_ORIGIN)
+        known(asked, "only a ladder has rungs")
+        lasts_ns = round((asked.rung_s + asked.gap_s) * NS_PER_S)
+        own: list[list[Interval]] = [[] for _ in asked.rates]
+        for one in self._intervals():
+            middle_ns = origin_ns + (one.start_s + one.length_s / 2) * NS_PER_S
+            place = int((middle_ns - begin_ns) // lasts_ns)
+            if 0 <= place < len(own) and (self.quiet is None or self._is_quiet(one)):
+                own[place].append(one)
+        found = []
+        for place, rate in enumerate(asked.rates):
+            edges = begin_ns + place * lasts_ns, begin_ns + (place + 1) * lasts_ns
+            first, last = self._ticks_around(*edges)
+            seconds = (last.t_ns - first.t_ns) / NS_PER_S
+            quiet_s = seconds if self.quiet is None else quiet.seconds(quiet.inside(self.quiet, edges))
+            busy = None if plan.busy_poll or seconds <= 0 else (last.cpu_ns - first.cpu_ns) / NS_PER_S / seconds / plan.threads
+            found.append(
+                Rung(
+                    rate=rate,
+                    times=histogram.merge(own[place]),
+                    sent=last.sent - first.sent,
+                    failed=last.failed - first.failed,
+                    engine_busy=busy,
+                    server_full=self._server_share(edges[0], edges[0] + round(asked.rung_s * NS_PER_S)) >= SERVER_BUSY,
+                    quiet=quiet_s * NS_PER_S / lasts_ns,
+                    behind=first.sent - first.answered - first.failed,
+                )
+            )
+        return found
+
+    def _ticks_around(self, begin_ns: int, end_ns: int) -> tuple[Tick, Tick]:
+        """The ticks nearest to both instants."""
+        ticks = [tick for tick in self.ticks if tick.phase in ("warmup", "measure", "drain")]
+        if not ticks:
+            raise Unmeasured("the engine's record has no ticks")
+        return tuple(min(ticks, key=lambda tick, at=at: abs(tick.t_ns - at)) for at in (begin_ns, end_ns))
+
+    def _server_share(self, begin_ns: int, end_ns: int) -> float:
+        """The server's CPU use between two instants, as a share of its CPUs; 0 if it is unknown."""
+        track, cpus = self._server_cpu, len(self.record.server_cpus)
+        if len(track.at_ns) < 2 or not cpus:
+            return 0.0
+        first, last = np.interp([begin_ns, end_ns], track.at_ns, track.counts)
+        return float(last - first) * NS_PER_S / (end_ns - begin_ns) / cpus
 
     @cached_property
     def tick_means(self) -> list[TickMean]:

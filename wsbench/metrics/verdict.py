@@ -19,6 +19,8 @@ from wsbench.records import contained
 
 #: All checks of a trial that ended by itself and whose record is complete.
 CHECKS = (*host_checks.CHECKS, *engine_checks.CHECKS, *server_checks.CHECKS)
+#: Those of a ladder. It goes beyond what the server carries, and each of its rungs is judged by itself.
+OF_LADDER = (*host_checks.CHECKS, *engine_checks.OF_LADDER, server_checks.connections, server_checks.ran_out)
 
 
 def verdict(trial: TrialData) -> Verdict:
@@ -32,7 +34,8 @@ def verdict(trial: TrialData) -> Verdict:
         return Verdict(
             (finding("engine", "record", "the engine's record is incomplete", "Run the trial again.", **words),), "unknown"
         )
-    found = [one for check in CHECKS for one in _made(check, trial)]
+    checks = CHECKS if trial.record.ladder is None else OF_LADDER
+    found = [one for check in checks for one in _made(check, trial)]
     return Verdict(tuple(found), contained.part("bottleneck", lambda: bottleneck(trial), _unknown))
 
 

@@ -161,9 +161,30 @@ class Probe(Frozen):
     bound_s: Annotated[float, Field(gt=0)] | None = None
 
 
+class Slo(Frozen):
+    """What a server is to keep: conditions that must all hold, each a metric, an operator and a number in the metric's unit."""
+
+    text: str
+    conditions: Annotated[list[tuple[str, Literal["<", "<=", "==", ">", ">="], float]], Field(min_length=1)]
+
+
+class Ladder(Frozen):
+    """The loads that one process of a server carries one after another: `rates` in messages per second in all, each for `rung_s`
+    seconds, and after each `relief_per_s` for `gap_s`, in which what was due is answered. `coarse`: it only finds where the
+    capacities lie."""
+
+    slos: Annotated[list[Slo], Field(min_length=1, max_length=3)]
+    rates: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2)]
+    relief_per_s: Annotated[float, Field(gt=0)]
+    rung_s: Annotated[float, Field(gt=0)]
+    gap_s: Annotated[float, Field(gt=0)]
+    coarse: bool = False
+
+
 class TrialOrder(Frozen):
     """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats. Trials of the same `heat` run at the
-    same time, in slices or together; None: alone. `search`: only in a search for a capacity."""
+    same time, in slices or together; None: alone. `search`: only in a search for a capacity. `ladder`: only with that loop, from
+    when it runs."""
 
     number: int
     round: int
@@ -174,6 +195,7 @@ class TrialOrder(Frozen):
     again_of: int | None = None
     heat: int | None = None
     search: Probe | None = None
+    ladder: Ladder | None = None
     #: In slices: turns that the host disturbed count, too.
     as_is: bool = False
 

@@ -39,6 +39,7 @@ from wsbench.servers.catalogue import Variant
 
 if TYPE_CHECKING:
     from wsbench.analysis.until import Standing
+    from wsbench.run.climbing import Ladders
     from wsbench.run.deciding import Referee
     from wsbench.run.searching import Searches
 
@@ -240,7 +241,12 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         from wsbench.run import deciding
 
         referee = deciding.Referee(run)
-    course = _Course(run, list(order), setting, variants, watcher, searches or referee)
+    ladders = None
+    if setting.experiment.ladder is not None:
+        from wsbench.run import climbing
+
+        ladders = climbing.Ladders(run, setting.experiment, record.seed)
+    course = _Course(run, list(order), setting, variants, watcher, searches or referee, ladders)
     for number in sorted({planned.round for planned in order}):
         course.finish(number)
     if searches is not None:
@@ -254,7 +260,8 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
 
 
 class _Course:
-    """The trials of a campaign, one after another. `judge` is told each when it has ended, and decides how the campaign goes on."""
+    """The trials of a campaign, one after another. `judge` is told each when it has ended, and decides how the campaign goes on.
+    `ladders` says which rates the next one tries."""
 
     def __init__(
         self,
@@ -264,8 +271,9 @@ class _Course:
         variants: dict[str, Variant | None],
         watcher: Watcher,
         judge: Searches | Referee | None,
+        ladders: Ladders | None = None,
     ) -> None:
-        self._judge = judge
+        self._judge, self._ladders = judge, ladders
         self._run, self._order, self._setting, self._variants, self._watcher = run, order, setting, variants, watcher
         self._again, self._seed = run.campaign.again, run.campaign.seed
         self._left = {planned.number for planned in order} - run.finished_numbers()
@@ -309,6 +317,11 @@ class _Course:
 
     def take(self, group: list[TrialOrder]) -> None:
         """Runs one trial, or all trials of a heat; their outcomes are then on disk."""
+        if self._ladders is not None:
+            group = [self._ladders.planned(one) for one in group]
+            planned = {one.number: one for one in group}
+            self._order = [planned.get(one.number, one) for one in self._order]
+            self._run.write_json("order.json", self._order)
         total, left, began = len(self._order), len(self._left), time.monotonic()
         # The duration of a trial that ends by count is known only from finished trials.
         left_s = left * fmean(self._took_s) if self._took_s else estimate_s(self._setting.experiment, left)
@@ -323,6 +336,8 @@ class _Course:
         for folder, ended in zip(folders, self._carried_out(group, folders), strict=True):
             data = TrialData(folder, ended)
             self._watcher.trial_ends(data)
+            if self._ladders is not None:
+                contained.part("reading a ladder", lambda data=data: self._ladders.add(data), lambda _: None)
             if self._judge is not None:
                 contained.part("judging a trial", lambda data=data: self._judge.add(data), lambda _: None)
         self._left -= {planned.number for planned in group}

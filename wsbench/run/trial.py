@@ -74,8 +74,12 @@ class Attempt:
 
     def __init__(self, order: TrialOrder, variant: Variant, setting: Setting, folder: TrialFolder):
         self.order, self.variant, self.setting, self.folder = order, variant, setting, folder
-        self.experiment = asked = setting.experiment.warming(variant.runtime, order.cell, order.search)
-        self.load = asked.load_of(order.cell) if order.search is None else asked.probing(order.cell, order.search)
+        if order.ladder is not None:
+            self.experiment = setting.experiment.climbing(order.cell, variant.runtime, order.ladder)
+            self.load = self.experiment.load
+        else:
+            self.experiment = asked = setting.experiment.warming(variant.runtime, order.cell, order.search)
+            self.load = asked.load_of(order.cell) if order.search is None else asked.probing(order.cell, order.search)
         #: Why the trial failed, or why the experiment's stop rule ended it.
         self.failed: str | None = None
         self.stopped: str | None = None
@@ -144,7 +148,7 @@ class Attempt:
             stages=load.stages,
             # With its own CPUs the engine need not sleep, so no response time includes a wake-up. With a stop rule it sleeps:
             # the rule must detect whether the engine was the limit, and the load of polling workers is unknown.
-            busy_poll=experiment.loop in ("open", "capacity") and experiment.stop is None and testbed.apart,
+            busy_poll=experiment.loop in ("open", "capacity", "ladder") and experiment.stop is None and testbed.apart,
             reply_s=load.reply_s,
             connect_s=load.connect_s,
             tick_s=experiment.timing.tick_s if self.order.search is None else PROBE_TICK_S,
