@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-TEXT, CLOSE = 0x1, 0x8
+TEXT, BINARY, CLOSE = 0x1, 0x2, 0x8
 
 
 class Peer:

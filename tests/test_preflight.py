@@ -4,6 +4,7 @@ import re
 
 import pytest
 from conducts import (
+    BINARY,
     Peer,
     closes_with_words,
     echoes,
@@ -51,6 +52,19 @@ def answers_in_json(peer: Peer) -> None:
         peer.send(b'{"error":"no such type"}')
 
 
+def answers_in_binary(peer: Peer) -> None:
+    peer.accept()
+    while True:
+        peer.send(peer.message(), BINARY)
+
+
+def answers_at_length(peer: Peer) -> None:
+    peer.accept()
+    while True:
+        peer.message()
+        peer.send(b"on and on, " * 200)
+
+
 def speaks_another_language(peer: Peer) -> None:
     peer.connection.sendall(b"220 mail.example.org ESMTP\r\n")
     peer.stream.readline()
@@ -70,6 +84,12 @@ MISTAKES = [
     (leaves, "/", f"the server closed the connection( at once| within .*)?: without a Close frame. {NEVERTHELESS}"),
     (closes_with_words, "/", f"the server closed the connection( at once| within .*)?: code 4003: quota used. {NEVERTHELESS}"),
     (listens, "/chat", f"the server does not echo: it sends no answer to a message; {NAME_IT}. {NEVERTHELESS}"),
+    (answers_in_binary, "/", f"the server answers a text message by a binary one: add --binary. {NEVERTHELESS}"),
+    (
+        answers_at_length,
+        "/",
+        f"the server does not echo: it sends `on and on, .*…` as the answer to a message; {NAME_IT}. {NEVERTHELESS}",
+    ),
     (
         listens,
         "/graphql",

@@ -10,18 +10,18 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from rich.console import Group
 from rich.text import Text
 
-from wsbench.cli.terminal import COLOUR, Redrawn, console, duration, progress, shown
+from wsbench.cli.terminal import COLOUR, Redrawn, console, duration, is_drawn, progress, shown
+from wsbench.engine import histogram
 from wsbench.engine.histogram import Interval, parse_line
 from wsbench.metrics import host_checks
 from wsbench.metrics.findings import Finding, Kind, worst
@@ -42,6 +42,8 @@ SHOWN = ("response", "push", "request", "service")
 LOOK_S = 0.2
 #: How long is waited for the view once the load has ended.
 END_S = 5.0
+#: The log has times to a millisecond, and processes begin one after another.
+SLACK_S = 0.1
 #: Seconds that are drawn, and the shortest stretch that is one of them.
 MOST, SHORTEST_S = 60, 0.9
 #: For a terminal with all characters, and for one with ASCII only.
@@ -127,8 +129,9 @@ class View(Redrawn):
         self._at: dict[int, list[Tick]] = {}
         self._shown: Tick | None = None
         self._begun: Tick | None = None
-        self._measure_ns: int | None = None
-        self._latest: dict[str, Interval] = {}
+        self._begins: dict[str, int] = {}
+        #: Intervals of the log that have not been shown.
+        self._waiting: list[Interval] = []
         self._rates: deque[float] = deque(maxlen=MOST)
         self._tails: deque[float] = deque(maxlen=MOST)
         self._threads: int | None = None
@@ -151,20 +154,13 @@ class View(Redrawn):
             lines = events.new_lines()
             for text in log.new_lines():
                 if (interval := parse_line(text)) is not None:
-                    self._keep(interval)
+                    self._waiting.append(interval)
             for text in lines:
                 event = parse_event(text)
-                if event.event == "phase" and event.phase == "measure":
-                    self._measure_ns = event.t_ns
+                if event.event == "phase":
+                    self._begins.setdefault(event.phase, event.t_ns)
                 if isinstance(event, Tick):
                     self._tick(event)
-
-    def _keep(self, interval: Interval) -> None:
-        """Adds it to what its tag has of this second."""
-        known = self._latest.get(interval.tag)
-        if known is not None:
-            interval = replace(interval, histogram=known.histogram + interval.histogram)
-        self._latest[interval.tag] = interval
 
     def _tick(self, tick: Tick) -> None:
         """Shown once all processes have written their tick of that instant."""
@@ -187,50 +183,53 @@ class View(Redrawn):
 
     def _show(self, before: Tick, now: Tick, seconds: float) -> None:
         rate = (now.answered - before.answered) / seconds
-        times = self._times(now.phase)
+        times = self._times(now)
         self._rates.append(rate)
         self._tails.append(times.get("p99", 0))
         head = {"open": f"{now.open:,}", "failed": f"{now.failed:,}", "left": self._left(now)}
         rest = {name: time_text(ns) for name, ns in times.items() if name != "p99"}
         cpu = {name: f"{share:.0%}" for name, share in self._sides.shares().items()}
         kind, why = self._lamp(now)
-        if not sys.stdout.isatty():
+        if not is_drawn():
             sent = {"sent/s": f"{(now.sent - before.sent) / seconds:,.0f}", "answered/s": f"{rate:,.0f}"}
             all_times = {name: time_text(ns) for name, ns in times.items()}
             cells = {"open": head.pop("open"), **sent, **all_times, **head, **cpu}
-            told = [
-                f"phase {now.phase}",
-                *(f"{name} {text}" for name, text in cells.items() if text),
-                *([f"{kind}: {why}"] if why else []),
-            ]
-            progress.print(shown(", ".join(told)))
+            told = [f"phase {now.phase}", *(f"{name} {text}" for name, text in cells.items() if text)]
+            told += [f"{kind} so far: {why}"] if kind and why else []
+            with contextlib.suppress(OSError):
+                progress.print(shown(", ".join(told)))
             return
+        lamp = LAMP[console.options.ascii_only]
+        says = f"{lamp} {kind} so far{f': {why}' if why else ''}" if kind else f"{lamp} {why}"
         self.show(
             Group(
+                # What a low terminal cuts off stands last.
+                Text(line(says), COLOUR[kind] if kind else "dim"),
                 _words({"": now.phase, **head}, "red" if now.failed else ""),
                 _spark("answered/s", f"{rate:,.0f}", self._rates),
                 _spark("p99", time_text(times["p99"]) if times else "", self._tails),
                 _words(rest | {f"{name} CPU": share for name, share in cpu.items()}),
-                Text(line(f"{LAMP[console.options.ascii_only]} {kind} so far{f': {why}' if why else ''}"), COLOUR[kind]),
             )
         )
 
-    def _times(self, phase: str) -> dict[str, int]:
-        """p50, p99 and maximum of the last second in ns; nothing if it had none."""
-        prefix = "warmup-" if phase == "warmup" else ""
-        found = next((self._latest[prefix + tag] for tag in SHOWN if prefix + tag in self._latest), None)
-        self._latest.clear()
-        if found is None or not found.histogram.count:
+    def _times(self, now: Tick) -> dict[str, int]:
+        """p50, p99 and maximum in ns of what was recorded since the last time and up to this tick; nothing if there was nothing."""
+        until_s = (now.t_ns - min(self._begins.values(), default=0)) / NS_PER_S + SLACK_S
+        due = [one for one in self._waiting if one.start_s + one.length_s <= until_s]
+        self._waiting = [one for one in self._waiting if one.start_s + one.length_s > until_s]
+        merged = histogram.merge(due)
+        prefix = "warmup-" if now.phase == "warmup" else ""
+        of = next((merged[prefix + tag] for tag in SHOWN if prefix + tag in merged), None)
+        if of is None or not of.count:
             return {}
-        of = found.histogram
         return {"p50": of.quantile("0.5"), "p99": of.quantile("0.99"), "max": of.max}
 
     def _left(self, tick: Tick) -> str:
-        if self._measure_ns is None or self._seconds is None or tick.phase != "measure":
+        if "measure" not in self._begins or self._seconds is None or tick.phase != "measure":
             return ""
-        return duration(max(0.0, self._seconds - (tick.t_ns - self._measure_ns) / NS_PER_S))
+        return duration(max(0.0, self._seconds - (tick.t_ns - self._begins["measure"]) / NS_PER_S))
 
-    def _lamp(self, now: Tick) -> tuple[Kind, str]:
+    def _lamp(self, now: Tick) -> tuple[Kind | None, str]:
         """The word so far in this phase, and what spoils it."""
         found: list[tuple[Kind, str]] = [(one.kind, one.seen) for one in self._sides.findings()]
         began, seconds = self._begun, (now.t_ns - self._begun.t_ns) / NS_PER_S
@@ -242,6 +241,8 @@ class View(Redrawn):
                 waits = (now.wait_ns - began.wait_ns) / NS_PER_S / seconds / self._threads
                 if kind := beyond("wait_share", waits):
                     found.append((kind, f"the engine waits for a CPU {waits:.0%} of the time"))
+        if not found and self._sides.known_s < host_checks.SHORTEST_S:
+            return None, "not yet known"
         kind = worst(kind for kind, _ in found)
         return kind, next((why for of, why in found if of == kind), "")
 
@@ -256,19 +257,35 @@ class Sides:
         self._began_ns = time.monotonic_ns()
         self._programs = programs.used()
         self._ours = {os.getpid(), os.getppid()}
+        self._cost_before = self._cost_ns()
+        self._last: list[Sample] = []
 
     def tell(self, told: Told) -> None:
         self._trees = [Tree(of, *pids) for of, pids in (("server", told.server), ("engine", told.engine)) if pids]
         self._machine = kernel.Machine(told.cpus)
-        self.begin()
+        self._samples, self._last = [], []
 
     def begin(self) -> None:
-        self._samples.clear()
+        """A phase begins: with the last look."""
+        self._samples = self._last
 
     def look(self) -> None:
-        cost_ns = sum(kernel.cpu_clock_ns(pid) or 0 for pid in self._ours)
-        cost = SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=cost_ns)
-        self._samples += [*filter(None, (tree.sample() for tree in self._trees)), self._machine.sample(), cost]
+        spent_ns = self._cost_ns() - self._cost_before
+        cost = SamplerCost(t_ns=time.monotonic_ns(), of="sampler", began_ns=self._began_ns, cpu_ns=spent_ns)
+        # The machine before and after: the trees are then known for the whole stretch between two looks.
+        samples = [self._machine.sample(), *(tree.sample() for tree in self._trees), self._machine.sample()]
+        self._last = [*filter(None, samples), cost]
+        self._samples = [*self._samples, *self._last]
+
+    def _cost_ns(self) -> int:
+        """CPU time of wsbench itself so far."""
+        return sum(kernel.cpu_clock_ns(pid) or 0 for pid in self._ours)
+
+    @property
+    def known_s(self) -> float:
+        """How long the phase has been looked at."""
+        engine = [one for one in self._samples if isinstance(one, ProcessSample) and one.of == "engine"]
+        return (engine[-1].t_ns - engine[0].t_ns) / NS_PER_S if engine else 0.0
 
     def shares(self) -> dict[str, float]:
         """Of one CPU, in the last second, by side."""

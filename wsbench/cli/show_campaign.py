@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wsbench import metrics
-from wsbench.cli.terminal import COLOUR, Redrawn, console, duration, say, shown, table
+from wsbench.cli.terminal import COLOUR, Redrawn, console, duration, is_drawn, say, shown, table
 from wsbench.metrics.findings import KINDS, Finding
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
@@ -69,7 +68,7 @@ class CampaignView(Redrawn):
 
     def trial_runs(self, folder: TrialFolder) -> None:
         """Seldom drawn: drawing takes some ms of a CPU that the trial may want."""
-        if not sys.stdout.isatty() or time.monotonic() - self._drawn_s < AGAIN_S:
+        if not is_drawn() or time.monotonic() - self._drawn_s < AGAIN_S:
             return
         if (last := folder.latest()) is not None:
             self._now = f"{last.phase}: {last.open:,} open, {last.answered:,} answered, {last.failed:,} failed"
@@ -94,7 +93,7 @@ class CampaignView(Redrawn):
             said = f"[{'red' if record.outcome == 'failed' else 'yellow'}]{record.outcome}: {shown(record.reason or '')}[/]"
         head = f"[{self._done}/{self._total}] {record.name} {cell_text(record.cell)}".rstrip()
         news = [one for one in telling if self._is_new(one)]
-        if not sys.stdout.isatty():
+        if not is_drawn():
             console.print(f"{shown(head)}  {said}{''.join(f'  {shown(one.seen)}' for one in news)}")
         elif news or record.outcome != "ok":
             self.clear()
@@ -114,7 +113,7 @@ class CampaignView(Redrawn):
         return is_new
 
     def draw(self) -> None:
-        if not (sys.stdout.isatty() and self._head):
+        if not (is_drawn() and self._head):
             return
         self._drawn_s = time.monotonic()
         drawn = Table(box=None, pad_edge=False, header_style="bold")

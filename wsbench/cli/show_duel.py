@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wsbench.cli import values
 from wsbench.cli.exits import BREACHED, DONE, NOTHING_USABLE
-from wsbench.cli.terminal import Redrawn, console, duration, shown
+from wsbench.cli.terminal import Redrawn, console, duration, is_drawn, shown
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records.rundir import TrialFolder, TrialOrder
@@ -116,12 +116,12 @@ class DuelView(Redrawn):
 
     def round_ends(self, standing: Standing) -> None:
         self._standing = standing
-        if self._quiet or not sys.stdout.isatty():
+        if self._quiet or not is_drawn():
             self.say(standing.words)
         self._draw()
 
     def _draw(self) -> None:
-        if self._quiet or not sys.stdout.isatty():
+        if self._quiet or not is_drawn():
             return
         from wsbench.analysis import titles, wording
 

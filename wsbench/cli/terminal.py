@@ -6,6 +6,7 @@ Piped output is plain lines without colour; rich respects NO_COLOR.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import time
 from typing import Self
@@ -31,9 +32,14 @@ class Terminal(Console):
             raise SystemExit(PIPE_CLOSED) from None
 
 
+def is_drawn() -> bool:
+    """Whether the output is a terminal on which lines can be redrawn."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 console = Terminal(highlight=False, soft_wrap=not sys.stdout.isatty())
 #: What is said while something runs: what a program reads of the output is the result alone.
-progress = console if sys.stdout.isatty() else Terminal(highlight=False, soft_wrap=True, stderr=True)
+progress = console if is_drawn() else Terminal(highlight=False, soft_wrap=True, stderr=True)
 #: Longer work is announced even without a terminal.
 SILENT_S = 2
 COLOUR = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
@@ -62,7 +68,7 @@ class Redrawn:
         self.clear()
 
     def show(self, content: str | RenderableType) -> None:
-        if not sys.stdout.isatty():
+        if not is_drawn():
             return
         if self._live is None:
             self._live = Live(console=console, transient=True, auto_refresh=False)
@@ -108,7 +114,7 @@ class FilesOfTrials(Redrawn):
         left_s = took_s * (total - done) / max(1, done)
         what = f"{self._doing} the files of {total:,} trials"
         self.show(f"{what}: {done:,} … about {duration(left_s)} left")
-        if not sys.stdout.isatty() and not self._said and took_s + left_s > SILENT_S:
+        if not is_drawn() and not self._said and took_s + left_s > SILENT_S:
             self._said = True
             say(f"{what}, about {duration(left_s)} left")
 

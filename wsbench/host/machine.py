@@ -207,7 +207,11 @@ def _virtualisation() -> str | None:
 
 def file_limit(pid: int = 0) -> int | None:
     """Most files that a process may open at its hard limit. `pid` 0: this process and its children. None: unlimited."""
-    limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+    if pid:  # what prlimit(2) tells only to those who may change it
+        line = next(line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if line.startswith("Max open files"))
+        hard = line.split()[4]
+        return None if hard == "unlimited" else int(hard)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return None if limit == resource.RLIM_INFINITY else limit
 
 

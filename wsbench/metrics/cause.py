@@ -22,6 +22,7 @@ REFUSALS = {
     "connect_refused": "the connection is refused",
     "connect_timeout": "the server does not accept connections ({})",
     "connect_failed": "the connection fails: {}",
+    "reset": "the server resets the connection: {}",
     "handshake_status": "the server answers HTTP {}",
     "handshake_accept": "the server's handshake has a wrong key: {}",
     "handshake_invalid": "the server's handshake is invalid: {}",
@@ -50,6 +51,7 @@ OF_STATUS = {
     "429": "Open connections more slowly: --connect-rate.",
     "2": "Check the path: no WebSocket is there.",
     "3": "Load the address that it redirects to.",
+    "400": "Check the path of the URL, and what the server asks for: --subprotocol, -H.",
     "4": "Check the path of the URL.",
     "5": "See the server's log.",
 }
@@ -57,6 +59,7 @@ OF_REFUSAL = {
     "connect_refused": "Start the server, or correct the port.",
     "tls_failed": "Check that the port speaks TLS (else ws://); trust its certificate with --ca, or add --insecure.",
     "handshake_invalid": "Check that the port speaks WebSocket.",
+    "reset": "Check that the port speaks WebSocket.",
     "handshake_accept": "Check that the port speaks WebSocket.",
     "handshake_timeout": "Check that the port speaks WebSocket.",
     "setup_failed": "Carry it out with one user: `wsbench session try`.",

@@ -188,7 +188,7 @@ def sampling(trial: TrialData) -> Iterator[Finding]:
         share = trace.sampling(trial.window)
         if share is not None and (kind := beyond("others", share)):
             seen = f"wsbench itself used {share:.1%} of a CPU of {name}"
-            yield finding("host", "sampling", seen, "Use longer ticks (`timing.tick_s`) or a longer trial.", tail=kind)
+            yield finding("host", "sampling", seen, "Measure for longer, or on more CPUs.", tail=kind)
 
 
 def packets(trial: TrialData) -> Iterator[Finding]:

@@ -203,15 +203,13 @@ class TrialData:
 
     @cached_property
     def window(self) -> tuple[int, int] | None:
-        """The measured window on the monotonic clock: from `measure` to `drain`, or for the duration in the ledger."""
-        begins = self.begins
-        if "measure" not in begins:
-            return None
-        if "drain" in begins:
-            return begins["measure"], begins["drain"]
-        if self.measured is None or self.measured.window_ns is None:
-            return None
-        return begins["measure"], begins["measure"] + self.measured.window_ns
+        """The measured window on the monotonic clock: from `measure` to `drain`, or for the duration in the ledger. None if it
+        never began or has no length."""
+        begin = self.begins.get("measure")
+        end = self.begins.get("drain")
+        if begin is not None and end is None and self.measured is not None and self.measured.window_ns is not None:
+            end = begin + self.measured.window_ns
+        return None if begin is None or end is None or end <= begin else (begin, end)
 
     @cached_property
     def slices(self) -> list[Slice] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ TOO_SLOW = {"timeout", "setup_timeout", "connect_timeout", "handshake_timeout"}
 #: Members of a room.
 MEMBERS = 3
 #: How long a connection is held that only has to stay open, and how long is listened to a server that does not echo.
-HELD_S, LISTENED_S = 0.05, 0.3
+HELD_S, LISTENED_S = 0.05, 1.0
 #: Broadcasts a second for that long: one.
 BROADCASTS_PER_S = 20.0
 #: Paths that many protocols have.
@@ -62,7 +62,7 @@ def problem(plan: Plan) -> str | None:
             kinds = cause.errors(trial).keys()
         if not kinds & TOO_SLOW:
             break
-    return _words(plan, why, is_silent="timeout" in kinds)
+    return _words(plan, why, kinds)
 
 
 @contextlib.contextmanager
@@ -105,21 +105,30 @@ def of_one(plan: Plan, patience_s: float = PATIENCE_S) -> Plan:
     return plan.model_copy(update=changed)
 
 
-def _words(plan: Plan, why: Finding, is_silent: bool) -> str:
+def _words(plan: Plan, why: Finding, kinds: Collection[str]) -> str:
     if why.name == "no_connection":
         return f"{why.seen.partition(': ')[2]}. {why.remedy}".rstrip()
     if not isinstance(plan.scenario, Echo | Ping) or plan.transport != "websocket":
         return _said(why)
+    if isinstance(plan.scenario, Echo) and "reply_opcode" in kinds:
+        if plan.scenario.opcode == "text":
+            return f"the server answers a text message by a binary one: add --binary. {NEVERTHELESS}."
+        return f"the server answers a binary message by a text one: omit --binary. {NEVERTHELESS}."
     first = heard(plan)
-    if first is None and why.name == "died" and not is_silent:
+    # A message that is longer than any echo ends the connection, too.
+    if first is None and why.name == "died" and not {"timeout", "oversized"} & set(kinds):
         return _said(why)
-    said = first or heard(plan, "hello")
+    sent = "hello" if isinstance(plan.scenario, Echo) else "Ping"
+    said = first or heard(plan, sent)
     name = recognised(urlsplit(plan.target.path).path, said or "")
     asks = "name its session with --session (`wsbench list sessions`)"
     remedy = f"it seems to speak {name}: add --session {name}" if name else asks
     if first is not None:
         return f"the server speaks first, {_quoted(first)}; {remedy}"
-    answers = "no answer to a message" if said is None else f"{_quoted(said)} as the answer to a message"
+    answers = "no answer" if said is None else _quoted(said)
+    if isinstance(plan.scenario, Ping):
+        return f"the server answers the text `Ping` by {answers}, and not by `Pong`; {remedy}. {NEVERTHELESS}."
+    answers = "no answer to a message" if said is None else f"{answers} as the answer to a message"
     return f"the server does not echo: it sends {answers}; {remedy}. {NEVERTHELESS}."
 
 

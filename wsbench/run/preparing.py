@@ -110,7 +110,8 @@ def _checked(wanted: Wanted, built: build.Built, port: int | None, say: Callable
     variant = wanted.variant
     if built.problem is not None:
         return _row(variant, built, [], built.problem)
-    say(f"checking {variant.manifest.library if variant.variant in (COMMAND, RUNNING) else variant.name}")
+    own = f"{variant.manifest.library}{f': it has {serving.READY_S:g} s to answer at $PORT' if variant.variant == COMMAND else ''}"
+    say(f"checking {own if variant.variant in (COMMAND, RUNNING) else variant.name}")
     try:
         checks = contract.check(variant, [wanted.served], port, wanted.use)
     except TrialFailed as failure:
