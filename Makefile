@@ -173,7 +173,7 @@ wheel: $(WHEEL)/.done
 	$(WHEEL)/bin/auditwheel show dist/*.whl
 
 # The wheels of a release: for this machine, and for arm64, whose engine carries out a load in qemu-user where that is installed.
-wheels: wheel
+wheels: wheel setup
 	$(FOUND) rustup target add aarch64-unknown-linux-gnu
 	WSBENCH_ARCH=aarch64 $(FOUND) $(WHEEL)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	scripts/foreign_engine.sh dist/*aarch64.whl
