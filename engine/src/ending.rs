@@ -265,7 +265,7 @@ impl<S: System> Worker<S> {
         };
         self.outbox.bytes.clear();
         if self.plan.transport == Transport::Websocket && connection.unsent.is_none() {
-            let key = self.random.u32(..).to_ne_bytes();
+            let key = self.outbox.key(&mut self.random);
             frame::write(&mut self.outbox.bytes, frame::CLOSE, &1000u16.to_be_bytes(), key);
         }
         if let (Some(session), None) = (&mut connection.tls, &connection.unsent) {
