@@ -308,6 +308,7 @@ def test_load_measures_a_server_of_the_users_own(wsbench, environment, tmp_path)
         (["run", "--resume", "nowhere", "--seed", "0"], "--seed does not go with --resume"),
         (["load", "ws://127.0.0.1:9/echo"], "127.0.0.1:9 does not answer: Connection refused"),
         (["load", "ftp://127.0.0.1"], "is not a target; allowed: ws://"),
+        (["load", "ws://me:secret@127.0.0.1"], "wsbench: the URL has a user's name, which no server is told"),
         (
             ["load", "ws://192.0.2.1/echo"],
             "192.0.2.1 is not this machine; wsbench loads other hosts only if they are yours",

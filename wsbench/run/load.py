@@ -120,7 +120,7 @@ def _server(asked: Request) -> target.Asked:
     return target.Asked(
         host=host,
         port=port,
-        name=url.netloc.rpartition("@")[2],
+        name=url.netloc,
         question=question or serving.Question(None),
         headers=[*asked.headers, *_offered(asked)],
         pids=asked.pids,

@@ -140,7 +140,7 @@ def plan_of(asked: Request, cpus: list[int] | None = None) -> Plan:
     made = program.plan(
         scenario=_scenario(asked, url, usual_port),
         transport=transport,
-        target=Target(address=shown, replicas=others, host=url.netloc.rpartition("@")[2], path=path(asked, url)),
+        target=Target(address=shown, replicas=others, host=url.netloc, path=path(asked, url)),
         connections=asked.connections,
         warmup=Seconds(seconds=asked.warmup_s) if asked.warmup_s else None,
         measure=asked.measure,
@@ -176,6 +176,8 @@ def url_of(asked: Request) -> SplitResult:
         raise UserError(
             f"{asked.url!r} is not a target; allowed: ws://HOST:PORT/PATH, wss://…, http://…, https://…, tcp://HOST:PORT"
         )
+    if "@" in url.netloc:  # not shown: it may hold a password
+        raise UserError("the URL has a user's name, which no server is told: give -H 'Authorization: …' in its place")
     return url
 
 
