@@ -96,8 +96,10 @@ class LoadView:
 
     def look(self, folder: TrialFolder, sampler: Sampler) -> None:
         """Called from time to time. `sampler` knows the processes."""
+        if self._quiet:
+            return
         told = Told(folder.path, sampler.server_pids, sampler.engine_pids, sorted(sampler.cpus))
-        if not self._quiet and told != self._told:
+        if told != self._told:
             self._told = told
             sampler.run_beside(self._process.pid)
             with contextlib.suppress(OSError):  # a view that has ended ends no load
