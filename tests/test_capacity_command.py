@@ -58,9 +58,10 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     assert f"wsbench run --resume runs/{run.name} --budget 10s" in done.stdout + done.stderr
     last = sorted(run.glob("*/trial.json"))[-1]
     last.unlink()
+    kept = list(run.glob("*/trial.json"))  # none, if a slow machine was in time for one probe only
     again = capacity(tmp_path, "run", "--resume", str(run))
     assert again.returncode == 0, again.stderr
-    assert "resuming" in again.stdout
+    assert ("resuming" in again.stdout) == bool(kept)
     assert last.exists()
     made = len(list(run.glob("*/trial.json")))
     probes = purposes(run).count("search") + 2
