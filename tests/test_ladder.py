@@ -72,6 +72,13 @@ def test_a_rung_that_the_load_generator_spoiled_breaks_nothing():
     assert not found(rung(1000, 5), rung(2000, 40, lag_ms=30, full=True)).at_least, "a full server makes messages leave late, too"
 
 
+def test_what_the_engine_adds_is_known_or_there_is_no_number():
+    slow = rung(2000, 40)
+    del slow.times["receive_delay"]
+    with pytest.raises(Unmeasured, match="how late the engine reads is unknown"):
+        found(rung(1000, 5), slow)
+
+
 def test_a_lost_message_took_longer_than_any_bound():
     assert found(rung(1000, 5), rung(2000, 5, failed=2)).per_s < 2000
     with pytest.raises(ladder.Above):

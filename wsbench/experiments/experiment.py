@@ -303,8 +303,8 @@ def _require_searchable(path: Path, experiment: Experiment, load: Load) -> None:
         raise UserError(f"{path}: loop 'ladder' needs a table [ladder], and no other loop has one")
     if experiment.ladder is not None:
         timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
-        if experiment.scenario not in ("echo", "ping", "push", "rooms", "rpc") or experiment.arrangement != "trials" or not timed:
-            raise UserError(f"{path}: loop 'ladder' needs messages, 'timing.measure_s' and arrangement 'trials'")
+        if experiment.scenario not in ("echo", "ping", "rpc") or experiment.arrangement != "trials" or not timed:
+            raise UserError(f"{path}: loop 'ladder' needs messages with replies, 'timing.measure_s' and arrangement 'trials'")
         return
     if (asked is not None) != (experiment.loop == "capacity"):
         raise UserError(f"{path}: loop 'capacity' needs a table [capacity], and no other loop has one")

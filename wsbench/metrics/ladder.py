@@ -19,7 +19,7 @@ from scipy.optimize import isotonic_regression
 
 from wsbench.engine.histogram import Histogram
 from wsbench.metrics.limits import LIMITS
-from wsbench.metrics.unmeasured import Unmeasured
+from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.rundir import Slo
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, "==": operator.eq, ">": operator.gt, ">=": operator.ge}
@@ -35,9 +35,9 @@ COARSE = "a coarse ladder only finds where the capacity lies"
 
 @dataclass(frozen=True)
 class Rung:
-    """What one rate gave, the light load behind it included. `sent` and `failed` count messages. `engine_busy`: share of a worker's
-    CPU, None if unknown. `server_full`: it used all of its CPUs. `quiet`: the share of it in which the host took nothing.
-    `behind`: messages of the rung before that were unanswered when it began."""
+    """What one rate gave, the light load behind it included. `sent` and `failed` count messages; those without an answer by the
+    end have failed. `engine_busy`: share of a worker's CPU, None if unknown. `server_full`: it used all of its CPUs. `quiet`: the
+    share of it in which the host took nothing. `behind`: messages that were due before it began, and were not answered by then."""
 
     rate: float
     times: dict[str, Histogram]
@@ -60,9 +60,12 @@ class Rung:
         return (getattr(of, statistic) if statistic in ("max", "mean") else of.quantile(f"0.{statistic[1:]}")) / 1e3
 
     def own_us(self) -> float:
-        """What the engine adds to the slowest hundredth of the times. A full server makes messages leave late, too."""
-        sent, read = (self.time_us(tag, "p99") or 0.0 for tag in ("send_lag", "receive_delay"))
-        return read if self.server_full else sent + read
+        """What the engine adds to the slowest hundredth of the times. A full server makes messages leave late, too. Unmeasured if
+        it is unknown."""
+        read_us = known(self.time_us("receive_delay", "p99"), "how late the engine reads is unknown")
+        if self.server_full:
+            return read_us
+        return read_us + known(self.time_us("send_lag", "p99"), "how late the engine sends is unknown")
 
     def is_limited(self, bound_us: float | None) -> bool:
         """Whether the load generator was at its limit, or adds too much to a time that is to be within this bound."""

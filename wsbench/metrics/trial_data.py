@@ -6,6 +6,7 @@ Takes a `TrialFolder` and provides a `TrialData`. It computes no metric. Missing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import numpy as np
 from wsbench.engine import histogram
 from wsbench.engine.histogram import Histogram, Interval
 from wsbench.metrics import quiet, slices, spans
-from wsbench.metrics.ladder import Rung
+from wsbench.metrics.ladder import LEFT, Rung
 from wsbench.metrics.quiet import Stretch
 from wsbench.metrics.slices import Slice
 from wsbench.metrics.spans import NO_WINDOW, NS_PER_S, Span
@@ -121,19 +122,29 @@ class TrialData:
             seconds = (last.t_ns - first.t_ns) / NS_PER_S
             quiet_s = seconds if self.quiet is None else quiet.seconds(quiet.inside(self.quiet, edges))
             busy = None if plan.busy_poll or seconds <= 0 else (last.cpu_ns - first.cpu_ns) / NS_PER_S / seconds / plan.threads
+            left = self._behind(last)
             found.append(
                 Rung(
                     rate=rate,
                     times=histogram.merge(own[place]),
                     sent=last.sent - first.sent,
-                    failed=last.failed - first.failed,
+                    # A few of the light load are always under way.
+                    failed=last.failed - first.failed + (left if left > LEFT else 0),
                     engine_busy=busy,
                     server_full=self._server_share(edges[0], edges[0] + round(asked.rung_s * NS_PER_S)) >= SERVER_BUSY,
                     quiet=quiet_s * NS_PER_S / lasts_ns,
-                    behind=first.sent - first.answered - first.failed,
+                    behind=self._behind(first),
                 )
             )
         return found
+
+    def _behind(self, tick: Tick) -> int:
+        """Messages that were due before a tick and are not answered: under way, or surely not sent. Random arrivals scatter; four
+        deviations are allowed."""
+        began = self.begins.get("warmup", self.begins["measure"])
+        due = self.open_loop.due_before((tick.t_ns - began) / NS_PER_S)
+        unsent = max(0.0, due - tick.sent - 4 * math.sqrt(due))
+        return round(unsent) + tick.sent - tick.answered - tick.failed
 
     def _ticks_around(self, begin_ns: int, end_ns: int) -> tuple[Tick, Tick]:
         """The ticks nearest to both instants."""

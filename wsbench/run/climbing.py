@@ -80,7 +80,9 @@ class Ladders:
         return self._of(rates, min(LONGEST_S, max(self._rung_s, MESSAGES / low)), coarse=False)
 
     def _of(self, rates: list[float], rung_s: float, coarse: bool) -> Ladder:
-        ticks, of_gap = math.ceil(rung_s / RUNG_TICK_S), math.ceil(GAP * rung_s / RUNG_TICK_S)
+        # What is not answered by the end of its gap is over every bound.
+        gap_s = max([GAP * rung_s, *(number / 1e6 for slo in self._slos for name, _, number in slo.conditions if "_us_" in name)])
+        ticks, of_gap = math.ceil(rung_s / RUNG_TICK_S), math.ceil(gap_s / RUNG_TICK_S)
         return Ladder(
             slos=self._slos,
             rates=rates,
