@@ -75,7 +75,7 @@ class Rung:
 
 
 class Beyond(Unmeasured):
-    """The capacity lies beyond the ladder. `rate`: where to begin to look for it."""
+    """The capacity lies beyond the ladder, whose end on that side is `rate`."""
 
     def __init__(self, text: str, rate: float):
         super().__init__(text)
@@ -161,6 +161,6 @@ def _crossing(points: list[Point]) -> Capacity:
     place = int(np.searchsorted(fitted, 0.0, side="right"))
     if place == 0:
         lowest = usable[0].rate
-        raise Beyond(f"the lowest rate of the ladder, {lowest:,.0f}/s, was not kept", lowest / 64)
+        raise Beyond(f"the lowest rate of the ladder, {lowest:,.0f}/s, was not kept", lowest)
     share = -fitted[place - 1] / (fitted[place] - fitted[place - 1])
     return Capacity(float(np.exp(rates[place - 1] + share * (rates[place] - rates[place - 1]))), at_least=False)

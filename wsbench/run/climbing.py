@@ -55,7 +55,11 @@ class Ladders:
             try:
                 found.append(ladder.capacity(rungs, slo).per_s)
             except ladder.Beyond as beyond:
-                self._start[key] = beyond.rate
+                if order.ladder.coarse:  # another coarse one, next to it
+                    below = not isinstance(beyond, ladder.Above)
+                    self._start[key] = beyond.rate / 2 ** (len(order.ladder.rates) - 1) if below else beyond.rate
+                else:
+                    found.append(beyond.rate)
             except Unmeasured:
                 continue
         if found:
