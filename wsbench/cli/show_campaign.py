@@ -85,7 +85,8 @@ class CampaignView(Redrawn):
         if record.outcome == "ok":
             name = "messages_per_s" if record.ladder is None else "capacity_per_s"
             rate = metrics.values(trial, [name])[name]
-            row.last = ("no rate" if record.ladder is None else "coarse") if rate is None else f"{rate:,.0f}"
+            none = "no rate" if record.ladder is None else "coarse" if record.ladder.coarse else "beyond its ladder"
+            row.last = none if rate is None else f"{rate:,.0f}"
             said = f"{row.last}{'' if rate is None else ' messages/s'}  {_coloured(found.kind)}"
             telling = [one for one in (*found.instrument[:1], *found.outcomes) if one.kind != "VALID"]
         else:
