@@ -2,12 +2,14 @@
 
 import socket
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from wsbench.records.errors import TrialFailed
+from wsbench.host import machine
+from wsbench.records.errors import TrialFailed, UserError
 from wsbench.servers import catalogue, serving
 
 pytestmark = pytest.mark.system
@@ -27,7 +29,7 @@ def order(monkeypatch):
     """Each server is given the same free port, as if both had looked before either listened."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    monkeypatch.setattr(serving.machine, "free_port", lambda *_: port)
+    monkeypatch.setattr(serving.machine, "held_port", lambda *_: nullcontext(port))
     return serving.Order(port=None, number=0, cpus=[])
 
 
@@ -35,6 +37,15 @@ def order(monkeypatch):
 def variant():
     [found] = catalogue.select(["reference@tcp"], catalogue.read(CATALOGUE))
     return replace(found, table=found.table.model_copy(update={"run": [sys.executable, "-c", SHARES]}))
+
+
+def test_a_port_that_was_found_free_is_nobody_elses_until_its_server_has_ended():
+    with machine.held_port("127.0.0.77", None, 0) as first, machine.held_port("127.0.0.77", None, 0) as second:
+        assert first < second
+        with pytest.raises(UserError, match=f"port {first} on 127.0.0.77 is in use"):
+            machine.free_port("127.0.0.77", first, 0)
+        assert machine.free_port("127.0.0.78", first, 0) == first
+    assert machine.free_port("127.0.0.77", None, 0) == first
 
 
 def test_a_port_of_two_servers_fails_the_second_trial(variant, order, tmp_path):

@@ -10,6 +10,8 @@ import os
 import platform
 import resource
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,17 +87,31 @@ def port_in_use(host: str, port: int) -> bool:
     return False
 
 
-def free_port(host: str, asked: int | None, start: int) -> int:
-    """`asked` if it is free, else a UserError. If `asked` is None, the first free server port from index `start` on."""
+@contextmanager
+def held_port(host: str, asked: int | None, start: int) -> Iterator[int]:
+    """`asked` if it is free, else a UserError. If `asked` is None, the first free server port from index `start` on.
+
+    Within the context no other wsbench of this machine gets it: a server takes its port long after it was found free.
+    """
+    first = start % len(SERVER_PORTS)
+    for port in [asked] if asked is not None else [*SERVER_PORTS[first:], *SERVER_PORTS[:first]]:
+        with socket.socket(socket.AF_UNIX) as hold:
+            try:
+                hold.bind(f"\0wsbench {host}:{port}")
+            except OSError:
+                continue
+            if not port_in_use(host, port):
+                yield port
+                return
     if asked is not None:
-        if port_in_use(host, asked):
-            raise UserError(f"port {asked} on {host} is in use; stop its listener, or choose another --port")
-        return asked
-    ports = list(SERVER_PORTS)
-    for port in ports[start % len(ports) :] + ports:
-        if not port_in_use(host, port):
-            return port
+        raise UserError(f"port {asked} on {host} is in use; stop its listener, or choose another --port")
     raise UserError(f"no free port on {host} between {SERVER_PORTS.start} and {SERVER_PORTS.stop - 1}")
+
+
+def free_port(host: str, asked: int | None, start: int) -> int:
+    """The port that `held_port` would give now."""
+    with held_port(host, asked, start) as port:
+        return port
 
 
 @cache

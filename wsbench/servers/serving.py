@@ -231,24 +231,24 @@ def require_answer(variant: Variant, host: str, at: Address) -> None:
 @contextlib.contextmanager
 def started(variant: Variant, order: Order, log: Path):
     """One ready server process. Yields the process, its port and the seconds until it was ready."""
-    port = machine.free_port(order.address, order.port, APART * os.getpid() + order.number)
     if order.share_heap:
         variant = replace(variant, settings=variant.settings.shared_by(order.processes))
-    env = {
-        **runtime.environment(variant),
-        "HOST": order.address,
-        "PORT": str(port),
-        "THREADS": str(len(order.cpus)),
-    }
-    for one in order.asks:
-        env |= SWITCHES[one]
-    env = probes.environment(order.probe, env, log.parent)
-    clock = time.monotonic()
-    with Server(variant.table.run, variant.folder, env, order.cpus, log) as server:
-        await_ready(server, order.address, port, question(variant), sealed="tls" in order.asks)
-        ready_s = time.monotonic() - clock
-        require_alone(server, order.address, port)
-        yield server, port, ready_s
+    with machine.held_port(order.address, order.port, APART * os.getpid() + order.number) as port:
+        env = {
+            **runtime.environment(variant),
+            "HOST": order.address,
+            "PORT": str(port),
+            "THREADS": str(len(order.cpus)),
+        }
+        for one in order.asks:
+            env |= SWITCHES[one]
+        env = probes.environment(order.probe, env, log.parent)
+        clock = time.monotonic()
+        with Server(variant.table.run, variant.folder, env, order.cpus, log) as server:
+            await_ready(server, order.address, port, question(variant), sealed="tls" in order.asks)
+            ready_s = time.monotonic() - clock
+            require_alone(server, order.address, port)
+            yield server, port, ready_s
 
 
 @dataclass(frozen=True)

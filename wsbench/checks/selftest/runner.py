@@ -71,14 +71,14 @@ class Bench:
     @contextlib.contextmanager
     def server(self, name: str, conduct: dict) -> Iterator[Running]:
         """A fresh server with this behaviour. It writes its log when the context ends."""
-        port = machine.free_port(HOST, None, 7_000)
         log = self.folder / f"{name}.server.json"
         argv = [sys.executable, "-I", "-S", str(SERVER), json.dumps({"seed": SEED, **conduct}), str(log)]
-        env = {"HOST": HOST, "PORT": str(port)}
-        with Server(argv, self.folder, env, self.placement.server[:1], self.folder / f"{name}.log") as started:
-            _await_ready(started, port)
-            yield Running(self, name, port, log)
-            started.stop()
+        with machine.held_port(HOST, None, 7_000) as port:
+            env = {"HOST": HOST, "PORT": str(port)}
+            with Server(argv, self.folder, env, self.placement.server[:1], self.folder / f"{name}.log") as started:
+                _await_ready(started, port)
+                yield Running(self, name, port, log)
+                started.stop()
 
 
 @dataclass(frozen=True)
