@@ -38,11 +38,7 @@ HOW = "`.venv/bin/python scripts/docs.py --tables` writes this page from the dat
 #: Metrics that a campaign's tables have wherever a trial has them, next to those of its experiment and its summary.
 ALSO = [
     *("errors", "push_reach", "server_cpu_us_per_push", "gc_minor", "gc_full", "gc_pause_percent", "recovery_s"),
-    *(
-        name
-        for name in metrics.METRICS
-        if name.startswith(("capacity_", "half_", "near_gc_")) and not name.endswith(("_low_per_s", "_high_per_s"))
-    ),
+    *(name for name in metrics.METRICS if name.startswith(("capacity_", "near_gc_"))),
 ]
 
 

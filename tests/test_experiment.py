@@ -42,7 +42,7 @@ def test_the_concurrency_test_of_2018_is_as_published():
         ('"ping"', '"sing"', r"'scenario': .*'doc', 'echo', 'ping', 'idle', 'push', 'rooms' or 'rpc'.* found 'sing'"),
         ("connections = [2, 4]", "moons = [2, 4]", r"'sweep.moons' cannot be swept; allowed: connections"),
         ("connections = [2, 4]", "connections = [0]", r"'connections': .* found 0"),
-        ("rounds = 2", "rounds = 2\nwarmup_of = { jvm = 1 }", r"'timing.warmup_of' needs loop 'capacity'"),
+        ("rounds = 2", "rounds = 2\nwarmup_of = { jvm = 1 }", r"'timing.warmup_of' needs loop 'ladder'"),
         ("measure_s = 0.6", "", r"exactly one of 'load.messages' and 'timing.measure_s'"),
         ("[load]", "[load", r"tiny.toml: "),
     ],

@@ -60,7 +60,7 @@ def smallest(of: Experiment, servers: list[Variant]) -> list[str]:
     for key, values in of.sweep.items():
         if len(values) > 1 and type(values[0]) is not bool:
             words += ["--only", f"{key}={values[0]}"]
-    return words + (["--budget", "2s", "--promise", of.capacity.promises[0]] if of.capacity is not None else [])
+    return words
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

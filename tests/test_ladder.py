@@ -32,9 +32,9 @@ class Times:
         return float(self._ns.max())
 
 
-def rung(rate, p99_ms, failed=0, lag_ms=0.01, full=False, busy=None, quiet=1.0, behind=0) -> ladder.Rung:
+def rung(load, p99_ms, failed=0, lag_ms=0.01, full=False, busy=None, quiet=1.0, behind=0, missing=0) -> ladder.Rung:
     times = {tag: Times([ms * 1e6] * 100) for tag, ms in (("response", p99_ms), ("send_lag", lag_ms), ("receive_delay", 0.01))}
-    return ladder.Rung(rate, times, sent=100, failed=failed, engine_busy=busy, server_full=full, quiet=quiet, behind=behind)
+    return ladder.Rung(load, times, 100, failed, engine_busy=busy, server_full=full, quiet=quiet, behind=behind, missing=missing)
 
 
 def found(*rungs, slo=P99):
@@ -43,23 +43,23 @@ def found(*rungs, slo=P99):
 
 def test_the_capacity_is_where_the_curve_crosses_the_bound():
     at = found(rung(2000, 40), rung(1000, 10), rung(500, 5))
-    assert at.per_s == pytest.approx(1000 * 2**0.5)
+    assert at.load == pytest.approx(1000 * 2**0.5)
     assert not at.at_least
 
 
 def test_a_curve_that_falls_somewhere_is_levelled():
-    assert found(rung(1000, 40), rung(2000, 10), rung(4000, 80), rung(500, 5)).per_s == pytest.approx(1000 * 2, rel=0.5)
+    assert found(rung(1000, 40), rung(2000, 10), rung(4000, 80), rung(500, 5)).load == pytest.approx(1000 * 2, rel=0.5)
     level = found(rung(500, 5), rung(1000, 20.001), rung(2000, 19.999), rung(4000, 40))
-    assert level.per_s == pytest.approx(2000, rel=1e-6)
+    assert level.load == pytest.approx(2000, rel=1e-6)
 
 
 def test_beyond_its_rates_a_ladder_says_nothing_and_where_to_look_next():
     with pytest.raises(ladder.Above) as above:
         found(rung(1000, 5), rung(2000, 6))
-    assert (above.value.rate, str(above.value)) == (2000, "the highest rate of the ladder, 2,000/s, was kept")
+    assert (above.value.load, str(above.value)) == (2000, "the highest load of the ladder, 2,000, was kept")
     with pytest.raises(ladder.Beyond) as below:
         found(rung(1000, 50), rung(2000, 60))
-    assert below.value.rate == 1000
+    assert below.value.load == 1000
 
 
 def test_a_rung_that_the_load_generator_spoiled_breaks_nothing():
@@ -68,7 +68,7 @@ def test_a_rung_that_the_load_generator_spoiled_breaks_nothing():
         limited = found(rung(1000, 5), rung(2000, 40, **spoiled), rung(4000, 90, **spoiled))
         assert limited == (1000, True)
         kept = found(rung(1000, 5), rung(2000, 10, **spoiled), rung(4000, 40))
-        assert kept.per_s > 2000, "although the engine made its times longer, the SLO was kept"
+        assert kept.load > 2000, "although the engine made its times longer, the SLO was kept"
     assert not found(rung(1000, 5), rung(2000, 40, lag_ms=30, full=True)).at_least, "a full server makes messages leave late, too"
 
 
@@ -80,20 +80,40 @@ def test_what_the_engine_adds_is_known_or_there_is_no_number():
 
 
 def test_a_lost_message_took_longer_than_any_bound():
-    assert found(rung(1000, 5), rung(2000, 5, failed=2)).per_s < 2000
+    assert found(rung(1000, 5), rung(2000, 5, failed=2)).load < 2000
     with pytest.raises(ladder.Above):
         found(rung(1000, 5), rung(2000, 5, failed=1))
 
 
 def test_every_condition_of_an_slo_holds_up_to_its_capacity():
     rungs = rung(1000, 5), rung(2000, 6, failed=1), rung(4000, 40, failed=1)
-    assert found(*rungs, slo=NOT_LOST).per_s < 2000 < found(*rungs).per_s
-    assert found(rung(1000, 5), rung(2000, 40), slo=NOT_LOST).per_s < 2000, "nothing was lost, which is no obstacle"
+    assert found(*rungs, slo=NOT_LOST).load < 2000 < found(*rungs).load
+    assert found(rung(1000, 5), rung(2000, 40), slo=NOT_LOST).load < 2000, "nothing was lost, which is no obstacle"
+
+
+def test_connections_that_are_missing_break_every_slo():
+    assert found(rung(1000, 5), rung(2000, 5, missing=1)).load < 2000
+
+
+def test_the_highest_load_that_is_allowed_is_a_lower_bound():
+    rungs = rung(1000, 5), rung(2000, 6)
+    assert ladder.capacity(rungs, P99, most=2000) == (2000, True)
+    with pytest.raises(ladder.Above):
+        ladder.capacity(rungs, P99, most=4000)
+
+
+def test_times_of_broadcasts_have_no_delay_of_sending():
+    copies = Slo(text="push_last.p99 < 20ms", conditions=[("push_last_us_p99", "<", 20_000.0)])
+    late = [rung(1000, 5, lag_ms=9), rung(2000, 40, lag_ms=9)]
+    for one in late:
+        one.times["push_last"] = one.times["response"]
+    assert not found(*late, slo=copies).at_least
+    assert found(*late).at_least
 
 
 @pytest.mark.parametrize("spoiled", [{"quiet": 0.4}, {"behind": 11}])
 def test_what_the_host_took_or_an_earlier_rung_left_behind_is_left_out(spoiled):
-    assert found(rung(1000, 5), rung(2000, 900, **spoiled), rung(3000, 6), rung(4000, 80)).per_s > 3000
+    assert found(rung(1000, 5), rung(2000, 900, **spoiled), rung(3000, 6), rung(4000, 80)).load > 3000
 
 
 # ---- servers that are known ------------------------------------------------------------------------------------------
@@ -149,7 +169,7 @@ class Queue:
 def searched(queue, bound_s, rounds, seed, scatter=0.05) -> list[float]:
     """The capacities of a campaign of one server, whose processes differ."""
     text = f"response.p99 < {1000 * bound_s:g}ms"
-    of = experiment.read(experiment.path_of("ladder"))
+    of = experiment.read(experiment.path_of("capacity"))
     of = of.model_copy(update={"ladder": of.ladder.model_copy(update={"slos": [text], "start": 100.0})})
     ladders = climbing.Ladders(SimpleNamespace(finished=list), of, seed)
     draw, capacities, number = np.random.default_rng(seed), [], 0
@@ -160,7 +180,7 @@ def searched(queue, bound_s, rounds, seed, scatter=0.05) -> list[float]:
         ladders.note(order, rungs)
         if not order.ladder.coarse:
             try:
-                capacities.append(ladder.capacity(rungs, order.ladder.slos[0]).per_s)
+                capacities.append(ladder.capacity(rungs, order.ladder.slos[0]).load)
             except Unmeasured:
                 continue
     return capacities

@@ -41,9 +41,8 @@ def test_every_metric_has_a_title_without_the_words_of_its_name():
     raw = re.compile(r"\b(us|ms|rss|pss|gc|cpu|fds|percent|per s|p50)\b|_")
     assert {name: title for name, title in made.items() if raw.search(title)} == {}
     assert {title for title, number in Counter(made.values()).items() if number > 1} == {"Throughput"}
-    assert titles.title("half_response_us_p99") == "p99 response at half capacity"
     assert titles.title("server_cpu_percent_max", inside=True) == "highest server CPU"
-    assert titles.title("capacity_2_low_per_s") == "Capacity, promise 2, lower end"
+    assert titles.title("capacity_2_per_s") == "Capacity, SLO 2"
     assert titles.title("idle_rss_bytes") == "Server memory while idle"
 
 

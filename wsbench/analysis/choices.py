@@ -112,18 +112,18 @@ def _choices(name: str) -> Sequence[Choice]:
 
 
 def _fitting(choice: Choice, known: Experiment | None, results: Results) -> Choice | None:
-    """With the campaign's name of the metric: a capacity has the number of its promise, and campaigns search under different ones.
-    None if this one does not search under the promise."""
-    if known is None or known.capacity is None or results.searched is None:
+    """With the campaign's name of the metric: a capacity has the number of its SLO, and campaigns have different ones. None if this
+    one does not have the SLO."""
+    if known is None or known.ladder is None or results.climb is None:
         return choice
-    over, promises = known.capacity.over, known.capacity.promises
-    place = next((place for place in range(len(promises)) if capacities.name_of(over, place) == choice.metric), None)
+    over, slos = known.ladder.over, known.ladder.slos
+    place = next((place for place in range(len(slos)) if capacities.name_of(over, place) == choice.metric), None)
     if place is None:
         return choice
-    searched = results.searched.capacity
-    if searched.over != over or promises[place] not in searched.promises:
+    climb = results.climb
+    if climb.over != over or slos[place] not in climb.slos:
         return None
-    return choice.model_copy(update={"metric": capacities.name_of(over, searched.promises.index(promises[place]))})
+    return choice.model_copy(update={"metric": capacities.name_of(over, climb.slos.index(slos[place]))})
 
 
 def _column(campaign: Campaign, choice: Choice) -> Column | None:
@@ -176,7 +176,7 @@ def _entry(results: Results, name: str, cell: Cell, metric: str, found: stats.De
     if estimate.at_least:
         note = f"a lower bound: {ENGINE_LIMIT}"
     note = note if value is not None else estimate.reason or ""
-    few = results.searched is None and len(estimate.values) < stats.LEAST_ROUNDS
+    few = len(estimate.values) < stats.LEAST_ROUNDS
     return Entry(name, value, bound, scale.mean(estimate), interval, verdict, rank, note, few)
 
 

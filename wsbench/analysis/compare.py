@@ -30,8 +30,8 @@ SAME_MACHINE = ("hostname", "cpu_model", "cpu_id", "cpus", "memory_bytes", "kern
 AS_ASKED = ("scale", "time_scale", "arrangement", "engines", "server_processes")
 #: Keys of experiment.toml that do not change a trial.
 OTHER_TEXTS = ("question", "reading", "servers", "headline", "margin", "claim", "figure", "choice", "versions")
-#: Keys of a search for a capacity that say where it begins and when it ends, not what it searches for.
-HOW_LONG = ("start", "within", "budget_s", "probes")
+#: Keys of a ladder that say where it looks, not what it finds.
+WHERE_LADDERS_LOOK = ("start", "span", "rungs")
 #: The log ratio of a server's numbers on two days of one machine, without what all servers shared, had an SD of 6 % (HTTP requests,
 #: 2026-11-25 and 11-26), 8 % (large messages, the same days) and 3 % (WebSocket, 11-26 and 11-27). Together 6 %, from 17 degrees of
 #: freedom. What they shared was 15, 17 and 4 %: an SD of about 12 %.
@@ -231,9 +231,8 @@ def _settings(results: Results) -> dict:
     """Keys of the experiment and parameters of the campaign that change its trials."""
     keys = {key: value for key, value in results.experiment.keys.items() if key not in OTHER_TEXTS}
     timing = {key: value for key, value in keys.pop("timing", {}).items() if key != "rounds"}
-    if "capacity" in keys:
-        keys["capacity"] = {key: value for key, value in keys["capacity"].items() if key not in HOW_LONG}
-        keys["capacity"]["promises"] = results.searched.capacity.promises
+    if "ladder" in keys:
+        keys["ladder"] = {key: value for key, value in keys["ladder"].items() if key not in WHERE_LADDERS_LOOK}
     asked = {key: getattr(results.campaign, key) for key in AS_ASKED}
     return keys | {"timing": timing} | asked
 

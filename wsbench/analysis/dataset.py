@@ -7,7 +7,7 @@ as Parquet in the run folder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from wsbench import metrics
 from wsbench.engine.histogram import BROKEN, Histogram, decode, encode
 from wsbench.metrics import capacities
 from wsbench.metrics.findings import Kind, Verdict
+from wsbench.metrics.ladder import Step
 from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
 from wsbench.records.engine_files import Doc, Plan, Push, Seconds
@@ -30,6 +31,7 @@ Cell = tuple[tuple[str, CellValue], ...]
 ENDED = "the server ended before it was stopped"
 #: Why a rate is a lower bound.
 ENGINE_LIMIT = "the engine was the limit"
+MOST_ALLOWED = "no higher load was allowed"
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ Key = tuple[str, Cell, str]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A campaign's finished trials by number. `timelines`: by trial number, those in the report. `made_by`: digest of the code that
+    """A campaign's finished trials by number. `timelines`: by trial number, those in the report. `ladders`: by trial number, the
+    rungs of ladders. `made_by`: digest of the code that
     computed the metrics; empty if several versions did. `stored`: the files in the run folder hold exactly this."""
 
     trials: list[TrialResult]
@@ -180,6 +183,7 @@ class DataSet:
     timelines: dict[int, Timeline]
     made_by: str
     stored: bool = False
+    ladders: dict[int, list[Step]] = field(default_factory=dict)
 
     @cached_property
     def numbers(self) -> frozenset[int]:
@@ -203,7 +207,18 @@ class DataSet:
             latencies,
             self.timelines | other.timelines,
             self.made_by if self.made_by == other.made_by else "",
+            ladders=self.ladders | other.ladders,
         )
+
+    def of_rounds(self) -> DataSet:
+        """Without trials after the rounds."""
+        kept = [trial for trial in self.trials if trial.record.follow_up is None]
+        if len(kept) == len(self.trials):
+            return self
+        rows = [trial.row for trial in kept]
+        fewer = Columns(self.columns.values[rows], self.columns.reasons[rows], self.columns.texts)
+        trials = [TrialResult(one.record, one.verdict, one.plan, fewer, row) for row, one in enumerate(kept)]
+        return replace(self, trials=trials, columns=fewer)
 
 
 def reported_tag(plan: Plan) -> str:

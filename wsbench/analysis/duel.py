@@ -15,7 +15,11 @@ from wsbench.analysis.results import Results
 from wsbench.analysis.until import Comparison, Standing
 
 #: Metrics that a sentence has a verb for: (verb, unit).
-RATES = {"messages_per_s": ("carries", "messages/s"), "requests_per_s": ("answers", "requests/s")}
+RATES = {
+    "messages_per_s": ("carries", "messages/s"),
+    "requests_per_s": ("answers", "requests/s"),
+    "capacity_per_s": ("carries", "messages/s under its SLO"),
+}
 
 
 @dataclass(frozen=True)

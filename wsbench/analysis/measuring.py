@@ -21,9 +21,12 @@ from pathlib import Path
 from wsbench import metrics
 from wsbench.analysis.dataset import DataSet, Key, Latencies, TrialResult, columns, of_histogram, reported_tag
 from wsbench.engine import histogram
+from wsbench.metrics import capacities, ladder
 from wsbench.metrics.findings import Verdict
+from wsbench.metrics.ladder import Step
 from wsbench.metrics.timeline import Timeline, timeline
 from wsbench.metrics.trial_data import TrialData
+from wsbench.metrics.unmeasured import Unmeasured
 from wsbench.metrics.verdict import verdict
 from wsbench.records import contained
 from wsbench.records.engine_files import Plan
@@ -44,6 +47,7 @@ class _Measured:
     plan: Plan | None
     numbers: metrics.Numbers
     verdict: Verdict
+    ladder: list[Step] | None
 
 
 def measured(run: RunFolder, numbers: Iterable[int], tags: frozenset[str], tell: Tell = lambda *_: None) -> DataSet:
@@ -67,7 +71,8 @@ def _data_set(trials: list[_Measured], latencies: dict[Key, Latencies]) -> DataS
     trials = sorted(trials, key=lambda one: one.record.number)
     whole = columns(one.numbers for one in trials)
     results = [TrialResult(one.record, one.verdict, one.plan, whole, row) for row, one in enumerate(trials)]
-    return DataSet(results, whole, latencies, {}, digest())
+    ladders = {one.record.number: one.ladder for one in trials if one.ladder is not None}
+    return DataSet(results, whole, latencies, {}, digest(), ladders=ladders)
 
 
 class Growing:
@@ -166,15 +171,26 @@ def _group(folders: list[TrialFolder], tags: frozenset[str]) -> tuple[list[_Meas
     return _measured((TrialData(folder, record) for folder in folders if (record := folder.record) is not None), tags)
 
 
+def _steps(data: TrialData) -> list[Step] | None:
+    """The rungs of a ladder; None for any other trial, or without its times."""
+    if data.record.ladder is None or data.record.outcome == "failed":
+        return None
+    try:
+        return ladder.steps(data.rungs, data.record.ladder.slos)
+    except Unmeasured:
+        return None
+
+
 def _measured(of: Iterable[TrialData], tags: frozenset[str]) -> tuple[list[_Measured], dict[str, Latencies]]:
     trials: list[_Measured] = []
     pooled: dict[str, histogram.Histogram] = {}
     for data in of:
         record = data.record
-        one = _Measured(record, data.plan, metrics.measure(data), verdict(data))
+        one = _Measured(record, data.plan, capacities.without_mixtures(data, metrics.measure(data)), verdict(data), _steps(data))
         trials.append(one)
-        # A pooled distribution is read at its tail.
-        if record.outcome == "failed" or one.verdict.of("tail") == "INVALID" or record.control:
+        # A pooled distribution is read at its tail, and is that of one load.
+        mixed = record.ladder is not None or record.follow_up is not None
+        if record.outcome == "failed" or one.verdict.of("tail") == "INVALID" or record.control or mixed:
             continue
         wanted = tags if data.plan is None else tags | {reported_tag(data.plan)}
         histograms = contained.part("pooled latencies", lambda data=data: data.histograms, lambda _: {})

@@ -9,11 +9,10 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from wsbench.analysis.as_written import Experiment, read_experiment
-from wsbench.analysis.capacity import answers
 from wsbench.analysis.dataset import FILES, DataSet
 from wsbench.analysis.measuring import Growing, Tell, digest, measured
 from wsbench.analysis.results import Results
-from wsbench.experiments.experiment import Capacity
+from wsbench.experiments.experiment import Climb
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
 from wsbench.records.frozen import one_line
@@ -29,10 +28,6 @@ def load(run: RunFolder, anew: bool = False, known: DataSet | None = None, tell:
         raise UserError(f"{run.path / 'order.json'}: its cells have different keys")
     experiment = read_experiment(run)
     data = _data(run, experiment, anew, known, tell)
-    asked = _searched(run, experiment)
-    rows = data
-    if asked is not None:
-        rows, order = answers.rows(data, order, asked)
     return Results(
         folder=run,
         campaign=run.campaign,
@@ -40,11 +35,11 @@ def load(run: RunFolder, anew: bool = False, known: DataSet | None = None, tell:
         machine_after=run.machine_after,
         hosts=run.hosts,
         servers=run.servers if (run.path / "servers.json").exists() else [],
-        order=order,
+        order=[planned for planned in order if planned.follow_up is None],
         experiment=experiment,
         data=data,
-        by_search=rows,
-        searched=asked,
+        of_rounds=data.of_rounds(),
+        climb=_climb(run, experiment),
     )
 
 
@@ -54,16 +49,14 @@ def growing(run: RunFolder) -> Growing:
     return Growing(_data(run, experiment, False, None, lambda *_: None), frozenset(_tags(experiment)))
 
 
-def _searched(run: RunFolder, experiment: Experiment) -> answers.Asked | None:
-    """What the campaign searches for; None unless it searches for capacities."""
-    if (table := experiment.keys.get("capacity")) is None:
+def _climb(run: RunFolder, experiment: Experiment) -> Climb | None:
+    """What its ladders are to find; None unless it has some."""
+    if (table := experiment.keys.get("ladder")) is None:
         return None
     try:
-        capacity = Capacity.model_validate(table).ending(run.campaign.searching)
-        return answers.Asked(capacity, float(experiment.keys.get("timing", {}).get("measure_s", 0.0)))
-    except (ValidationError, TypeError, ValueError) as error:
-        words = one_line(error) if isinstance(error, ValidationError) else str(error)
-        raise UserError(f"{run.experiment_toml}: 'capacity': {words}") from error
+        return Climb.model_validate(table)
+    except ValidationError as error:
+        raise UserError(f"{run.experiment_toml}: 'ladder': {one_line(error)}") from error
 
 
 def _data(run: RunFolder, experiment: Experiment, anew: bool, known: DataSet | None, tell: Tell) -> DataSet:

@@ -15,11 +15,19 @@ from wsbench import metrics
 from wsbench.analysis import stats
 from wsbench.analysis.as_written import Experiment
 from wsbench.analysis.blocks import Blocks
-from wsbench.analysis.capacity import answers
-from wsbench.analysis.capacity.answers import Asked
 from wsbench.analysis.curves import Curve, curve_points
-from wsbench.analysis.dataset import ENGINE_LIMIT, Cell, Columns, DataSet, TrialResult, connection_per_request, sortable
+from wsbench.analysis.dataset import (
+    ENGINE_LIMIT,
+    MOST_ALLOWED,
+    Cell,
+    Columns,
+    DataSet,
+    TrialResult,
+    connection_per_request,
+    sortable,
+)
 from wsbench.engine.histogram import Histogram
+from wsbench.experiments.experiment import Climb
 from wsbench.records import contained
 from wsbench.records.engine_files import Doc, Idle, Plan, Push
 from wsbench.records.hosts import HostRow, MachineRecord
@@ -43,19 +51,19 @@ class Results:
     order: list[TrialOrder]
     experiment: Experiment
     data: DataSet
-    #: The same with a row for each search, if capacities are searched for (`order` likewise); and what is searched for.
-    by_search: DataSet
-    searched: Asked | None = None
+    #: The same without the trials after the rounds (`order` likewise); and what ladders are to find, if there are some.
+    of_rounds: DataSet
+    climb: Climb | None = None
 
     @cached_property
     def trials(self) -> list[TrialResult]:
-        """The finished trials without the control's. Of a campaign that searches for capacities: the searches."""
+        """The finished trials of the rounds, without the control's."""
         return [trial for trial in self.every_trial if not trial.record.control]
 
     @property
     def every_trial(self) -> list[TrialResult]:
         """The same with the control's, by number."""
-        return self.by_search.trials
+        return self.of_rounds.trials
 
     @cached_property
     def turns(self) -> tuple[int, int]:
@@ -70,7 +78,7 @@ class Results:
     @property
     def columns(self) -> Columns:
         """All numbers of `every_trial`, one row each."""
-        return self.by_search.columns
+        return self.of_rounds.columns
 
     def pooled(self, name: str, cell: Cell, tag: str | None = None) -> Histogram | None:
         """Latencies of a server in a cell over its counted trials; by default those that describe the experiment."""
@@ -278,9 +286,10 @@ class Results:
 
     def _estimate(self, name: str, cell: Cell, metric: str) -> stats.Estimate:
         counted, by_round = self.counted(name, cell, metric), self.by_round(name, cell, metric)
-        if isinstance(by_round, stats.Searched):
-            return by_round.pooled(answers.NOT_SHOWN)
-        found = stats.estimate(list(by_round.values()))
+        until = self.campaign.until
+        # Rounds that end when an interval is narrow are more likely to end when it is so by chance.
+        level = stats.LEVEL if until is None or until.within is None else stats.STOPPED_LEVEL
+        found = stats.estimate(list(by_round.values()), level)
         if found.values:
             return replace(found, at_least=isinstance(by_round, stats.AtLeast))
         if counted:
@@ -292,10 +301,12 @@ class Results:
         """Block → the value of the trial that counts for this metric. A block is a round, or one of its heats (`block`)."""
         counted = self.counted(name, cell, metric)
         found = {self.block(trial): trial.value(metric) for trial in counted}
-        if self.searched is None:
-            bounds = any(trial.is_bound(metric) for trial in counted)
-            return stats.AtLeast(found, ENGINE_LIMIT) if bounds else found
-        return answers.series(found, self.data, self.searched, name, cell, metric)
+        bounds = any(trial.is_bound(metric) for trial in counted)
+        if not bounds:
+            return found
+        most = self.climb and self.climb.most
+        allowed = most is not None and all(value is None or value >= most for value in found.values())
+        return stats.AtLeast(found, MOST_ALLOWED if allowed else ENGINE_LIMIT)
 
     def lost(self, name: str, cell: Cell, metric: str) -> frozenset[int]:
         """The rounds in which the server's own failure left it without a usable value of this metric (`lost_by_server`).
@@ -331,7 +342,7 @@ class Results:
     @cached_property
     def looks(self) -> stats.Looks | None:
         """If rounds went on until decided, every number of blocks at which the campaign could have ended."""
-        if self.campaign.until is None:
+        if self.campaign.until is None or self.campaign.until.within is not None:
             return None
         return stats.Looks(self.campaign.until.planned * self._blocks.of_a_round)
 

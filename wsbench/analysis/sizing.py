@@ -14,8 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from wsbench.analysis import wording
-from wsbench.analysis.capacity import answers, promises
+from wsbench.analysis import ladders, slo, wording
 from wsbench.analysis.memory import memory_fits
 from wsbench.analysis.results import Results
 from wsbench.host.machine import KERNEL_BYTES
@@ -57,11 +56,11 @@ class Between:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The load. `promise`: text of a promise that the campaigns searched for; None: the first of each."""
+    """The load. `slo`: text of an SLO of the campaigns' ladders; None: the first of each."""
 
     connections: int
     each_per_s: float
-    promise: str | None = None
+    slo: str | None = None
 
     @property
     def per_s(self) -> float:
@@ -72,24 +71,24 @@ class Wanted:
 class Known:
     """What campaigns measured of a server: messages per second that one carries, with how many CPUs and connections; CPU time of a
     message in s; memory of a connection, and of a server without any, in bytes. None where no campaign has it. `campaign` and
-    `probes`: what the capacity rests on; `memory_campaign`: what the memory does."""
+    `ladders`: what the capacity rests on; `memory_campaign`: what the memory does."""
 
     server: str
     capacity: Between
-    promise: str
+    slo: str
     cpus: int
     connections: int
     message_s: float | None
     connection_bytes: Between | None
     server_bytes: float | None
     campaign: str
-    probes: int
+    ladders: int
     memory_campaign: str | None
 
     @property
     def rests_on(self) -> str:
         memory = f"; memory: {self.memory_campaign}" if self.memory_campaign else ""
-        return f"{self.server}: capacity: {wording.count(self.probes, 'probe')} in {self.campaign}{memory}"
+        return f"{self.server}: capacity: {wording.count(self.ladders, 'ladder')} in {self.campaign}{memory}"
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,9 @@ def known(campaigns: Sequence[Results], wanted: Wanted) -> list[Known]:
     memory = {fit.name: (fit, one.folder.path.name) for one in campaigns for fit in memory_fits(one) if fit.slope is not None}
     found: dict[str, Known] = {}
     for results in campaigns:
-        if results.searched is None or results.searched.capacity.over != "rate":
+        if results.climb is None or results.climb.over != "rate":
             continue
-        place = _place(results, wanted.promise)
+        place = _place(results, wanted.slo)
         if place is None:
             continue
         for cell in results.cells:
@@ -153,34 +152,34 @@ def known(campaigns: Sequence[Results], wanted: Wanted) -> list[Known]:
 
 
 def _place(results: Results, asked: str | None) -> int | None:
-    """The place of a promise in a campaign; None if it did not search for it."""
+    """The place of an SLO in a campaign; None if its ladders do not have it."""
     if asked is None:
         return 0
-    wanted = promises.parse(asked).conditions
-    return next((place for place, one in enumerate(results.searched.promises) if one.conditions == wanted), None)
+    wanted = slo.parse(asked).conditions
+    return next((place for place, one in enumerate(ladders.slos(results)) if one.conditions == wanted), None)
 
 
 def _of(results: Results, name: str, cell, place: int, memory) -> Known | None:
     fit, memory_campaign = memory
-    search = answers.probed(results.data, results.searched, name, cell)
-    if not search.tried:
+    found = ladders.of(results, name, cell, place)
+    estimate = found.estimate
+    if estimate.mean is None:
         return None
-    answer = search.answers[place]
-    if answer.found.low is None and answer.found.estimate is None:
-        return None
-    record, plan = search.tried[0].trial.record, search.tried[0].trial.plan
+    first = results.group(name, cell)[0]
+    record, plan = first.record, first.plan
+    low = estimate.mean if estimate.at_least else estimate.low
     message_us = results.estimate(name, cell, "server_cpu_us_per_message").mean
     return Known(
         server=name,
-        capacity=Between(answer.found.estimate or answer.found.low, answer.found.low, answer.found.high),
-        promise=answer.promise.text,
+        capacity=Between(estimate.mean, low, None if estimate.at_least else estimate.high),
+        slo=found.slo.text,
         cpus=max(1, len(record.server_cpus)),
         connections=plan.connections if plan is not None else 0,
         message_s=None if message_us is None else message_us / 1e6,
         connection_bytes=None if fit is None else Between(fit.slope, fit.low, fit.high),
         server_bytes=None if fit is None else max(0.0, fit.intercept),
         campaign=results.folder.path.name,
-        probes=len(search.tried),
+        ladders=estimate.repeats,
         memory_campaign=memory_campaign,
     )
 

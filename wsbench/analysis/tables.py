@@ -21,6 +21,7 @@ from wsbench import metrics
 from wsbench.analysis import stored_verdicts
 from wsbench.analysis.dataset import COLUMN, FILES, LATENCIES, OUTCOMES, TRIALS, Columns, DataSet, Latencies, TrialResult
 from wsbench.metrics.findings import FAMILIES, KINDS, Bottleneck, Finding, Kind, Verdict
+from wsbench.metrics.ladder import Step
 from wsbench.metrics.registry import plain
 from wsbench.metrics.timeline import Timeline
 from wsbench.records.engine_files import Plan
@@ -61,6 +62,7 @@ def read(run: RunFolder) -> DataSet:
         plans: dict[str, Plan] = {}
         trials = [_trial(row, plans, columns, number) for number, row in enumerate(rows)]
         timelines = {row["trial"]: _timeline(row["timeline"]) for row in rows if row["timeline"] is not None}
+        ladders = {row["trial"]: _A_LADDER.validate_python(row["ladder"]) for row in rows if row.get("ladder") is not None}
         pooled = {
             (row["server"], tuple(json.loads(row["cell"]).items()), row["tag"]): Latencies(row["log"], str(run.path / LATENCIES))
             for row in latencies.to_pylist()
@@ -72,7 +74,7 @@ def read(run: RunFolder) -> DataSet:
     except Exception as error:  # whatever an untrusted file makes of Arrow
         said = str(error).splitlines() or [type(error).__name__]
         raise UserError(f"{run.path}: its data set cannot be read: {said[0]}") from error
-    return DataSet(trials, columns, pooled, timelines, made_by, stored=True)
+    return DataSet(trials, columns, pooled, timelines, made_by, stored=True, ladders=ladders)
 
 
 def trials_in(run: RunFolder) -> set[int]:
@@ -132,7 +134,7 @@ def _read(content: bytes, columns: list[str] | None = None, texts: Sequence[str]
 def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
     """Columns: trial, round, server, variant, `cell.*`, control, outcome, metric, value, unit, reason, verdict, bottleneck.
 
-    `verdict` is the word for the row's metric. Of probes also `search.load` and `search.purpose`.
+    `verdict` is the word for the row's metric. Of trials after the rounds also `follow_up.load` and `follow_up.purpose`.
     """
     names, trials = list(metrics.METRICS), data.trials
     cells = [planned.cell for planned in order]
@@ -158,10 +160,10 @@ def trials_table(data: DataSet, order: Iterable[TrialOrder]) -> pa.Table:
         values = [trial.record.cell.get(key) for trial in trials]
         as_text = [None if value is None else str(value) for value in values]
         columns[f"cell.{key}"] = of_trial(as_text if kind == pa.string() else values, kind)
-    searched = [trial.record.search for trial in trials]
-    if any(searched):
-        columns["search.load"] = of_trial([one and one.load for one in searched], pa.float64())
-        columns["search.purpose"] = of_trial([one and one.purpose for one in searched], pa.string())
+    following = [trial.record.follow_up for trial in trials]
+    if any(following):
+        columns["follow_up.load"] = of_trial([one and one.load for one in following], pa.float64())
+        columns["follow_up.purpose"] = of_trial([one and one.purpose for one in following], pa.string())
     columns |= {
         "control": of_trial([trial.record.control for trial in trials], pa.bool_()),
         "outcome": of_trial([trial.record.outcome for trial in trials], pa.string()),
@@ -248,6 +250,12 @@ _FINDINGS = pa.list_(
         }
     )
 )
+_LADDER = pa.list_(
+    pa.struct(
+        {name: pa.float64() for name in ("load", "p50", "p99", "p999")}
+        | {"sent": pa.int64(), "failed": pa.int64(), "unused": pa.string()}
+    )
+)
 _OUTCOMES = pa.schema(
     {
         "trial": pa.int64(),
@@ -257,6 +265,7 @@ _OUTCOMES = pa.schema(
         "findings": _FINDINGS,
         "bottleneck": pa.string(),
         "timeline": _TIMELINE,
+        "ladder": _LADDER,
     }
 )
 
@@ -267,7 +276,7 @@ def _outcomes(data: DataSet) -> pa.Table:
     for trial in data.trials:
         if trial.plan is not None and id(trial.plan) not in plans:
             plans[id(trial.plan)] = trial.plan.model_dump_json()
-        line = data.timelines.get(trial.record.number)
+        line, climbed = data.timelines.get(trial.record.number), data.ladders.get(trial.record.number)
         rows.append(
             {
                 "trial": trial.record.number,
@@ -277,6 +286,7 @@ def _outcomes(data: DataSet) -> pa.Table:
                 "findings": [asdict(one) | {"affects": list(one.affects.items())} for one in trial.verdict.findings],
                 "bottleneck": trial.verdict.bottleneck,
                 "timeline": None if line is None else _of_timeline(line),
+                "ladder": None if climbed is None else list(map(asdict, climbed)),
             }
         )
     return pa.Table.from_pylist(rows, _OUTCOMES)
@@ -297,6 +307,7 @@ _TRIAL_FINDINGS = TypeAdapter(tuple[Finding, ...])
 _BOTTLENECK: TypeAdapter[Bottleneck] = TypeAdapter(Bottleneck)
 _KIND: TypeAdapter[Kind] = TypeAdapter(Kind)
 _A_TIMELINE = TypeAdapter(Timeline)
+_A_LADDER = TypeAdapter(list[Step])
 
 
 def _trial(row: dict, plans: dict[str, Plan], columns: Columns, number: int) -> TrialResult:

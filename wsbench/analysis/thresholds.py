@@ -6,26 +6,18 @@ the instrument made INVALID leaves it undecided.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsbench import metrics
 from wsbench.metrics.findings import Verdict
+from wsbench.metrics.ladder import OPERATORS
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
 from wsbench.records.errors import UserError
 from wsbench.records.session_table import Session
 
-OPERATORS = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
 FORM = re.compile(
     r"\s*(?P<name>[\w.-]+)\s*(?P<operator>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?(\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)"
     r"\s*(?P<unit>[a-zA-Zµ%]*)\s*"

@@ -89,7 +89,6 @@ TIMES = {
     "service": "service time",
     "request": "request time",
     "response": "response time",
-    "half_response": "response at half capacity",
     "connect": "connect time",
     "setup": "setup of a session",
     "send_lag": "delay of sending",
@@ -99,7 +98,6 @@ TIMES = {
     "push_last": "time to the last receiver",
     "event_loop_delay": "delay of the event loop",
 }
-ENDS = {"low": "lower end", "high": "upper end", "held": "confirmed"}
 
 
 def title(metric: str, inside: bool = False) -> str:
@@ -120,13 +118,12 @@ def _statistic(metric: str) -> str | None:
 
 
 def _capacity(metric: str) -> str | None:
-    """The first promise of a search has no number."""
-    found = re.fullmatch(r"capacity(?:_(\d))?(?:_(low|high|held))?_(per_s|connections)", metric)
+    """The first SLO of a ladder has no number."""
+    found = re.fullmatch(r"capacity(?:_(\d))?_(per_s|connections)", metric)
     if found is None:
         return None
-    promise, end, over = found.groups()
-    parts = ["capacity" if over == "per_s" else "capacity in connections", promise and f"promise {promise}", ENDS.get(end or "")]
-    return ", ".join(filter(None, parts))
+    number, over = found.groups()
+    return ("capacity" if over == "per_s" else "capacity in connections") + (f", SLO {number}" if number else "")
 
 
 def _of_span(metric: str) -> str | None:

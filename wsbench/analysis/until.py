@@ -5,17 +5,22 @@ Results in, frozen values out. The budget counts the wall time that the campaign
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsbench.analysis import stats, wording
+from wsbench.analysis import ladders, stats, wording
 from wsbench.analysis.dataset import Cell
 from wsbench.analysis.gates import Gate, parse
 from wsbench.analysis.results import Results
 from wsbench.records.goals import Until
 from wsbench.records.rundir import TrialRecord
 
+#: A value is called precise after so many rounds at least.
+FEWEST = 5
+#: After so many rounds of which nothing counts, none follows.
+UNUSABLE = 4
 #: What helps where the host disturbs every turn.
 AS_IT_IS = "Stop these programs or use a quieter machine; in a duel, --as-is compares on this host as it is"
 
@@ -40,6 +45,59 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Precision:
+    """A server's capacity under one SLO, which is to be known `wanted` precisely: a half width as a share."""
+
+    found: ladders.Capacity
+    wanted: float
+    unit: str
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is precise enough, or known to be at least what the load generator can show."""
+        estimate = self.found.estimate
+        if estimate.repeats < FEWEST:
+            return False
+        return estimate.at_least or (self.found.within is not None and self.found.within <= self.wanted)
+
+    @property
+    def unusable(self) -> bool:
+        """Whether no ladder so far counts."""
+        return self.found.unusable
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether not even the lowest load is carried."""
+        return self.found.lowest is not None
+
+    @property
+    def rounds_left(self) -> int | None:
+        """About how many more rounds it takes; None if that is not foreseeable."""
+        estimate = self.found.estimate
+        if self.decided or self.hopeless or self.found.within is None:
+            return None if not self.decided else 0
+        needed = estimate.repeats * (math.log1p(self.found.within) / math.log1p(self.wanted)) ** 2
+        return max(1, FEWEST - estimate.repeats, math.ceil(needed) - estimate.repeats)
+
+    @property
+    def words(self) -> str:
+        """`go-gorilla carries 41,000–46,000 messages/s at response.p99 < 20ms`."""
+        estimate, cell = self.found.estimate, ", ".join(f"{key} {value}" for key, value in self.found.cell)
+        who = f"{self.found.server}{f' ({cell})' if cell else ''}"
+        if self.hopeless:
+            return f"{who} carries less than {wording.number(self.found.lowest)} {self.unit} at {self.found.slo.text}"
+        if estimate.mean is None:
+            return f"{who}: not known yet: {self.found.why}"
+        if estimate.at_least:
+            amount = f"at least {wording.number(estimate.mean)}"
+        elif estimate.low is None:
+            amount = f"about {wording.number(estimate.mean)}"
+        else:
+            amount = wording.between(estimate.low, estimate.high)
+        return f"{who} carries {amount} {self.unit} at {self.found.slo.text}"
+
+
+@dataclass(frozen=True)
 class Standing:
     """A campaign after some rounds. `times_s`: the duration of each, without pauses between trials. `wall_s`: of all, with pauses;
     None if it is unknown."""
@@ -47,7 +105,7 @@ class Standing:
     until: Until
     rounds: int
     times_s: list[float]
-    comparisons: list[Comparison]
+    comparisons: list[Comparison] | list[Precision]
     wall_s: float | None = None
     #: What disturbed every turn so far, in words; None if a turn counts.
     disturbed: str | None = None
@@ -70,6 +128,8 @@ class Standing:
     @property
     def ended(self) -> str | None:
         """Why no round follows, in words; None if one does."""
+        if self.until.within is not None and self.rounds >= UNUSABLE and all(one.unusable for one in self.comparisons):
+            return "the host disturbed every ladder; stop other programs, or count what it disturbs with --as-is"
         if self.disturbed is not None:
             return f"the host disturbed every turn: {self.disturbed}"
         if self.gone is not None:
@@ -85,6 +145,8 @@ class Standing:
     @property
     def first(self) -> int:
         """The round after which the first decision may be made."""
+        if self.until.within is not None:
+            return 1
         return stats.Looks(self.until.planned).first
 
     def campaign_of(self, rounds: int | None) -> str:
@@ -100,6 +162,12 @@ class Standing:
             return f"round {self.rounds}: {self.disturbed}. {AS_IT_IS}"
         if self.gone is not None:
             return f"round {self.rounds}: {self.gone}"
+        if self.until.within is not None:
+            said = "; ".join(dict.fromkeys(one.words for one in self.comparisons))
+            left = [one.rounds_left for one in self.comparisons if not one.hopeless]
+            more = None if None in left else max(left, default=0)
+            more_words = f"; about {wording.count(more, 'more round')}" if more else ""
+            return f"round {self.rounds}: {said}{more_words}"
         if self.rounds < self.first:
             return f"round {self.rounds}: the first decision may be made after round {self.first}"
         return f"round {self.rounds}: {self.decided} of {len(self.comparisons)} decided"
@@ -107,6 +175,8 @@ class Standing:
     @property
     def closing(self) -> list[str]:
         """The lines at the end: how many are decided, then each that is not."""
+        if self.until.within is not None:
+            return self._closing_precisions()
         took = f"{wording.count(self.rounds, 'round')}, {wording.lasting(self.spent_s)}"
         why = "" if self.decided == len(self.comparisons) or self.ended is None else f"; {self.ended}"
         lines = [f"{self.decided} of {len(self.comparisons)} comparisons decided after {took}{why}"]
@@ -114,6 +184,14 @@ class Standing:
             if not one.decided:
                 lines.append(f"undecided: {self._open(one)}")
         return lines
+
+    def _closing_precisions(self) -> list[str]:
+        still = [one for one in self.comparisons if not one.decided and not one.hopeless]
+        if not still:
+            return []
+        within = f"±{100 * self.until.within:.3g} %"
+        names = wording.listed(dict.fromkeys(one.found.server for one in still))
+        return [f"{names}: not known to {within} yet, because {self.ended}"]
 
     def _open(self, one: Comparison) -> str:
         cell = f" ({', '.join(f'{key} {value}' for key, value in one.cell)})" if one.cell else ""
@@ -153,9 +231,18 @@ def gone(results: Results) -> str | None:
     return None
 
 
-def comparisons(results: Results) -> list[Comparison]:
-    """Every comparison that the campaign is asked for: one pair, or in every cell the best server against the rest."""
+def comparisons(results: Results) -> list[Comparison] | list[Precision]:
+    """Every comparison that the campaign is asked for: one pair, or in every cell the best server against the rest. If precision is
+    asked for: every server under every SLO."""
     until, found = results.campaign.until, []
+    if until.within is not None:
+        places, unit = range(len(results.climb.slos)), ladders.UNITS[results.climb.over]
+        return [
+            Precision(ladders.of(results, name, cell, place), until.within, unit)
+            for cell in results.cells
+            for name in results.names
+            for place in places
+        ]
     for metric in until.metrics or [results.leading]:
         for cell in results.cells:
             if until.pair:

@@ -202,16 +202,13 @@ def _run(made: Parser) -> None:
         "--budget",
         type=seconds_above_zero,
         metavar="TIME",
-        help="with --until: time for all rounds, such as 20m (default: 20m); "
-        "of an experiment that searches for capacities: time of each search",
+        help="time for all rounds, such as 20m: with --until (default: 20m), or with --resume of a campaign of `wsbench capacity`",
     )
-    made.add_argument("--within", type=margin, metavar="PERCENT", help="end each search at this half width of the interval")
-    made.add_argument("--probes", type=positive, metavar="N", help="end each search after so many probes")
     made.add_argument(
-        "--promise",
-        action="append",
-        metavar="PROMISE",
-        help="of the promises that an experiment searches for, only this, such as 'response.p99 < 5ms'; repeatable",
+        "--within",
+        type=margin,
+        metavar="PERCENT",
+        help="with --resume of a campaign of `wsbench capacity`: end at this half width of the interval",
     )
     made.add_argument(
         "--metric",

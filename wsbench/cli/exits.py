@@ -35,7 +35,7 @@ OF_COMMAND: dict[str, dict[int, str]] = {
     "start": {DONE: "ended by Ctrl-C or SIGTERM while the server ran", BREACHED: "the server ended, or was not ready in time"},
     "run": {NOTHING_USABLE: "no server passes its checks, or no trial has a usable number of what the experiment is about"},
     "capacity": {
-        BREACHED: "every promise was broken at the lowest load: this is decided",
+        BREACHED: "every SLO was broken at the lowest load: this is decided",
         NOTHING_USABLE: "no server passes its checks, or no load was shown to be carried",
     },
     "duel": {

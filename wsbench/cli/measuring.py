@@ -33,7 +33,7 @@ from wsbench.metrics import verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.records import packing, plain
 from wsbench.records.errors import TrialFailed, UserError
-from wsbench.records.goals import Goal, Searching
+from wsbench.records.goals import Goal
 from wsbench.records.rundir import RunFolder
 from wsbench.report import hdr
 from wsbench.run import campaign, duel, load, ordering, preparing, request, testbed
@@ -44,7 +44,7 @@ from wsbench.servers.manifest import Offer, Running
 #: Time for all rounds of `--until decided`, in seconds.
 BUDGET_S = 1200.0
 #: Options that go with `--resume`. The others say what a campaign measures, and how often.
-OF_RESUMING = {"resume", "port", "again", "cluster", "budget", "within", "probes", "promise", "no_report", "install", "anyway"}
+OF_RESUMING = {"resume", "port", "again", "cluster", "budget", "within", "no_report", "install", "anyway"}
 
 
 def _patterns(words: list[str]) -> list[str]:
@@ -123,25 +123,19 @@ def request_of(arguments) -> request.Request:
         tags=arguments.tag,
         control=False if arguments.no_control else None,
         until=_goal(arguments),
-        searching=_searching(arguments),
         **{name: getattr(arguments, name, None) for name in ("engines", "server_processes", "again")},
     )
 
 
-def _searching(arguments) -> Searching:
-    """What an experiment is to search for, and how long."""
-    within, budget, probes, kept = (getattr(arguments, name, None) for name in ("within", "budget", "probes", "promise"))
-    if getattr(arguments, "until", None) is not None:
-        budget = None  # that of the rounds
-    return Searching(within=within, budget_s=budget, probes=probes, promises=kept)
-
-
 def _goal(arguments) -> Goal | None:
     """What `--until decided` asks for. UserError for an option that does not go with it, or without it."""
-    until, budget, named = (getattr(arguments, name, None) for name in ("until", "budget", "metric"))
+    until, budget, named, within = (getattr(arguments, name, None) for name in ("until", "budget", "metric", "within"))
     if until is None:
-        if named:
-            raise UserError("--metric needs --until decided")
+        if within is not None:
+            raise UserError("--within needs --resume, of a campaign of `wsbench capacity`")
+        for option, value in (("--metric", named), ("--budget", budget)):
+            if value:
+                raise UserError(f"{option} needs --until decided")
         return None
     if arguments.rounds is not None:
         raise UserError("--rounds and --until exclude each other: the budget limits the rounds")
@@ -185,12 +179,12 @@ def run_campaign(arguments) -> int:
         install_for(asked.variants)
     with _testbed(arguments) as where, show_campaign.CampaignView() as watcher:
         if unfinished is not None:
-            searching = _searching(arguments)
-            run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again, searching, arguments.anyway)
+            changed = {"within": arguments.within, "budget_s": arguments.budget}
+            run = campaign.resume(unfinished, where, arguments.port, watcher, arguments.again, arguments.anyway, **changed)
         else:
             run = campaign.begin(asked, reading.RUNS, where, arguments.port, watcher)
     results = reading.results_of(run)
-    if results.searched is not None:
+    if results.climb is not None:
         show_capacity.summary(results)
     else:
         show_campaign.summary(results)
@@ -255,6 +249,7 @@ def duel_servers(arguments) -> int:
         metrics=tuple(arguments.metric),
         gated=tuple(one.metric for one in conditions),
         gates=tuple(one.text for one in conditions),
+        slos=tuple(arguments.slo),
         pids=tuple(arguments.pid),
         seed=arguments.seed,
         as_is=arguments.as_is,
@@ -273,13 +268,19 @@ def duel_servers(arguments) -> int:
 
 def _scenario(arguments) -> str:
     """What `wsbench capacity` loads its servers with. UserError for two at once."""
+    asked = [name for name in ("push", "rooms", "rpc") if getattr(arguments, name)]
+    if len(asked) > 1 or (arguments.push and arguments.session):
+        raise UserError("give one of --push, --rooms, --rpc; --session goes with --rooms and --rpc")
     if arguments.set and arguments.session is None:
         raise UserError("--set needs --session")
-    if not (arguments.rpc or arguments.session):
-        return "push" if arguments.push else "echo"
-    if arguments.push:
-        raise UserError("--push does not go with --rpc or --session")
-    return "rpc"
+    return asked[0] if asked else "rpc" if arguments.session else "echo"
+
+
+def _spoken(arguments) -> duel.Spoken | None:
+    """What commands and URLs speak in place of an echo."""
+    if arguments.session is None:
+        return None
+    return duel.Spoken(arguments.session, dict(arguments.set), "rooms" if arguments.rooms else "rpc")
 
 
 def find_capacity(arguments) -> int:
@@ -288,24 +289,23 @@ def find_capacity(arguments) -> int:
 
     asked = capacity.Asked(
         targets=tuple(arguments.targets),
-        promises=tuple(arguments.slo),
+        slos=tuple(arguments.slo),
         over=arguments.over,
         connections=arguments.connections,
         payload_bytes=arguments.size,
         scenario=_scenario(arguments),
-        spoken=None if arguments.session is None else duel.Spoken(arguments.session, dict(arguments.set)),
+        spoken=_spoken(arguments),
+        room_size=arguments.rooms,
         tls=arguments.tls,
         deflate=arguments.deflate,
         each_per_s=arguments.rate_each,
-        rate_per_s=arguments.rate,
         start=arguments.start,
         most=arguments.most,
         warmup_s=arguments.warmup,
-        probe_s=arguments.probe,
+        rung_s=arguments.rung,
         within=arguments.within,
         budget_s=arguments.budget,
         as_is=arguments.as_is,
-        rounds=arguments.rounds,
         path=arguments.path,
         pid=arguments.pid,
         seed=arguments.seed,
@@ -321,11 +321,7 @@ def find_capacity(arguments) -> int:
     else:
         show_capacity.summary(results)
         print(f"kept in {run.path}; `wsbench report {run.path}` writes its report")
-    found = show_capacity.rows(results)
-    code = show_capacity.exit_code(found)
-    for line in dict.fromkeys(map(show_capacity.gone, (one for one in found if one["gone"]))) if arguments.json else ():
-        print(terminal.shown(line), file=sys.stderr)
-    return code
+    return show_capacity.exit_code(results)
 
 
 def require_drawings() -> None:

@@ -77,17 +77,13 @@ class CampaignView(Redrawn):
     def trial_ends(self, trial: TrialData) -> None:
         record = trial.record
         self._done += 1
-        if record.search is not None and record.outcome == "ok":
-            return  # the search says what it shows
         found = verdict(trial)
         row = self._rows.setdefault((record.name, cell_text(record.cell)), Row())
         row.kinds[found.kind if record.outcome == "ok" else record.outcome] += 1
         if record.outcome == "ok":
-            name = "messages_per_s" if record.ladder is None else "capacity_per_s"
-            rate = metrics.values(trial, [name])[name]
-            none = "no rate" if record.ladder is None else "coarse" if record.ladder.coarse else "beyond its ladder"
+            rate, unit, none = _told(trial)
             row.last = none if rate is None else f"{rate:,.0f}"
-            said = f"{row.last}{'' if rate is None else ' messages/s'}  {_coloured(found.kind)}"
+            said = f"{row.last}{'' if rate is None else f' {unit}'}  {_coloured(found.kind)}"
             telling = [one for one in (*found.instrument[:1], *found.outcomes) if one.kind != "VALID"]
         else:
             row.last, telling = record.outcome, []
@@ -130,6 +126,16 @@ class CampaignView(Redrawn):
             drawn.add_row(*(Text(plain.line(text)) for text in texts))
         line = "  ".join(filter(None, (self._head, self._now, self._left)))
         self.show(Group(drawn, Text(plain.line(line), no_wrap=True, overflow="ellipsis")))
+
+
+def _told(trial: TrialData) -> tuple[float | None, str, str]:
+    """The number that is told of a trial, its unit, and what is said if there is none."""
+    climbed, follow_up = trial.record.ladder, trial.record.follow_up
+    if climbed is None:
+        rate = metrics.values(trial, ["messages_per_s"])["messages_per_s"]
+        return rate, "messages/s" + (f", {follow_up.purpose}" if follow_up else ""), "no rate"
+    name = "capacity_per_s" if climbed.connections is None else "capacity_connections"
+    return metrics.values(trial, [name])[name], metrics.METRICS[name].unit, "coarse" if climbed.coarse else "beyond its ladder"
 
 
 def cell_text(cell: dict) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 
 from wsbench.cli import exits, load_options, values
-from wsbench.cli.terminal import duration, say, table
+from wsbench.cli.terminal import say, table
 
 
 def add(made) -> None:
@@ -21,20 +21,18 @@ def add(made) -> None:
         "--slo",
         action="append",
         required=True,
-        metavar="PROMISE",
-        help="what the server is to keep, such as 'response.p99 < 20ms' or 'p99 < 5ms and lost = 0'; up to three, in one search",
+        metavar="SLO",
+        help="what the server is to keep, such as 'response.p99 < 20ms' or 'p99 < 5ms and lost = 0'; up to three at once",
     )
-    made.add_argument("--over", choices=("rate", "connections"), default="rate", help="what is searched for (default: rate)")
+    made.add_argument("--over", choices=("rate", "connections"), default="rate", help="what is raised (default: rate)")
     made.add_argument("-c", "--connections", type=values.positive, default=50, help="over the rate: connections (default: 50)")
     made.add_argument(
         "--rate-each", type=values.above_zero, metavar="RATE", help="over connections: messages/s of each connection, such as 0.1"
     )
-    made.add_argument("--rate", type=values.above_zero, metavar="RATE", help="over connections: messages/s of all together")
-    made.add_argument("--push", action="store_true", help="broadcasts in place of echoes; --rate is their rate")
+    made.add_argument("--push", action="store_true", help="broadcasts in place of echoes: --slo 'push_last.p99 < 50ms'")
+    made.add_argument("--rooms", type=values.positive, metavar="SIZE", help="chat rooms of this size in place of echoes, likewise")
     made.add_argument("--rpc", action="store_true", help="requests in each server's own protocol in place of echoes")
-    made.add_argument(
-        "--session", metavar="NAME|FILE", help="commands and URLs answer requests in this session (`wsbench list sessions`)"
-    )
+    made.add_argument("--session", metavar="NAME|FILE", help="commands and URLs speak this session (`wsbench list sessions`)")
     made.add_argument(
         "--set",
         type=load_options.setting,
@@ -46,24 +44,27 @@ def add(made) -> None:
     made.add_argument("--size", type=values.size, default=128, metavar="BYTES", help="size of the messages (default: 128)")
     made.add_argument("--tls", action="store_true", help="over TLS, with servers of the catalogue that offer it")
     made.add_argument("--deflate", action="store_true", help="with permessage-deflate, with servers that offer it")
-    made.add_argument("--start", type=values.above_zero, metavar="LOAD", help="the first load (default: 1000)")
+    made.add_argument("--start", type=values.above_zero, metavar="LOAD", help="the lowest load of the first ladder, which doubles (default: 2000)")
     made.add_argument("--most", type=values.above_zero, metavar="LOAD", help="no load is higher than this")
     made.add_argument(
         "--within",
         type=values.margin,
-        default=0.05,
+        default=0.1,
         metavar="PERCENT",
-        help="end at this half width of the interval (default: 5%%)",
+        help="end when every capacity is known to this half width of its interval (default: 10%%)",
     )
     made.add_argument(
         "--budget",
         type=values.seconds_above_zero,
-        default=300.0,
         metavar="TIME",
-        help="end each server's search after this wall time (default: 5m); the last, longer trials come after it",
+        help="end after this wall time (default: 5m for each server); a confirmation and a test of recovery come after it",
     )
     made.add_argument(
-        "--probe", type=values.seconds_above_zero, default=5.0, metavar="TIME", help="measured time of a probe (default: 5s)"
+        "--rung",
+        type=values.seconds_above_zero,
+        default=1.0,
+        metavar="TIME",
+        help="time at each load of a ladder, at least (default: 1s)",
     )
     made.add_argument(
         "--warmup",
@@ -74,9 +75,8 @@ def add(made) -> None:
     made.add_argument(
         "--as-is",
         action="store_true",
-        help="count probes that the host disturbed, instead of repeating them: the answer is then about this host as it is",
+        help="count what the host disturbed, instead of leaving it out: the answer is then about this host as it is",
     )
-    made.add_argument("--rounds", type=values.positive, default=1, help="independent searches of each server (default: 1)")
     made.add_argument(
         "--path", type=values.path, help="path of commands and of URLs without one (default: /echo, or that of the session)"
     )
@@ -86,119 +86,93 @@ def add(made) -> None:
 
 
 def rows(results) -> list[dict]:
-    """The answers: server, cell, promise, capacity and its interval, what ended the search, response times at half of the first
-    promise's capacity, and recovery from an overload."""
-    from wsbench.analysis.capacity import answers
+    """The answers: server, cell, SLO, capacity with its interval, what a longer load at its lower end showed, and recovery."""
+    return [
+        {
+            "server": one.server,
+            "cell": dict(one.cell),
+            "slo": one.slo.text,
+            "capacity": one.estimate.mean,
+            "low": one.estimate.low,
+            "high": one.estimate.high,
+            "at_least": one.estimate.at_least,
+            "within": one.within,
+            "less_than": one.lowest,
+            "reason": one.estimate.reason,
+            "ladders": one.estimate.repeats,
+            "held": one.held,
+            "not_held": one.not_held,
+            "plateau": one.plateau,
+            "recovery_s": one.recovery_s,
+            "recovery": one.recovery,
+        }
+        for one in _capacities(results)
+    ]
 
-    found = []
-    for (name, cell, number), one in sorted(answers.searches(results.data, results.searched).items()):
-        for place, answer in enumerate(one.answers):
-            found.append(
-                {
-                    "server": name,
-                    "cell": dict(cell),
-                    "round": number,
-                    "promise": answer.promise.text,
-                    "capacity": answer.found.estimate,
-                    "low": answer.found.low,
-                    "high": answer.found.high,
-                    "within": answer.found.within,
-                    "held": answer.held,
-                    "ended": one.ended(place),
-                    "gone": one.gone,
-                    "generator": answer.generator,
-                    "probes": len(one.tried),
-                    "disturbed": sum(tried.disturbed for tried in one.tried),
-                    "seconds": one.spent_s,
-                    **{name: one.at_half(of) for name, of in answers.AT_HALF.items()},
-                    "recovery_s": None if one.recovery is None else one.recovery.value("recovery_s"),
-                    "recovery": None if one.recovery is None else one.recovery.reason("recovery_s"),
-                }
-            )
-    return found
+
+def _capacities(results) -> list:
+    from wsbench.analysis import ladders
+
+    places = range(len(results.climb.slos))
+    return [ladders.of(results, name, cell, place) for cell in results.cells for name in results.names for place in places]
 
 
 def document(results) -> str:
-    return json.dumps({"over": results.searched.capacity.over, "answers": rows(results)}, indent=2)
+    return json.dumps({"over": results.climb.over, "answers": rows(results)}, indent=2)
 
 
 def summary(results) -> None:
-    """The table of answers, and what the last probes showed."""
-    from wsbench.analysis.capacity.answers import AT_HALF, ENDED, UNITS
-    from wsbench.analysis.wording import scale
+    """The answer in a sentence for each server and SLO, the table, and what the last trials showed."""
+    from wsbench.analysis.ladders import UNITS
+    from wsbench.analysis.until import Precision, standing
 
-    found = rows(results)
-    unit = UNITS[results.searched.capacity.over]
-    several = len({one["round"] for one in found}) > 1
+    found, unit = _capacities(results), UNITS[results.climb.over]
+    for words in dict.fromkeys(Precision(one, 0.0, unit).words for one in found):
+        say(words)
     where = ["cell"] if results.swept else []
-    headers = ["server", *where, *(["round"] if several else []), "promise", f"capacity [{unit}]", "held", "probes", "ended"]
+    headers = ["server", *where, "SLO", f"capacity [{unit}]", "95 % interval", "ladders", "held for longer"]
     body = []
     for one in found:
-        cell = [" ".join(f"{key}={value}" for key, value in one["cell"].items())] if where else []
-        number = [str(one["round"])] if several else []
-        body.append(
-            [
-                one["server"],
-                *cell,
-                *number,
-                one["promise"],
-                interval(one),
-                _number(one["held"]),
-                str(one["probes"]),
-                ENDED[one["ended"]],
-            ]
-        )
-    first = 1 + len(where) + several
-    table(None, headers, body, right={first + 1, first + 2, first + 3}, keys=first + 1)
-    # What is said of a whole search stands in the row of each of its promises.
-    searches = {(one["server"], str(one["cell"]), one["round"]): one for one in found}.values()
-    for one in searches:
-        if one["half_response_us_p99"] is not None:
-            p50, p99 = (scale("µs", [value]).with_unit(value) for value in map(one.get, AT_HALF))
-            say(f"{one['server']}: at half of its capacity p50 is {p50} and p99 {p99}")
+        estimate = one.estimate
+        cell = [" ".join(f"{key}={value}" for key, value in one.cell)] if where else []
+        capacity = f"{'≥ ' * estimate.at_least}{_number(estimate.mean)}" if one.lowest is None else f"< {_number(one.lowest)}"
+        between = f"{_number(estimate.low)} to {_number(estimate.high)}"
+        interval = "–" if None in (estimate.low, estimate.high) or estimate.at_least else between
+        held = _number(one.held) if one.not_held is None else f"not {_number(one.not_held)}"
+        body.append([one.server, *cell, one.slo.text, capacity, interval, str(estimate.repeats), held])
+    first = 2 + len(where)
+    table(None, headers, body, right={first, first + 1, first + 2, first + 3}, keys=first)
+    for one in found:
+        if one.plateau:
+            say(f"{one.server}: at {one.slo.text} its capacity lies {one.plateau}")
         if words := _recovered(one):
-            say(f"{one['server']}: {words}")
-        if one["gone"]:
-            say(gone(one))
-    took = f"the searches took {duration(sum(one['seconds'] for one in searches))} in trials"
-    disturbed, probes = (sum(one[key] for one in searches) for key in ("disturbed", "probes"))
-    how = "counted: the answers are about this host as it is" if results.searched.capacity.disturbed == "count" else "repeated"
-    say(took + (f"; the host disturbed {disturbed} of {probes} probes, which were {how}" if disturbed else ""))
-    if any(one["ended"] == "budget" and None in (one["low"], one["high"]) for one in found):
-        asked = results.searched.capacity
-        longer = f"--budget {2 * asked.budget_s:.0f}s" + ("" if asked.probes is None else f" --probes {2 * asked.probes}")
-        say(f"more probes can show the ends that are missing: wsbench run --resume {results.folder.path} {longer}")
+            say(f"{one.server}: {words}")
+        if one.not_held is not None:
+            say(f"{one.server}: {one.slo.text} was not kept for {_number(one.not_held)} {unit} in a longer load: take less")
+    if any(not one.restarted for one in (trial.record for trial in results.trials)):
+        say("a server that runs already keeps its process: the rounds show how it varies, not how its processes differ")
+    if results.campaign.until is None:
+        return
+    if closing := standing(results).closing:
+        for line in closing:
+            say(line)
+        longer = f"--budget {2 * results.campaign.until.budget_s:.0f}s"
+        say(f"more rounds make it precise: wsbench run --resume {results.folder.path} {longer}")
 
 
-def gone(one: dict) -> str:
-    """Why no further load was tried, in one line."""
-    return f"{one['server']}: {one['gone']} (the search ended after {one['probes']} probe{'s' * (one['probes'] != 1)})"
-
-
-def exit_code(found: list[dict]) -> int:
-    """0 if a load was shown to be carried. Else: was each promise broken at the lowest load, or is nothing known?"""
-    if any(one["low"] is not None for one in found):
+def exit_code(results) -> int:
+    """0 if a load was shown to be carried. Else: was each SLO broken at the lowest load, or is nothing known?"""
+    found = _capacities(results)
+    if any(one.estimate.mean is not None for one in found):
         return exits.DONE
-    return exits.BREACHED if found and all(one["ended"] == "least" for one in found) else exits.NOTHING_USABLE
-
-
-def interval(one: dict) -> str:
-    """`7,700 (7,400 to 8,000)`; a bound where only one end is shown."""
-    low, high = (_number(one[end]) for end in ("low", "high"))
-    if one["low"] is not None and one["high"] is not None and one["capacity"] is not None:
-        return f"{_number(one['capacity'])} ({low} to {high})"
-    if one["low"] is not None:
-        return f"at least {low}" if one["high"] is None else f"{low} to {high}"
-    if one["high"] is not None:
-        return f"at most {high}"
-    return "–" if one["capacity"] is None else f"near {_number(one['capacity'])}, no interval"
+    return exits.BREACHED if found and all(one.lowest is not None for one in found) else exits.NOTHING_USABLE
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.4g}" if value < 1000 else f"{float(f'{value:.4g}'):,.0f}"
+    return "–" if value is None else f"{value:,.4g}" if value < 1000 else f"{float(f'{value:.3g}'):,.0f}"
 
 
-def _recovered(one: dict) -> str:
-    if one["recovery_s"] is not None:
-        return f"recovers from an overload within {math.ceil(one['recovery_s'])} s"
-    return f"after an overload, {one['recovery']}" if (one["recovery"] or "").startswith("not") else ""
+def _recovered(one) -> str:
+    if one.recovery_s is not None:
+        return f"recovers from an overload within {math.ceil(one.recovery_s)} s"
+    return f"after an overload, {one.recovery}" if (one.recovery or "").startswith("not") else ""

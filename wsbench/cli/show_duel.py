@@ -57,7 +57,15 @@ def add(made) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="decide this metric; repeatable (default: messages_per_s and, if wsbench starts both, server_cpu_us_per_message)",
+        help="decide this metric; repeatable (default: messages_per_s and, if wsbench starts both, server_cpu_us_per_message); "
+        "`capacity`: what both carry under an SLO",
+    )
+    made.add_argument(
+        "--slo",
+        action="append",
+        default=[],
+        metavar="SLO",
+        help="with --metric capacity: such as 'response.p99 < 20ms'; repeatable",
     )
     made.add_argument(
         "--fail-if",
@@ -108,8 +116,6 @@ class DuelView(Redrawn):
             last = f": {record.log_tail[-1]}" if record.log_tail else ""
             self.say(f"round {record.round}: {record.name} {record.outcome}: {record.reason}{last}")
             return
-        if record.search is not None:
-            return  # the search says what it shows
         found = verdict(trial)
         for one in found.outcomes:
             self.say(f"round {record.round}: {record.name}: {one.seen}")

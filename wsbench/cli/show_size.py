@@ -16,7 +16,7 @@ def add(made) -> None:
     """The arguments of the command."""
     made.add_argument("-c", "--connections", type=values.positive, required=True, help="connections, such as 1M")
     made.add_argument("--rate-each", type=values.above_zero, required=True, metavar="RATE", help="messages/s of each connection")
-    made.add_argument("--slo", metavar="PROMISE", help="a promise that the campaigns searched for (default: the first of each)")
+    made.add_argument("--slo", metavar="SLO", help="an SLO of the campaigns (default: the first of each)")
     made.add_argument(
         "--from",
         dest="runs",
@@ -98,7 +98,7 @@ def _needs(needs: list, wanted) -> None:
             "? (no idle-memory campaign)" if one.memory_bytes is None else _between(one.memory_bytes.map(lambda size: size / 2**30))
         )
         rows.append([of.server, _between(of.capacity), str(of.cpus), _between(one.servers), _between(one.cpus), busy, memory])
-    say(f"{wanted.connections:,} connections, {wanted.per_s:,.6g} messages/s, under {needs[0].known.promise}")
+    say(f"{wanted.connections:,} connections, {wanted.per_s:,.6g} messages/s, under {needs[0].known.slo}")
     headers = ["server", "one carries [messages/s]", "CPUs of one", "servers", "CPUs", "busy CPUs", "memory [GiB]"]
     table(None, headers, rows, right=set(range(1, len(headers))))
     most = max(one.known.connections for one in needs)

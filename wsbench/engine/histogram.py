@@ -247,6 +247,14 @@ def merge(intervals: Iterable[Interval]) -> dict[str, Histogram]:
     return merged
 
 
+def of_values(values: Sequence[int]) -> Histogram:
+    """A histogram of these values, which are at most 10^13."""
+    empty = Histogram(1, 10**13, 3, np.zeros(0, dtype=np.int64))
+    lowest, _ = _bounds(empty.lowest, empty.digits, empty.buckets)
+    places = np.searchsorted(lowest, np.asarray(values, dtype=np.int64), side="right")
+    return _histogram(empty.lowest, empty.highest, empty.digits, np.bincount(places - 1, minlength=1))
+
+
 def decode(payload: str | bytes) -> Histogram:
     """Decodes a histogram from its base64 V2 payload, compressed or not. ValueError if it is invalid."""
     shape, body = _unpacked(payload)

@@ -13,10 +13,8 @@ COUNTED_S = 3.0
 
 
 def estimate_s(asked: Experiment, trials: int) -> float:
-    """Approximate duration of that many trials, in s; of searches for a capacity, the time after which each of them ends."""
+    """Approximate duration of that many trials, in s."""
     timing, measure_s = asked.timing, asked.measure_s or COUNTED_S
-    if asked.capacity is not None:
-        return trials * asked.capacity.budget_s
     if asked.ladder is not None:
         return trials * (OVERHEAD_S + timing.warmup_s + asked.ladder.rungs * measure_s * (1 + GAP))
     if asked.arrangement == "together":

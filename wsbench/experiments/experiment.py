@@ -19,19 +19,18 @@ from wsbench.experiments.claims.written import Claim, Versions
 from wsbench.experiments.figure_table import FigureTable
 from wsbench.experiments.load import SWEPT, Load
 from wsbench.host import installation
-from wsbench.records.engine_files import Closed, Messages, Seconds, Segment
+from wsbench.records.engine_files import Closed, Messages, Seconds, Segment, Stage
 from wsbench.records.errors import UserError, nearest
 from wsbench.records.files import read_text
 from wsbench.records.frozen import Frozen, one_line, read_toml
-from wsbench.records.goals import Searching
-from wsbench.records.rundir import Arrangement, CellValue, Ladder, Probe
+from wsbench.records.rundir import Arrangement, CellValue, FollowUp, Ladder
 from wsbench.servers.settings import RuntimeName, RuntimeTable
 
 EXPERIMENTS = installation.ROOT / "experiments"
 Scaled = Literal["connections", "messages", "heap"]
-#: Before a probe: a load of this share of the one in question.
+#: A warm-up has this share of the load in question.
 WARMING = 0.5
-#: A probe of recovery: the overload and how long it lasts, then the light load, as shares of the load in question.
+#: A trial of recovery: the overload and how long it lasts, then the light load, as shares of the load in question.
 OVERLOAD, OVERLOAD_S, RELIEF = 1.5, 4.0, 0.5
 #: Rungs and the gaps behind them last whole ticks of the engine, whose histograms are told apart. A gap as a share of its rung.
 RUNG_TICK_S, GAP = 0.2, 0.5
@@ -55,13 +54,13 @@ class Timing(Frozen):
     """
 
     warmup_s: Warmup = 0
-    #: In searches: another warm-up for servers with this runtime, such as the JVM, which compiles their code meanwhile. It takes as
-    #: long as WARM messages take, at most COLDEST_S.
+    #: With ladders: another warm-up for servers with this runtime, such as the JVM, which compiles their code meanwhile. It takes
+    #: as long as WARM messages take, at most COLDEST_S.
     warmup_of: dict[RuntimeName, Warmup] = {}
     #: In slices: the length of one, and for how long it sends before it counts. A lead is longer than a reply takes.
     slice_s: Annotated[float, Field(ge=0.01, le=60)] = SLICE_S
     lead_s: Annotated[float, Field(ge=0.001, le=60)] = LEAD_S
-    #: In slices: turns that the host disturbed are left out, or they count. The result is then about this host as it is.
+    #: In slices and with ladders: what the host disturbed is left out, or it counts. The result is then about this host as it is.
     disturbed: Literal["leave out", "count"] = "leave out"
     #: Together: the time between the starts of two servers' loads, so that their steps do not coincide.
     apart_s: Annotated[float, Field(ge=0, le=600)] = 0
@@ -84,45 +83,26 @@ class Stop(Frozen):
     errors: Annotated[float, Field(gt=0, le=1)]
 
 
-class Capacity(Frozen):
-    """What is searched for with `loop = "capacity"`: the highest rate, or the most connections, at which each promise is kept.
-
-    A promise is a condition on metrics, such as "response.p99 < 20ms and lost = 0". A probe is a trial of `timing.measure_s`. Each
-    search, of one server in one cell and round, ends when every answer is known to `within`, when `budget_s` is spent, or after
-    `probes`. Where warm-ups differ, a number of probes tells as much of each server.
-    """
-
-    over: Literal["rate", "connections"] = "rate"
-    promises: Annotated[list[str], Field(min_length=1, max_length=3)]
-    #: The first load, and the limits of all: messages per second in all, or connections.
-    start: Annotated[float, Field(gt=0)] = 1000.0
-    least: Annotated[float, Field(gt=0)] | None = None
-    most: Annotated[float, Field(gt=0)] | None = None
-    #: Over connections: messages per second of each connection.
-    each_per_s: Annotated[float, Field(gt=0)] | None = None
-    within: Annotated[float, Field(gt=0, le=0.5)] = 0.05
-    budget_s: Annotated[float, Field(gt=0)] = 300.0
-    probes: Annotated[int, Field(ge=1)] | None = None
-    #: Probes that the host disturbed: repeat them, or count them. The answer is then about this host as it is.
-    disturbed: Literal["repeat", "count"] = "repeat"
-
-    def ending(self, searching: Searching) -> Capacity:
-        """The same search with another end."""
-        return self.model_copy(update=searching.given)
-
-
 class Climb(Frozen):
-    """With `loop = "ladder"`: what a server is to keep, such as "response.p99 < 20ms and lost = 0", and the ladder of rates that
+    """With `loop = "ladder"`: what a server is to keep, such as "response.p99 < 20ms and lost = 0", and the ladder of loads that
     each process of it carries. A rung lasts `timing.measure_s`, or as long as it takes to send enough messages.
 
-    `start`: messages per second where the first ladder begins. It is coarse, and doubles from rung to rung. Later ladders have
-    `rungs` rates in random order around what was found; `span`: how far, as a logarithm.
+    `over`: the loads are rates, or numbers of connections with `each_per_s` messages per second each. `start`: where the first
+    ladder begins, `most`: the highest load of all. The first is coarse, and doubles from rung to rung. Later ladders have `rungs`
+    loads around what was found: rates in random order; connections only grow. `span`: how far, as a logarithm.
     """
 
     slos: Annotated[list[str], Field(min_length=1, max_length=3)]
-    start: Annotated[float, Field(gt=0)] = 1000.0
+    over: Literal["rate", "connections"] = "rate"
+    each_per_s: Annotated[float, Field(gt=0)] | None = None
+    start: Annotated[float, Field(gt=0)] = 2000.0
+    most: Annotated[float, Field(gt=0)] | None = None
     rungs: Annotated[int, Field(ge=4, le=40)] = 8
     span: Annotated[float, Field(gt=0, le=2)] = 0.35
+
+    def per_s(self, load: float) -> float:
+        """Messages per second in all."""
+        return load if self.over == "rate" else self.each_per_s * load
 
 
 class Experiment(Frozen):
@@ -130,7 +110,7 @@ class Experiment(Frozen):
     reading: str
     servers: list[str]
     scenario: Literal["doc", "echo", "ping", "idle", "push", "rooms", "rpc"]
-    loop: Literal["closed", "open", "none", "capacity", "ladder"]
+    loop: Literal["closed", "open", "none", "ladder"]
     headline: str
     #: Differences below this share do not matter. None: the 3 % of METHODOLOGY.md.
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -140,7 +120,6 @@ class Experiment(Frozen):
     #: How the trials of a round run: one after another; alternately in short slices, with all servers alive; or all at once.
     arrangement: Arrangement = "trials"
     timing: Timing = Timing()
-    capacity: Capacity | None = None
     ladder: Climb | None = None
     #: What `--scale` changes. Empty: the experiment has only one size. With `heap`, the processes of a server share it.
     scales: list[Scaled] = []
@@ -162,49 +141,49 @@ class Experiment(Frozen):
     def load_of(self, cell: dict[str, CellValue]) -> Load:
         return Load.model_validate({**self.load.model_dump(), **cell})
 
-    def warming(self, runtime: RuntimeName | None, cell: dict[str, CellValue], probe: Probe | None) -> Experiment:
-        """With the warm-up of servers that have this runtime, before this probe."""
-        if probe is None or runtime not in self.timing.warmup_of:
-            return self
-        warm_s = WARM / (WARMING * self._per_s(cell, probe))
-        warmup_s = max(self.timing.warmup_of[runtime], min(warm_s, COLDEST_S))
-        return self.model_copy(update={"timing": self.timing.model_copy(update={"warmup_s": warmup_s})})
-
-    def probing(self, cell: dict[str, CellValue], probe: Probe) -> Load:
-        """The load of a probe. The warm-up has half of its rate, so that the backlog of a cold server is not measured."""
-        load, per_s = self.load_of(cell), self._per_s(cell, probe)
-        connections = round(probe.load) if self.capacity.over == "connections" else load.connections
-        steps = [(WARMING * per_s, self.timing.warmup_s), (per_s, probe.seconds)]
-        if probe.purpose == "recovery":
-            steps[1:] = [(OVERLOAD * per_s, OVERLOAD_S), (RELIEF * per_s, probe.seconds - OVERLOAD_S)]
-        rate = [Segment(from_per_s=rate, to_per_s=rate, for_s=for_s) for rate, for_s in steps if for_s]
-        return load.model_copy(update={"connections": connections, "rate_per_s": None, "rate": rate})
-
     def climbing(self, cell: dict[str, CellValue], runtime: RuntimeName | None, ladder: Ladder) -> Experiment:
         """This experiment with the warm-up, the rungs and the gaps of one ladder as its load."""
-        warming, timing = WARMING * min(ladder.rates), self.timing
-        warmup_s = timing.warmup_s
-        if runtime in timing.warmup_of:
-            warmup_s = max(timing.warmup_of[runtime], min(WARM / warming, COLDEST_S))
-        steps = [(warming, warmup_s)] if warmup_s else []
+        warmup_s, steps = self._warmed(runtime, WARMING * min(ladder.rates))
         for rate in ladder.rates:
-            steps += [(rate, ladder.rung_s), (ladder.relief_per_s, ladder.gap_s)]
-        rate = [Segment(from_per_s=per_s, to_per_s=per_s, for_s=for_s) for per_s, for_s in steps]
-        measure_s = len(ladder.rates) * (ladder.rung_s + ladder.gap_s)
-        load = self.load_of(cell).model_copy(update={"rate": rate})
-        timing = timing.model_copy(update={"warmup_s": warmup_s, "measure_s": measure_s, "tick_s": RUNG_TICK_S})
-        return self.model_copy(update={"load": load, "sweep": {}, "timing": timing})
+            steps += [(ladder.relief_per_s, ladder.open_s), (rate, ladder.rung_s), (ladder.relief_per_s, ladder.gap_s)]
+        measure_s = len(ladder.rates) * ladder.step_s
+        if ladder.connections is None:
+            return self._under(self.load_of(cell), steps, warmup_s, measure_s)
+        # Stages begin with the measured window: the warm-up is a part of it.
+        stages, before_s = [], warmup_s
+        for number in ladder.connections:
+            stages += [Stage(to=number, over_s=ladder.open_s), Stage(to=number, over_s=before_s + ladder.rung_s + ladder.gap_s)]
+            before_s = 0.0
+        opening = [(steps[0][0], ladder.open_s), *steps[:1], *steps[2:]] if warmup_s else steps
+        load = self.load_of(cell).model_copy(update={"connections": max(ladder.connections), "stages": stages})
+        return self._under(load, opening, 0.0, warmup_s + measure_s)
 
-    def _per_s(self, cell: dict[str, CellValue], probe: Probe) -> float:
-        """The rate of a probe: messages per second in all."""
-        if self.capacity.over == "rate":
-            return probe.load
-        each = self.capacity.each_per_s
-        return self.load_of(cell).rate_per_s if each is None else each * round(probe.load)
+    def following(self, cell: dict[str, CellValue], runtime: RuntimeName | None, asked: FollowUp) -> Experiment:
+        """This experiment with the load of a trial after the rounds."""
+        load, per_s = self.load_of(cell), self.ladder.per_s(asked.load)
+        if self.ladder.over == "connections":
+            load = load.model_copy(update={"connections": round(asked.load)})
+        warmup_s, steps = self._warmed(runtime, WARMING * per_s)
+        steps += [(per_s, asked.seconds)]
+        if asked.purpose == "recovery":
+            steps[-1:] = [(OVERLOAD * per_s, OVERLOAD_S), (RELIEF * per_s, asked.seconds - OVERLOAD_S)]
+        return self._under(load, steps, warmup_s, asked.seconds)
 
-    def measure_of(self, load: Load, probe: Probe | None = None) -> Seconds | Messages:
-        if probe is not None:
-            return Seconds(seconds=probe.seconds)
+    def _warmed(self, runtime: RuntimeName | None, per_s: float) -> tuple[float, list[tuple[float, float]]]:
+        """The duration of a warm-up at this rate, and its step of the load. At a part of the rate, so that the backlog of a cold
+        server is not measured."""
+        warmup_s = self.timing.warmup_s
+        if runtime in self.timing.warmup_of:
+            warmup_s = max(self.timing.warmup_of[runtime], min(WARM / per_s, COLDEST_S))
+        return warmup_s, [(per_s, warmup_s)] if warmup_s else []
+
+    def _under(self, load: Load, steps: list[tuple[float, float]], warmup_s: float, measure_s: float) -> Experiment:
+        """With a load whose rate goes through these steps, each a rate and its duration in seconds."""
+        rate = [Segment(from_per_s=per_s, to_per_s=per_s, for_s=for_s) for per_s, for_s in steps if for_s]
+        timing = self.timing.model_copy(update={"warmup_s": warmup_s, "measure_s": measure_s, "tick_s": RUNG_TICK_S})
+        return self.model_copy(update={"load": load.model_copy(update={"rate": rate}), "sweep": {}, "timing": timing})
+
+    def measure_of(self, load: Load) -> Seconds | Messages:
         if load.messages is not None:
             return Messages(messages=load.messages)
         return Seconds(seconds=self.timing.measure_s or staged_s(load))
@@ -267,8 +246,8 @@ def read(path: Path) -> Experiment:
         raise UserError(f"{path}: {one_line(error)}") from error
     if experiment.timing.apart_s and experiment.arrangement != "together":
         raise UserError(f"{path}: 'timing.apart_s' needs arrangement 'together'")
-    if experiment.timing.disturbed == "count" and experiment.arrangement != "slices":
-        raise UserError(f"{path}: 'timing.disturbed' needs arrangement 'slices'")
+    if experiment.timing.disturbed == "count" and experiment.arrangement != "slices" and experiment.ladder is None:
+        raise UserError(f"{path}: 'timing.disturbed' needs arrangement 'slices' or loop 'ladder'")
     _check_claims(path, experiment)
     for one in experiment.choice:
         if one.at not in experiment.cells():
@@ -293,34 +272,27 @@ def _require_end(path: Path, experiment: Experiment, cell: dict) -> None:
     if experiment.scenario != "push" and load.copies_per_s is not None:
         raise UserError(f"{path}: 'load.copies_per_s' needs scenario 'push'")
     load.loop(experiment.loop)
-    _require_searchable(path, experiment, load)
+    _require_ladder(path, experiment, load)
 
 
-def _require_searchable(path: Path, experiment: Experiment, load: Load) -> None:
-    """UserError unless a search for a capacity has what it needs, and nothing else has a part of it."""
-    asked = experiment.capacity
-    if (experiment.ladder is not None) != (experiment.loop == "ladder"):
+def _require_ladder(path: Path, experiment: Experiment, load: Load) -> None:
+    """UserError unless a ladder has what it needs, and nothing else has a part of it."""
+    asked = experiment.ladder
+    if (asked is not None) != (experiment.loop == "ladder"):
         raise UserError(f"{path}: loop 'ladder' needs a table [ladder], and no other loop has one")
-    if experiment.ladder is not None:
-        timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
-        if experiment.scenario not in ("echo", "ping", "rpc") or experiment.arrangement != "trials" or not timed:
-            raise UserError(f"{path}: loop 'ladder' needs messages with replies, 'timing.measure_s' and arrangement 'trials'")
-        return
-    if (asked is not None) != (experiment.loop == "capacity"):
-        raise UserError(f"{path}: loop 'capacity' needs a table [capacity], and no other loop has one")
     if asked is None:
         if experiment.timing.warmup_of:
-            raise UserError(f"{path}: 'timing.warmup_of' needs loop 'capacity'")
+            raise UserError(f"{path}: 'timing.warmup_of' needs loop 'ladder'")
         return
     timed = experiment.timing.measure_s is not None and load.stages is None and experiment.stop is None
     if experiment.scenario not in ("echo", "ping", "push", "rooms", "rpc") or experiment.arrangement != "trials" or not timed:
-        raise UserError(f"{path}: loop 'capacity' needs messages, 'timing.measure_s' and arrangement 'trials'")
-    wanted = asked.over == "connections" and asked.each_per_s is None
-    other = load.rate is not None or load.copies_per_s is not None
-    if (load.rate_per_s is not None) != wanted or (asked.each_per_s is not None and asked.over == "rate") or other:
-        raise UserError(
-            f"{path}: over connections, give 'capacity.each_per_s' or, for all together, 'load.rate_per_s'; over the rate, neither"
-        )
+        raise UserError(f"{path}: loop 'ladder' needs messages, 'timing.measure_s' and arrangement 'trials'")
+    if any(one is not None for one in (load.rate, load.rate_per_s, load.copies_per_s)):
+        raise UserError(f"{path}: loop 'ladder' brings its own rates: 'load' has none")
+    if (asked.over == "connections") != (asked.each_per_s is not None):
+        raise UserError(f"{path}: over connections, 'ladder.each_per_s' is needed; over the rate, it means nothing")
+    if asked.over == "connections" and experiment.scenario in ("push", "rooms"):
+        raise UserError(f"{path}: a ladder over connections needs messages with replies: scenario 'echo', 'ping' or 'rpc'")
 
 
 def require_arranged(path: Path, experiment: Experiment) -> None:

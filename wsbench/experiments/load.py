@@ -109,11 +109,11 @@ class Load(Frozen):
     def loop(self, kind: str) -> Loop:
         """The loop of the load. UserError if the rate keys do not match the kind of loop."""
         rates = [one for one in (self.rate_per_s, self.rate, self.copies_per_s) if one is not None]
-        # In a search for a capacity each probe brings its rate, and so does each ladder.
-        if (kind not in ("capacity", "ladder") and bool(rates) != (kind == "open")) or len(rates) > 1:
+        # A ladder brings its own rates.
+        if (kind != "ladder" and bool(rates) != (kind == "open")) or len(rates) > 1:
             number = "exactly one" if kind == "open" else "none"
             raise UserError(f"loop {kind!r} takes {number} of 'load.rate_per_s', 'load.rate', 'load.copies_per_s'")
-        if kind in ("open", "capacity", "ladder"):
+        if kind in ("open", "ladder"):
             per_s = self.rate_per_s or (self.copies_per_s or 0) / self.most_connections
             steady = Segment(from_per_s=per_s, to_per_s=per_s, for_s=1)
             return Open(arrivals=self.arrivals, rate=self.rate or [steady], depth=self.depth)

@@ -1,38 +1,51 @@
-"""Metrics of a search for a capacity. A search has many trials, so its answers are computed from all of them (analysis.capacity);
-here they have their names. What a single probe can show is computed here.
-"""
+"""The capacity of one process, which carried a ladder of loads: the highest load at which it keeps an SLO."""
 
 from __future__ import annotations
 
 from wsbench.metrics import ladder
 from wsbench.metrics.parts import NO_PLAN
-from wsbench.metrics.registry import metric
+from wsbench.metrics.registry import METRICS, Numbers, metric
 from wsbench.metrics.trial_data import NO_WINDOW, NS_PER_S, TrialData
 from wsbench.metrics.unmeasured import Unmeasured, known
 
-OF_A_SEARCH = "only a search for a capacity has it, not a single trial"
-#: The promises of one search, in their order.
-MOST_PROMISES = 3
-
-
-def _answer(name: str, unit: str, text: str, place: int | None = None) -> None:
-    def compute(trial: TrialData) -> float:
-        if trial.record.ladder is None or place is None:
-            raise Unmeasured(OF_A_SEARCH)
-        return of_ladder(trial, place).per_s
-
-    compute.__name__, compute.__doc__ = name, text
-    metric(unit, "higher", "throughput")(compute)
+NO_LADDER = "only a ladder has the capacity of one process"
+#: The SLOs of one ladder, in their order.
+MOST_SLOS = 3
+#: Metrics that mean nothing over all loads of a ladder together.
+OF_ONE_LOAD = {"throughput", "body", "tail", "counts"}
+MANY_LOADS = "a ladder has many loads: its curve says what holds at each"
 
 
 def of_ladder(trial: TrialData, place: int) -> ladder.Capacity:
     """Under the SLO at this place. Unmeasured if the ladder has none, is coarse, or did not reach it."""
-    climbed = known(trial.record.ladder, "only a ladder has the capacity of one process")
+    climbed = known(trial.record.ladder, NO_LADDER)
     if place >= len(climbed.slos):
         raise Unmeasured(f"the ladder has {len(climbed.slos)} SLOs")
     if climbed.coarse:
         raise Unmeasured(ladder.COARSE)
-    return ladder.capacity(trial.rungs, climbed.slos[place])
+    return ladder.capacity(trial.rungs, climbed.slos[place], climbed.most)
+
+
+def name_of(over: str, place: int) -> str:
+    """The metric of the SLO at this place (from 0): `capacity_per_s`, `capacity_2_per_s`, `capacity_connections`."""
+    return "_".join(filter(None, ["capacity", str(place + 1) if place else "", "per_s" if over == "rate" else "connections"]))
+
+
+def bound_of(name: str) -> str:
+    """The metric that says whether this capacity is a lower bound."""
+    return f"{name.removesuffix('_per_s').removesuffix('_connections')}_is_bound"
+
+
+def _capacity(over: str, unit: str, load: str, place: int) -> None:
+    def compute(trial: TrialData) -> float:
+        climbed = known(trial.record.ladder, NO_LADDER)
+        if (climbed.connections is None) != (over == "rate"):
+            raise Unmeasured(f"this ladder is not over the {load}")
+        return of_ladder(trial, place).load
+
+    compute.__name__ = name_of(over, place)
+    compute.__doc__ = f"Capacity: the highest {load} at which one process keeps the {WHICH[place]} SLO of its ladder."
+    metric(unit, "higher", "throughput")(compute)
 
 
 def _is_bound(place: int) -> None:
@@ -41,45 +54,26 @@ def _is_bound(place: int) -> None:
 
     compute.__name__ = bound_of(name_of("rate", place))
     compute.__doc__ = (
-        f"1 if the {name_of('rate', place)} of a ladder is a lower bound, because the load generator ended it; else 0."
+        f"1 if the capacity under the {WHICH[place]} SLO of a ladder is a lower bound: the load generator ended it; else 0."
     )
     metric("count", "neither", "throughput")(compute)
 
 
-def bound_of(name: str) -> str:
-    """The metric that says whether this capacity of a ladder is a lower bound."""
-    return name.replace("_per_s", "_is_bound")
-
-
-def name_of(over: str, place: int, what: str = "") -> str:
-    """The metric of the promise at this place (from 0): `capacity_per_s`, `capacity_2_per_s`. `what`: `low`, `high` or `held`."""
-    words = ["capacity", str(place + 1) if place else "", what, "per_s" if over == "rate" else "connections"]
-    return "_".join(filter(None, words))
-
-
+WHICH = ("first", "second", "third")[:MOST_SLOS]
 for _over, _unit, _load in (("rate", "messages/s", "rate of messages"), ("connections", "connections", "number of connections")):
-    for _place, _which in enumerate(("first", "second", "third")[:MOST_PROMISES]):
-        _of = f"of a search's {_which} promise"
-        _text = f"Capacity: the highest {_load} that keeps the promise more often than not; {_of}."
-        _answer(name_of(_over, _place), _unit, _text, _place if _over == "rate" else None)
-        _answer(name_of(_over, _place, "low"), _unit, f"Lower end of the 95 % interval of the capacity {_of}.")
-        _answer(name_of(_over, _place, "high"), _unit, f"Upper end of the 95 % interval of the capacity {_of}.")
-        _answer(name_of(_over, _place, "held"), _unit, f"The {_load} that a longer trial at the end confirmed; {_of}.")
-
-for _place in range(MOST_PROMISES):
+    for _place in range(MOST_SLOS):
+        _capacity(_over, _unit, _load, _place)
+for _place in range(MOST_SLOS):
     _is_bound(_place)
 
 
-@metric("µs", "lower", "body")
-def half_response_us_p50(trial):
-    """Median response time at half of the capacity of a search's first promise; the median of its probes there."""
-    raise Unmeasured(OF_A_SEARCH)
-
-
-@metric("µs", "lower", "tail")
-def half_response_us_p99(trial):
-    """99th percentile of response times at half of the capacity of a search's first promise; the median of its probes there."""
-    raise Unmeasured(OF_A_SEARCH)
+def without_mixtures(trial: TrialData, found: Numbers) -> Numbers:
+    """The numbers of a trial; of a ladder only those that mean something over all of its loads."""
+    if trial.record.ladder is None or trial.record.outcome == "failed":
+        return found
+    mixed = {name for name, one in METRICS.items() if one.family in OF_ONE_LOAD and not name.startswith("capacity_")}
+    values = {name: None if name in mixed else value for name, value in found.values.items()}
+    return Numbers(values, found.reasons | {name: MANY_LOADS for name in mixed if found.values[name] is not None})
 
 
 @metric("s", "lower", "body")
@@ -89,13 +83,13 @@ def recovery_s(trial):
     By Little's law: the messages that are unanswered are no more than the light load's rate times the promised time. Ticks at which
     the host was disturbed say nothing.
     """
-    probe = trial.record.search
-    if probe is None or probe.purpose != "recovery" or probe.bound_s is None:
-        raise Unmeasured("only the last probe of a search overloads the server and lets it recover")
+    asked = trial.record.follow_up
+    bound_us = None if asked is None or asked.purpose != "recovery" else ladder.bound_us(asked.slo)
+    bound_s = known(bound_us, "only the trial of recovery after a ladder overloads the server, and lets it recover") / 1e6
     plan, (begin_ns, end_ns) = known(trial.plan, NO_PLAN), known(trial.window, NO_WINDOW)
     began_ns = trial.begins.get("warmup", begin_ns)
     step_ns = began_ns + round(NS_PER_S * sum(segment.for_s for segment in plan.loop.rate[:-1]))
-    most = plan.threads + max(1.0, plan.loop.rate[-1].to_per_s * probe.bound_s)
+    most = plan.threads + max(1.0, plan.loop.rate[-1].to_per_s * bound_s)
 
     def backlog(tick) -> float:
         """Of random arrivals only those that were sent are known: how many were due is not the mean."""

@@ -248,9 +248,6 @@ def _engine(trial: TrialData) -> Iterator[Finding]:
         yield finding(
             "engine", "engine_busy", seen, f"Name the server's process (`--pid`). {MORE_CPU}", **dict.fromkeys(RATES, "SUSPECT")
         )
-    elif full and trial.record.search is not None:
-        # What a probe says of its server depends on it, though the server was the limit of the rate.
-        yield finding("engine", "engine_busy", f"the engine was {busy:.0%} busy, and the server more", MORE_CPU)
 
 
 def _wait(trial: TrialData) -> Iterator[Finding]:

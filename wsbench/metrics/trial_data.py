@@ -7,6 +7,7 @@ Takes a `TrialFolder` and provides a `TrialData`. It computes no metric. Missing
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,11 +91,11 @@ class TrialData:
         return self.recorded
 
     def _intervals(self) -> Iterable[Interval]:
-        """Of the latency log. Those of a probe are kept: they are short, and read between two probes."""
-        return histogram.read_log(self.folder.latency_log) if self.record.search is None else self._of_probe
+        """Of the latency log. Those of short ticks are kept: they are read more than once, and between two trials."""
+        return histogram.read_log(self.folder.latency_log) if self.plan is None or self.plan.tick_s >= 1 else self._short_intervals
 
     @cached_property
-    def _of_probe(self) -> list[Interval]:
+    def _short_intervals(self) -> list[Interval]:
         return list(histogram.read_log(self.folder.latency_log))
 
     def _histograms_of(self, counts: Callable[[Interval], bool]) -> dict[str, Histogram]:
@@ -104,39 +105,48 @@ class TrialData:
 
     @cached_property
     def rungs(self) -> list[Rung]:
-        """What each rate of a ladder gave. Unmeasured for any other trial, or where its times are unknown."""
-        asked, plan = self.record.ladder, known(self.plan, NO_PLAN)
-        begin_ns, origin_ns = known(self.window, NO_WINDOW)[0], known(self.origin_ns, NO_ORIGIN)
-        known(asked, "only a ladder has rungs")
+        """What each load of a ladder gave. Unmeasured for any other trial, or where its times are unknown."""
+        asked, plan = known(self.record.ladder, "only a ladder has rungs"), known(self.plan, NO_PLAN)
+        (begin_ns, _), origin_ns = known(self.window, NO_WINDOW), known(self.origin_ns, NO_ORIGIN)
+        warmup_s = plan.measure.seconds - len(asked.rates) * asked.step_s if asked.connections is not None else 0.0
+        begins = [
+            begin_ns + round((warmup_s + place * asked.step_s + asked.open_s) * NS_PER_S) for place in range(len(asked.rates))
+        ]
         lasts_ns = round((asked.rung_s + asked.gap_s) * NS_PER_S)
         own: list[list[Interval]] = [[] for _ in asked.rates]
         for one in self._intervals():
-            middle_ns = origin_ns + (one.start_s + one.length_s / 2) * NS_PER_S
-            place = int((middle_ns - begin_ns) // lasts_ns)
-            if 0 <= place < len(own) and (self.quiet is None or self._is_quiet(one)):
+            middle_ns = origin_ns + round((one.start_s + one.length_s / 2) * NS_PER_S)
+            place = bisect_right(begins, middle_ns) - 1
+            if place >= 0 and middle_ns < begins[place] + lasts_ns and (self.quiet is None or self._is_quiet(one)):
                 own[place].append(one)
-        found = []
-        for place, rate in enumerate(asked.rates):
-            edges = begin_ns + place * lasts_ns, begin_ns + (place + 1) * lasts_ns
-            first, last = self._ticks_around(*edges)
-            seconds = (last.t_ns - first.t_ns) / NS_PER_S
-            quiet_s = seconds if self.quiet is None else quiet.seconds(quiet.inside(self.quiet, edges))
-            busy = None if plan.busy_poll or seconds <= 0 else (last.cpu_ns - first.cpu_ns) / NS_PER_S / seconds / plan.threads
-            left = self._behind(last)
-            found.append(
-                Rung(
-                    rate=rate,
-                    times=histogram.merge(own[place]),
-                    sent=last.sent - first.sent,
-                    # A few of the light load are always under way.
-                    failed=last.failed - first.failed + (left if left > LEFT else 0),
-                    engine_busy=busy,
-                    server_full=self._server_share(edges[0], edges[0] + round(asked.rung_s * NS_PER_S)) >= SERVER_BUSY,
-                    quiet=quiet_s * NS_PER_S / lasts_ns,
-                    behind=self._behind(first),
-                )
-            )
-        return found
+        return [self._rung(place, (begin, begin + lasts_ns), histogram.merge(own[place])) for place, begin in enumerate(begins)]
+
+    def _rung(self, place: int, edges: Stretch, times: dict[str, Histogram]) -> Rung:
+        asked, plan = self.record.ladder, self.plan
+        first, last = self._ticks_around(*edges)
+        seconds = (last.t_ns - first.t_ns) / NS_PER_S
+        quiet_s = seconds if self.quiet is None else quiet.seconds(quiet.inside(self.quiet, edges))
+        busy = None if plan.busy_poll or seconds <= 0 else (last.cpu_ns - first.cpu_ns) / NS_PER_S / seconds / plan.threads
+        sent, failed = last.sent - first.sent, last.failed - first.failed
+        if isinstance(plan.scenario, Push):
+            found = [one for one in self.broadcasts if edges[0] <= one.t_ns < edges[1]]
+            whole = [one.last_ns - one.t_ns for one in found if one.received >= one.expected and one.last_ns is not None]
+            times, left, behind = times | {"push_last": histogram.of_values(whole)}, 0, 0
+            sent, failed = len(found), len(found) - len(whole)
+        else:
+            left, behind = self._behind(last), self._behind(first)
+        return Rung(
+            load=asked.loads[place],
+            times=times,
+            sent=sent,
+            # A few of the light load are always under way.
+            failed=failed + (left if left > LEFT else 0),
+            engine_busy=busy,
+            server_full=self._server_share(edges[0], edges[0] + round(asked.rung_s * NS_PER_S)) >= SERVER_BUSY,
+            quiet=quiet_s * NS_PER_S / (edges[1] - edges[0]),
+            behind=behind,
+            missing=0 if asked.connections is None else max(0, asked.connections[place] - first.open),
+        )
 
     def _behind(self, tick: Tick) -> int:
         """Messages that were due before a tick and are not answered: under way, or surely not sent. Random arrivals scatter; four
@@ -181,7 +191,7 @@ class TrialData:
     def recorded(self) -> dict[str, Histogram]:
         """The same with turns and stretches that do not count."""
         log = self.folder.latency_log
-        if self.record.search is not None and log.exists():
+        if self.plan is not None and self.plan.tick_s < 1 and log.exists():
             return self._histograms_of(lambda one: True)
         return histogram.read_merged(log, without=("warmup-",)) if log.exists() else {}
 
@@ -238,7 +248,7 @@ class TrialData:
     @cached_property
     def quiet(self) -> list[Stretch] | None:
         """The stretches whose times count, in a trial that has short ticks to leave out the others. None for any other trial."""
-        if self.plan is None or self.window is None:
+        if self.plan is None or self.window is None or self.record.as_is:
             return None
         machines = [trace.samples for trace in self.machines.values()]
         if quiet.is_fine(self.plan):

@@ -8,6 +8,7 @@ made is itself a finding, after which no number is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from wsbench import metrics
 from wsbench.metrics import cause, engine_checks, host_checks, server_checks
@@ -36,6 +37,9 @@ def verdict(trial: TrialData) -> Verdict:
         )
     checks = CHECKS if trial.record.ladder is None else OF_LADDER
     found = [one for check in checks for one in _made(check, trial)]
+    if trial.record.as_is and trial.record.ladder is not None:
+        # What the host does to it is a part of the answer.
+        found = [replace(one, affects={}) if one.axis == "host" else one for one in found]
     return Verdict(tuple(found), contained.part("bottleneck", lambda: bottleneck(trial), _unknown))
 
 
@@ -69,7 +73,7 @@ def disturbed(trial: TrialData) -> Finding | None:
 
     Uses no result, so the decision to rerun a trial does not depend on what it measured.
     """
-    if trial.record.outcome != "ok" or trial.end is None:
+    if trial.record.outcome != "ok" or trial.end is None or trial.record.as_is:
         return None
     return contained.part("check cpu_time", lambda: host_checks.disturbed(trial), lambda _: None)
 

@@ -14,14 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wsbench.records import sums
 from wsbench.records.engine_files import EVENTS, Broadcast, Copies, Event, Gate, Plan, Receivers, Tick, parse_event, summed
 from wsbench.records.errors import UserError
 from wsbench.records.files import is_plain
 from wsbench.records.frozen import Frozen, json_of, parse_json, parse_json_list, read_every_line, read_json, read_json_if_any
-from wsbench.records.goals import Searching, Until
+from wsbench.records.goals import Until
 from wsbench.records.hosts import HostRecord, HostRow, MachineRecord
 from wsbench.records.packing import ARCHIVE, CHECKSUM, OWN, names_in, unpacked
 from wsbench.records.samples import SAMPLES, Sample, parse_sample
@@ -150,17 +150,6 @@ class ServerRow(Frozen):
 Arrangement = Literal["trials", "slices", "together"]
 
 
-class Probe(Frozen):
-    """The load of one trial in a search for a capacity, and its duration in seconds. `load`: messages per second in all, or
-    connections. `half`: half of the capacity that was found. `recovery`: an overload, then a light load, after which responses are
-    to be within `bound_s` again."""
-
-    purpose: Literal["search", "holdout", "half", "recovery"]
-    load: Annotated[float, Field(gt=0)]
-    seconds: Annotated[float, Field(gt=0)]
-    bound_s: Annotated[float, Field(gt=0)] | None = None
-
-
 class Slo(Frozen):
     """What a server is to keep: conditions that must all hold, each a metric, an operator and a number in the metric's unit."""
 
@@ -171,7 +160,8 @@ class Slo(Frozen):
 class Ladder(Frozen):
     """The loads that one process of a server carries one after another: `rates` in messages per second in all, each for `rung_s`
     seconds, and after each `relief_per_s` for `gap_s`, in which what was due is answered. `coarse`: it only finds where the
-    capacities lie."""
+    capacities lie. `connections`: how many are open in each rung, if that is asked; before each, those that are missing are opened
+    at the relief within `open_s`."""
 
     slos: Annotated[list[Slo], Field(min_length=1, max_length=3)]
     rates: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2)]
@@ -179,12 +169,37 @@ class Ladder(Frozen):
     rung_s: Annotated[float, Field(gt=0)]
     gap_s: Annotated[float, Field(gt=0)]
     coarse: bool = False
+    #: No load may be higher.
+    most: Annotated[float, Field(gt=0)] | None = None
+    connections: list[Annotated[int, Field(ge=1)]] | None = None
+    open_s: Annotated[float, Field(ge=0)] = 0.0
+
+    @property
+    def loads(self) -> list[float]:
+        """What the capacity is counted in: connections if they are asked for, else messages per second."""
+        return self.rates if self.connections is None else [float(number) for number in self.connections]
+
+    @property
+    def step_s(self) -> float:
+        """From the beginning of a rung to that of the next."""
+        return self.open_s + self.rung_s + self.gap_s
+
+
+class FollowUp(Frozen):
+    """A trial after the rounds of a ladder, about a capacity that they found. `confirmation`: a steady load for longer, that is to
+    keep the SLO. `recovery`: an overload, then a light load, after which responses are to be in time again. `load`: messages per
+    second in all, or connections."""
+
+    purpose: Literal["confirmation", "recovery"]
+    load: Annotated[float, Field(gt=0)]
+    seconds: Annotated[float, Field(gt=0)]
+    slo: Slo
 
 
 class TrialOrder(Frozen):
     """A trial before it runs. `again_of` is the number of the disturbed trial that it repeats. Trials of the same `heat` run at the
-    same time, in slices or together; None: alone. `search`: only in a search for a capacity. `ladder`: only with that loop, from
-    when it runs."""
+    same time, in slices or together; None: alone. `ladder`: only with that loop, from when it runs. `follow_up`: only after its
+    rounds."""
 
     number: int
     round: int
@@ -194,10 +209,18 @@ class TrialOrder(Frozen):
     control: bool = False
     again_of: int | None = None
     heat: int | None = None
-    search: Probe | None = None
     ladder: Ladder | None = None
-    #: In slices: turns that the host disturbed count, too.
+    follow_up: FollowUp | None = None
+    #: In slices and with ladders: what the host disturbed counts, too.
     as_is: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_search(cls, found):
+        """Records of earlier versions have this key, always null."""
+        if not isinstance(found, dict):
+            return found
+        return {key: value for key, value in found.items() if (key, value) != ("search", None)}
 
     @property
     def variant_name(self) -> str:
@@ -284,7 +307,7 @@ class Began(Frozen):
 
 class CampaignRecord(Frozen):
     """The parameters of a campaign. `departures` lists its overrides of experiment.toml. `until`: its rounds go on until decided;
-    `rounds` are then those that have begun. `searching`: overrides of a search for a capacity."""
+    `rounds` are then those that have begun."""
 
     format: Literal[1] = 1
     wsbench: str
@@ -307,8 +330,15 @@ class CampaignRecord(Frozen):
     #: Rounds until decided: wall time so far, in s, over all processes that ran them. None: a run from before it was recorded.
     spent_s: float | None = None
     until: Until | None = None
-    searching: Searching = Searching()
     began: Began | None = None  # None: a run from before it was recorded
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_searching(cls, found):
+        """Records of earlier versions have this key, with nothing in it."""
+        if isinstance(found, dict) and not any((found.get("searching") or {}).values()):
+            return {key: value for key, value in found.items() if key != "searching"}
+        return found
 
 
 def _require_order(file: Path, found: Iterable[tuple[int, str]]) -> None:

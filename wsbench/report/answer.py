@@ -16,7 +16,7 @@ from wsbench.analysis.summary import LOWER_BOUND, SummaryRow
 from wsbench.metrics.server_checks import OUTCOMES
 from wsbench.records import contained
 from wsbench.records.rundir import CONTROL
-from wsbench.report import capacities, caution
+from wsbench.report import caution, ladders
 from wsbench.report.need import Need, need
 from wsbench.report.standing import Place, best_of, margin, places
 
@@ -53,8 +53,8 @@ def _answer(results: Results, rows: list[SummaryRow]) -> Answer:
     overall, cells = (found[0], found[1:]) if len(found) > len(results.cells) else (None, found)
     asked = need(results)
     lead = _lead(results, overall, cells) if asked is None else _memory_lead(results, asked, cells)
-    if results.searched is not None:
-        lead = capacities.lead(results)
+    if results.climb is not None:
+        lead = ladders.lead(results)
     doubt = caution.suspect(results)
     cannot = [*(asked.cannot if asked else []), *_cannot(results, rows, doubt[0] if doubt and doubt[1] else "")]
     aside = [*([doubt[0]] if doubt and not doubt[1] else []), *_reruns(results)]
@@ -149,7 +149,6 @@ def _cannot(results: Results, rows: list[SummaryRow], doubt: str) -> list[str]:
         ]
         what = "these" if results.leading == results.throughput else "their throughputs"
         said.append(f"The engine, not the server, was the limit for {wording.listed(where)}: {what} are lower bounds.")
-    said += filter(None, [capacities.disturbed(results)])
     said += _outcomes(results, ok)
     said += caution.left_out(results)
     said += [doubt] if doubt else []

@@ -13,7 +13,7 @@ from wsbench.records.errors import UserError
 from wsbench.records.plain import visible
 from wsbench.records.rundir import RunFolder
 from wsbench.records.sums import write_unlisted
-from wsbench.report import capacities, figures
+from wsbench.report import figures, ladders
 from wsbench.report.claimed import claim_rows
 from wsbench.report.data import drawn
 from wsbench.report.page import render
@@ -30,7 +30,7 @@ def build(run: RunFolder, results: Results | None = None, anew: bool = False) ->
         results = load(run, anew) if results is None else results
         require_nothing_lost(run, results)
         results = with_timelines(results)
-        page = render(results, [*capacities.blocks(results), *figures.blocks(results)], claim_rows(results))
+        page = render(results, [*ladders.blocks(results), *figures.blocks(results)], claim_rows(results))
         if not results.data.stored:
             tables.write(run, results.data)
     file = run.path / FILE

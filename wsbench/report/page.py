@@ -151,8 +151,6 @@ def _facts(results: Results) -> list[str]:
         facts.append(f"{machine.cpu_model or 'unknown CPU'}, {wording.count(machine.cpus, 'CPU')}")
     facts += [wording.count(len(results.names), "server"), wording.count(len(results.cells), "cell")]
     facts += [wording.count(campaign.rounds, "round"), f"{completed:,} of {planned:,} trials completed"]
-    if results.searched is not None:
-        facts.append(wording.count(len(results.data.trials), "probe"))
     left_out, turns = results.turns
     if turns:
         facts.append(f"{left_out:,} of {wording.count(turns, 'turn')} disturbed by the host and left out")

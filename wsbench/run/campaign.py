@@ -27,7 +27,7 @@ from wsbench.records import contained, lock, sums
 from wsbench.records.errors import NothingUsable, UserError
 from wsbench.records.files import is_plain, new_folder, read_file
 from wsbench.records.frozen import json_of
-from wsbench.records.goals import Searching, Until
+from wsbench.records.goals import Until
 from wsbench.records.hosts import HostRow
 from wsbench.records.packing import ARCHIVE, CHECKSUM, DATA_SET
 from wsbench.records.rundir import CampaignRecord, RunFolder, ServerRow, TrialFolder, TrialOrder, TrialRecord
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from wsbench.analysis.until import Standing
     from wsbench.run.climbing import Ladders
     from wsbench.run.deciding import Referee
-    from wsbench.run.searching import Searches
 
 
 class Watcher(Protocol):
@@ -74,21 +73,17 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
     for line in preparing.cells_left_out(asked.experiment, variants):
         watcher.say(line)
     rounds = asked.experiment.timing.rounds if asked.until is None else ordering.LEAST_PLANNED
-    searches = asked.experiment.capacity is not None
-    control = None if searches else ordering.control_of(rounds, variants, asked.control)
+    control = ordering.control_of(rounds, variants, asked.control)
     if control is not None:
         watcher.say(f"A/A control: {control.name} runs twice in every round")
     most = host_limits.most_alive(variants, max(load.most_connections for load in loads))
-    if asked.experiment.capacity is not None:
-        from wsbench.run import searching
-
-        until, rounds = None, asked.experiment.timing.rounds
-        order = searching.first_round(asked.experiment, variants, asked.seed)
-    elif asked.until is None:
+    if asked.until is None:
         until, order = None, ordering.order_of(asked.experiment, variants, asked.seed, control, most)
     else:
         order = ordering.round_of(1, 1, asked.experiment, variants, asked.seed, control, most)
-        planned = ordering.planned_rounds(asked.until.budget_s, estimate_s(asked.experiment, len(order)))
+        # Where precision ends the rounds, no error is divided among them.
+        by_time = ordering.planned_rounds(asked.until.budget_s, estimate_s(asked.experiment, len(order)))
+        planned = by_time if asked.until.within is None else ordering.MOST_PLANNED
         until, rounds = Until(**asked.until.model_dump(), planned=planned, alive=most), 1
     placed = places.of(runs)
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
@@ -115,7 +110,6 @@ def begin(asked: Request, runs: Path, testbed: Testbed, port: int | None, watche
         server_processes=asked.server_processes,
         again=asked.again,
         until=until,
-        searching=asked.searching,
         servers=[variant.name for variant in variants],
         skipped=[row.name for _, row in rows if row.skipped is not None],
         began=same.began(experiment_toml.decode(), rows, asked.experiment.runtime, testbed),
@@ -140,11 +134,12 @@ def resume(
     port: int | None,
     watcher: Watcher,
     again: int | None = None,
-    searching: Searching = Searching(),  # noqa: B008 (frozen)
     anyway: bool = False,
+    within: float | None = None,
+    budget_s: float | None = None,
 ) -> RunFolder:
-    """Runs every trial without an outcome, then reruns disturbed ones, up to `again` times (None: as the campaign says). Searches
-    for capacities go on to their end, or to another one.
+    """Runs every trial without an outcome, then reruns disturbed ones, up to `again` times (None: as the campaign says). Rounds
+    that end by precision go on to their end, or to another one: `within` this half width, or after this time.
 
     UserError if another process runs the campaign, if its trials are in an archive, if it was started on another testbed or, unless
     `anyway`, if the experiment's file, a server, the engine or the machine is not that of the trials so far.
@@ -172,8 +167,8 @@ def resume(
             _accept(run, differences)
         if again is not None and again != run.campaign.again:
             run.write_json("campaign.json", run.campaign.model_copy(update={"again": again}))
-        if searching.given:
-            run.write_json("campaign.json", request.resumed(run, searching))
+        if within is not None or budget_s is not None:
+            run.write_json("campaign.json", request.resumed(run, within, budget_s))
         _run_missing(run, testbed, port, watcher, differences)
     return run
 
@@ -203,7 +198,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
     run.read("experiment.toml")
     written, sizes = experiment.read(run.experiment_toml), (record.rounds, record.scale, record.time_scale, record.arrangement)
     setting = trial.Setting(
-        experiment=request.sized(written, *sizes, record.searching, record.sweep),
+        experiment=request.sized(written, *sizes, record.sweep),
         seed=record.seed,
         testbed=testbed,
         port=port,
@@ -219,7 +214,7 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
             (run.path / name).unlink(missing_ok=True)
     rows, table = catalogue.with_own(run.own_servers), setting.experiment.runtime
     variants = {planned.variant_name: catalogue.named(planned.variant_name, rows, table) for planned in order}
-    goes_on = record.until is not None or setting.experiment.capacity is not None
+    goes_on = record.until is not None
     wanted = order if goes_on else missing
     gone = sorted({planned.variant_name for planned in wanted if variants[planned.variant_name] is None})
     if len(missing) < len(order):
@@ -231,30 +226,25 @@ def _run_missing(run: RunFolder, testbed: Testbed, port: int | None, watcher: Wa
         raise UserError(f"the catalogue no longer has {', '.join(gone)}, which this campaign needs")
     for line in _shapes(setting, missing, variants):
         watcher.say(line)
-    searches, referee = None, None
+    referee, ladders = None, None
     # Their statistics are not part of every installation.
-    if setting.experiment.capacity is not None:
-        from wsbench.run import searching
-
-        searches = searching.Searches(run, setting.experiment, watcher.say)
-    elif record.until is not None:
+    if record.until is not None:
         from wsbench.run import deciding
 
         referee = deciding.Referee(run)
-    ladders = None
     if setting.experiment.ladder is not None:
         from wsbench.run import climbing
 
         ladders = climbing.Ladders(run, setting.experiment, record.seed)
-    course = _Course(run, list(order), setting, variants, watcher, searches or referee, ladders)
+    course = _Course(run, list(order), setting, variants, watcher, referee, ladders)
     for number in sorted({planned.round for planned in order}):
         course.finish(number)
-    if searches is not None:
-        course.search(searches)
     if referee is not None:
         # Without a decision the rounds end, and what they measured is kept.
         while contained.part("decision after a round", lambda: referee.goes_on(watcher.round_ends), lambda _: False):
             course.finish(course.begin_round(record.until.alive))
+    if record.until is not None and record.until.within is not None:
+        course.follow_up()
     testbed.be_whole(watcher.say)
     run.write(_machines(testbed, "-after"))
 
@@ -270,7 +260,7 @@ class _Course:
         setting: trial.Setting,
         variants: dict[str, Variant | None],
         watcher: Watcher,
-        judge: Searches | Referee | None,
+        judge: Referee | None,
         ladders: Ladders | None = None,
     ) -> None:
         self._judge, self._ladders = judge, ladders
@@ -278,8 +268,6 @@ class _Course:
         self._again, self._seed = run.campaign.again, run.campaign.seed
         self._left = {planned.number for planned in order} - run.finished_numbers()
         self._took_s: list[float] = []
-        #: The most time that the searches of the campaign may still take.
-        self._searched_s: float | None = None
 
     def finish(self, number: int) -> None:
         """Runs what a round lacks, and reruns its disturbed trials."""
@@ -305,15 +293,16 @@ class _Course:
         self._run.write({"order.json": json_of(self._order), "campaign.json": json_of(rounds)})
         return number
 
-    def search(self, searches: Searches) -> None:
-        """Runs the probes of searches until each has ended."""
-        while planned := contained.part("search", lambda: searches.following(self._order), lambda _: []):
-            self._order += planned
-            self._left |= {one.number for one in planned}
-            self._run.write_json("order.json", self._order)
-            for one in planned:
-                self._searched_s = searches.left_s
-                self.take([one])
+    def follow_up(self) -> None:
+        """Runs what follows the rounds of ladders: confirmations and recoveries."""
+        from wsbench.run import climbing
+
+        planned = contained.part("trials after the rounds", lambda: climbing.following(self._run, self._order), lambda _: [])
+        self._order += planned
+        self._left |= {one.number for one in planned}
+        self._run.write_json("order.json", self._order)
+        for one in [one for one in self._order if one.follow_up is not None and one.number in self._left]:
+            self.take([one])
 
     def take(self, group: list[TrialOrder]) -> None:
         """Runs one trial, or all trials of a heat; their outcomes are then on disk."""
@@ -325,7 +314,6 @@ class _Course:
         total, left, began = len(self._order), len(self._left), time.monotonic()
         # The duration of a trial that ends by count is known only from finished trials.
         left_s = left * fmean(self._took_s) if self._took_s else estimate_s(self._setting.experiment, left)
-        left_s = self._searched_s or left_s
         self._watcher.trials_begin(group, total - left, total, left_s)
         self._setting.testbed.be_whole(self._watcher.say)
         folders = [self._run.trial(planned.number) for planned in group]

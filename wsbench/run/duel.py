@@ -16,9 +16,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from wsbench import metrics
+from wsbench.analysis import slo
 from wsbench.host import running
+from wsbench.metrics import capacities
 from wsbench.records.errors import TrialFailed, UserError
 from wsbench.records.goals import Goal
 from wsbench.records.rundir import COMMAND, CONTROL, RUNNING, RunFolder
@@ -28,7 +31,9 @@ from wsbench.sessions import session_file
 
 #: The name of the experiment, and so of the campaign's folder.
 NAME = "duel"
-RATE, CPU = "messages_per_s", "server_cpu_us_per_message"
+RATE, CPU, CAPACITY = "messages_per_s", "server_cpu_us_per_message", "capacity_per_s"
+#: Before a ladder of a server on the JVM, whose compiler takes CPU time from it for longer than two seconds.
+WARMUP_JVM_S = 10.0
 #: The user's session file, next to the manifest.
 SESSION = "session.toml"
 
@@ -36,8 +41,8 @@ SESSION = "session.toml"
 @dataclass(frozen=True)
 class Asked:
     """The user's request. Times in seconds, `margin` as a share. `metrics` empty: throughput and, where known, CPU per message;
-    `gated` ones are decided as well, by their `gates`. `pids`: the processes of servers that run already, by letter. `as_is`: turns
-    that the host disturbed count."""
+    `gated` ones are decided as well, by their `gates`. `slos`: of ladders, where capacities are compared. `pids`: the processes of
+    servers that run already, by letter. `as_is`: turns that the host disturbed count."""
 
     base: str
     new: str
@@ -52,6 +57,7 @@ class Asked:
     metrics: tuple[str, ...] = ()
     gated: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+    slos: tuple[str, ...] = ()
     pids: tuple[tuple[str, int], ...] = ()
     seed: int | None = None
     as_is: bool = False
@@ -59,10 +65,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a command or a URL speaks in place of an echo: a session's name, or its file (.toml), and its settings."""
+    """What a command or a URL speaks in place of an echo: a session's name, or its file (.toml), its settings, and the role."""
 
     session: str
     settings: dict[str, str]
+    role: Literal["rpc", "rooms"] = "rpc"
 
     @property
     def file(self) -> Path | None:
@@ -128,8 +135,10 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
     base, new = contenders(asked)
     alone = new.name == base.name + CONTROL
     usual = [RATE, *([CPU] if base.sampled and new.sampled else [])]
-    compared = list(dict.fromkeys([*(asked.metrics or usual), *asked.gated]))
-    metrics.require(compared)
+    named = [CAPACITY if one == "capacity" else one for one in (*asked.metrics, *asked.gated)]
+    compared = list(dict.fromkeys(named if asked.metrics else [*usual, *named]))
+    metrics.require(compared, also=["capacity"])
+    _require_slos(asked, compared)
     with tempfile.TemporaryDirectory(prefix="wsbench-duel-") as made:
         own = written([base] if alone else [base, new], Path(made))
         file = Path(made, f"{NAME}.toml")
@@ -142,6 +151,19 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
             until=Goal(budget_s=asked.budget_s, metrics=compared, pair=[base.name, new.name], gates=list(asked.gates)),
             own=own,
         )
+
+
+def _require_slos(asked: Asked, compared: list[str]) -> None:
+    """UserError unless ladders are asked for as a whole: no server is loaded in slices and by ladders in one duel."""
+    of_ladders = [one for one in compared if one.startswith(CAPACITY.removesuffix("_per_s"))]
+    if of_ladders and not asked.slos:
+        raise UserError("--metric capacity needs --slo, such as --slo 'response.p99 < 20ms'")
+    if asked.slos and len(of_ladders) < len(compared):
+        raise UserError("--slo goes with --metric capacity, and with no other metric")
+    if len(asked.slos) > capacities.MOST_SLOS:
+        raise UserError(f"found {len(asked.slos)} of --slo, allowed: {capacities.MOST_SLOS}")
+    for text in asked.slos:
+        slo.parse(text)
 
 
 def texts(run: RunFolder) -> tuple[str, str]:
@@ -197,11 +219,14 @@ def _manifest(text: str, row: str, path: str | None, table: dict, spoken: Spoken
         head |= {"scenarios": ["echo"]}
     else:
         role = {"session": spoken.session if spoken.file is None else SESSION} | ({} if path is None else {"path": path})
-        served = ["[sessions.rpc]", *toml_lines(role), "[sessions.rpc.set]", *toml_lines(spoken.settings)]
+        name = f"sessions.{spoken.role}"
+        served = [f"[{name}]", *toml_lines(role), f"[{name}.set]", *toml_lines(spoken.settings)]
     return "\n".join([*toml_lines(head), *served, f"[variants.{row}]", *toml_lines(table)]) + "\n"
 
 
 def _experiment(asked: Asked, names: list[str]) -> str:
+    if asked.slos:
+        return _ladders(asked, names)
     head = {
         "question": f"Does {asked.new} differ from {asked.base}?",
         "reading": "Both servers are loaded alternately in short slices, in rounds of fresh processes, until decided.",
@@ -216,6 +241,23 @@ def _experiment(asked: Asked, names: list[str]) -> str:
     timing = {"warmup_s": asked.warmup_s, "measure_s": asked.measure_s, "again": 0}
     timing |= {"disturbed": "count"} if asked.as_is else {}
     return "\n".join([*toml_lines(head), "[load]", *toml_lines(load), "[timing]", *toml_lines(timing)]) + "\n"
+
+
+def _ladders(asked: Asked, names: list[str]) -> str:
+    head = {
+        "question": f"Does {asked.new} carry more or less than {asked.base} while {' / '.join(asked.slos)}?",
+        "reading": "In each round a fresh process of both carries a ladder of rates: its capacity is one number a round.",
+        "servers": names,
+        "scenario": "echo",
+        "loop": "ladder",
+        "headline": CAPACITY,
+        "margin": asked.margin,
+    }
+    load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "arrivals": "poisson"}
+    warmup = {"warmup_s": asked.warmup_s, "warmup_of.jvm": max(WARMUP_JVM_S, asked.warmup_s)}
+    timing = {**warmup, "measure_s": asked.measure_s, "again": 0} | ({"disturbed": "count"} if asked.as_is else {})
+    parts = [("load", load), ("ladder", {"slos": list(asked.slos)}), ("timing", timing)]
+    return "\n".join([*toml_lines(head), *(line for name, of in parts for line in (f"[{name}]", *toml_lines(of)))]) + "\n"
 
 
 def toml_lines(table: dict) -> list[str]:

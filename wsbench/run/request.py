@@ -9,7 +9,7 @@ from pathlib import Path
 from wsbench.experiments import experiment, scaling
 from wsbench.experiments.experiment import Experiment
 from wsbench.records.errors import UserError
-from wsbench.records.goals import Goal, Searching
+from wsbench.records.goals import Goal
 from wsbench.records.rundir import Arrangement, CampaignRecord, CellValue, RunFolder, Sweep
 from wsbench.run import preparing
 from wsbench.servers import catalogue
@@ -42,7 +42,6 @@ class Request:
     again: int = 1
     until: Goal | None = None
     own: Path | None = None
-    searching: Searching = Searching()  # noqa: RUF009 (frozen)
     sweep: Sweep | None = None
 
 
@@ -62,7 +61,6 @@ def request(
     server_processes: int | None = None,
     again: int | None = None,
     until: Goal | None = None,
-    searching: Searching = Searching(),  # noqa: B008 (frozen)
     own: Path | None = None,
     only: list[str] | None = None,
 ) -> Request:
@@ -73,9 +71,8 @@ def request(
     """
     file = experiment.path_of(name)
     written = experiment.read(file)
-    _require_search(written, searching)
     sweep = _kept(written.sweep, only) if only else None
-    asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement, searching, sweep)
+    asked = sized(written, rounds or written.timing.rounds, scale, time_scale, arrangement, sweep)
     experiment.require_arranged(file, asked)
     if servers is not None:
         asked = asked.model_copy(update={"servers": servers})
@@ -87,21 +84,13 @@ def request(
         names = ", ".join(variant.name for variant in variants)
         raise UserError(f"none of the chosen servers serves {asked.served!r}: {names}")
     seed = secrets.randbits(32) if seed is None else seed
-    departures = (
-        _departures(written, asked, sweep or {})
-        + _search_departures(written, searching)
-        + scaling.departures(written, scale, time_scale)
-    )
-    if until is not None and not until.pair:
+    departures = _departures(written, asked, sweep or {}) + scaling.departures(written, scale, time_scale)
+    if until is not None and not until.pair and until.within is None:
         departures.append(
             f"rounds until decided, for at most {until.budget_s:g} s, instead of the experiment's {written.timing.rounds}"
         )
     again = asked.timing.again if again is None else again
-    if asked.capacity is not None:
-        again = 0  # a search repeats what was disturbed
-        if until is not None or arrangement not in (None, "trials"):
-            raise UserError("a search for a capacity ends by itself; --until and --arrangement do not go with it")
-    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own, searching, sweep)
+    sizes = (scale, time_scale, arrangement, control, engines, server_processes, again, until, own, sweep)
     return Request(file.stem, file, asked, variants, seed, command, departures, tags or [], *sizes)
 
 
@@ -124,29 +113,16 @@ def _written(value: CellValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _require_search(written: Experiment, searching: Searching) -> None:
-    """UserError if an end is given for searches that the experiment does not have."""
-    if not searching.given:
-        return
-    if written.capacity is None:
-        named = {name: f"--{name} needs" for name in ("within", "probes")}
-        named |= {"promises": "--promise needs", "budget_s": "--budget needs --until decided, or"}
-        option = next(words for name, words in named.items() if name in searching.given)
-        raise UserError(f"{option} an experiment that searches for a capacity")
-    if unknown := [one for one in searching.promises or () if one not in written.capacity.promises]:
-        raise UserError(f"--promise: found {unknown[0]!r}, allowed: {', '.join(map(repr, written.capacity.promises))}")
-
-
-def resumed(run: RunFolder, searching: Searching) -> CampaignRecord:
-    """The record of a campaign whose searches go on with another end. UserError if it searches for nothing."""
-    run.read("experiment.toml")
-    written, record = experiment.read(run.experiment_toml), run.campaign
-    _require_search(written, searching)
-    before = record.searching
-    after = before.model_copy(update=searching.given)
-    told = _search_departures(written, before)
-    departures = [one for one in record.departures or [] if one not in told] + _search_departures(written, after)
-    return record.model_copy(update={"searching": after, "departures": departures})
+def resumed(run: RunFolder, within: float | None, budget_s: float | None) -> CampaignRecord:
+    """The record of a campaign whose rounds go on to another end. UserError if they do not end by precision."""
+    record = run.campaign
+    if record.until is None or record.until.within is None:
+        raise UserError(
+            "--within and --budget go with --resume only where rounds end by precision (`wsbench capacity`): rounds that are added "
+            "once results are known raise the error of decisions"
+        )
+    changed = {name: value for name, value in (("within", within), ("budget_s", budget_s)) if value is not None}
+    return record.model_copy(update={"until": record.until.model_copy(update=changed)})
 
 
 def sized(
@@ -155,7 +131,6 @@ def sized(
     scale: float,
     time_scale: float,
     arrangement: Arrangement | None = None,
-    searching: Searching = Searching(),  # noqa: B008 (frozen)
     sweep: Sweep | None = None,
 ) -> Experiment:
     changed = {"timing": written.timing.model_copy(update={"rounds": rounds})}
@@ -163,8 +138,6 @@ def sized(
         changed["arrangement"] = arrangement
     if sweep is not None:
         changed["sweep"] = sweep
-    if written.capacity is not None:
-        changed["capacity"] = written.capacity.ending(searching)
     return scaling.scaled(written.model_copy(update=changed), scale, time_scale)
 
 
@@ -182,19 +155,6 @@ def _departures(written: Experiment, asked: Experiment, kept: Sweep) -> list[str
     if asked.arrangement != written.arrangement:
         found.append(f"arrangement {asked.arrangement!r} instead of the experiment's {written.arrangement!r}")
     return found
-
-
-def _search_departures(written: Experiment, searching: Searching) -> list[str]:
-    given = [(name, ours, getattr(written.capacity, name)) for name, ours in searching.given.items()]
-    return [
-        f"searches with {name} = {_said(ours)} instead of the experiment's {_said(theirs)}"
-        for name, ours, theirs in given
-        if ours != theirs
-    ]
-
-
-def _said(value: float | list[str] | None) -> str:
-    return "no limit" if value is None else ", ".join(value) if isinstance(value, list) else f"{value:g}"
 
 
 def one_after_another(asked: Request) -> Request:

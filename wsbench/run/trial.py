@@ -31,9 +31,6 @@ from wsbench.servers.catalogue import Variant
 from wsbench.servers.manifest import Started
 from wsbench.servers.speaking import Asked, Talk
 
-#: The engine's ticks in a probe, so short that the stretches that the host disturbed can be left out.
-PROBE_TICK_S = 0.2
-
 
 class Stopped(Exception):
     """The experiment's stop rule ended the trial; the message is the reason."""
@@ -77,9 +74,11 @@ class Attempt:
         if order.ladder is not None:
             self.experiment = setting.experiment.climbing(order.cell, variant.runtime, order.ladder)
             self.load = self.experiment.load
+        elif order.follow_up is not None:
+            self.experiment = setting.experiment.following(order.cell, variant.runtime, order.follow_up)
+            self.load = self.experiment.load
         else:
-            self.experiment = asked = setting.experiment.warming(variant.runtime, order.cell, order.search)
-            self.load = asked.load_of(order.cell) if order.search is None else asked.probing(order.cell, order.search)
+            self.experiment, self.load = setting.experiment, setting.experiment.load_of(order.cell)
         #: Why the trial failed, or why the experiment's stop rule ended it.
         self.failed: str | None = None
         self.stopped: str | None = None
@@ -140,7 +139,7 @@ class Attempt:
             subprotocols=asked.subprotocols,
             connections=load.most_connections,
             warmup=Seconds(seconds=experiment.timing.warmup_s) if experiment.timing.warmup_s else None,
-            measure=experiment.measure_of(load, self.order.search),
+            measure=experiment.measure_of(load),
             seed=self.setting.seed + self.order.number,
             cpus=testbed.engine_cpus,
             loop=load.loop(experiment.loop),
@@ -148,10 +147,10 @@ class Attempt:
             stages=load.stages,
             # With its own CPUs the engine need not sleep, so no response time includes a wake-up. With a stop rule it sleeps:
             # the rule must detect whether the engine was the limit, and the load of polling workers is unknown.
-            busy_poll=experiment.loop in ("open", "capacity", "ladder") and experiment.stop is None and testbed.apart,
+            busy_poll=experiment.loop in ("open", "ladder") and experiment.stop is None and testbed.apart,
             reply_s=load.reply_s,
             connect_s=load.connect_s,
-            tick_s=experiment.timing.tick_s if self.order.search is None else PROBE_TICK_S,
+            tick_s=experiment.timing.tick_s,
             asks=load.asks,
         )
 

@@ -145,13 +145,10 @@ def _contrast(asked: Asked) -> stats.Contrast:
         if term.lost:
             return stats.Open(f"{term.text}: {len(term.lost)} rounds lost by its own fault")
         found = stats.of_constant(term.rounds, constant)
-        if isinstance(found, stats.Bracketed) and term is right:
-            return stats.Bracketed(found.other, found.one, found.estimates[::-1], found.rounds)
         return found if term is left or isinstance(found, stats.Open) else found.turned()
     values = [*left.rounds.values(), *right.rounds.values()]
     common = sorted(set(left.rounds) & set(right.rounds))
-    searched = isinstance(left.rounds, stats.Searched) and isinstance(right.rounds, stats.Searched)
-    if not common and not (left.lost or right.lost) and not searched:
+    if not common and not (left.lost or right.lost):
         return stats.Open("no round has both values")
     if values and min(values) < 0:
         if len(common) < stats.LEAST_ROUNDS or asked.op == "within":
@@ -222,7 +219,7 @@ def _ours(asked: Asked, found: stats.Contrast, errors: tuple[float, float]) -> s
     values = list(term.rounds.values())
     if not values:
         return "–"
-    sized = isinstance(found, stats.Measured | stats.Bounded | stats.Bracketed) and math.isfinite(found.estimate)
+    sized = isinstance(found, stats.Measured | stats.Bounded) and math.isfinite(found.estimate)
     if not sized or min(values) <= 0 or constant <= 0:
         return f"{number(min(values))} to {number(max(values))}"
     if term is asked.right:  # the difference is constant − value

@@ -144,16 +144,14 @@ def _reading(role: str, metric: str, cells: list[conditions.Cell], where: tuple[
     if not lost and (problem := _absent(name, cell, metric, scope)):
         return _none(subject, problem)
     known = _measured(scope.campaign.by_round(name, cell, metric))
-    if not known and not lost and not isinstance(known, stats.Searched):
+    if not known and not lost:
         first = scope.campaign.counted(name, cell, metric)[0]
         return _none(subject, Problem("missing", f"{subject}: {first.reason(metric)}"))
     return Term(str(subject), known, None, None, subject, frozenset(lost), scope.campaign.prior(metric))
 
 
 def _measured(by_round: stats.Series) -> dict[int, float]:
-    """The rounds with a number; of a capacity with what its probes show."""
-    if isinstance(by_round, stats.Searched):
-        return by_round.measured()
+    """The rounds with a number."""
     known = {number: float(value) for number, value in by_round.items() if value is not None}
     return stats.AtLeast(known, by_round.why) if isinstance(by_round, stats.AtLeast) else known
 

@@ -1,6 +1,6 @@
 """Statistics over repeats: numbers in, frozen values out; no trial and no file is known here.
 
-`estimates`: a mean or a ratio with its interval. `crossing`: a capacity with its interval; `searched` compares two. `lines`: a
+`estimates`: a mean or a ratio with its interval. `lines`: a
 straight line with its intervals. `decision`: the one rule that says better, worse, equal or undecided; it rests on `contrasts`,
 `fit`, `looks`, `chance` and `at_least` (values that are lower bounds). `simulation` measures how often it is wrong.
 """
@@ -21,7 +21,6 @@ from wsbench.analysis.stats.contrasts import (
     of_constant,
     of_mean,
 )
-from wsbench.analysis.stats.crossing import Evidence
 from wsbench.analysis.stats.decision import (
     ERROR,
     MARGIN,
@@ -38,30 +37,28 @@ from wsbench.analysis.stats.decision import (
     judge,
     rounds_text,
 )
-from wsbench.analysis.stats.estimates import LEVEL, Estimate, estimate, ratio
+from wsbench.analysis.stats.estimates import LEVEL, STOPPED_LEVEL, Estimate, estimate, ratio
 from wsbench.analysis.stats.fit import Prior
 from wsbench.analysis.stats.lines import Line, line
 from wsbench.analysis.stats.looks import Looks
-from wsbench.analysis.stats.searched import Bracketed, Searched
 
 __all__ = [
     "ERROR",
     "LEAST_ROUNDS",
     "LEVEL",
     "MARGIN",
+    "STOPPED_LEVEL",
     "Ask",
     "AtLeast",
     "Baseline",
     "Best",
     "Better",
     "Bounded",
-    "Bracketed",
     "Contrast",
     "Contrasts",
     "Decided",
     "Decision",
     "Estimate",
-    "Evidence",
     "Failed",
     "Line",
     "Looks",
@@ -71,7 +68,6 @@ __all__ = [
     "Prior",
     "Ranked",
     "Rules",
-    "Searched",
     "Series",
     "Two",
     "as_seen",

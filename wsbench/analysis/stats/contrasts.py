@@ -1,9 +1,9 @@
 """A difference of two servers with what the rounds say of it: one-sided p values against any bound, and limits.
 
-Differences are of logarithms, so a bound is the logarithm of a ratio. Six kinds, by what was measured: `Measured` (positive
+Differences are of logarithms, so a bound is the logarithm of a ratio. Five kinds, by what was measured: `Measured` (positive
 values: a t test on the fit of server + block), `Ranked` (a value is zero: exact permutations of ranks), `Bounded` (values that are
-lower bounds), `Failed` (rounds that a server lost by its own fault), `Bracketed` (capacities: by their probes) and `Open` (nothing
-can be said, with the reason).
+lower bounds), `Failed` (rounds that a server lost by its own fault) and `Open` (nothing can be said, with the
+reason).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from scipy import special
 
 from wsbench.analysis.stats.at_least import AtLeast, Bounded
 from wsbench.analysis.stats.fit import Fit, Prior, fit
-from wsbench.analysis.stats.searched import Bracketed, Exactly, Searched
 
 Series = Mapping[int, float | None]
 Lost = Mapping[str, Collection[int]]
@@ -191,7 +190,7 @@ class Open:
         return -math.inf, math.inf
 
 
-Contrast = Measured | Ranked | Bounded | Failed | Bracketed | Open
+Contrast = Measured | Ranked | Bounded | Failed | Open
 
 
 class Contrasts:
@@ -207,11 +206,10 @@ class Contrasts:
     ) -> None:
         self.values = {name: [value for value in found.values() if value is not None] for name, found in series.items()}
         self.lost = {name: len(set((lost or {}).get(name, ()))) for name in series}
-        self.capacities = {name: found for name, found in series.items() if isinstance(found, Searched)}
         self._logs = {
             name: {at: math.log(value) for at, value in series[name].items() if value is not None}
             for name, known in self.values.items()
-            if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known)) and name not in self.capacities
+            if len(known) >= LEAST_ROUNDS and min(known) > 0 and all(map(math.isfinite, known))
         }
         self._bounds = {name: found.why for name, found in series.items() if isinstance(found, AtLeast)}
         self._prior, self._paired, self._best = prior, paired, best
@@ -226,15 +224,8 @@ class Contrasts:
         """The most rounds that a server ran, lost ones included."""
         return max((len(known) + self.lost[name] for name, known in self.values.items()), default=0)
 
-    @property
-    def searched(self) -> bool:
-        """All are capacities, compared by their probes."""
-        return len(self.capacities) == len(self.values) > 0
-
     def obstacle(self, name: str) -> Open | None:
         """Why a server cannot be compared at all; None if it can."""
-        if name in self.capacities:
-            return None if self.capacities[name].evidence.probes else Open("no probe of its capacity counts")
         known = self.values[name]
         few = LEAST_ROUNDS - len(known)
         if few > 0 and not self.lost[name]:
@@ -249,8 +240,6 @@ class Contrasts:
         """`one` − `other`."""
         if stop := self.obstacle(one) or self.obstacle(other):
             return stop
-        if one in self.capacities and other in self.capacities:
-            return of_searched(self.capacities[one], self.capacities[other])
         found = self._bounded(self._of_values(one, other), one, other)
         lost = self.lost[one], self.lost[other]
         of = len(self.values[one]) + lost[0], len(self.values[other]) + lost[1]
@@ -279,17 +268,8 @@ class Contrasts:
         return found
 
 
-def of_searched(one: Searched, other: Searched | float) -> Bracketed:
-    """A capacity against another, or against a stated one."""
-    if isinstance(other, Searched):
-        return Bracketed(one.evidence, other.evidence, (one.mean, other.mean), min(len(one), len(other)))
-    return Bracketed(one.evidence, Exactly(other), (one.mean, other), len(one))
-
-
 def of_constant(series: Series, constant: float) -> Contrast:
     """A series against a stated number: a t test of its mean, on logarithms where all are positive."""
-    if isinstance(series, Searched) and constant > 0:
-        return of_searched(series, constant)
     values = [value for value in series.values() if value is not None]
     if len(values) < LEAST_ROUNDS:
         return Open(f"{LEAST_ROUNDS} rounds are needed, there {_are(len(values))}", LEAST_ROUNDS - len(values))

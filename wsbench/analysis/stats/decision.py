@@ -198,12 +198,12 @@ def decide(
             return _best(found, names, rules, left_out)
         if isinstance(ask, Pairs):
             pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
-            decisions = _of_pairs(found, pairs, len(names), rules)
+            decisions = _of_pairs(found, pairs, rules)
             return Decided(tuple(decisions), tuple(names), (), left_out, None)
         pairs = [(name, ask.name) for name in names if name != ask.name]
     error = rules.error_after(found.rounds)
-    levels = (shared(found.correlation(pairs), error),) if not found.searched else of_ends(error, len(pairs) + 1)
-    decisions = [judge(one, other, found.contrast(one, other), rules, *levels) for one, other in pairs]
+    level = shared(found.correlation(pairs), error)
+    decisions = [judge(one, other, found.contrast(one, other), rules, level) for one, other in pairs]
     order = tuple(name for name in _ordered(found, list(asked), rules) if name not in left_out)
     return Decided(tuple(decisions), order, (), left_out, next(iter(left_out.values()), None) if isinstance(ask, Two) else None)
 
@@ -211,19 +211,8 @@ def decide(
 # ---- families ------------------------------------------------------------------------------------------------------
 
 
-def of_ends(error: float, servers: int) -> tuple[float, float]:
-    """The levels of comparisons of capacities: of a difference, and of "equal". Every comparison follows from the two ends of each
-    capacity, so these 2n ends share the error, not the n(n − 1)/2 comparisons. "Equal" can be wrong only where one is truly ahead:
-    then the upper end of the last and the lower end of the first do not matter."""
-    return 2 * error / servers, error / max(1, servers - 1)
-
-
-def _of_pairs(found: Contrasts, pairs: list[tuple[str, str]], servers: int, rules: Rules) -> list[Decision]:
-    rows = [(one, other, found.contrast(one, other)) for one, other in pairs]
-    if not found.searched:
-        return holm(rows, rules, found.rounds)
-    levels = of_ends(rules.error_after(found.rounds), servers)
-    return [judge(*row, rules, *levels) for row in rows]
+def _of_pairs(found: Contrasts, pairs: list[tuple[str, str]], rules: Rules) -> list[Decision]:
+    return holm([(one, other, found.contrast(one, other)) for one, other in pairs], rules, found.rounds)
 
 
 def shared(correlation: np.ndarray, error: float) -> float:
@@ -271,8 +260,6 @@ def _ordered(found: Contrasts, names: list[str], rules: Rules) -> list[str]:
     def place(name: str) -> tuple:
         known, lost = found.values[name], found.lost[name]
         failing = lost / (lost + len(known)) if lost else 0.0
-        if name in found.capacities:
-            return failing, *found.capacities[name].place(rules.best == "higher")
         if found.fit is not None and name in found.fit.names:
             return failing, sign * float(found.fit.levels[found.fit.at(name)])
         mean = sum(known) / len(known) if known else 0.0
@@ -291,15 +278,9 @@ def _best(found: Contrasts, names: list[str], rules: Rules, left_out: dict[str, 
     higher = rules.best == "higher"
     rivals = {name: {other: found.contrast(name, other) for other in names if other != name} for name in names}
     p_behind = {name: min(_behind(one, higher) for one in rivals[name].values()) for name in names}
-    if found.searched:
-        differs, same = of_ends(error, len(names))
-        shares = dict.fromkeys(names, differs / 2)
-        may = [name for name in names if p_behind[name] > shares[name]] or names
-        of_equal = dict.fromkeys(may, same)
-    else:
-        shares, may = _in_steps(p_behind, error)
-        related = {name: found.correlation([(name, other) for other in rivals[name]]) for name in may}
-        of_equal = {name: shared(related[name], 2 * error) / 2 for name in may}
+    shares, may = _in_steps(p_behind, error)
+    related = {name: found.correlation([(name, other) for other in rivals[name]]) for name in may}
+    of_equal = {name: shared(related[name], 2 * error) / 2 for name in may}
     names = sorted(names, key=lambda name: name not in may)
     decisions = [_placed(name, names[0], rivals[name], shares[name], name not in may, of_equal, rules) for name in names[1:]]
     return Decided(tuple(decisions), tuple(names), tuple(sorted(may, key=names.index)), left_out, None)
