@@ -197,6 +197,8 @@ class Results:
         trial of held connections has a usable headline, it is the connections reached, where servers differ in them, or else the
         first metric by which the experiment compares servers.
         """
+        if self.climb is not None:
+            return self.headline
         loops = [plan.loop for plan in self.plans]
         given = not any(loop.kind == "closed" and loop.think is None for loop in loops)
         tells = metrics.METRICS[self.headline].direction != "neither" and self.has(self.headline)

@@ -44,7 +44,9 @@ def add(made) -> None:
     made.add_argument("--size", type=values.size, default=128, metavar="BYTES", help="size of the messages (default: 128)")
     made.add_argument("--tls", action="store_true", help="over TLS, with servers of the catalogue that offer it")
     made.add_argument("--deflate", action="store_true", help="with permessage-deflate, with servers that offer it")
-    made.add_argument("--start", type=values.above_zero, metavar="LOAD", help="the lowest load of the first ladder, which doubles (default: 2000)")
+    made.add_argument(
+        "--start", type=values.above_zero, metavar="LOAD", help="the first load, from which loads double (default: 2000)"
+    )
     made.add_argument("--most", type=values.above_zero, metavar="LOAD", help="no load is higher than this")
     made.add_argument(
         "--within",
