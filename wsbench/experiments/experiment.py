@@ -143,7 +143,7 @@ class Experiment(Frozen):
 
     def climbing(self, cell: dict[str, CellValue], runtime: RuntimeName | None, ladder: Ladder) -> Experiment:
         """This experiment with the warm-up, the rungs and the gaps of one ladder as its load."""
-        warmup_s, steps = self._warmed(runtime, WARMING * min(ladder.rates))
+        warmup_s, steps = self._warmed(runtime, WARMING * min(ladder.rates), ladder.coarse)
         for rate in ladder.rates:
             steps += [(ladder.relief_per_s, ladder.open_s), (rate, ladder.rung_s), (ladder.relief_per_s, ladder.gap_s)]
         measure_s = len(ladder.rates) * ladder.step_s
@@ -169,12 +169,12 @@ class Experiment(Frozen):
             steps[-1:] = [(OVERLOAD * per_s, OVERLOAD_S), (RELIEF * per_s, asked.seconds - OVERLOAD_S)]
         return self._under(load, steps, warmup_s, asked.seconds)
 
-    def _warmed(self, runtime: RuntimeName | None, per_s: float) -> tuple[float, list[tuple[float, float]]]:
+    def _warmed(self, runtime: RuntimeName | None, per_s: float, coarse: bool = False) -> tuple[float, list[tuple[float, float]]]:
         """The duration of a warm-up at this rate, and its step of the load. At a part of the rate, so that the backlog of a cold
-        server is not measured."""
+        server is not measured. `coarse`: what does not count need not be as warm."""
         warmup_s = self.timing.warmup_s
         if runtime in self.timing.warmup_of:
-            warmup_s = max(self.timing.warmup_of[runtime], min(WARM / per_s, COLDEST_S))
+            warmup_s = max(self.timing.warmup_of[runtime], 0.0 if coarse else min(WARM / per_s, COLDEST_S))
         return warmup_s, [(per_s, warmup_s)] if warmup_s else []
 
     def _under(self, load: Load, steps: list[tuple[float, float]], warmup_s: float, measure_s: float) -> Experiment:
