@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Duels of `reference` against itself, slowed by a known time per message.
 
-    .venv/bin/python studies/known_differences.py FOLDER [--duels 20] [--spin 0 130 200 330] [--budget 60s]
+    .venv/bin/python studies/known_differences.py FOLDER [--duels 20] [--spin 0 130 200 330] [--base 0] [--budget 60s] [--slo SLO]
 
-The duels run in random order. FOLDER keeps the JSON document of each one; a duel that is there is not run again. Printed for each
-metric and time: what the duels said, the median of their ratios, the share of intervals that contain that median, and how long they
-took.
+With `--slo` their capacities are compared. The duels run in random order. FOLDER keeps the JSON document of each one; a duel that
+is there is not run again. Printed for each metric and time: what the duels said, the median of their ratios, the share of intervals
+that contain that median, and how long they took.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--duels", type=int, default=20)
     parser.add_argument("--spin", type=int, nargs="+", default=[0, 130, 200, 330], metavar="NS")
+    parser.add_argument("--base", type=int, default=0, metavar="NS", help="time per message of the base")
     parser.add_argument("--budget", default="60s")
+    parser.add_argument("--slo", help="such as 'response.p99 < 20ms'")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     duels = [(spin, number) for spin in asked.spin for number in range(asked.duels)]
@@ -39,19 +41,19 @@ def main() -> None:
         file = asked.folder / f"{spin}-{number}.json"
         if not file.exists():
             print(f"duel {number + 1} of {asked.duels} at {spin} ns", file=sys.stderr, flush=True)
-            file.write_text(_duel(program, spin, 1000 * spin + number, asked.budget))
-    for metric in ("messages_per_s", "server_cpu_us_per_message"):
+            file.write_text(_duel(program, asked, spin, 1000 * spin + number))
+    for metric in ("capacity_per_s",) if asked.slo else ("messages_per_s", "server_cpu_us_per_message"):
         print(f"\n| {metric} | {' | '.join(SAYS)} | median ratio | intervals with it | seconds |")
         print("|--:|" + "--:|" * (len(SAYS) + 3))
         for spin in asked.spin:
             print(_row(spin, [json.loads(file.read_bytes()) for file in sorted(asked.folder.glob(f"{spin}-*.json"))], metric))
 
 
-def _duel(program: Path, spin: int, seed: int, budget: str) -> str:
-    command = [Path(sys.executable).with_name("wsbench"), "duel", str(program), f"{program} --spin {spin}"]
-    ended = subprocess.run(
-        [*command, "--budget", budget, "--seed", str(seed), "--json"], stdout=subprocess.PIPE, text=True, check=True
-    )
+def _duel(program: Path, asked: argparse.Namespace, spin: int, seed: int) -> str:
+    sides = [str(program) if not one else f"{program} --spin {one}" for one in (asked.base, asked.base + spin)]
+    command = [Path(sys.executable).with_name("wsbench"), "duel", *sides, "--budget", asked.budget, "--seed", str(seed), "--json"]
+    command += ["--metric", "capacity", "--slo", asked.slo] if asked.slo else []
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return ended.stdout
 
 

@@ -409,7 +409,7 @@ COMMANDS: dict[str, Command] = {
         ),
     ),
     "capacity": Command(
-        "find the highest load that keeps a promise",
+        "find the highest load that keeps an SLO",
         "cli.measuring:find_capacity",
         _capacity,
         ("wsbench capacity netty@4.2 --slo 'response.p99 < 20ms'",),

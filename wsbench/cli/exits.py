@@ -18,7 +18,7 @@ MEANINGS = {
     DONE: "done; of a command that measures: numbers were measured",
     FAULT: "wsbench or this machine failed: an internal error, a full disk, no permission",
     BAD_INPUT: "bad input; nothing ran, and one line says what to type",
-    BREACHED: "a threshold, a gate or a promise is breached: this is decided",
+    BREACHED: "a threshold, a gate or an SLO is breached: this is decided",
     NOTHING_USABLE: "nothing usable: not one answer, no connection established or left, more messages lost than answered, or every "
     "number INVALID",
     INTERRUPTED: "interrupted by Ctrl-C; what was measured is kept",

@@ -80,7 +80,7 @@ def without_mixtures(trial: TrialData, found: Numbers) -> Numbers:
 def recovery_s(trial):
     """Time from the end of an overload until the server's backlog is gone for good, in steps of the engine's ticks (0.2 s).
 
-    By Little's law: the messages that are unanswered are no more than the light load's rate times the promised time. Ticks at which
+    By Little's law: the messages that are unanswered are no more than the light load's rate times the bound. Ticks at which
     the host was disturbed say nothing.
     """
     asked = trial.record.follow_up

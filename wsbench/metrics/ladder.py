@@ -33,6 +33,8 @@ OPERATORS = {
 TIME = re.compile(r"(?P<tag>\w+)_us_(?P<statistic>p\d+|max|mean)")
 #: Times further from their bound than these logarithms tell no more of where it is crossed.
 LEAST, MOST = -3.0, 1.0
+#: A load is well below another up to this share of it.
+WELL_BELOW = 0.8
 #: Of a rung that the hypervisor disturbed for longer than this share, nothing is used.
 DISTURBED = 0.5
 #: An earlier rung may leave this share of the messages behind, or so many.
@@ -204,7 +206,17 @@ def beyond(statistic: str) -> float:
     return 1 - float(f"0.{statistic[1:]}") if statistic.startswith("p") else 0.0 if statistic == "max" else 1.0
 
 
-def _crossing(points: list[Point]) -> Capacity:
+def _unharmed(points: list[Point]) -> list[Point]:
+    """Without the rungs that an overload spoiled: if after it a load is far over its bound that is well below one kept before it,
+    the server has not recovered, and what it does from then on is no capacity. In the order in which they were carried."""
+    broken = next((place for place, one in enumerate(points) if one.over > 0 and not one.limited), len(points))
+    kept = max((one.load for one in points[:broken] if one.over <= 0), default=0.0)
+    stuck = any(one.over >= MOST and not one.limited and one.load <= WELL_BELOW * kept for one in points[broken + 1 :])
+    return points[: broken + 1] if stuck else points
+
+
+def _crossing(carried: list[Point]) -> Capacity:
+    points = _unharmed(carried)
     usable = sorted(one for one in points if one.over <= 0 or not one.limited)
     kept = [one.load for one in usable if one.over <= 0]
     if len(usable) < 2 and not kept:

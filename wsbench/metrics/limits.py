@@ -98,8 +98,8 @@ LIMITS = {
     "own_part": Limit(
         NEVER,
         0.1,
-        "A probe of a capacity: p99 of the send lag plus p99 of the receive delay, relative to the promised time. Up to a tenth, "
-        "the engine shifts a capacity by less than its probes scatter. Beyond it, a probe tells of the engine, not of the server.",
+        "A rung of a ladder: p99 of the send lag plus p99 of the receive delay, relative to the bound. Up to a tenth, the engine "
+        "shifts a capacity by less than processes differ. Beyond it, a rung tells of the engine, not of the server.",
     ),
     "wait_share": Limit(
         0.05,
@@ -173,8 +173,8 @@ LIMITS = {
     "disturbed_stretches": Limit(
         0.5,
         0.75,
-        "Share of a probe that lies outside its quiet stretches and is left out. They are chosen by the host's condition alone. A "
-        "quarter of a probe still has hundreds of messages. Where less is quiet, the host takes so much that some of it is "
+        "Share of a ladder that lies outside its quiet stretches and is left out. They are chosen by the host's condition alone. A "
+        "quarter of a ladder still has thousands of messages. Where less is quiet, the host takes so much that some of it is "
         "probably hidden in the rest: its counters miss pieces below 10 ms.",
     ),
     "disturbed_periods": Limit(

@@ -1,4 +1,4 @@
-"""The quiet stretches of a trial, whose times count: in a probe, those in which the hypervisor took no CPU time from it and it had
+"""The quiet stretches of a trial, whose times count: in a ladder, those in which the hypervisor took no CPU time from it and it had
 caught up with what it took; in a long trial of users who pause, whole periods in which it took little.
 
 In: samples of machines, and the ticks of the engine. Out: stretches between two ticks. The host's counters alone choose them, and

@@ -21,7 +21,7 @@ MESSAGES, LONGEST_S = 3_000, 20.0
 #: After a coarse ladder the next one reaches further by this factor.
 WIDER = 1.5
 #: The light load between two rungs, as a share of the lowest rate.
-RELIEF = 0.25
+RELIEF = 0.05
 #: Rungs around each of two capacities that are far apart.
 FEWEST = 5
 #: So many of the last ladders say where the next one begins.
