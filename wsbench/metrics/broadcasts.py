@@ -8,15 +8,13 @@ from statistics import median
 from wsbench.engine.histogram import Histogram
 from wsbench.metrics.parts import NO_PLAN, NS_PER_US, crossing_error_ns, recorded, require_close
 from wsbench.metrics.registry import metric
-from wsbench.metrics.trial_data import NO_END, NO_WINDOW, NS_PER_S, TrialData
+from wsbench.metrics.trial_data import LAST, NO_END, NO_WINDOW, NS_PER_S, TrialData
 from wsbench.metrics.unmeasured import Unmeasured, known
 from wsbench.records.engine_files import Broadcast, Push
 from wsbench.records.session_table import Session, SessionCounts
 
 NOT_PUSH = "the scenario has no broadcasts"
 NOT_SESSION = "the scenario is no session"
-#: The tag of the time until the last member of a room receives a message.
-LAST = "push_last"
 
 
 @metric("fraction", "higher", "counts")

@@ -30,6 +30,7 @@ from wsbench.records.engine_files import Anchor, Broadcast, Doc, End, Measured, 
 from wsbench.records.hosts import HostRecord
 from wsbench.records.rundir import TrialFolder, TrialRecord
 from wsbench.records.samples import MachineSample, ProcessSample, ProgramsSample, SamplerCost, Tree, TurnSample
+from wsbench.records.session_table import Session
 
 CPU_ERROR = 0.05  # the spread between repeats hides a smaller error
 #: A server that uses this share of its CPUs is full: because of sampling and kernel work, a saturated tree seldom shows more.
@@ -39,6 +40,8 @@ IDLE_ERROR = 0.1  # share of all CPU time: the study that reports it does so in 
 #: Times of the phase before the window.
 OF_CONNECTING = ("connect", "setup")
 TOOK_TURNS = "the server took turns with others, and was measured only in its slices"
+#: The tag of the time until the last member of a room receives a message.
+LAST = "push_last"
 NO_PLAN = "the trial has no plan"
 NO_ORIGIN = "when the engine's histograms began is unknown"
 NO_END = "the engine's record has no end event"
@@ -114,14 +117,22 @@ class TrialData:
         ]
         lasts_ns = round((asked.rung_s + asked.gap_s) * NS_PER_S)
         own: list[list[Interval]] = [[] for _ in asked.rates]
+        reached = [0] * len(begins)
         for one in self._intervals():
             middle_ns = origin_ns + round((one.start_s + one.length_s / 2) * NS_PER_S)
             place = bisect_right(begins, middle_ns) - 1
-            if place >= 0 and middle_ns < begins[place] + lasts_ns and (self.quiet is None or self._is_quiet(one)):
+            if place < 0 or middle_ns >= begins[place] + lasts_ns:
+                continue
+            reached[place] += one.histogram.count if one.tag == LAST else 0
+            if self.quiet is None or self._is_quiet(one):
                 own[place].append(one)
-        return [self._rung(place, (begin, begin + lasts_ns), histogram.merge(own[place])) for place, begin in enumerate(begins)]
+        return [
+            self._rung(place, (begin, begin + lasts_ns), histogram.merge(own[place]), reached[place])
+            for place, begin in enumerate(begins)
+        ]
 
-    def _rung(self, place: int, edges: Stretch, times: dict[str, Histogram]) -> Rung:
+    def _rung(self, place: int, edges: Stretch, times: dict[str, Histogram], reached: int) -> Rung:
+        """`reached`: messages in rooms that every member received."""
         asked, plan = self.record.ladder, self.plan
         first, last = self._ticks_around(*edges)
         seconds = (last.t_ns - first.t_ns) / NS_PER_S
@@ -131,10 +142,12 @@ class TrialData:
         if isinstance(plan.scenario, Push):
             found = [one for one in self.broadcasts if edges[0] <= one.t_ns < edges[1]]
             whole = [one.last_ns - one.t_ns for one in found if one.received >= one.expected and one.last_ns is not None]
-            times, left, behind = times | {"push_last": histogram.of_values(whole)}, 0, 0
+            times, left, behind = times | {LAST: histogram.of_values(whole)}, 0, 0
             sent, failed = len(found), len(found) - len(whole)
         else:
             left, behind = self._behind(last), self._behind(first)
+            if isinstance(plan.scenario, Session) and plan.scenario.rooms is not None:
+                left = max(left, sent - failed - reached)
         return Rung(
             load=asked.loads[place],
             times=times,
