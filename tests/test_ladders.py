@@ -132,6 +132,22 @@ def test_a_lower_bound_and_a_server_that_carries_nothing_are_answers(tmp_path):
     ]
 
 
+def failing(of, reason):
+    """The same campaign whose servers failed for this reason in every round."""
+    broken = {"outcome": "failed", "reason": reason}
+    trials = [replace(one, record=one.record.model_copy(update=broken)) for one in of.data.trials]
+    data = replace(of.data, trials=trials)
+    return replace(of, data=data, of_rounds=data)
+
+
+def test_rounds_end_when_every_server_is_gone_and_the_host_is_not_blamed(tmp_path):
+    of = results(tmp_path, {"one": NEAR, "two": NEAR})
+    said = until.standing(failing(of, "the server was not ready within 60 s: it does not answer")).ended
+    assert said.startswith("one@1.0: the server was not ready within 60 s")
+    assert "two@1.0: the server was not ready" in said
+    assert "no ladder counts" in until.standing(failing(of, "the engine ended")).ended
+
+
 def test_each_slo_is_confirmed_and_the_first_overloaded(tmp_path):
     of = results(tmp_path, {"one": NEAR, "two": [None] * 6}, bounds=())
     asked = ladders.follow_ups(of, "one@1.0", (("connections", 50),))

@@ -27,6 +27,8 @@ DRAWN, COVERED = 24, 3
 #: A capacity lies on a plateau if it moves by more than this when the bound moves by that much.
 MOVES, BOUND_MOVES = 1.5, 4 / 3
 UNITS = {"rate": "messages/s", "connections": "connections"}
+#: How long the trials after the rounds last.
+CONFIRMATION_S, RECOVERY_S = 12.0, 16.0
 #: So many ladders in a row whose lowest load was not kept show that the server does not carry it.
 SHOWN = 2
 
@@ -115,7 +117,7 @@ def _why(trials: Sequence[TrialResult], metric: str) -> str | None:
 
 def follow_ups(results: Results, name: str, cell: Cell) -> list[FollowUp]:
     """The trials that follow the rounds: under each SLO a longer load at the lower end of its capacity, and an overload of the
-    first. None of them where the load generator was the limit."""
+    first, unless its capacity is only a lower bound."""
     wanted = []
     for place, asked in enumerate(slos(results)):
         found = results.estimate(name, cell, capacities.name_of(results.climb.over, place))
@@ -127,9 +129,6 @@ def follow_ups(results: Results, name: str, cell: Cell) -> list[FollowUp]:
         if place == 0 and not found.at_least and bound_us(asked) is not None:
             wanted.append(FollowUp(purpose="recovery", load=float(f"{found.mean:.4g}"), seconds=RECOVERY_S, slo=asked))
     return wanted
-
-
-CONFIRMATION_S, RECOVERY_S = 12.0, 16.0
 
 
 def climbed(results: Results, name: str, cell: Cell) -> list[tuple[int, list[Step]]]:

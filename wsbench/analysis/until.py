@@ -128,12 +128,12 @@ class Standing:
     @property
     def ended(self) -> str | None:
         """Why no round follows, in words; None if one does."""
-        if self.until.within is not None and self.rounds >= UNUSABLE and all(one.unusable for one in self.comparisons):
-            return "the host disturbed every ladder; stop other programs, or count what it disturbs with --as-is"
         if self.disturbed is not None:
             return f"the host disturbed every turn: {self.disturbed}"
         if self.gone is not None:
             return self.gone
+        if self.until.within is not None and self.rounds >= UNUSABLE and all(one.unusable for one in self.comparisons):
+            return f"no ladder counts: {self.comparisons[0].found.why}; --as-is counts what the host disturbed"
         if self.rounds >= self.first and all(one.decided or one.hopeless for one in self.comparisons):
             return "nothing is left to decide"
         if self.rounds >= self.until.planned:
@@ -222,12 +222,19 @@ def disturbed(results: Results) -> str | None:
 
 
 def gone(results: Results) -> str | None:
-    """Which server of the pair is away, or did not start twice in a row."""
-    for name in results.campaign.until.pair:
-        records = sorted((one.record for one in results.every_trial if one.record.name == name), key=lambda one: one.number)
-        last = records[-2 if records[-1].restarted else -1 :] if records else []
-        if last and all(one.never_loaded for one in last) and (len(last) == 2 or not last[-1].restarted):
-            return f"{name}: {last[-1].reason}"
+    """Which server of the pair is away, or did not start twice in a row. Where precision is asked for: why all are gone."""
+    until = results.campaign.until
+    if until.within is None:
+        return next(filter(None, (_gone(results, name) for name in until.pair)), None)
+    reasons = [_gone(results, name) for name in results.names]
+    return "; ".join(reasons) if reasons and all(reasons) else None
+
+
+def _gone(results: Results, name: str) -> str | None:
+    records = sorted((one.record for one in results.every_trial if one.record.name == name), key=lambda one: one.number)
+    last = records[-2 if records[-1].restarted else -1 :] if records else []
+    if last and all(one.never_loaded for one in last) and (len(last) == 2 or not last[-1].restarted):
+        return f"{name}: {last[-1].reason}"
     return None
 
 
