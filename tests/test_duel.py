@@ -118,6 +118,16 @@ def test_the_request_is_an_experiment_that_can_be_read(tmp_path):
         assert made_.until.metrics == [duel.RATE, "service_us_p50"]
 
 
+def test_a_duel_of_capacities_decides_under_each_slo():
+    asked = duel.Asked("netty", "node-ws", metrics=("capacity",), slos=("p99 < 5ms", "p99 < 50ms"))
+    with duel.request(asked, "wsbench duel") as made_:
+        assert made_.until.metrics == ["capacity_per_s", "capacity_2_per_s"]
+        assert experiment.read(made_.file).ladder.slos == ["p99 < 5ms", "p99 < 50ms"]
+    for wrong, says in (({"metrics": ("capacity",)}, "needs --slo"), ({"slos": ("p99 < 5ms",)}, "goes with --metric capacity")):
+        with pytest.raises(UserError, match=says), duel.request(duel.Asked("netty", "node-ws", **wrong), "wsbench duel"):
+            pass
+
+
 # ---- gates ---------------------------------------------------------------------------------------------------------
 
 

@@ -135,7 +135,8 @@ def request(asked: Asked, command: str) -> Iterator[request_of.Request]:
     base, new = contenders(asked)
     alone = new.name == base.name + CONTROL
     usual = [RATE, *([CPU] if base.sampled and new.sampled else [])]
-    named = [CAPACITY if one == "capacity" else one for one in (*asked.metrics, *asked.gated)]
+    under_each = [capacities.name_of("rate", place) for place in range(len(asked.slos) or 1)]
+    named = [name for one in (*asked.metrics, *asked.gated) for name in (under_each if one == "capacity" else [one])]
     compared = list(dict.fromkeys(named if asked.metrics else [*usual, *named]))
     metrics.require(compared, also=["capacity"])
     _require_slos(asked, compared)
