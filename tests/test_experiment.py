@@ -3,8 +3,10 @@
 import pytest
 
 from wsbench import metrics
+from wsbench.analysis import slo
 from wsbench.experiments import experiment
 from wsbench.records.errors import UserError
+from wsbench.records.rundir import Ladder
 from wsbench.run import request
 from wsbench.run.ordering import order_of
 from wsbench.servers.manifest import Limits
@@ -32,6 +34,24 @@ def test_the_concurrency_test_of_2018_is_as_published():
     assert read.load.payload_bytes < 1024
     assert read.timing.rounds == 3
     assert read.timing.warmup_s == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "seconds", "per_s"),
+    [
+        ({}, 20.0, 10_000),  # half of the middle of its loads, though the lowest needs a minute
+        ({"coarse": True}, 10.0, 500),
+        ({"connections": [10, 20, 30, 40]}, 60.0, 500),
+    ],
+    ids=["rates", "coarse", "connections"],
+)
+def test_a_jvm_is_warm_after_so_many_messages_at_half_of_the_middle_of_its_ladder(change, seconds, per_s):
+    read = experiment.read(experiment.path_of("capacity"))
+    asked = [slo.parse("p99 < 1ms"), slo.parse("p99 < 50ms")]
+    loads = {"rates": [1_000, 1_500, 38_500, 39_000], "relief_per_s": 50, "rung_s": 2, "gap_s": 1, "coarse": False}
+    climbing = read.climbing({}, "jvm", Ladder(**{"slos": asked, **loads, **change}))
+    first = climbing.load.rate[0]
+    assert (first.from_per_s, first.for_s) == (per_s, seconds)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import itertools
 import math
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -143,7 +144,9 @@ class Experiment(Frozen):
 
     def climbing(self, cell: dict[str, CellValue], runtime: RuntimeName | None, ladder: Ladder) -> Experiment:
         """This experiment with the warm-up, the rungs and the gaps of one ladder as its load."""
-        warmup_s, steps = self._warmed(runtime, WARMING * min(ladder.rates), ladder.coarse)
+        # The first connections of a ladder have the lowest rate, and where the capacity of a coarse one lies is not known.
+        known = not ladder.coarse and ladder.connections is None
+        warmup_s, steps = self._warmed(runtime, WARMING * (median if known else min)(ladder.rates), ladder.coarse)
         for rate in ladder.rates:
             steps += [(ladder.relief_per_s, ladder.open_s), (rate, ladder.rung_s), (ladder.relief_per_s, ladder.gap_s)]
         measure_s = len(ladder.rates) * ladder.step_s

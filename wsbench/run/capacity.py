@@ -102,5 +102,4 @@ def _experiment(asked: Asked, names: list[str]) -> str:
     table |= {key: value for key, value in optional.items() if value is not None}
     warmup = {"warmup_s": WARMUP_S, "warmup_of.jvm": duel.WARMUP_JVM_S} if asked.warmup_s is None else {"warmup_s": asked.warmup_s}
     timing = {**warmup, "measure_s": asked.rung_s, "again": 0} | ({"disturbed": "count"} if asked.as_is else {})
-    parts = [("load", load), ("ladder", table), ("timing", timing)]
-    return "\n".join([*duel.toml_lines(head), *(line for name, of in parts for line in (f"[{name}]", *duel.toml_lines(of)))]) + "\n"
+    return duel.toml(head, {"load": load, "ladder": table, "timing": timing})

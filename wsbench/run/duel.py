@@ -216,13 +216,13 @@ def _manifest(text: str, row: str, path: str | None, table: dict, spoken: Spoken
     """`path` None: that of the URL, of the contract, or of the session."""
     head = {"language": "unknown", "library": text, "default": row}
     if spoken is None:
-        served = ["[paths]", *toml_lines({} if path is None else {"echo": path})]
+        served = {"paths": {} if path is None else {"echo": path}}
         head |= {"scenarios": ["echo"]}
     else:
         role = {"session": spoken.session if spoken.file is None else SESSION} | ({} if path is None else {"path": path})
         name = f"sessions.{spoken.role}"
-        served = [f"[{name}]", *toml_lines(role), f"[{name}.set]", *toml_lines(spoken.settings)]
-    return "\n".join([*toml_lines(head), *served, f"[variants.{row}]", *toml_lines(table)]) + "\n"
+        served = {name: role, f"{name}.set": spoken.settings}
+    return toml(head, {**served, f"variants.{row}": table})
 
 
 def _experiment(asked: Asked, names: list[str]) -> str:
@@ -241,7 +241,7 @@ def _experiment(asked: Asked, names: list[str]) -> str:
     load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "depth": asked.depth}
     timing = {"warmup_s": asked.warmup_s, "measure_s": asked.measure_s, "again": 0}
     timing |= {"disturbed": "count"} if asked.as_is else {}
-    return "\n".join([*toml_lines(head), "[load]", *toml_lines(load), "[timing]", *toml_lines(timing)]) + "\n"
+    return toml(head, {"load": load, "timing": timing})
 
 
 def _ladders(asked: Asked, names: list[str]) -> str:
@@ -257,10 +257,13 @@ def _ladders(asked: Asked, names: list[str]) -> str:
     load = {"connections": asked.connections, "payload_bytes": asked.payload_bytes, "arrivals": "poisson"}
     warmup = {"warmup_s": asked.warmup_s, "warmup_of.jvm": max(WARMUP_JVM_S, asked.warmup_s)}
     timing = {**warmup, "measure_s": asked.measure_s, "again": 0} | ({"disturbed": "count"} if asked.as_is else {})
-    parts = [("load", load), ("ladder", {"slos": list(asked.slos)}), ("timing", timing)]
-    return "\n".join([*toml_lines(head), *(line for name, of in parts for line in (f"[{name}]", *toml_lines(of)))]) + "\n"
+    return toml(head, {"load": load, "ladder": {"slos": list(asked.slos)}, "timing": timing})
 
 
-def toml_lines(table: dict) -> list[str]:
-    """Keys of a TOML table. JSON's strings, numbers and lists are TOML's, except for one character."""
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in table.items()]
+def toml(head: dict, tables: dict[str, dict]) -> str:
+    """A TOML file. JSON's strings, numbers and lists are TOML's, except for one character."""
+    lines = []
+    for name, table in {"": head, **tables}.items():
+        lines += [f"[{name}]"] if name else []
+        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in table.items()]
+    return "\n".join(lines) + "\n"
