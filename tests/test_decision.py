@@ -443,6 +443,11 @@ def test_equal_values_say_nothing_of_which_is_higher():
     assert contrasts._rank_p((2.0, 2.0), (1.0, 1.0)) == pytest.approx(1 / 6)
 
 
+def test_orders_that_are_only_drawn_never_make_a_p_value_of_zero():
+    high, low = tuple(map(float, range(12, 24))), tuple(map(float, range(12)))
+    assert contrasts._rank_p(high, low) == pytest.approx(1 / (contrasts.MOST_ORDERS + 1))
+
+
 def test_variances_of_which_none_is_known_well_are_pooled_by_their_freedom():
     assert common([(np.array([1.0, 3.0]), np.array([0.5, 0.25]))]).variance == pytest.approx(5 / 3)
 

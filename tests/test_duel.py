@@ -71,6 +71,10 @@ def test_a_command_is_a_manifest_that_runs_it_without_a_shell_where_the_user_is(
     assert variant.paths["echo"] == "/ws"
 
 
+def test_a_program_without_words_is_a_command():
+    assert f'"{sys.executable}"]' in duel.contender(sys.executable, "A", "/ws").toml
+
+
 def test_a_word_is_a_row_of_the_catalogue():
     assert duel.contender("netty", "A", "/ws").name.startswith("netty@")
     assert duel.contender("netty@4.1.19", "A", "/ws").name == "netty@4.1.19"

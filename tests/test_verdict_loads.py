@@ -5,6 +5,7 @@ from judging import WITH_CPU, each, judged, said
 from run_maker import Trial, at_rate, pushing, write_trial
 
 from wsbench import metrics
+from wsbench.metrics import server_checks
 from wsbench.metrics.findings import Verdict
 from wsbench.metrics.trial_data import TrialData
 from wsbench.metrics.verdict import verdict
@@ -188,3 +189,13 @@ def test_a_flood_beside_the_replies_is_told(tmp_path, times, kind):
     found = verdict(data)
     assert found.of("throughput") == kind
     assert ("the server sends more than it was asked for" in " ".join(said(found))) == (kind == "SUSPECT")
+
+
+@pytest.mark.parametrize(("tls", "each", "floods"), [(None, None, True), (None, 1, True), ("on", None, True), ("on", 1, False)])
+def test_only_a_connection_with_tls_for_each_message_has_handshakes_to_bring(tmp_path, tls, each, floods):
+    folder = write_trial(tmp_path / "0001", Trial(loop=engine_files.Closed(messages_per_connection=each)))
+    data = TrialData(folder, folder.record)
+    measured, plan = data.measured, data.plan
+    data.__dict__["measured"] = measured.model_copy(update={"bytes_received": measured.bytes_received * 5})
+    data.__dict__["plan"] = plan.model_copy(update={"tls": tls})
+    assert bool(list(server_checks.flood(data))) == floods
